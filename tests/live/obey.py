@@ -292,7 +292,7 @@ class Story:
         else:
             if action == "restart":
                 concerned = concerned[:1]
-            self._stop(concerned)
+            self._stop(concerned, wait=action == "cut-over")
             for process in concerned:
                 process.retired = False
                 self._advised(process, assignors, advice, race)
@@ -300,14 +300,15 @@ class Story:
         self._bystanders(f"after {advice['text']}")
         self._progressed()
 
-    def _stop(self, processes: Sequence[Process]) -> None:
-        """Stop them all, and see that those who are to leave have left."""
+    def _stop(self, processes: Sequence[Process], *, wait: bool = False) -> None:
+        """Stop them all, and see that those who are to leave (with `wait`: all) have left."""
         running = [each for each in processes if each.running]
         for process in running:
             self.world.stop(process)
             process.running = False
         # A lone static member's restart does not wait for its session to end.
-        leaving = [each for each in running if each.instance_id is None or len(running) > 1]
+        wait = wait or len(running) > 1
+        leaving = [each for each in running if each.instance_id is None or wait]
         if leaving and not self.world.gone(leaving):
             self._broken(f"{leaving[0].name} was stopped and is still in the group")
 

@@ -1,0 +1,40 @@
+"""`python -m tests.search --histories N --seed S --shard i/n --seconds T [--mutation K]`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+
+from tests.search.mutations import MUTATIONS
+from tests.search.run import search, seeds
+
+
+def main() -> int:
+    """Search, print the figures and each counter-example; exit with 1 if there is one."""
+    parser = argparse.ArgumentParser(prog="python -m tests.search", description=__doc__)
+    parser.add_argument("--histories", type=int, default=2000, metavar="N")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first one's seed")
+    parser.add_argument("--shard", default="1/1", metavar="I/N", help="the part of the histories")
+    parser.add_argument("--seconds", type=float, default=float("inf"), metavar="T")
+    parser.add_argument("--most", type=int, default=5, help="counter-examples before it ends")
+    parser.add_argument("--mutation", type=int, choices=sorted(MUTATIONS), metavar="K")
+    parser.add_argument("--whole", action="store_true", help="do not shrink counter-examples")
+    given = parser.parse_args()
+    number, of = (int(part) for part in given.shard.split("/"))
+    mutation = MUTATIONS[given.mutation]() if given.mutation else contextlib.nullcontext()
+    with mutation:
+        report = search(
+            seeds(given.histories, given.seed, (number - 1, of)),
+            seconds=given.seconds,
+            most=given.most,
+            shrinks=not given.whole,
+        )
+    for one in report.found:
+        print(f"\n{one}", file=sys.stdout)
+    print(report)
+    return int(bool(report.found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,275 @@
+"""What an operator can read of a simulated group: sources rendered as text and bytes, really read.
+
+The description, the probe and the offsets topic are of this moment; logs are what `Book` holds of
+them, cut, merged, in another time zone or beside another cluster's. Everything goes through the
+readers that a live look uses.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+from msgspec.structs import replace
+
+from rebal.groups.evidence import merge as merging
+from rebal.groups.evidence.observations import LogRead, Observation
+from rebal.groups.model import (
+    Cluster,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Probe,
+    ProbeAnswer,
+    Topic,
+    Tri,
+)
+from rebal.groups.snapshot.compact import NO_LAG
+from rebal.groups.wire.offsets_topic import decode_group_metadata
+from rebal.inspectors.kafka import describe, read, reload
+from rebal.inspectors.logs.client import reader as client_logs
+from rebal.inspectors.logs.requests import reader as request_logs
+from rebal.inspectors.logs.text_input import TextInput
+from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
+from rebal.planner.rehearsal.engine.messages import GroupPhase
+from tests.search.histories import Evidence
+from tests.search.sources import (
+    BEGAN,
+    GROUP,
+    TOPIC,
+    Book,
+    Life,
+    OffsetsRecord,
+    assignment_bytes,
+    subscription_bytes,
+)
+
+CLUSTER = "here"
+KINDS = ("probe", "request log", "client log")
+_STATES = {
+    GroupPhase.EMPTY: GroupState.EMPTY,
+    GroupPhase.PREPARING_REBALANCE: GroupState.PREPARING_REBALANCE,
+    GroupPhase.COMPLETING_REBALANCE: GroupState.COMPLETING_REBALANCE,
+    GroupPhase.STABLE: GroupState.STABLE,
+}
+
+_Read = tuple[list[Observation], list[LogRead]]
+# A line is what it is: most of a log was read at the look before.
+request_logs.parse = lru_cache(maxsize=1 << 14)(request_logs.parse)
+
+
+class NamedText(io.BytesIO):
+    """A text in memory with the name of the file that it stands for."""
+
+    def __init__(self, name: str, lines: Sequence[bytes]) -> None:
+        super().__init__(b"".join(lines))
+        self.name = name
+
+
+class Operator:
+    """Whoever looks at the group: the sources at hand, from now on or in part.
+
+    `foreign` are the books of other clusters whose logs lie among those of this one.
+    """
+
+    def __init__(
+        self,
+        group: ClassicGroup,
+        book: Book,
+        given: Evidence,
+        *,
+        partitions: int,
+        cluster: Cluster,
+        foreign: Sequence[Book] = (),
+    ) -> None:
+        self.kinds = set(given.kinds)
+        self.merged = given.merged
+        self.partitions = partitions
+        self._group, self._book, self._given = group, book, given
+        self._cluster = cluster
+        self._foreign = foreign
+        self._requests_from: dict[int, int] = {}
+        self._lives_from: dict[int, int] = {}
+        self._already: dict[tuple[str, int], _Read] = {}
+
+    # --- which evidence there is -----------------------------------------------------------------
+
+    def cut(self) -> None:
+        """Rotate away all that the logs hold now."""
+        self._already.clear()
+        self._requests_from = {n: len(lines) for n, lines in self._book.requests.items()}
+        self._lives_from = {id(life): len(life.lines) for life in self._book.lives}
+
+    def grant(self, kind: str) -> bool:
+        """Give one more source, whole, from now on; False where nothing is added."""
+        had = kind in self.kinds
+        cuts = {"request log": self._requests_from, "client log": self._lives_from}.get(kind, {})
+        was_cut = any(cuts.values())
+        cuts.clear()
+        self._already.clear()
+        self.kinds.add(kind)
+        return not had or was_cut
+
+    @property
+    def _zone(self) -> timedelta | None:
+        """The zone of the logs, where the operator names it."""
+        return timedelta(hours=self._given.shift) if "log timezone" in self.kinds else None
+
+    # --- a look ---------------------------------------------------------------------------------
+
+    def look(self) -> GroupSnapshot:
+        """Return the group with all evidence, as `rebal` reads it before it plans or verifies."""
+        return merging.merge(self._described(), self._observations())
+
+    def _described(self) -> GroupSnapshot:
+        group, book = self._group, self._book
+        stable = group.phase is GroupPhase.STABLE
+        described = describe.Described(
+            group_id=GROUP,
+            type=GroupType.CLASSIC,
+            state=_STATES[group.phase],
+            at=book.moment(),
+            coordinator_id=book.broker,
+            protocol_type="consumer" if group.size else "",
+            assignor=group.assignor if stable else None,
+            members=tuple(self._members(stable=stable)),
+        )
+        snapshot = read.snapshot_of(
+            described,
+            address=(book.address, 9092),
+            cluster=self._cluster,
+            topics=(Topic(name=TOPIC, partitions=self.partitions),),
+            lag=NO_LAG,
+            notes=(),
+        )
+        return self._probed(snapshot) if "probe" in self.kinds else snapshot
+
+    def _members(self, *, stable: bool) -> Iterator[Any]:
+        group = self._group
+        for member_id in sorted(group._members):
+            member = group._members[member_id]
+            life: Life = member.client.life  # type: ignore[attr-defined]
+            data = subscription_bytes(life.process, member.request, group.assignor or "")
+            yield describe._classic_member(
+                SimpleNamespace(
+                    member_id=member_id,
+                    client_id=life.process.client_id,
+                    client_host=f"/{life.host}",
+                    group_instance_id=life.process.instance_id,
+                    member_metadata=data if stable else b"",
+                    member_assignment=assignment_bytes(member.partitions) if stable else b"",
+                ),
+                parsed=True,
+            )
+
+    def _probed(self, snapshot: GroupSnapshot) -> GroupSnapshot:
+        group, elected = self._group, snapshot.group.assignor
+        if group.phase is not GroupPhase.STABLE:
+            return replace(snapshot, probe=Probe(refused="it is not Stable"))
+        lists = list(group.lists().values())
+        asked = read.assignors_to_ask(elected, ())
+        yes = [name for name in asked if all(name in each for each in lists)]
+        at = self._book.moment()
+        answers = tuple(
+            ProbeAnswer(assignor=name, supported=Tri.YES if name in yes else Tri.NO, at=at)
+            for name in asked
+        )
+        reading = reload.proven_by_probe(self._stored(), elected, yes)
+        return read._with_reading(replace(snapshot, probe=Probe(answers=answers)), reading)
+
+    def _stored(self) -> reload.Reading:
+        """Return what the group's records prove, as the reader of `__consumer_offsets` says."""
+        if "offsets topic" not in self.kinds:
+            return reload.Reading(Tri.CANNOT_TELL, "no right to read __consumer_offsets")
+        book = self._book
+        first = [_record(n, one) for n, one in enumerate(book.records) if one.epoch < book.epoch]
+        since = [_record(n, one) for n, one in enumerate(book.records) if one.epoch == book.epoch]
+        if not book.epoch:
+            # As the reader says of a partition whose first leader still leads it.
+            newest = reload._stored(since[-1].value if since else None)
+            return reload.Reading(Tri.YES, "leader epoch 0", *newest, epoch=0)
+        began_ms = round((BEGAN + timedelta(seconds=book.loaded_at)).timestamp() * 1000)
+        found = reload.judge(
+            since, began_ms, lambda: reload.Earlier(first, whole=True), f"leader epoch {book.epoch}"
+        )
+        return found._replace(epoch=book.epoch, loaded_ms=began_ms)
+
+    # --- logs -----------------------------------------------------------------------------------
+
+    def _observations(self) -> list[Observation]:
+        found: list[Observation] = []
+        now = self._book.moment()
+        # Nobody keeps the dates of files that were copied or written by a pipe.
+        written = now if self._given.dated else None
+        if "request log" in self.kinds:
+            reading = request_logs.read_request_log(self._request_logs(), tz_offset=self._zone)
+            found += reading.observations
+            found += (replace(log, read_at=now, written_at=written) for log in reading.logs)
+        if "client log" in self.kinds:
+            for seen, logs in self._read_client_logs():
+                found += seen
+                found += (replace(log, read_at=now, written_at=written) for log in logs)
+        return found
+
+    def _read_client_logs(self) -> Iterator[_Read]:
+        """Yield what each log shows; a file that has not grown is not read again."""
+        texts = self._client_logs()
+        if self._book.own or len(texts) == 1:
+            # Only all logs together name a class of the application.
+            reader = client_logs._Reader(self._zone)
+            for text in texts:
+                reader.read(TextInput(text))
+            yield list(map(reader.named, reader.found)), reader.logs
+            return
+        for text in texts:
+            key = text.name, len(text.getbuffer())
+            if key not in self._already:
+                reader = client_logs._Reader(self._zone)
+                reader.read(TextInput(text))
+                self._already[key] = list(map(reader.named, reader.found)), reader.logs
+            yield self._already[key]
+
+    def _request_logs(self) -> list[NamedText]:
+        parts = [
+            NamedText(f"broker-{number}/requests.log", lines[self._requests_from.get(number, 0) :])
+            for number, lines in sorted(self._book.requests.items())
+        ]
+        parts += [
+            NamedText(f"other-{n}/requests.log", lines)
+            for n, book in enumerate(self._foreign)
+            for lines in book.requests.values()
+        ]
+        if self.merged:
+            return [NamedText("all/requests.log", [part.getvalue() for part in parts])]
+        return parts
+
+    def _client_logs(self) -> list[NamedText]:
+        given = self._given
+        lives = [
+            (life, life.lines[self._lives_from.get(id(life), 0) :]) for life in self._book.lives
+        ]
+        lives += [(life, life.lines) for book in self._foreign for life in book.lives]
+        if given.prefixed:
+            marked = [life.pod.encode() + b" " + line for life, lines in lives for line in lines]
+            return [NamedText("pods.log", marked)]
+        if self.merged:
+            # Nobody can tell two clusters apart in one stream without marks.
+            own, others = lives[: len(self._book.lives)], lives[len(self._book.lives) :]
+            return [
+                NamedText(name, [line for _, lines in some for line in lines])
+                for name, some in (("pods.log", own), ("others.log", others))
+                if some
+            ]
+        # A pod that restarts goes on in its file.
+        pods: dict[str, list[bytes]] = {}
+        for life, lines in lives:
+            pods.setdefault(f"{life.host}-{life.process.name}.log", []).extend(lines)
+        return [NamedText(name, lines) for name, lines in pods.items()]
+
+
+def _record(offset: int, record: OffsetsRecord) -> reload.StoredGroup:
+    return reload.StoredGroup(offset, decode_group_metadata(record.value))

@@ -1,0 +1,259 @@
+"""Random histories of a group as data: `draw(seed)` makes one, `smaller(history)` shrinks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from random import Random
+
+from tests.live.obey import Process
+from tests.live.obey_stories import BACK, DEFAULT, FINAL, RANGE, WIDE
+
+JAVA = ("java-2.8.2", "java-3.1.2", "java-3.9.1", "java-4.1.1")
+MODERN = ("java-3.9.1", "java-4.1.1")
+ONE_KIND = ("confluent-kafka", "kafka-python")
+STICKY, ROUND_ROBIN = ("sticky", "range"), ("roundrobin",)
+FORWARD = (
+    "eager", "eager", "other eager", "default", "default", "half default", "half wide",
+    "half wide", "half narrow", "half narrowed default", "one client", "with franz-go",
+    "mixed families", "reordered", "own class",
+)  # fmt: skip
+BACKWARD = ("cooperative", "half back", "half narrow", "default")
+EVENTS = (
+    "reload", "reload", "reload", "crash", "crash", "scale up", "scale down", "roll back",
+    "old image", "cut", "cut", "merge", "wrong list", "leave",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """One process: its client software, its list and whether it is a static member.
+
+    `own`: a class of the application stands behind the name cooperative-sticky, an EAGER one.
+    """
+
+    name: str
+    software: str
+    assignors: tuple[str, ...]
+    static: bool = False
+    own: bool = False
+
+    def process(self) -> Process:
+        """Return it as an obeying story counts it."""
+        instance = self.name if self.static else None
+        return Process(self.name, self.software, self.assignors, instance_id=instance)
+
+    def __str__(self) -> str:
+        mark = ("*" if self.static else "") + (" (own class)" if self.own else "")
+        return f"{self.name}{mark} {self.software} [{', '.join(self.assignors)}]"
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happens before look number `look` (0: before the plan is made).
+
+    `pick` seeds what is left to chance in it, such as the member that it concerns.
+    """
+
+    look: int
+    kind: str
+    pick: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} before look {self.look} (pick {self.pick})"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The sources that each look reads, and how they were kept.
+
+    `kinds` are probe, request log, client log and offsets topic. `prefixed`: the client logs are
+    one stream whose lines name their pod; `merged`: one stream whose lines do not. `foreign` adds
+    the logs of a group with the same name on another cluster. `shift` hours are added to each time
+    in a log, which names no zone; `dated`: the files' own dates are kept. `late`: the logs begin
+    when the plan is made.
+    """
+
+    kinds: frozenset[str] = frozenset()
+    merged: bool = False
+    prefixed: bool = False
+    foreign: bool = False
+    shift: int = 0
+    dated: bool = True
+    late: bool = False
+
+    def __str__(self) -> str:
+        words = [*sorted(self.kinds)] or ["no evidence"]
+        words += [n for n in ("merged", "prefixed", "foreign", "late") if getattr(self, n)]
+        words += [f"log times {self.shift:+} h"] if self.shift else []
+        words += [] if self.dated else ["files without dates"]
+        return ", ".join(words)
+
+
+@dataclass(frozen=True)
+class History:
+    """A group from its first start, in the order of `consumers`, to the end of its roll-out.
+
+    `alike`: all pods have Java's automatic client id. `counted`: rebal is told how many members the
+    service has. Timeouts are seconds; `kind` is the coordinator's,
+    `epoch` the leader epoch of its partition when the group begins (0: never loaded).
+    """
+
+    seed: int
+    goal: str
+    consumers: tuple[Consumer, ...]
+    evidence: Evidence
+    events: tuple[Event, ...] = ()
+    alike: bool = False
+    counted: bool = False
+    session: float = 8.0
+    rebalance: float = 15.0
+    kind: str = "java"
+    epoch: int = 3
+    max_size: int | None = None
+
+    def __str__(self) -> str:
+        members = "; ".join(map(str, self.consumers))
+        words = [
+            f"seed {self.seed} → {self.goal}: {members}",
+            f"  given {self.evidence}{', counted' if self.counted else ''}"
+            f"{', one client id' if self.alike else ''}; {self.kind} coordinator in epoch "
+            f"{self.epoch}, session "
+            f"{self.session:g} s, rebalance {self.rebalance:g} s"
+            f"{f', group.max.size {self.max_size}' if self.max_size else ''}",
+        ]
+        return "\n".join([*words, *(f"  {event}" for event in self.events)])
+
+
+def draw(seed: int) -> History:
+    """Return the history of a seed."""
+    random = Random(seed)
+    goal = "cooperative" if random.random() < 0.75 else "eager"
+    consumers = _consumers(random, random.choice(FORWARD if goal == "cooperative" else BACKWARD))
+    looks = sorted(
+        random.choice((0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 8, 10))
+        for _ in range(random.choice((0, 1, 1, 2, 2, 3, 3, 4, 5)))
+    )
+    events = tuple(Event(n, random.choice(EVENTS), random.randrange(8)) for n in looks)
+    evidence = _evidence(random)
+    if any(one.own for one in consumers):
+        # Nothing but the member's own log names its class.
+        kinds = evidence.kinds | {"client log"}
+        evidence = replace(evidence, kinds=kinds, merged=False, prefixed=False, late=False)
+        events = tuple(one for one in events if one.kind not in ("cut", "merge"))
+    return History(
+        seed=seed,
+        goal=goal,
+        consumers=consumers,
+        evidence=evidence,
+        events=events,
+        alike=random.random() < 0.4,
+        counted=random.random() < 0.6,
+        session=random.choice((8.0, 8.0, 45.0)),
+        rebalance=random.choice((15.0, 15.0, 60.0)),
+        kind=random.choice(("java", "java", "scala")),
+        epoch=random.choice((0, 3)),
+        max_size=len(consumers) + random.choice((0, 1)) if random.random() < 0.06 else None,
+    )
+
+
+def _evidence(random: Random) -> Evidence:
+    kinds = {
+        kind
+        for kind, share in (
+            ("probe", 0.6), ("request log", 0.4), ("client log", 0.4), ("offsets topic", 0.85),
+        )
+        if random.random() < share
+    }  # fmt: skip
+    merged = random.random() < 0.3
+    return Evidence(
+        kinds=frozenset(kinds),
+        merged=merged,
+        prefixed=merged and random.random() < 0.3,
+        foreign=random.random() < 0.15,
+        shift=random.choice((0, 0, 0, 0, -5, 2, 9)),
+        dated=random.random() < 0.7,
+        late=random.random() < 0.3,
+    )
+
+
+def _consumers(random: Random, state: str) -> tuple[Consumer, ...]:
+    """Return members whose lists are admitted in the order of their start."""
+    size = random.randrange(2, 4) if state == "one client" else random.choice((1, 2, 3, 3, 4, 5))
+    some = random.randrange(1, size) if size > 1 else 1
+    rest = size - some
+    lists: list[tuple[str, ...]] = {
+        "eager": [RANGE] * size,
+        "other eager": [random.choice((ROUND_ROBIN, STICKY, ("sticky",)))] * size,
+        "default": [DEFAULT] * size,
+        "half default": [RANGE] * some + [DEFAULT] * rest,
+        "half wide": [RANGE] * some + [WIDE] * rest,
+        "half narrow": [WIDE] * some + [FINAL] * rest,
+        "half narrowed default": [DEFAULT] * some + [FINAL] * rest,
+        "reordered": [DEFAULT] * some + [WIDE] * rest,
+        "cooperative": [FINAL] * size,
+        "half back": [FINAL] * some + [BACK] * rest,
+        "one client": [RANGE] * size,
+        "with franz-go": [random.choice((RANGE, WIDE))] * size,
+        "mixed families": [RANGE] * size,
+        "own class": [random.choice((FINAL, WIDE, DEFAULT))] * size,
+    }[state]
+    software = [random.choice(JAVA if names == RANGE else MODERN) for names in lists]
+    if random.random() < 0.5:
+        software = [random.choice(MODERN)] * size
+    if state == "one client":
+        software = [random.choice(ONE_KIND)] * size
+    elif state == "with franz-go":
+        software[-1] = "franz-go"
+    elif state == "mixed families":
+        software[-1] = random.choice(ONE_KIND)
+    own = random.randrange(1, size + 1) if state == "own class" else 0
+    static = random.choices(("none", "all", "some"), (0.4, 0.3, 0.3))[0]
+    return tuple(
+        Consumer(
+            f"app-{number}",
+            software[number],
+            names,
+            static=software[number] != "kafka-python"
+            and (static == "all" or (static == "some" and random.random() < 0.5)),
+            own=number < own,
+        )
+        for number, names in enumerate(lists)
+    )
+
+
+def smaller(history: History) -> Iterator[History]:
+    """Yield histories that are simpler by one thing, those that lose most first."""
+    consumers, events, given = history.consumers, history.events, history.evidence
+    if len(events) > 2:
+        yield replace(history, events=())
+    for number in range(len(events)):
+        yield replace(history, events=events[:number] + events[number + 1 :])
+    for number in reversed(range(len(consumers))):
+        left = consumers[:number] + consumers[number + 1 :]
+        if left:
+            yield replace(history, consumers=left)
+    for kind in sorted(given.kinds):
+        yield replace(history, evidence=replace(given, kinds=given.kinds - {kind}))
+    for name, plain in (
+        ("merged", False), ("prefixed", False), ("foreign", False), ("shift", 0), ("dated", True),
+        ("late", False),
+    ):  # fmt: skip
+        if getattr(given, name) != plain:
+            yield replace(history, evidence=replace(given, **{name: plain}))
+    for name, value in (
+        ("alike", False), ("max_size", None), ("kind", "java"), ("session", 8.0),
+        ("rebalance", 15.0), ("counted", True), ("epoch", 0),
+    ):  # fmt: skip
+        if getattr(history, name) != value:
+            yield replace(history, **{name: value})
+    for number, one in enumerate(consumers):
+        for change in ({"static": False}, {"software": "java-3.9.1"}, {"own": False}):
+            if replace(one, **change) != one:
+                changed = (*consumers[:number], replace(one, **change), *consumers[number + 1 :])
+                yield replace(history, consumers=changed)
+    for number, event in enumerate(events):
+        for change in ({"look": max(event.look - 1, 0)}, {"pick": 0}):
+            if replace(event, **change) != event:
+                changed_events = (*events[:number], replace(event, **change), *events[number + 1 :])
+                yield replace(history, events=changed_events)

@@ -1,0 +1,198 @@
+"""One history from its start to its end: `rehearse(history)` carries out rebal's advice."""
+
+from __future__ import annotations
+
+import traceback
+from random import Random
+from typing import Any
+
+from rebal.groups.model import RebalanceProtocol
+from tests.live.obey import Limits, Outcome, Over, Process, Story
+from tests.search.histories import Event, History
+from tests.search.world import SimulatedWorld
+
+LIMITS = Limits(
+    seconds=40_000, event_chance=0, race_chance=0, opening_chance=0, trial_chance=0.3, looks=120
+)
+# rebal takes a rejection for settled when a full group has stood so long.
+_RECENT = 75.0
+_WRONG = (
+    ("range",), ("cooperative-sticky",), ("roundrobin",), ("cooperative-sticky", "range"),
+    ("range", "cooperative-sticky"), ("sticky",),
+)  # fmt: skip
+
+
+class Rehearsed(Story):
+    """An obeying story whose events are the history's."""
+
+    world: SimulatedWorld
+
+    def __init__(self, world: SimulatedWorld, history: History) -> None:
+        random = Random(history.seed)
+        super().__init__(world, random, history.goal, limits=LIMITS, counted=history.counted)
+        self._left = list(history.events)
+        # Members that were out when the plan was made, as the evidence showed then.
+        self._out: list[Process] = []
+        self._waits = max(1.5, (history.session + history.rebalance) / 8)
+
+    def _play(self) -> None:
+        self._happen(0)
+        self._cut_late()
+        body = self._plan()
+        carry = self.rng.random() < 0.5
+        if carry:
+            self._carry_out(body)
+        number = 0
+        while True:
+            number += 1
+            self._between_looks()
+            self._happen(number)
+            self._bystanders("between two looks")
+            body = self._look(self.world.verify)
+            self._carry_out(body)
+
+    def _plan(self) -> dict[str, Any]:
+        body = super()._plan()
+        service = self._service()
+        self._out = [one for one in service if not one.running and self.world.shown(one)]
+        if "RB120" in body["asked"] and not self.counted:
+            # The question has an answer: how many members the service has.
+            self.counted = True
+            self._say(f"counted: {self._expected()}")
+            body = super()._plan()
+        return body
+
+    def _obey(self, advice: dict[str, Any]) -> None:
+        if advice["assignors"]:
+            # The configuration that is printed for a list names Kafka's own classes.
+            for name in advice["names"]:
+                found = self.world.found("", name)
+                self.world.world.book.own.discard(found.name if found else name)
+        super()._obey(advice)
+
+    def _finish(self, body: dict[str, Any]) -> None:
+        for one in self._running():
+            cooperative = self.world.runs(one) is RebalanceProtocol.COOPERATIVE
+            if cooperative is not (self.goal == "cooperative"):
+                self._violated(f"called finished while {one.name} runs {self.world.runs(one)}")
+        for one in self._out:
+            if not (one.running or one.retired):
+                self._violated(f"called finished without {one.name}, which the logs show")
+        super()._finish(body)
+
+    def _cut_late(self) -> None:
+        if self.world.history.evidence.late:
+            self.world.operator.cut()
+
+    def _look(self, ask: Any, *more: str) -> dict[str, Any]:
+        body = super()._look(ask, *more)
+        if body["finished"] and body["advice"]["action"] != "none":
+            self._violated("finished, and something is still advised")
+        return body
+
+    def _happen(self, look: int) -> None:
+        """Let the events before this look happen."""
+        while self._left and self._left[0].look <= look:
+            event = self._left.pop(0)
+            self.rng = Random(event.pick)
+            self._one(event)
+            if event.pick % 2:
+                self._settled(required=False)
+
+    def _one(self, event: Event) -> None:
+        done: Any = {
+            "reload": self._reload,
+            "crash": self._crash,
+            "scale up": self._scale_up,
+            "scale down": self._scale_down,
+            "roll back": self._roll_back,
+            "old image": self._old_image,
+            "cut": self._spoil,
+            "merge": self._merge,
+            "wrong list": self._wrong_list,
+            "leave": self._leave,
+        }[event.kind]
+        done()
+
+    def _merge(self) -> None:
+        self.world.operator.merged = True
+        self._event("logs: merged")
+
+    def _wrong_list(self) -> None:
+        """Somebody restarts a member with a list of their own."""
+        running = self._running()
+        if not running:
+            return
+        one = self.rng.choice(running)
+        names = self.rng.choice(_WRONG)
+        if not one.mixes and len({self._is_eager(name) for name in names}) == 2:
+            return
+        self.world.stop(one)
+        one.running, one.assignors, one.origin = False, names, "event"
+        self._event(f"{one.name} is restarted with {list(names)}")
+        self._came(one, "is restarted")
+        if not one.running:
+            # A crash back-off: its supervisor starts it again later, with what it ran first.
+            one.assignors, one.due = one.first, self.world.now() + 30
+
+    def _leave(self) -> None:
+        """A member stops for a while."""
+        running = self._running()
+        if len(running) < 2:
+            return
+        one = self.rng.choice(running)
+        self.world.stop(one)
+        one.running = False
+        one.due = self.world.now() + self.rng.choice((3.0, 100.0))
+        self._event(f"{one.name} is stopped for a while")
+
+    def _evidence(self, advice: dict[str, Any]) -> None:
+        """Give what is asked for; the right to read records and the logs' zone count as well."""
+        for kind in ("offsets topic", "log timezone"):
+            if kind in advice["evidence_needed"] and self.world.grant(kind):
+                self.outcome.granted += 1
+                self._say(f"granted: {kind}")
+                self._progressed()
+                return
+        super()._evidence(advice)
+
+    def _wait(self, advice: dict[str, Any]) -> None:
+        before = self.world.now()
+        if any(each.due is not None and not each.running for each in self.world.processes):
+            # Its supervisor starts it again.
+            self._progressed()
+        self._asked(advice)
+        if advice["error"] == "GROUP_MAX_SIZE_REACHED":
+            raise Over("blocked: group.max.size")
+        patience = self.world.session_seconds + self.world.rebalance_seconds + _RECENT
+        if advice["action"] != "stop" and before - self._progress < patience:
+            self.world.sleep(1.5)
+        else:
+            super()._wait(advice)
+        self.world.sleep(max(0.0, self._waits - (self.world.now() - before)))
+
+    def _asked(self, advice: dict[str, Any]) -> None:
+        """End where only a person can answer: what an own class supports, or what a client is."""
+        rule = advice["text"].removeprefix("first ")[:5]
+        foreign = any(not one.software.startswith("java") for one in self._service())
+        if (rule == "RB111" and self.world.world.book.own) or (rule == "RB906" and foreign):
+            raise Over(f"asked: {rule}")
+
+    def _settled(self, *, required: bool = True) -> None:
+        super()._settled(required=required)
+        for fault in self.world.faults:
+            self._violated(fault)
+        self.world.faults.clear()
+
+
+def rehearse(history: History) -> Outcome | None:
+    """Return what became of a history; None where its group cannot begin."""
+    world = SimulatedWorld(history)
+    if not world.begin():
+        return None
+    story = Rehearsed(world, history)
+    try:
+        return story.run()
+    except Exception:
+        story.outcome.violations.append(traceback.format_exc())
+        return story.outcome

@@ -1,0 +1,138 @@
+"""The search: histories of many seeds, each carried out as rebal advises; failures are shrunk."""
+
+from __future__ import annotations
+
+import gc
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tests.live.obey import Outcome
+from tests.search.histories import History, draw, smaller
+from tests.search.obey import rehearse
+
+Fails = Callable[[History], str]
+_DETAIL = re.compile(r"\(.*|\[.*|[\d.]+ s\b|\b(?:app|more|old|tmp|orders)-\d+|\d+")
+_MOST_SHRINKS = 400
+
+
+@dataclass(frozen=True)
+class Found:
+    """A counter-example: the history as drawn, the smallest one that still fails, and why."""
+
+    history: History
+    smallest: History
+    why: str
+    told: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([str(self.smallest), *(f"  | {line}" for line in self.told), self.why])
+
+
+@dataclass
+class Report:
+    """What a search did: how many histories ended how, and its counter-examples."""
+
+    histories: int = 0
+    looks: int = 0
+    obeyed: int = 0
+    seconds: float = 0.0
+    ends: dict[str, int] = field(default_factory=dict)
+    found: list[Found] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        speed = self.histories / self.seconds if self.seconds else 0.0
+        ends = ", ".join(f"{n} {end}" for end, n in sorted(self.ends.items(), key=lambda e: -e[1]))
+        return (
+            f"{self.histories:,} histories, {self.looks:,} looks, {self.obeyed:,} obeyed "
+            f"actions in {self.seconds:.0f} s ({speed:.0f} a second); {len(self.found)} "
+            "counter-examples; "
+            f"ends: {ends}"
+        )
+
+
+def seeds(count: int, first: int, shard: tuple[int, int] = (0, 1)) -> range:
+    """Return the seeds of one shard (its number, how many there are) of a search."""
+    number, of = shard
+    return range(first + number, first + count, of)
+
+
+def search(
+    drawn: Iterable[int],
+    *,
+    seconds: float = float("inf"),
+    most: int = 5,
+    shrinks: bool = True,
+) -> Report:
+    """Return what became of the histories of these seeds.
+
+    It ends early after so many seconds, or with so many counter-examples.
+    """
+    report = Report()
+    began = time.monotonic()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for seed in drawn:
+            if time.monotonic() - began > seconds or len(report.found) >= most:
+                break
+            history = draw(seed)
+            outcome = rehearse(history)
+            if outcome is None:
+                continue
+            _count(report, outcome)
+            if outcome.violations:
+                report.found.append(_found(history, outcome, shrinks=shrinks))
+            if report.histories % 200 == 0:
+                gc.collect()
+    finally:
+        if enabled:
+            gc.enable()
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def _count(report: Report, outcome: Outcome) -> None:
+    report.histories += 1
+    report.looks += outcome.looks
+    report.obeyed += outcome.obeyed
+    end = outcome.ended.partition(":")[0]
+    report.ends[end] = report.ends.get(end, 0) + 1
+
+
+def _found(history: History, outcome: Outcome, *, shrinks: bool) -> Found:
+    small = shrunk(history, kind_of(outcome)) if shrinks else history
+    last = rehearse(small) if small is not history else outcome
+    assert last is not None
+    return Found(
+        history, small, last.violations[0][:300], tuple(line[:200] for line in last.told[-12:])
+    )
+
+
+def kind_of(outcome: Outcome | None) -> str:
+    """Return what kind of promise was broken, without the names and times of this history."""
+    if outcome is None or not outcome.violations:
+        return ""
+    first = outcome.violations[0].strip().splitlines()
+    text = first[-1] if first[0].startswith("Traceback") else first[0]
+    return " ".join(_DETAIL.sub("", text).split()[:6])
+
+
+def shrunk(history: History, kind: str, most: int = _MOST_SHRINKS) -> History:
+    """Return the smallest history, within so many tries, that breaks the same kind of promise."""
+    tries = iter(range(most))
+    while True:
+        for one in _within(smaller(history), tries):
+            if kind_of(rehearse(one)) == kind:
+                history = one
+                break
+        else:
+            return history
+
+
+def _within(histories: Iterator[History], tries: Iterator[int]) -> Iterator[History]:
+    for one in histories:
+        if next(tries, None) is None:
+            return
+        yield one

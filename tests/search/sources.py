@@ -1,0 +1,500 @@
+"""What a group's sources hold at each moment: log lines and offsets records, as Kafka writes them.
+
+`Witness` stands between the members and the model of their coordinator and writes each request into
+a `Book`: the request logs of the brokers (`kafka.request.logger` at DEBUG), the Java clients' own
+logs, and the records in `__consumer_offsets`. Only texts and bytes leave the book.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rebal.groups.assignors import Owned
+from rebal.groups.model import Subscription
+from rebal.groups.wire.consumer_protocol import ConsumerAssignment
+from rebal.groups.wire.offsets_topic import GroupMetadata, GroupMetadataMember
+from rebal.groups.wire.user_data import StickyUserData, encode_sticky
+from rebal.planner.rehearsal.engine.agenda import Agenda
+from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
+from rebal.planner.rehearsal.engine.memory import Stored
+from rebal.planner.rehearsal.engine.messages import (
+    Assigned,
+    Client,
+    Error,
+    JoinAnswer,
+    JoinRequest,
+    SyncAnswer,
+)
+from rebal.planner.rehearsal.engine.process import Process
+from tests.encoders import encode_assignment, encode_subscription
+from tests.groups.test_group_metadata import written
+
+BEGAN = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
+GROUP, TOPIC = "checkout", "orders"
+_CLASSES = {
+    "range": "RangeAssignor",
+    "roundrobin": "RoundRobinAssignor",
+    "sticky": "StickyAssignor",
+    "cooperative-sticky": "CooperativeStickyAssignor",
+}
+# Family → (JoinGroup version, name and version in the request log)
+_SPEAKS = {
+    "librdkafka": (5, "confluent-kafka-python", "2.16.1-rdkafka-2.16.0"),
+    "kafka-python": (7, "kafka-python", "3.0.12"),
+    "franz-go": (9, "kgo", "v1.22.1"),
+}
+_INCOMPATIBLE = (
+    "JoinGroup failed due to fatal error: The group member's supported protocols are incompatible "
+    "with those of existing members or first group member tried to join with empty protocol type "
+    "or empty protocol list."
+)
+
+
+@dataclass
+class Life:
+    """One process from its start to its end, and what it printed (Java alone prints)."""
+
+    process: Process
+    pod: str
+    host: str
+    port: int
+    member_id: str = ""
+    lines: list[bytes] = field(default_factory=list)
+
+    @property
+    def java(self) -> tuple[int, ...] | None:
+        """The release of its Java client; None for another client."""
+        if self.process.family != "java":
+            return None
+        return tuple(int(part) for part in (self.process.version or "3.9.1").split(".")[:2])
+
+
+@dataclass(frozen=True)
+class OffsetsRecord:
+    """One GroupMetadata record: its bytes, when it was written, in which leader epoch."""
+
+    at: float
+    epoch: int
+    value: bytes
+
+
+class Book:
+    """All that brokers and clients have written; times are seconds of `agenda`.
+
+    `own` are the processes with an EAGER class of their own named cooperative-sticky.
+    """
+
+    def __init__(
+        self, agenda: Agenda, *, shift: int, cluster_id: str, network: int, epoch: int
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.broker = 1
+        self.epoch = epoch
+        self.loaded_at = 0.0
+        self.requests: dict[int, list[bytes]] = {}
+        self.own: set[str] = set()
+        self.lives: list[Life] = []
+        self.records: list[OffsetsRecord] = []
+        self._agenda = agenda
+        self._shift = timedelta(hours=shift)
+        self._port = 40_000
+        self._hosts: dict[str, str] = {}
+        self._network = network
+        self._completed = self._stable = 0.0
+        self._last: tuple[int, int] | None = None
+
+    # --- times ----------------------------------------------------------------------------------
+
+    def moment(self) -> datetime:
+        """Return the time now."""
+        return BEGAN + timedelta(seconds=self._agenda.now)
+
+    @property
+    def address(self) -> str:
+        """The address of the group's coordinator."""
+        return f"10.{self._network}.0.{self.broker}"
+
+    def _stamp(self) -> str:
+        text = (self.moment() + self._shift).isoformat(" ", "milliseconds")
+        return text[:19] + "," + text[20:23]
+
+    # --- processes ------------------------------------------------------------------------------
+
+    def life(self, process: Process) -> Life:
+        """Begin the life of a process."""
+        host = self._hosts.setdefault(process.name, f"10.1.{self._network}.{1 + len(self._hosts)}")
+        self._port += 1
+        made = Life(
+            process, f"[pod/{process.name}-{self._network}{self._port}/app]", host, self._port
+        )
+        self.lives.append(made)
+        return made
+
+    def print(self, life: Life, *texts: str) -> None:
+        """Write lines into the log of a Java client."""
+        if life.java is not None:
+            stamp = self._stamp()
+            life.lines += [f"[{stamp}] INFO {text}\n".encode() for text in texts]
+
+    def built(self, life: Life) -> None:
+        """Print what a consumer prints when it is built."""
+        process, stamp = life.process, self._stamp()
+        if life.java is None:
+            return
+        package = "org.apache.kafka.clients.consumer."
+        known = {name: package + made for name, made in _CLASSES.items()}
+        if process.name in self.own:
+            known["cooperative-sticky"] = "com.acme.OwnAssignor"
+        classes = ", ".join(f"class {known[name]}" for name in process.assignors)
+        settings = (
+            ("client.id", process.client_id),
+            ("group.id", GROUP),
+            ("group.instance.id", process.instance_id or "null"),
+            ("max.poll.interval.ms", f"{process.rebalance * 1000:.0f}"),
+            ("partition.assignment.strategy", f"[{classes}]"),
+            ("session.timeout.ms", f"{process.session * 1000:.0f}"),
+        )
+        block = "".join(f"\t{name} = {value}\n" for name, value in settings)
+        life.lines += [
+            line.encode()
+            for line in f"[{stamp}] INFO ConsumerConfig values: \n{block}\n".splitlines(True)
+        ]
+        started = round(self.moment().timestamp() * 1000)
+        self.print(life, f"Kafka version: {process.version}", f"Kafka startTimeMs: {started}")
+        self.say(life, f"Cluster ID: {self.cluster_id}")
+
+    def say(self, life: Life, *texts: str) -> None:
+        """Print lines of the client's group."""
+        process = life.process
+        instance = f"instanceId={process.instance_id}, " if process.instance_id else ""
+        who = f"[Consumer {instance}clientId={process.client_id}, groupId={GROUP}] "
+        self.print(life, *(who + text for text in texts))
+
+    def closed(self, life: Life) -> None:
+        """Print what a consumer prints when it is closed."""
+        if life.process.instance_id is None and life.member_id:
+            self.say(
+                life,
+                f"Member {life.member_id} sending LeaveGroup request to coordinator "
+                f"{self.address}:9092 (id: 2147483646 rack: null) due to the consumer is being "
+                "closed",
+            )
+        self.print(life, f"App info kafka.consumer for {life.process.client_id} unregistered")
+
+    # --- the request log ------------------------------------------------------------------------
+
+    def request(
+        self,
+        life: Life,
+        api: tuple[str, int],
+        asked: dict[str, Any],
+        answered: dict[str, Any],
+        seconds: float = 0.002,
+    ) -> None:
+        """Write a completed request into the log of the broker that the client is connected to."""
+        process = life.process
+        java = ("apache-kafka-java", process.version or "3.9.1")
+        _, name, release = _SPEAKS.get(process.family, (0, *java))
+        line = {
+            "isForwarded": False,
+            "requestHeader": {
+                "requestApiVersion": api[1],
+                "clientId": process.client_id,
+                "requestApiKeyName": api[0],
+            },
+            "request": {"groupId": GROUP, **asked},
+            "response": {"throttleTimeMs": 0, **answered},
+            "connection": f"{self.address}:9092-{life.host}:{life.port}-0-0",
+            "totalTimeMs": seconds * 1000,
+            "clientInformation": {"softwareName": name, "softwareVersion": release},
+        }
+        text = json.dumps(line, separators=(",", ":"))
+        whole = f"[{self._stamp()}] DEBUG Completed request:{text} (kafka.request.logger)\n"
+        self.requests.setdefault(self.broker, []).append(whole.encode())
+
+    def join(self, life: Life, request: JoinRequest, answer: JoinAnswer, since: float) -> None:
+        """Write a JOIN_GROUP and its answer."""
+        family = life.process.family
+        version = _SPEAKS[family][0] if family in _SPEAKS else 9 if life.java >= (3, 2) else 7
+        names = request.assignors
+        metadata = b64encode(subscription_bytes(life.process, request, names[0])).decode()
+        error = answer.error
+        leads = answer.leader and not error
+        self.request(
+            life,
+            ("JOIN_GROUP", version),
+            {
+                "sessionTimeoutMs": round(request.session * 1000),
+                "rebalanceTimeoutMs": round(request.rebalance * 1000),
+                "memberId": request.member_id,
+                "groupInstanceId": request.instance_id,
+                "protocolType": "consumer",
+                "protocols": [{"name": name, "metadata": metadata} for name in names],
+            },
+            {
+                "errorCode": int(error),
+                "generationId": answer.generation,
+                "protocolType": "consumer" if not error else None,
+                "protocolName": answer.assignor or None,
+                "leader": answer.member_id if leads else "",
+                "skipAssignment": answer.skip_assignment,
+                "memberId": answer.member_id or request.member_id,
+                "members": [
+                    {"memberId": one.member_id, "groupInstanceId": one.instance_id, "metadata": ""}
+                    for one in (answer.members if leads else ())
+                ],
+            },
+            self._agenda.now - since,
+        )
+
+    def leave(self, life: Life, member_id: str, error: Error) -> None:
+        """Write a LEAVE_GROUP and its answer."""
+        member = {"memberId": member_id, "groupInstanceId": None, "reason": None}
+        answer = {"memberId": member_id, "groupInstanceId": None, "errorCode": 0}
+        self.request(
+            life, ("LEAVE_GROUP", 5), {"members": [member]},
+            {"errorCode": int(error), "members": [] if error else [answer]},
+        )  # fmt: skip
+
+    # --- __consumer_offsets ---------------------------------------------------------------------
+
+    def completed(self) -> None:
+        """Note that all members have joined: the state changed now."""
+        self._completed = self._agenda.now
+
+    def stored(self, record: Stored, processes: Callable[[Client], Process]) -> None:
+        """Append the group's record; its state's time is that of the last change of state."""
+        now = self._agenda.now
+        again = self._last == (self.epoch, record.generation) or (
+            self._last is not None and self._last[1] == record.generation
+        )
+        since = self._stable if again else self._completed
+        if not again:
+            self._stable = now
+        self._last = (self.epoch, record.generation)
+        value = GroupMetadata(
+            version=3,
+            protocol_type="consumer",
+            generation=record.generation,
+            protocol=record.assignor,
+            leader=record.leader,
+            state_timestamp_ms=round((BEGAN + timedelta(seconds=since)).timestamp() * 1000),
+            members=tuple(
+                GroupMetadataMember(
+                    member_id=request.member_id,
+                    instance_id=request.instance_id,
+                    client_id=request.client_id,
+                    client_host="/10.1.0.1",
+                    rebalance_timeout_ms=round(request.rebalance * 1000),
+                    session_timeout_ms=round(request.session * 1000),
+                    subscription=subscription_bytes(
+                        processes(client), request, record.assignor or ""
+                    ),
+                    assignment=assignment_bytes(partitions),
+                )
+                for request, client, partitions in record.members
+            ),
+        )
+        self.records.append(OffsetsRecord(now, self.epoch, written(value)))
+
+    def loaded(self, broker: int) -> None:
+        """Note that `broker` leads the group's partition in a new leader epoch."""
+        self.broker = broker
+        self.epoch += 1
+        self.loaded_at = self._agenda.now
+
+
+class Line:
+    """A client as its coordinator knows it: answers pass through and are written down."""
+
+    def __init__(self, client: Client, life: Life, book: Book, now: Callable[[], float]) -> None:
+        self.client, self.life = client, life
+        self._book, self._now = book, now
+        self._asked: tuple[float, JoinRequest] | None = None
+        self._rejoins = False
+
+    @property
+    def skips_assignment(self) -> bool:
+        return self.client.skips_assignment
+
+    @property
+    def instance_id(self) -> str | None:
+        return self.life.process.instance_id
+
+    def asks(self, request: JoinRequest) -> None:
+        """Note the join that is sent now."""
+        self._asked = self._now(), request
+        self._book.say(self.life, "(Re-)joining group")
+
+    def joined(self, answer: JoinAnswer) -> None:
+        if getattr(self.client, "alive", True) and self._asked is not None:
+            self._written(answer)
+        self.client.joined(answer)
+
+    def _written(self, answer: JoinAnswer) -> None:
+        assert self._asked is not None
+        book, life, error = self._book, self.life, answer.error
+        since, request = self._asked
+        book.join(life, request, answer, since)
+        given = life.java is not None and life.java >= (3, 0)
+        if error is Error.NONE:
+            life.member_id = answer.member_id
+            book.say(
+                life,
+                "Successfully joined group with generation Generation{generationId="
+                f"{answer.generation}, memberId='{answer.member_id}', protocol="
+                f"'{answer.assignor}'}}",
+            )
+        elif error is Error.MEMBER_ID_REQUIRED and given:
+            named = life.java is not None and life.java >= (3, 3)
+            told = f": {answer.member_id}" if named else ""
+            book.say(
+                life,
+                f"Request joining group due to: need to re-join with the given member-id{told}",
+            )
+        elif error is Error.UNKNOWN_MEMBER_ID:
+            self._reset("JOIN_GROUP")
+        elif error is Error.INCONSISTENT_GROUP_PROTOCOL:
+            book.say(life, _INCOMPATIBLE)
+        elif error is Error.GROUP_MAX_SIZE_REACHED:
+            book.say(
+                life,
+                "JoinGroup failed due to fatal error: The group has reached its maximum size",
+            )
+        elif error is Error.FENCED_INSTANCE_ID:
+            book.say(
+                life,
+                "JoinGroup failed due to fatal error: The group instance id "
+                f"Optional[{life.process.instance_id}] has been fenced by another member.",
+            )
+
+    def synced(self, answer: SyncAnswer) -> None:
+        self.client.synced(answer)
+
+    def wake(self) -> None:
+        self.client.wake()
+
+    def heard(self, error: Error, member_id: str, generation: int) -> None:
+        """Print what a heartbeat's answer makes the client print."""
+        if error is Error.REBALANCE_IN_PROGRESS:
+            self._book.say(self.life, "Request joining group due to: group is already rebalancing")
+        elif error in (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION):
+            self._book.say(
+                self.life,
+                f"Attempt to heartbeat with Generation{{generationId={generation}, memberId="
+                f"'{member_id}', protocol='range'}} and group instance id Optional.empty failed "
+                f"due to {error.name}, resetting generation",
+            )
+            self._reset("HEARTBEAT", error)
+
+    def _reset(self, request: str, error: Error = Error.UNKNOWN_MEMBER_ID) -> None:
+        told = f"encountered {error.name} from {request} response"
+        self._book.say(
+            self.life,
+            f"Resetting generation and member id due to: {told}",
+            f"Request joining group due to: {told}",
+        )
+
+
+class Witness:
+    """The coordinator as the members call it; it writes down each request and its answer."""
+
+    def __init__(self, group: ClassicGroup, agenda: Agenda, book: Book) -> None:
+        self._group, self._agenda, self._book = group, agenda, book
+        self._lines: dict[int, Line] = {}
+        store = group._store
+
+        def stored(*args: Any, **more: Any) -> None:
+            store(*args, **more)
+            book.stored(group._stored, lambda client: client.life.process)  # type: ignore[attr-defined]
+
+        group._store = stored  # type: ignore[method-assign]
+
+    def line(self, client: Any) -> Line:
+        """Return the one line of a client."""
+        found = self._lines.get(id(client))
+        if found is None:
+            life = self._book.life(client.process)
+            found = Line(client, life, self._book, lambda: self._agenda.now)
+            self._lines[id(client)] = found
+        return found
+
+    def join(self, request: JoinRequest, client: Client) -> None:
+        line = self.line(client)
+        line.asks(request)
+        self._group.join(request, line)
+
+    def sync(
+        self, member_id: str, generation: int, client: Client, assigned: Assigned | None = None
+    ) -> None:
+        self._group.sync(member_id, generation, self.line(client), assigned)
+
+    def heartbeat(self, member_id: str, generation: int, client: Client) -> Error:
+        line = self.line(client)
+        error = self._group.heartbeat(member_id, generation, line)
+        line.heard(error, member_id, generation)
+        return error
+
+    def leave(self, member_id: str, why: str = "a member left") -> None:
+        life = next((one for one in self._book.lives if one.member_id == member_id), None)
+        if life is not None:
+            known = self._group.waits_for(member_id)
+            self._book.leave(life, member_id, Error.NONE if known else Error.UNKNOWN_MEMBER_ID)
+        self._group.leave(member_id, why)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._group, name)
+
+
+def subscription_bytes(process: Process, request: JoinRequest, assignor: str) -> bytes:
+    """Return the metadata that a client of this family sends for an assignor."""
+    sent = request.subscription
+    owned: dict[str, list[int]] = {}
+    for topic, number in () if request.eager else sent.owned:
+        owned.setdefault(topic, []).append(number)
+    family = process.family
+    release = tuple(int(part) for part in (process.version or "3.9.1").split(".")[:2])
+    version = 3
+    if family == "kafka-python" or (family == "java" and release < (3, 4)):
+        version = 1
+    data: bytes | None = b"" if family in ("librdkafka", "kafka-python") else None
+    if family == "java" and assignor == "cooperative-sticky":
+        generation = -1 if sent.generation is None else sent.generation
+        data = generation.to_bytes(4, "big", signed=True)
+    elif (family == "franz-go" and assignor == "cooperative-sticky") or (
+        family == "java" and assignor == "sticky" and sent.owned
+    ):
+        data = encode_sticky(
+            StickyUserData(previous=tuple(sent.owned), generation=sent.generation or -1)
+        )
+    return encode_subscription(
+        Subscription(
+            version=version,
+            topics=sent.topics,
+            user_data=data,
+            owned_partitions={topic: tuple(numbers) for topic, numbers in owned.items()},
+            generation_id=(-1 if sent.generation is None else sent.generation)
+            if version >= 2
+            else None,
+            rack_id="" if family == "librdkafka" else None,
+        )
+    )
+
+
+def assignment_bytes(partitions: Owned) -> bytes:
+    """Return the bytes of an assignment."""
+    given: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        given.setdefault(topic, []).append(number)
+    return encode_assignment(
+        ConsumerAssignment(
+            version=1,
+            partitions={topic: tuple(numbers) for topic, numbers in given.items()},
+            user_data=None,
+        )
+    )

@@ -1,0 +1,85 @@
+"""Whoever carries out rebal's advice loses no member, in any of many generated histories.
+
+`python -m tests.search` runs as many as it is asked for; `REBAL_SEARCH_SEED` moves the full run.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.search.histories import draw
+from tests.search.mutations import MUTATIONS
+from tests.search.obey import rehearse
+from tests.search.run import kind_of, search, seeds, shrunk
+
+SHARDS, SHORT = 4, 2_000
+FULL_SHARDS, FULL = 20, 100_000
+MOST_TO_FIND = 10_000
+# A mutation, and a history that finds it.
+FINDS = {1: 294, 2: 135, 3: 1, 4: 25, 7: 64, 8: 40, 9: 16, 10: 231}
+
+
+def none_found(report: object) -> None:
+    """No promise was broken; the message is each counter-example as a few lines."""
+    found = getattr(report, "found")  # noqa: B009
+    assert not found, "\n\n".join(map(str, found))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_obeyed_advice_loses_no_member(shard: int) -> None:
+    report = search(seeds(SHORT, 0, (shard, SHARDS)), most=2)
+    none_found(report)
+    assert report.histories > SHORT / SHARDS * 0.95
+    assert report.obeyed > report.histories
+    assert report.ends["finished"] > report.histories * 0.7
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("shard", range(FULL_SHARDS))
+def test_obeyed_advice_loses_no_member_in_many_histories(shard: int) -> None:
+    first = int(os.environ.get("REBAL_SEARCH_SEED", "100000"))
+    report = search(seeds(FULL, first, (shard, FULL_SHARDS)), seconds=3_000)
+    print(report)
+    none_found(report)
+
+
+@pytest.mark.parametrize("number", sorted(FINDS))
+def test_a_defect_that_is_put_back_is_found(number: int) -> None:
+    history = draw(FINDS[number])
+    before = rehearse(history)
+    assert before is not None
+    assert not before.violations
+    with MUTATIONS[number]():
+        assert kind_of(rehearse(history))
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("number", sorted(MUTATIONS))
+def test_each_defect_is_found_within_ten_thousand_histories(number: int) -> None:
+    with MUTATIONS[number]():
+        report = search(seeds(MOST_TO_FIND, 200_000), most=1, shrinks=False)
+    print(f"defect {number}: {report.histories} histories; {report.found[0].why}")
+    assert report.found
+
+
+def test_equal_histories_end_alike() -> None:
+    ends = [rehearse(draw(7)) for _ in range(2)]
+    assert ends[0] is not None
+    assert ends[1] is not None
+    assert ends[0].told == ends[1].told
+
+
+def test_a_counter_example_shrinks_to_what_matters() -> None:
+    with MUTATIONS[2]():
+        report = search(seeds(500, 0), most=1, shrinks=False)
+        (found,) = report.found
+        kind = kind_of(rehearse(found.history))
+        small = shrunk(found.history, kind, most=60)
+        assert kind_of(rehearse(small)) == kind
+    sizes = [len(one.consumers) + len(one.events) for one in (small, found.history)]
+    assert sizes[0] <= sizes[1]

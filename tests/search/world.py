@@ -1,0 +1,365 @@
+"""`SimulatedWorld`: the world of an obeying story, made of the rehearsal engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import msgspec
+
+from rebal.groups.model import Cluster, CoordinatorKind, GroupSnapshot, RebalanceProtocol
+from rebal.planner.paths import make_plan
+from rebal.planner.plan import Cost, Plan
+from rebal.planner.rehearsal.engine.consumer import Consumer
+from rebal.planner.rehearsal.engine.memory import Brokers
+from rebal.planner.rehearsal.engine.messages import GroupPhase
+from rebal.planner.rehearsal.engine.process import Process as Settings
+from rebal.planner.rehearsal.engine.world import World
+from rebal.planner.verification.journal import JournalEntry
+from rebal.planner.verification.verify import (
+    ContradictedError,
+    NothingToConfirmError,
+    confirm,
+    entry_of,
+    verify,
+)
+from tests.live.obey import Process
+from tests.search.evidence import CLUSTER, Operator
+from tests.search.histories import History
+from tests.search.sources import GROUP, TOPIC, Book, Witness
+
+PARTITIONS = 6
+_AFTER_LOAD = 10.0
+_FAMILIES = {
+    "confluent-kafka": ("librdkafka", "2.16.0"),
+    "kafka-python": ("kafka-python", "3.0.12"),
+    "franz-go": ("franz-go", "1.22.1"),
+}
+_VERSIONS = {"java": "4.1.1", "scala": "3.9.1"}
+
+
+class SeenWorld(World):
+    """A simulated group whose sources are written down in `book`."""
+
+    def __init__(self, book_of: Any, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.book: Book = book_of(self.agenda)
+        self.witness = Witness(self.group, self.agenda, self.book)
+        self._around = self._around._replace(group=self.witness)
+
+    def _consumer(self, process: Settings) -> Consumer:
+        made = super()._consumer(process)
+        if process.name in self.book.own and "cooperative-sticky" in process.assignors:
+            made._fixed = made.protocol = RebalanceProtocol.EAGER
+        return made
+
+    def tell(self, consumer: Consumer, what: str, detail: str = "") -> None:
+        """Print what the client prints, too."""
+        if what == "started":
+            self.book.built(self.witness.line(consumer).life)
+        elif what == "stopped":
+            self.book.closed(self.witness.line(consumer).life)
+        super().tell(consumer, what, detail)
+
+    def generation(self, number: int, assignor: str | None, members: int) -> None:
+        """Note the change of state, too."""
+        self.book.completed()
+        super().generation(number, assignor, members)
+
+
+class SimulatedWorld:
+    """A group of the rehearsal engine that `rebal` looks at through rendered sources."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.processes = [one.process() for one in history.consumers]
+        self.session_seconds, self.rebalance_seconds = history.session, history.rebalance
+        self.faults: list[str] = []
+        brokers = Brokers(
+            kind=CoordinatorKind.JAVA if history.kind == "java" else CoordinatorKind.SCALA,
+            max_size=history.max_size or 2**31 - 1,
+        )
+        given = history.evidence
+        self.world = _group(history, brokers, CLUSTER, 1, given.shift)
+        self.world.book.own |= {one.name for one in history.consumers if one.own}
+        settings = {"group.consumer.migration.policy": "bidirectional"}
+        settings["group.coordinator.rebalance.protocols"] = (
+            "classic,consumer" if history.kind == "java" else "classic"
+        )
+        settings["group.max.size"] = str(brokers.max_size)
+        self.operator = Operator(
+            self.world.group,
+            self.world.book,
+            given,
+            partitions=PARTITIONS,
+            cluster=Cluster(cluster_id=CLUSTER, version=_VERSIONS[history.kind], settings=settings),
+            foreign=[_elsewhere(history, brokers)] if given.foreign else [],
+        )
+        self.plans = 0
+        self.snapshot: GroupSnapshot | None = None
+        self._plan: Plan | None = None
+        self._entries: list[JournalEntry] = []
+        self._random = Random(history.seed)
+        self._current: dict[str, Consumer] = {}
+
+    def begin(self) -> bool:
+        """Start all processes, one after the other; False where one of them is not admitted."""
+        for process in self.processes:
+            if self.start(process) is not None:
+                return False
+            process.running = True
+        self.settle()
+        return True
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        return self.world.agenda.now
+
+    def sleep(self, seconds: float) -> None:
+        self.world.run(seconds)
+
+    # --- members --------------------------------------------------------------------------------
+
+    def start(self, process: Process) -> str | None:
+        world = self.world
+        before = self._current.get(process.name)
+        if before is not None and before.alive:
+            before.kill()
+        world.start(_settings(self.history, process))
+        seen = len(world.happened)
+        world.run(0.0)
+        consumer = world.consumers.get(process.name)
+        if consumer is None or consumer is before:
+            return next(one.detail for one in world.happened[seen:] if one.what == "did not start")
+        self._current[process.name] = consumer
+
+        def decided() -> bool:
+            return bool(consumer.rebalances.count or consumer.rejected or not consumer.alive)
+
+        world.agenda.run(self.now() + 3 * self.rebalance_seconds, decided)
+        world.run(0.01)
+        error = self.error(process)
+        if error is not None and consumer.alive:
+            consumer.kill()
+        return error
+
+    def stop(self, process: Process) -> None:
+        self.world.stop(process.name)
+        self.world.run(0.05)
+
+    def crash(self, process: Process) -> None:
+        self.world.kill(process.name)
+
+    def error(self, process: Process) -> str | None:
+        consumer = self._current.get(process.name)
+        if consumer is None:
+            return None
+        for one in reversed(self.world.happened):
+            if one.who == process.name:
+                if one.what == "started":
+                    break
+                if one.what in ("rejected", "failed as leader"):
+                    return f"{one.what}: {one.detail}"
+        return None
+
+    def settle(self) -> bool:
+        bound = 2 * self.rebalance_seconds + self.session_seconds
+        done = self.world.agenda.run(self.now() + bound, self._quiet)
+        self.world.run(0.2)
+        done = done and self.world.agenda.run(self.now() + bound, self._quiet)
+        if done:
+            self._judge_owners()
+        return done
+
+    def _quiet(self) -> bool:
+        return self.world.group.phase is GroupPhase.STABLE and not self.world._moving
+
+    def _judge_owners(self) -> None:
+        """At rest each partition has one owner, where every member of the group is alive.
+
+        A load between the two rounds of a cooperative rebalance ends it (the record says Stable):
+        what a member has revoked waits for the next rebalance if the member restarts just then.
+        """
+        if self.now() - self.world.book.loaded_at < _AFTER_LOAD:
+            return
+        lives = [member.client.life for member in self.world.group._members.values()]
+        alive = {
+            id(self.world.witness.line(one).life) for one in self._current.values() if one.alive
+        }
+        if any(id(life) not in alive for life in lives):
+            return
+        for (topic, number), owners in self.world.ledger.owners().items():
+            # franz-go keeps what it owns when a vote turns it EAGER ("not supported per KIP-429").
+            mixed = any(one.software == "franz-go" for one in self.processes)
+            if not owners or (len(owners) > 1 and not mixed):
+                self.faults.append(f"{topic}-{number} at rest is owned by {list(owners)}")
+                return
+
+    def gone(self, processes: Sequence[Process]) -> bool:
+        lives = {id(self.world.witness.line(self._current[one.name]).life) for one in processes}
+
+        def left() -> bool:
+            members = self.world.group._members.values()
+            return not any(id(member.client.life) in lives for member in members)
+
+        return self.world.agenda.run(self.now() + 3 * self.session_seconds + 5, left)
+
+    def runs(self, process: Process) -> RebalanceProtocol:
+        """Return the protocol that a process really runs."""
+        return self._current[process.name].protocol
+
+    def shown(self, process: Process) -> bool:
+        """Return whether the evidence shows that this process was a member of the group."""
+        operator, book = self.operator, self.world.book
+        lives = [one for one in book.lives if one.process.name == process.name and one.member_id]
+        counted = any(self.world.group.waits_for(one.member_id) for one in lives)
+        if counted or "request log" not in operator.kinds:
+            # The coordinator counts a member that is down until its session ends.
+            return False
+        text = b"".join(line for part in operator._request_logs() for line in part)
+        return any(
+            b'"errorCode":0,"generationId"' in line and one.member_id.encode() in line
+            for one in lives
+            for line in text.splitlines()
+        )
+
+    def found(self, member_id: str, name: str) -> Process | None:
+        for life in reversed(self.world.book.lives):
+            if member_id and life.member_id == member_id:
+                return next(p for p in self.processes if p.name == life.process.name)
+        # A pod of an automatic client id: one that is down, of the service if there is one.
+        down = iter(sorted((p for p in self.processes if not p.running), key=lambda p: p.retired))
+        named = (each for each in self.processes if each.name == name)
+        return next(down if name == _automatic(None) else named, None)
+
+    # --- brokers --------------------------------------------------------------------------------
+
+    def reload(self) -> str:
+        book = self.world.book
+        broker = book.broker if self._random.random() < 0.3 else book.broker % 3 + 1
+        seconds = self._random.choice((0.2, 2.0))
+        self.world.move_coordinator(seconds)
+        self.world.agenda.after(seconds, book.loaded, broker)
+        self.world.run(seconds + 0.01)
+        return f"loaded by broker {broker}"
+
+    # --- rebal ----------------------------------------------------------------------------------
+
+    def plan(self, expected: int | None, *more: str) -> dict[str, Any] | None:
+        self._entries = []
+        self.snapshot = self.operator.look()
+        rules = [more[n + 1] for n, word in enumerate(more) if word == "--ignore"]
+        self._plan = made = make_plan(
+            self.snapshot,
+            self.history.goal,
+            expect_members=expected,
+            ignore=dict.fromkeys(rules, "agreed"),
+            cost=_free,
+        )
+        self.plans += 1
+        return {
+            "advice": _plain(made.advice),
+            "withheld": [_plain(one) for one in made.withheld],
+            "steps": [{"precondition": step.precondition} for step in made.steps],
+            "verdict": str(made.verdict),
+            "exit_code": made.exit_code,
+            "asked": [one.rule for one in made.findings],
+            "finished": made.verdict == "done",
+        }
+
+    def verify(self, expected: int | None, *more: str) -> dict[str, Any] | None:
+        assert self._plan is not None
+        plan, entries = self._plan, self._entries
+        seen = self.snapshot = self.operator.look()
+        if more and more[0] == "--confirm":
+            self._confirm(seen, int(more[1]), expected)
+        standing = verify(plan, entries, seen, expect_members=expected)
+        entries.append(entry_of(plan, standing, seen, entries=entries))
+        return {
+            "advice": _plain(standing.advice),
+            "withheld": [_plain(one) for one in standing.withheld],
+            "exit_code": standing.exit_code,
+            "finished": standing.finished,
+            "dangers": [str(one.message) for one in standing.dangers],
+            "step": standing.step,
+        }
+
+    def _confirm(self, seen: GroupSnapshot, step: int, expected: int | None) -> None:
+        assert self._plan is not None
+        plan, entries = self._plan, self._entries
+        now = verify(plan, entries, seen, expect_members=expected)
+        asked = verify(plan, entries, seen, step=step, expect_members=expected)
+        try:
+            word = confirm(now, asked, step, "looked at each of them")
+        except (NothingToConfirmError, ContradictedError):
+            return
+        entry = entry_of(plan, asked, seen, entries=entries)
+        entries.append(msgspec.structs.replace(entry, confirmed=word))
+
+    def grant(self, kind: str) -> bool:
+        return self.operator.grant(kind)
+
+    def spoil(self) -> str:
+        self.operator.cut()
+        return "cut"
+
+    def unowned(self, since: float, breaks: Sequence[float]) -> tuple[float, str]:
+        """Ownership is judged at rest instead (`faults`)."""
+        return 0.0, ""
+
+
+def _free(_: Any) -> Cost:
+    """Predict nothing: no advice depends on a cost, and it takes most of a plan's time."""
+    return Cost(rebalances=0, partitions_stopped=0, partitions_moved=0)
+
+
+def _plain(advice: Any) -> dict[str, Any]:
+    made = {name: getattr(advice, name) for name in advice.__struct_fields__}
+    while_ = advice.valid_while
+    made["verdict"] = str(advice.verdict)
+    made["valid_while"] = {"assignor": while_.assignor} if while_ is not None else None
+    return made
+
+
+def _automatic(instance_id: str | None) -> str:
+    """Return the client id that Java gives a consumer that sets none."""
+    return f"consumer-{GROUP}-{instance_id or 1}"
+
+
+def _settings(history: History, process: Process) -> Settings:
+    family, version = _FAMILIES.get(process.software, ("java", process.software[5:]))
+    return Settings(
+        name=process.name,
+        client_id=_automatic(process.instance_id) if history.alike else process.name,
+        instance_id=process.instance_id,
+        family=family,
+        version=version,
+        assignors=process.assignors,
+        topics=(TOPIC,),
+        session=history.session,
+        rebalance=history.rebalance,
+    )
+
+
+def _group(
+    history: History, brokers: Brokers, cluster_id: str, network: int, shift: int
+) -> SeenWorld:
+    def book_of(agenda: Any) -> Book:
+        return Book(
+            agenda, shift=shift, cluster_id=cluster_id, network=network, epoch=history.epoch
+        )
+
+    return SeenWorld(book_of, {TOPIC: PARTITIONS}, brokers, Random(history.seed * 7 + network))
+
+
+def _elsewhere(history: History, brokers: Brokers) -> Book:
+    """Return the sources of a group of the same name whose members have other lists."""
+    world = _group(history, brokers, "elsewhere", 2, history.evidence.shift)
+    lists = (("cooperative-sticky", "range"), ("range",), ("cooperative-sticky",))
+    for number, names in enumerate(lists):
+        one = Process(f"app-{number}", "java-3.9.1", names)
+        world.start(_settings(history, one))
+        world.settle(60.0)
+    return world.book
