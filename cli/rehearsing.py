@@ -41,7 +41,7 @@ from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Scene, Script
 from rebal.planner.rehearsal.script_file import ScriptError, ScriptText, load_script, script_of
 from rebal.planner.rehearsal.scripts import READY, Pace, about, ready_script
-from rebal.planner.rehearsal.variants import CONSUMER, NOW, PLAN, VARIANTS, variant, without_lists
+from rebal.planner.rehearsal.variants import NOW, PLAN, VARIANTS, variant, without_lists
 
 # Changes of owner that are kept for lanes and documents: a large group has millions.
 _MOST_KEPT: Final = 1_000_000
@@ -86,7 +86,7 @@ class Show(Record, frozen=True, kw_only=True):
 
 
 class Story(Record, frozen=True, kw_only=True):
-    """What is rehearsed: a group, and the plan or the script that changes it."""
+    """One rehearsal to run: a group, and the plan or the script that changes it."""
 
     found: GroupSnapshot
     asked: Asked
@@ -143,8 +143,6 @@ def check(asked: Asked) -> None:
         if name not in VARIANTS:
             hint = did_you_mean(name, VARIANTS)
             raise UsageError(f"--compare {name[:60]}: there is {', '.join(VARIANTS)}.{hint}")
-    if CONSUMER in asked.compare:
-        raise UsageError("--compare consumer: rehearsals do not model KIP-848 groups yet.")
     if PLAN in asked.compare and asked.rollout is None:
         raise UsageError("--compare plan rehearses a plan: add --rollout PLAN.")
     if asked.rollout is None and asked.script is None:
@@ -241,6 +239,7 @@ def rehearsed(story: Story, *, keep: bool = False) -> RehearsalDocument:
     for name in asked.compare or ((PLAN,) if story.plan is not None else (NOW,)):
         here = variant(scene, name)
         played = script if name in (PLAN, NOW) else without_lists(script)
+        _check_modelled(here, played)
         kept = keep or _kept(here, played)
         run = rehearse(here, played, seed=asked.seed, keep=kept, assignors=custom)
         often = None
@@ -298,6 +297,12 @@ def _ready(found: GroupSnapshot, scene: Scene, asked: Asked) -> Script:
     made = ready_script(asked.script or "", scene, Pace(hosts=hosts, batch=asked.batch))
     assert made is not None, "the name was checked"
     return made
+
+
+def _check_modelled(scene: Scene, script: Script) -> None:
+    spoken = [one.process.protocol for one in scene.running]
+    if "consumer" in (*spoken, *(event.protocol for event in script.events)):
+        raise UsageError("rehearsals do not model KIP-848 groups (group.protocol=consumer) yet.")
 
 
 def _of_members(script: Script, scene: Scene) -> Script:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
 
 from rebal.planner.facts import names
-from rebal.planner.plan import Plan, Step, StepKind
+from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.rehearsal.script import Deed, Event, Script
+
+_PROTOCOLS: Final = {Aim.CONSUMER: "consumer", Aim.CLASSIC: "classic"}
 
 
 def rollout(plan: Plan, *, batch: int = 1) -> Script:
@@ -27,9 +32,15 @@ def rollout(plan: Plan, *, batch: int = 1) -> Script:
 
 def step_events(step: Step, members: Sequence[str], *, batch: int) -> list[Event]:
     """Return the events of one step for members by name, in the order of their restarts."""
+    phase = f"step {step.id}"
     if step.kind is StepKind.CUT_OVER:
-        return _cut_over(f"step {step.id}", step.target_list, members)
-    return restarts(f"step {step.id}", step.target_list, members, batch=batch)
+        made = _cut_over(phase, step.target_list, members)
+    else:
+        made = restarts(phase, step.target_list, members, batch=batch)
+    protocol = _PROTOCOLS.get(step.aim, "")
+    return [
+        replace(event, protocol=protocol) if event.do is Deed.RESTART else event for event in made
+    ]
 
 
 def restarts(

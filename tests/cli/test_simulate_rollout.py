@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
+from rebal.cli import output
 from rebal.cli.app import run
 from rebal.cli.completion import candidates
+from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
+from rebal.cli.render.simulation.rehearsal_document import (
+    RehearsalDocument,
+    RunDocument,
+    code_of,
+)
+from rebal.groups.commands import Command
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import dump_plan
+from rebal.planner.rehearsal.outcome import Ownership, Rehearsal
 from rebal.planner.rehearsal.parameters import PARAMETERS
+from rebal.planner.rehearsal.rehearse import rehearse_often
+from rebal.planner.rehearsal.rollout import rollout
+from rebal.planner.rehearsal.script import Deed, Event, Script
 from rebal.planner.rehearsal.script_file import EVENTS
 from rebal.planner.rehearsal.scripts import READY
 from rebal.planner.rehearsal.variants import VARIANTS
 from tests.cli.conftest import HOSTILE
 from tests.documents import checked, validator
 from tests.planner.builder import group_of
-from tests.planner.every_path import java, pods
+from tests.planner.every_path import PLANS, java, pods
+from tests.planner.rehearsal.scenes import play, scene
 from tests.readme import ROOT
 
 MIXED, DONE, RANGE = ["cooperative-sticky", "range"], ["cooperative-sticky"], ["range"]
@@ -177,11 +192,97 @@ def test_a_group_that_does_not_come_to_rest_exits_with_4(rehearse: Rehearse) -> 
     assert code == 4
 
 
+def test_what_is_assumed_is_said_beside_the_answer(rehearse: Rehearse) -> None:
+    code, text = rehearse(pods(3, None), plan=True)
+    assert code == 0
+    assert "no partition is owned twice, if what is assumed below holds." in flat(text)
+    assert "assumed the assignor list of shipping-0, shipping-1, shipping-2 is not kno" in flat(
+        text
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "script"),
+    [
+        (["--script", "rolling", "--compare", "consumer"], ""),
+        ([], "  - {restart: shipping-0, protocol: consumer}\n"),
+    ],
+)
+def test_what_is_not_modelled_is_not_rehearsed(
+    rehearse: Rehearse, capsys: Said, words: list[str], script: str
+) -> None:
+    assert rehearse(pods(2), *words, script=script) == (2, "")
+
+
+def test_a_step_to_kip_848_changes_the_members_protocol() -> None:
+    script = rollout(PLANS["to kip-848"]())
+    assert {event.protocol for event in script.events} == {"consumer"}
+    plain = rollout(PLANS["two bounces"]())
+    assert {event.protocol for event in plain.events} == {""}
+
+
 def test_a_member_past_its_poll_timeout_is_told_apart_from_a_danger(rehearse: Rehearse) -> None:
     code, text = rehearse(pods(3), "--script", "slow-member")
     assert code == 0
     assert "late shipping-0 goes past a timeout and owns on until its next poll" in flat(text)
     assert "2 owned twice" in text
+
+
+def twofold() -> Rehearsal:
+    """A rehearsal in which orders-0 has two owners for 30 s, neither past a timeout."""
+    where = scene(("range",), ("range",))
+    run_ = play(where, Event(do=Deed.WAIT, seconds=60.0))
+    first, *others = run_.partitions
+    both = (*first.owners, Ownership(owner="m1", start=10.0, end=40.0))
+    return replace(
+        run_,
+        measures=replace(run_.measures, twice=30.0),
+        partitions=(replace(first, owners=both), *others),
+    )
+
+
+def document(*runs: RunDocument) -> RehearsalDocument:
+    at = datetime(2026, 11, 20, tzinfo=UTC)
+    return RehearsalDocument(
+        group_id="g", captured_at=at, members=2, partitions=12, script="x.yaml", runs=runs
+    )
+
+
+def test_two_owners_of_a_partition_lead_the_screen_and_the_exit_code() -> None:
+    one = RunDocument(name="now", rehearsal=twofold())
+    text = output.render(rehearsal_view(document(one), "live", Command("rebal")), width=80)
+    assert text.splitlines()[1].startswith("owned twice  orders-0 by m0 and m1: 30 partition-seco")
+    assert "in which records are processed twice" in flat(text)
+    assert {lane(text, name)[20] for name in ("m0", "m1")} == {"2"}
+    assert code_of([one], exit_zero=False) == 3
+    assert code_of([one], exit_zero=True) == 0
+
+
+def test_a_danger_in_one_of_many_runs_is_a_danger() -> None:
+    where = scene(("range",), ("range",))
+    script = Script(events=(Event(do=Deed.WAIT, seconds=1.0),))
+    often = rehearse_often(where, script, runs=4)
+    one = RunDocument(
+        name="now",
+        rehearsal=play(where, *script.events),
+        distribution=replace(often, endangered=1),
+    )
+    assert code_of([one], exit_zero=False) == 3
+    text = output.render(rehearsal_view(document(one), "live", Command("rebal")), width=80)
+    assert "in 1 of 4 runs a member is rejected, or a partition is owned twice" in flat(text)
+    restless = replace(one, distribution=replace(often, restless=2))
+    assert code_of([restless], exit_zero=False) == 4
+    text = output.render(rehearsal_view(document(restless), "live", Command("rebal")), width=80)
+    assert "the group does not come to rest in 2 of 4 runs" in flat(text)
+
+
+def test_a_danger_of_one_protocol_is_named_with_it() -> None:
+    fine = RunDocument(name="now", rehearsal=play(scene(("range",)), Event(do=Deed.WAIT)))
+    both = document(fine, RunDocument(name="plan", rehearsal=twofold()))
+    text = output.render(comparison_view(both, "live", Command("rebal")), width=100)
+    assert "owned twice  plan: orders-0 by m0 and m1" in text
+    assert "No member is rejected" not in text
+    assert code_of(both.runs, exit_zero=False) == 3
 
 
 def test_protocols_stand_side_by_side(rehearse: Rehearse) -> None:

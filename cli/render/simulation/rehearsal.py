@@ -54,7 +54,7 @@ def rehearsal_view(
     whole, run = one.rehearsal, shown(short(one.rehearsal))
     plain = shown(_bare(document))
     found = list(_dangers(whole, one.distribution))
-    top: View = [_head(plain, source), facts(found, label=_LABEL) if found else _fine()]
+    top: View = [_head(plain, source), facts(found, label=_LABEL) if found else _fine(plain)]
     parts: list[View] = [top]
     if one.distribution is None:
         top.append(facts(_sums(run), label=_LABEL))
@@ -82,7 +82,7 @@ def comparison_view(document: RehearsalDocument, source: str, next_command: Comm
         found = list(_dangers(one.rehearsal, one.distribution, f"{one.name}: "))
         view += [facts(found, label=_LABEL)] if found else []
     if len(view) == 1:
-        view.append(_fine())
+        view.append(_fine(plain))
     view += [Text(""), _compared(document.runs)]
     return [*view, Text(""), facts(_ending(plain, next_command), label=_LABEL)]
 
@@ -111,8 +111,11 @@ def _name(file: str | None) -> str:
 # Dangers
 
 
-def _fine() -> Text:
-    return Text("No member is rejected, and no partition is owned twice.", style="bold green")
+def _fine(document: RehearsalDocument) -> Text:
+    said = "No member is rejected, and no partition is owned twice"
+    if document.assumes:
+        return Text(f"{said}, if what is assumed below holds.", style="bold yellow")
+    return Text(f"{said}.", style="bold green")
 
 
 _OUT: Final = {
