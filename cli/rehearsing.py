@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -235,6 +236,8 @@ def rehearsed(story: Story, *, keep: bool = False) -> RehearsalDocument:
         script = _ready(found, scene, asked)
     if not script.events:
         raise UsageError("no step of the plan is left, so there is nothing to rehearse.")
+    if asked.runs > 1 and sys.stderr.isatty():
+        output.say(f"rehearsing {asked.runs:,} runs …")
     runs = []
     for name in asked.compare or ((PLAN,) if story.plan is not None else (NOW,)):
         here = variant(scene, name)

@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import fields, replace
 
 from rebal.groups.assignors import NAMES
+from rebal.groups.clients import assignor_of
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Record
 from rebal.groups.snapshot.documents import Format, line_of, loads
@@ -374,11 +375,14 @@ class _Reading:
         return _listed(given)
 
     def _lists(self, path: str, given: Members | None) -> tuple[str, ...]:
-        for name in _listed(given or ()):
+        found = []
+        for text in _listed(given or ()):
+            name = text if text in self._assignors else assignor_of(text)
             if name not in self._assignors:
-                why = f"there is no assignor {name[:60]}"
-                raise self._source.error(path, why, name, self._assignors)
-        return _listed(given or ())
+                why = f"there is no assignor {text[:60]}"
+                raise self._source.error(path, why, text, self._assignors)
+            found.append(name)
+        return tuple(found)
 
     def _members(self, path: str, given: Members) -> tuple[str, ...]:
         """Return the members that the names and patterns mean, in the group's order."""

@@ -107,6 +107,12 @@ def test_an_event_names_members_by_name_pattern_list_and_all() -> None:
     assert everybody.members == ("m0", "m1", "m2", "m3")
 
 
+def test_an_assignor_may_be_given_by_its_class() -> None:
+    java = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+    (event,) = read(f"  - {{restart: m0, assignors: [{java}, range]}}\n")
+    assert event.assignors == BOTH
+
+
 def test_times_are_since_the_start_or_after_the_event_before() -> None:
     first, second, third = read(
         "  - {at: 90, kill: m0}\n  - {after: 500ms, start: m0}\n  - {at: 5m, wait: 1h}\n"
