@@ -88,7 +88,7 @@ def settled(story: Story) -> list[float]:
     for one in group.requests:
         if one.api != "HEARTBEAT" or one.error:
             moves |= {one.came - begin, one.done - begin}
-    times = sorted(moves)
+    times = sorted(move for move in moves if move <= story.end)
     found = [a + (b - a) * _SHARE for a, b in pairwise(times) if b - a >= _QUIET]
     first = min((story.since(event["t_ms"]) for event in group.timeline), default=0.0)
     return [at for at in found if at > first and not _open(story, at)]
@@ -259,8 +259,6 @@ _DEEDS: dict[Deed, Callable[[World, Event], None]] = {
 
 
 def classic(capture: Capture) -> Iterator[Story]:
-    """The groups whose members all used the classic protocol."""
+    """Each group, for as long as its members all use the classic protocol."""
     for group in capture.groups.values():
-        story = Story(group, capture)
-        if not story.online:
-            yield story
+        yield Story(group, capture)

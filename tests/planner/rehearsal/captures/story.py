@@ -44,20 +44,18 @@ class Story:
     def __init__(self, group: Group, capture: Capture) -> None:
         self.group = group
         self.begin = min([capture.begin, *(one.came for one in group.requests)])
-        self.end = capture.end - self.begin
+        # From the first member with the consumer protocol on it is a KIP-848 group.
+        online = [self.since(one["t_ms"]) for one in group.timeline if _kip848(one)]
+        self.end = min([capture.end - self.begin, *online])
         self._topics = self._usual_topics()
         self.starts: list[Start] = []
         self.events: list[Event] = []
         self.unknown: list[str] = []
         for number, event in enumerate(group.timeline):
-            self._take(event, group.timeline[number + 1 :])
+            if self.since(event["t_ms"]) < self.end:
+                self._take(event, group.timeline[number + 1 :])
         self.events += self._busy()
         self.events.sort(key=lambda event: event.at or 0.0)
-
-    @property
-    def online(self) -> bool:
-        """Whether a member used the consumer protocol (KIP-848)."""
-        return any(event.get("group_protocol") == "consumer" for event in self.group.timeline)
 
     def chance(self, seed: int) -> Recorded:
         return Recorded(self, Random(seed))
@@ -181,6 +179,10 @@ class Story:
 
     def _usual_topics(self) -> tuple[str, ...]:
         return next((join.topics for join in self.group.joins() if join.topics), ())
+
+
+def _kip848(event: dict[str, Any]) -> bool:
+    return event.get("group_protocol") == "consumer"
 
 
 class Recorded(Chance):
