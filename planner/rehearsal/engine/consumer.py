@@ -185,8 +185,9 @@ class Consumer:
         if not self.alive or self._joining:
             return False
         if self._group.waits_for(self.member_id):
+            self._again = True
             self._set_moving(True)
-            self._poll_next(self._agenda.now)
+            self._agenda.at(self._next_poll(self._agenda.now), self._rejoin, self._next_token())
         return True
 
     def commit(self) -> Error:
@@ -215,7 +216,7 @@ class Consumer:
         """Subscribe to other topics from now on, and join again for it."""
         self._subscription = replace(self._subscription, topics=topics)
         # A join that is under way still has the old topics.
-        self._again = not self.enforce_rebalance()
+        self._again = not self.enforce_rebalance() or self._again
 
     # What the coordinator says
 
@@ -306,7 +307,7 @@ class Consumer:
         if self._frozen_until > self._agenda.now:
             self._agenda.at(self._frozen_until, self._join, self._next_token())
             return
-        self._joining, self._woken, self._missed = True, False, False
+        self._joining, self._woken, self._missed, self._again = True, False, False, False
         if self._joined_at < 0:
             self._joined_at = self._agenda.now
         self._group.join(self._request(), self)
@@ -346,10 +347,10 @@ class Consumer:
         if self._frozen_until > self._agenda.now:
             return
         error = self._group.heartbeat(self.member_id, self.generation, self)
-        if error is Error.NONE:
-            self._set_moving(False)
-        elif error is Error.REBALANCE_IN_PROGRESS:
+        if error is Error.REBALANCE_IN_PROGRESS or (error is Error.NONE and self._again):
             self._rejoin()
+        elif error is Error.NONE:
+            self._set_moving(False)
         elif error is Error.NOT_COORDINATOR:
             self._woken = True
             self._agenda.after(_BACKOFF, self._hear, self._next_token())
@@ -437,7 +438,6 @@ class Consumer:
         if (revoked and self._throws_in("revoked")) or self._throws_in("assigned"):
             return
         if revoked or self._again:
-            self._again = False
             self._set_moving(True)
             self._joining = True
             self._agenda.after(ROUND_TRIP + took, self._rejoin, self._next_token())
@@ -556,12 +556,10 @@ class Consumer:
         return self._last_beat() + self._beat
 
     def _next_poll(self, after: float) -> float:
-        every = self.process.poll if self._in_poll else 0.0
-        earliest = max(after, self._busy_until) if self._in_poll else after
+        busy = self._in_poll and self._busy_until > after
+        every = self.process.poll if self._in_poll and not busy else 0.0
+        earliest = self._busy_until if busy else after
         return self._chance.poll(self._client_id, earliest, every, self._agenda.now)
-
-    def _poll_next(self, after: float) -> None:
-        self._agenda.at(self._next_poll(after), self._rejoin, self._next_token())
 
     def _poll_too_late(self, until: float) -> None:
         """Leave the group by itself: the application has not polled (max.poll.interval.ms)."""

@@ -57,7 +57,7 @@ class ClassicGroup:
         self._static: dict[str, str] = {}
         self._pending: dict[str, float] = {}
         self._away = 0.0
-        self._timer = 0
+        self._timer = self._loads = 0
         self._first = self._more = False
         self._table = FIRST_SIZE
         self._stored = Stored(generation, None, None, ())
@@ -346,10 +346,13 @@ class ClassicGroup:
                 member.client.joined(JoinAnswer(Error.NOT_COORDINATOR))
             elif member.syncing:
                 member.client.synced(SyncAnswer(Error.NOT_COORDINATOR))
-        self._agenda.after(seconds, self._load)
+        self._loads += 1
+        self._agenda.after(seconds, self._load, self._loads)
 
-    def _load(self) -> None:
+    def _load(self, number: int) -> None:
         """Know only what the record in __consumer_offsets holds: of each list the elected name."""
+        if number != self._loads:
+            return
         stored = self._stored
         self._away = 0.0
         silent = {id_ for id_, member in self._members.items() if member.silent}

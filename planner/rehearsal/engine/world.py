@@ -103,7 +103,7 @@ class World:
         self._moving: set[Consumer] = set()
         self._coming = 0
         self._due: dict[str, Process] = {}
-        self._silent: dict[str, Consumer] = {}
+        self._silent: set[str] = set()
         self._stopped = self._moved = 0
 
     # Set-up and running
@@ -141,9 +141,7 @@ class World:
         if self.rebalances and self.rebalances[-1].ended is None:
             return False
         if self._silent:
-            self._silent = {
-                id_: gone for id_, gone in self._silent.items() if self.group.waits_for(id_)
-            }
+            self._silent = set(filter(self.group.waits_for, self._silent))
         return not self._silent
 
     # What happens to processes
@@ -185,7 +183,11 @@ class World:
     def move_coordinator(self, seconds: float) -> None:
         """Have another broker load the group, in so many seconds."""
         self.happened.append(Happened(self.agenda.now, "", "coordinator moved"))
+        if self.rebalances:
+            # The next coordinator knows nothing of it: members that go on begin another one.
+            self._close(self.rebalances[-1])
         self.group.move(seconds)
+        self.agenda.after(seconds, self._loaded)
 
     def add_partitions(self, topic: str, count: int, noticed: float = 0.0) -> None:
         """Have a topic of `count` partitions; leaders see it `noticed` seconds later."""
@@ -299,6 +301,11 @@ class World:
         if leader.generation == generation:
             leader.enforce_rebalance()
 
+    def _loaded(self) -> None:
+        """Wait for the sessions of members that left after the record was written."""
+        running = {one.member_id for one in self.consumers.values() if one.alive}
+        self._silent |= self.group.lists().keys() - running
+
     def _knows(self, assignor: str) -> bool:
         if self._workers is not None and assignor in PROTOCOLS:
             return True
@@ -335,7 +342,7 @@ class World:
 
     def _note_silent(self, consumer: Consumer) -> None:
         if self.group.waits_for(consumer.member_id):
-            self._silent[consumer.member_id] = consumer
+            self._silent.add(consumer.member_id)
 
     def _metadata_seen(self) -> None:
         self._coming -= 1

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import CoordinatorKind
+from rebal.planner.rehearsal.engine.consumer import Consumer
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import GroupPhase
 from rebal.planner.rehearsal.engine.process import Process
@@ -44,7 +45,9 @@ def story(seed: int, *, disturbed: bool) -> Story:
             kind=random.choice((CoordinatorKind.JAVA, CoordinatorKind.SCALA)),
             initial_delay=random.choice((0.0, 3.0)),
         ),
-        family=random.choice(("java", "java", "franz-go")),
+        # franz-go follows the vote: a member with the old list alone that comes back turns the
+        # others EAGER while they own partitions, and those are owned twice.
+        family="java" if disturbed else random.choice(("java", "franz-go")),
         session=random.choice((10.0, 45.0)),
         rebalance=60.0,
         heartbeat=random.choice((1.0, 3.0)),
@@ -145,6 +148,9 @@ def test_each_settled_state_is_balanced_as_its_assignor_promises(seed: int) -> N
         elif what == "move":
             world.move_coordinator(random.uniform(0, 5))
         elif what == "grow":
+            if not any(c.alive and c.member_id == world.group.leader for c in _all(world)):
+                # A static leader that is back assigns nothing (KIP-814), and nobody saw the change.
+                continue
             topic = random.choice(sorted(topics))
             topics[topic] += random.randint(1, 3)
             world.add_partitions(topic, topics[topic])
@@ -159,6 +165,10 @@ def test_each_settled_state_is_balanced_as_its_assignor_promises(seed: int) -> N
         _check(world, topics, running)
     assert world.settle(3600)
     _check(world, topics, running)
+
+
+def _all(world: World) -> list[Consumer]:
+    return [one for one in world.consumers.values() if isinstance(one, Consumer)]
 
 
 def _check(world: World, topics: dict[str, int], running: set[str]) -> None:
