@@ -53,6 +53,7 @@ _EVIDENCE: Final = {
     Needs.LISTS: ("client log", "request log"),
     Needs.DECLARED: ("client log", "inventory", "request log"),
     Needs.RELOAD: ("probe",),
+    Needs.CLOCK: ("log timezone",),
     Needs.LOAD: ("offsets topic", "log timezone"),
     Needs.BROKER: ("broker settings", "probe"),
     Needs.STATE: (),

@@ -84,6 +84,7 @@ class Needs(StrEnum):
     DECLARED = "declared lists"
     RELOAD = "reload"
     LOAD = "load"
+    CLOCK = "clock"
     BROKER = "broker settings"
     STATE = "state"
     CONFLICT = "conflict"

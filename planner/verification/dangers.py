@@ -120,7 +120,8 @@ def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
     """Return the newest rejection of each client that has not rejoined.
 
     A client has rejoined if a log shows its join (planner/admission/rejected.py). Without a log,
-    all clients have rejoined once no member is missing.
+    all clients have rejoined once no member is missing. A static member is counted while its
+    session lasts, though its process was rejected: it is missing only after that.
     """
     # Who was out when the plan was made is out since; else an old rejection is history.
     short = len(plan.baseline.members) < (plan.expected_members or 0)
@@ -130,8 +131,28 @@ def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
         one
         for one in still_out(context.snapshot)
         if (one.at is None or short or one.at > plan.baseline.captured_at)
-        and (not full or (one.at is not None and now - one.at < RECENT))
+        and (not full or (one.at is not None and now - one.at < _counted_for(one, context)))
     )
+
+
+def undated_rejections(context: Context) -> tuple[Refusal, ...]:
+    """Return the rejections of static members that no clock orders with their joins."""
+    here = {facts.member.instance_id for facts in context.members if facts.static}
+    found = still_out(context.snapshot)
+    return tuple(one for one in found if one.at is None and one.instance_id in here)
+
+
+def _counted_for(refusal: Refusal, context: Context) -> timedelta:
+    """Return how long after this rejection a full group may count a member that is down."""
+    sessions = [
+        timedelta(milliseconds=facts.member.timeouts.session_ms)
+        for facts in context.members
+        if facts.static
+        and facts.member.instance_id == refusal.instance_id
+        and facts.member.timeouts is not None
+        and facts.member.timeouts.session_ms is not None
+    ]
+    return max([RECENT, *sessions])
 
 
 def _refused(rejected: Sequence[Refusal], context: Context) -> Iterator[Danger]:

@@ -17,7 +17,10 @@ from msgspec.structs import replace
 from rebal.groups.errors import RebalError
 from rebal.groups.evidence.logs import LogCoverage, log_coverage
 from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
+from rebal.planner.admission.advice import show
+from rebal.planner.admission.check import Needs
 from rebal.planner.admission.next_action import comes_before, next_action
+from rebal.planner.admission.rejected import label
 from rebal.planner.admission.wording import CUT_OVER, NONE, RESTART, START, sentence
 from rebal.planner.commands import Given
 from rebal.planner.context import EAGER, Context
@@ -37,6 +40,7 @@ from rebal.planner.verification.dangers import (
     live_findings,
     new_refusals,
     rejected_clients,
+    undated_rejections,
     went_back,
 )
 from rebal.planner.verification.journal import (
@@ -197,6 +201,10 @@ def verify(
         outdated=next((change.text for change in drift if change.outdates), None),
         ignore=accepted.ignore,
     )
+    undated = undated_rejections(context)
+    if undated and advice.action == NONE:
+        why = f"the log shows that {label(undated[0])} was rejected, and not when"
+        advice = show(context, Needs.CLOCK, why, step=number)
     if not advice.command and advice.action != NONE and context.given.plan is not None:
         advice = replace(advice, command=context.given.verify())
     if advice.action == START:
@@ -207,7 +215,7 @@ def verify(
     # A gate that opens a step holds only where the step's first restart is admitted.
     opens = advice.recommended or advice.action == NONE
     opens = opens and not (later and comes_before(later, advice, withheld))
-    unsure = unsure or (later is not None and not opens)
+    unsure = unsure or bool(undated) or (later is not None and not opens)
     holds = gate is Tri.YES and not unsure
     return Standing(
         group_id=plan.group_id,

@@ -9,8 +9,10 @@ import pytest
 
 from rebal.groups.model import Evidence, GroupSnapshot, Refusal, Source
 from rebal.groups.snapshot.compact import Lag, Partitions
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
-from rebal.planner.verification.verify import verify
+from rebal.planner.verification.verify import Standing, verify
+from tests.planner.builder import group_of
 from tests.planner.looks import Story, app, bare, id_of, look
 
 MIXED = ["cooperative-sticky", "range"]
@@ -168,3 +170,23 @@ def test_a_rebalance_that_does_not_end_is_a_danger(plan: Plan) -> None:
         assert standing.exit_code == 4
     standing = tell(look(6, members, state="PreparingRebalance", elected=None))
     assert [danger.kind for danger in standing.dangers] == ["stuck"]
+
+
+def test_a_rejected_static_member_is_out_while_its_session_may_count_it() -> None:
+    """Found by the search: its old entry made the group full, and the plan was called finished."""
+    alone = [{"id": f"{n}.2", "client": n, "instance": n, "list": ["cooperative-sticky"],
+              "timeouts": [300_000, 60_000], "joined": 1} for n in "ab"]  # fmt: skip
+    before = [{**one, "id": one["client"], "list": ["range"], "joined": 0} for one in alone]
+    made = make_plan(group_of({"members": before, "reloaded": False}))
+    out = {"client": "a", "instance": "a", "list": ["range"]}
+
+    def held(minutes: float, at: float | None) -> Standing:
+        seen = look(minutes, alone, elected="cooperative-sticky", refusals=[{**out, "at": at}])
+        return verify(made, [], seen)
+
+    assert held(4, at=2).advice.action == "start"
+    assert not held(4, at=2).finished
+    assert held(8, at=2).finished, "its session is over, and it is still in the group: it runs"
+    undated = held(4, at=None)
+    assert (undated.finished, undated.advice.evidence_needed) == (False, ("log timezone",))
+    assert "--log-timezone" in undated.next

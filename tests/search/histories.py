@@ -149,7 +149,7 @@ def draw(seed: int) -> History:
         events=events,
         alike=random.random() < 0.4,
         counted=random.random() < 0.6,
-        session=random.choice((8.0, 8.0, 45.0)),
+        session=random.choice((8.0, 8.0, 45.0, 300.0)),
         rebalance=random.choice((15.0, 15.0, 60.0)),
         kind=random.choice(("java", "java", "scala")),
         epoch=random.choice((0, 3)),

@@ -31,7 +31,7 @@ class Rehearsed(Story):
         random = Random(history.seed)
         super().__init__(world, random, history.goal, limits=LIMITS, counted=history.counted)
         self._left = list(history.events)
-        # Members that were out when the plan was made, as the evidence showed then.
+        # Members that are out since the plan was made, as the evidence showed then.
         self._out: list[Process] = []
         self._waits = max(1.5, (history.session + history.rebalance) / 8)
 
@@ -85,6 +85,7 @@ class Rehearsed(Story):
             self.world.operator.cut()
 
     def _look(self, ask: Any, *more: str) -> dict[str, Any]:
+        self._out = [one for one in self._out if not one.running]
         body = super()._look(ask, *more)
         if body["finished"] and body["advice"]["action"] != "none":
             self._violated("finished, and something is still advised")
