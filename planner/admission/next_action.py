@@ -355,9 +355,11 @@ def _as_planned(plan: Plan, missing: Sequence[Missing]) -> list[str | None]:
     unknown = [one for one in missing if one.family is None]
     then = context_of(plan, plan.baseline) if unknown and not plan.baseline.redacted else None
     open_ = {
-        facts.name
+        name
         for facts in (then.members if then is not None else ())
         if then is not None and then.may_take_mixed(facts) is not Tri.YES
+        # Without the others of its client id it has a shorter name.
+        for name in (facts.name, facts.member.client_id)
     }
     return ["" if one.family is None and one.name in open_ else one.family for one in missing]
 

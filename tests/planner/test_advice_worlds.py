@@ -122,6 +122,9 @@ def test_a_missing_member_of_an_unknown_client_is_not_started_with_a_mixed_list(
     made = plan(before, reloaded=False)
     standing = held(made, [{"id": "a", "list": [RANGE], "instance": "a"}])
     assert (standing.advice.action, standing.advice.assignors) == ("start", (RANGE,))
+    alike = [{**one, "client": "c"} for one in before]
+    standing = held(plan(alike, reloaded=False), alike[:1])
+    assert (standing.advice.action, standing.advice.assignors) == ("start", (RANGE,))
 
 
 def test_a_cure_that_no_evidence_could_show_is_not_asked_for() -> None:
