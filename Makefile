@@ -9,13 +9,14 @@ PYTEST := $(BIN)/python -m pytest
 # Links that show the rooms as rebal.*, as an installed rebal does: for mypy, pyright and editors.
 LINKS  := build/typing/rebal
 
-.PHONY: help demo pictures screens test test-fast test-full coverage lint types schemas bench lock clean
+.PHONY: help demo pictures screens search test test-fast test-full coverage lint types schemas bench lock clean
 
 help:
 	@echo "make demo       the main job in four chapters, on captured groups (no Kafka, no Java)"
 	@echo "make test       the tests; the live ones start Kafka on loopback and need Java 17"
 	@echo "make test-fast  the tests without Java, under a minute"
 	@echo "make test-full  every path and version, long stories included: two to three hours"
+	@echo "make search     100,000 generated roll-outs, as rebal advises them (40 minutes)"
 	@echo "make coverage   the share of the statements that the fast tests run"
 	@echo "make schemas    the JSON Schemas of the documents, anew from their records"
 	@echo "make pictures   the pictures of docs/, from what rebal prints now"
@@ -65,6 +66,13 @@ test-fast: $(READY)
 
 test-full: $(READY)
 	REBAL_FULL=1 $(PYTEST) --durations=0 --durations-min=0.05
+
+# Generated histories in which rebal's advice is carried out; counter-examples are printed.
+search: $(READY)
+	@for part in 1 2; do \
+		$(BIN)/python -m tests.search --histories 100000 --seed 100000 --shard $$part/2 & \
+		parts="$$parts $$!"; \
+	done; failed=0; for part in $$parts; do wait $$part || failed=1; done; exit $$failed
 
 coverage: $(READY)
 	rm -rf build/coverage
