@@ -259,3 +259,36 @@ def test_kafkajs_members_have_equal_numbers_of_partitions() -> None:
     run = play(where, late("RoundRobinAssigner", family="kafkajs"))
     assert [member.owned for member in run.members] == [4, 4, 4]
     assert run.assumes == ()
+
+
+@pytest.mark.parametrize("version", ["2.8.2", "4.1.1"])
+def test_static_leader_that_is_back_in_time_assigns_nothing(version: str) -> None:
+    where = scene(RANGE, RANGE, static=True, version=version)
+    where = replace(where, leader=where.running[0].member_id)
+    run = play(where, restart("m0", seconds=20.0), Event(do=Deed.WAIT, seconds=100))
+    assert run.rebalances == ()
+    assert [member.owned for member in run.members] == [6, 6]
+
+
+def test_partitions_that_come_while_a_static_leader_is_down_stay_unassigned() -> None:
+    # KIP-814: the leader that skips the assignment takes the new metadata for that of the last one.
+    where = scene(RANGE, RANGE, static=True)
+    where = replace(where, leader=where.running[0].member_id)
+    more = Event(do=Deed.PARTITIONS, topic="orders", count=14, at=10)
+    run = play(where, restart("m0", seconds=20.0, at=0), more, Event(do=Deed.WAIT, seconds=300))
+    assert run.rebalances == ()
+    assert sum(member.owned for member in run.members) == 12
+    seen = play(where, replace(more, at=60), Event(do=Deed.WAIT, seconds=300))
+    assert sum(member.owned for member in seen.members) == 14
+
+
+def test_old_member_that_comes_back_turns_franz_go_eager_and_partitions_are_owned_twice() -> None:
+    # kgo revokes what it lost only where the new generation is cooperative (prerevoke).
+    where = scene(BOTH, BOTH, RANGE, elected="range", family="franz-go")
+    frozen = Event(do=Deed.FREEZE, members=("m2",), seconds=80, at=10)
+    run = play(where, frozen, Event(do=Deed.WAIT, seconds=30))
+    assert run.rebalances[0].assignor == "cooperative-sticky"
+    assert run.assignor == "range"
+    assert run.measures.twice > run.measures.twice_past
+    java = play(scene(BOTH, BOTH, RANGE, elected="range"), frozen)
+    assert java.measures.twice == java.measures.twice_past
