@@ -1,0 +1,342 @@
+"""One story twice: carried out on real members, and rehearsed by the engine."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from rebal.groups.evidence.merge import merge
+from rebal.groups.model import GroupSnapshot, Knowledge
+from rebal.inspectors.kafka.read import read_groups
+from rebal.inspectors.logs.requests.reader import read_request_log
+from rebal.inspectors.logs.text_input import files_in
+from rebal.planner.rehearsal.costs.cost import Speed
+from rebal.planner.rehearsal.outcome import Rehearsal
+from rebal.planner.rehearsal.parameters import with_parameters
+from rebal.planner.rehearsal.rehearse import rehearse
+from rebal.planner.rehearsal.scene import scene_of
+from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from tests.kafka.broker import Broker
+from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.processes import wait_for
+from tests.live_support import config_of
+
+HEARTBEAT = 0.3
+POLL = 0.1
+"""Member.java polls for so long."""
+RESTART = 1.5
+"""Seconds from the stop of a process until the next one is started: the group is at rest before."""
+_FOUND = 2.0
+_JOINS = re.compile(
+    r"^\[(?P<at>[^]]+)\].*\[Consumer (?:instanceId=[^,]+, )?clientId=(?P<client>[^,]+), "
+    r"groupId=(?P<group>[^],]+)\] \(Re-\)joining group",
+    re.MULTILINE,
+)
+_TOO_LATE = re.compile(r'"requestApiKeyName":"SYNC_GROUP".*"response":\{[^{]*"errorCode":27').search
+_REJECTED = "InconsistentGroupProtocol"
+_OWNERSHIP = ("assigned", "revoked", "lost")
+Place = tuple[str, int]
+
+
+class Seed(NamedTuple):
+    """One member to begin with: its name, client and list."""
+
+    name: str
+    software: str
+    assignors: tuple[str, ...]
+    static: bool = False
+    protocol: str = "classic"
+
+
+class Course(NamedTuple):
+    """What a story has cost, as members report it or as the engine foretells it.
+
+    `generations` are those that members joined; `stopped` counts each time that a partition lost
+    its owner, `moved` each time that it got another one; `owned` is how much each running member
+    has at the end, the most first.
+    """
+
+    generations: int
+    stopped: int
+    moved: int
+    rejected: int
+    owned: tuple[int, ...]
+
+
+class RealGroup:
+    """A group of real members by name, whose stories are told as the engine's scripts tell them."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        members: Members,
+        group: str,
+        topic: str,
+        *,
+        partitions: int = 12,
+        session: float = 6.0,
+    ) -> None:
+        broker.wait_coordinator(group)
+        self.broker, self.group, self.partitions = broker, group, partitions
+        self.topic = broker.create_topic(topic, partitions)
+        self.running: dict[str, Member] = {}
+        self.ever: list[tuple[str, Member]] = []
+        self.pauses: list[float] = []
+        """Seconds for which the group was at rest after each deed, before the next one."""
+        self._members, self._session = members, session
+        self._seeds: dict[str, Seed] = {}
+        self._gone: dict[str, float] = {}
+        self._began, self._log_from = 0.0, 0
+
+    def begin(self, seeds: Sequence[Seed]) -> Scene:
+        """Start these one after another, and return the group as the real readers see it."""
+        for seed in seeds:
+            self._start(seed)
+            self.settle()
+        return self.scene()
+
+    def scene(self) -> Scene:
+        """Return the group of this moment as a scene, by the brokers' answers and request log."""
+        made, assumed = scene_of(self.snapshot(), speed=Speed(restart=RESTART))
+        assert assumed == (), assumed
+        return with_parameters(made, {"heartbeat": HEARTBEAT, "poll": POLL})
+
+    def snapshot(self) -> GroupSnapshot:
+        """Return what the brokers answer, with the lists of the request log, all of them exact."""
+        found: list[GroupSnapshot] = []
+
+        def known() -> bool:
+            (seen,) = read_groups(config_of(self.broker), [self.group])
+            assert isinstance(seen, GroupSnapshot), seen
+            log = read_request_log(files_in([self.broker.request_log_path]), tz_offset=UTC)
+            found[:] = [merge(seen, (*log.observations, *log.logs))]
+            return all(
+                one.assignors.knowledge is Knowledge.EXACT or one.protocol_type == "consumer"
+                for one in found[0].members
+            )
+
+        wait_for("every list to be in the request log", known, timeout=20, every=0.5)
+        return found[0]
+
+    def play(self, events: Sequence[Event]) -> tuple[Event, ...]:
+        """Make all this happen, each when the group is at rest after what came before.
+
+        Returns the events with the seconds that restarts have really taken, from the stop until
+        the JoinGroup, and loads of the group.
+        """
+        self._began = time.time()
+        self._log_from = self.broker.request_log_path.stat().st_size
+        self._gone = {}
+        made = []
+        for event in events:
+            made.append(_DEEDS[event.do](self, event))
+            self.settle()
+            self.pauses.append(time.time() - max((at for at, _, _ in self._said()), default=0.0))
+        return tuple(made)
+
+    def settle(self) -> None:
+        """Wait until the group is at rest: members own all, and the broker calls it Stable."""
+        for name, member in list(self.running.items()):
+            if member.error:
+                assert _REJECTED in member.error, member.error
+                del self.running[name]
+        running = list(self.running.values())
+        if not running:
+            return
+        patience = 40 + 3 * self._session
+        self.broker.wait_stable(self.group, len(running), timeout=patience)
+        wait_assigned(running, self.partitions, each=0, quiet=3 * HEARTBEAT, timeout=patience)
+        self.broker.wait_stable(self.group, len(running))
+
+    def course(self) -> Course:
+        """Return what has happened since the story began, by the members' own account."""
+        last, owners, _ = self._before()
+        moved = stopped = rejected = 0
+        generations: set[int] = set()
+        for _, name, event in self._said():
+            if event.kind == "joined":
+                generations.add(event.data["generation"])
+            elif event.kind == "error":
+                rejected += _REJECTED in str(event.data)
+            elif event.kind == "assigned":
+                for place in event.partitions:
+                    moved += last.get(place, name) != name
+                    last[place] = name
+                    owners.setdefault(place, set()).add(name)
+            else:
+                for place in event.partitions & {p for p, who in owners.items() if name in who}:
+                    owners[place].discard(name)
+                    stopped += not owners[place]
+        owned = sorted((len(one.owned) for one in self.running.values()), reverse=True)
+        known = {generation for generation in generations if generation not in self._joined_before}
+        return Course(len(known), stopped, moved, rejected, tuple(owned))
+
+    def unowned(self) -> float:
+        """Return the partition-seconds without an owner since the story began, by members' times.
+
+        A partition that a member gives up and gets back in one breath is without one in between.
+        """
+        _, owners, _ = self._before()
+        since: dict[Place, float] = {}
+        total = 0.0
+        for at, name, event in self._said():
+            if event.kind == "assigned":
+                for place in event.partitions:
+                    total += at - since.pop(place, at)
+                    owners.setdefault(place, set()).add(name)
+            elif event.kind in _OWNERSHIP:
+                for place in event.partitions:
+                    owners.setdefault(place, set()).discard(name)
+                    if not owners[place]:
+                        since.setdefault(place, at)
+        return total + sum(time.time() - at for at in since.values())
+
+    def overtaken(self) -> int:
+        """Return how many SyncGroups came too late, by the request log.
+
+        Another member had its partitions, and had begun the next rebalance, before this one asked:
+        it never learns what it was assigned. How fast each process runs decides that.
+        """
+        with self.broker.request_log_path.open(encoding="utf-8") as log:
+            log.seek(self._log_from)
+            return sum(f'"groupId":"{self.group}"' in line for line in filter(_TOO_LATE, log))
+
+    def end(self) -> None:
+        """Stop all members."""
+        for name in list(self.running):
+            self.running.pop(name).stop()
+
+    # Deeds
+
+    def _restart(self, event: Event) -> Event:
+        stopped = []
+        for name in event.members:
+            member = self.running.pop(name, None)
+            if member is not None:
+                member.stop()
+                self._gone[name] = _end_of(member)
+            stopped.append(self._gone.get(name, time.time()))
+        # Whoever was killed before is started at once, as the engine starts it.
+        time.sleep(max(0.0, max(stopped) + (event.seconds or RESTART) - time.time()))
+        took = []
+        for name, at in zip(event.members, stopped, strict=True):
+            seed = self._seeds[name]._replace(
+                **({"assignors": event.assignors} if event.assignors else {}),
+                **({"protocol": event.protocol} if event.protocol else {}),
+            )
+            member = self._start(seed)
+            wait_for(
+                f"{name} to join", lambda m=member: bool(m.said("joined", "error")), timeout=60
+            )
+            took.append(self._joined_at(member, seed, at) - at)
+        return replace(event, seconds=sum(took) / len(took))
+
+    def _kill(self, event: Event) -> Event:
+        for name in event.members:
+            member = self.running.pop(name)
+            member.crash()
+            self._gone[name] = _end_of(member)
+        return event
+
+    def _stop(self, event: Event) -> Event:
+        for name in event.members:
+            member = self.running.pop(name)
+            member.stop()
+            self._gone[name] = _end_of(member)
+        return event
+
+    def _coordinator(self, event: Event) -> Event:
+        began = time.time()
+        self.broker.restart()
+        return replace(event, seconds=time.time() - began)
+
+    def _start(self, seed: Seed) -> Member:
+        options: dict[str, Any] = {"protocol": seed.protocol}
+        if seed.protocol == "classic":
+            options |= {
+                "assignors": seed.assignors,
+                "session_timeout_ms": int(1000 * self._session),
+                "settings": {"heartbeat.interval.ms": str(int(1000 * HEARTBEAT))},
+            }
+        if seed.static:
+            options["instance_id"] = seed.name
+        member = self._members.start(
+            seed.software, self.broker, seed.name, self.group, topics=[self.topic], **options
+        )
+        self._seeds[seed.name] = seed
+        self.running[seed.name] = member
+        self.ever.append((seed.name, member))
+        return member
+
+    def _joined_at(self, member: Member, seed: Seed, after: float) -> float:
+        """Return when the member first asked to join, by its own log; KIP-848: when it started."""
+        for found in _JOINS.finditer(member.log()):
+            at = datetime.strptime(found["at"], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
+            mine = (found["client"], found["group"]) == (seed.name, self.group)
+            if mine and at.timestamp() >= after:
+                return at.timestamp()
+        return member.said("started")[0].t_ms / 1000
+
+    # What members said
+
+    def _said(self) -> list[tuple[float, str, Any]]:
+        """Return what members have said since the story began, in the order of their times."""
+        return self._all(lambda at: at >= self._began)
+
+    def _all(self, when: Callable[[float], bool]) -> list[tuple[float, str, Any]]:
+        found = [
+            (event.t_ms / 1000, name, event)
+            for name, member in self.ever
+            for event in member.said(*_OWNERSHIP, "joined", "error")
+        ]
+        return sorted((one for one in found if when(one[0])), key=lambda one: one[0])
+
+    def _before(self) -> tuple[dict[Place, str], dict[Place, set[str]], set[int]]:
+        """Return each partition's last owner and its owners when the story began."""
+        last: dict[Place, str] = {}
+        owners: dict[Place, set[str]] = {}
+        joined: set[int] = set()
+        for _, name, event in self._all(lambda at: at < self._began):
+            if event.kind == "joined":
+                joined.add(event.data["generation"])
+            for place in event.partitions if event.kind in _OWNERSHIP else ():
+                if event.kind == "assigned":
+                    last[place] = name
+                    owners.setdefault(place, set()).add(name)
+                else:
+                    owners.setdefault(place, set()).discard(name)
+        return last, owners, joined
+
+    @property
+    def _joined_before(self) -> set[int]:
+        return self._before()[2]
+
+
+def foretold(scene: Scene, events: Sequence[Event], seed: int = 0) -> tuple[Course, Rehearsal]:
+    """Return what the engine says of the same story."""
+    run = rehearse(scene, Script(events=tuple(events)), seed=seed, keep=False)
+    of = run.measures
+    owned = sorted((one.owned for one in run.members if one.state == "running"), reverse=True)
+    return Course(of.rebalances, of.stopped, of.moved, of.rejected, tuple(owned)), run
+
+
+def _end_of(member: Member) -> float:
+    """Return when a member gave up its partitions, or was closed."""
+    said = member.said(*_OWNERSHIP, "closed", "error")
+    ends = [one for one in said if one.kind != "assigned"]
+    last = ends[-1].t_ms
+    gave = [one.t_ms for one in ends if one.kind in _OWNERSHIP and last - one.t_ms < 1000 * _FOUND]
+    return (gave[-1] if gave else last) / 1000
+
+
+_DEEDS: Mapping[Deed, Callable[[RealGroup, Event], Event]] = {
+    Deed.RESTART: RealGroup._restart,
+    Deed.KILL: RealGroup._kill,
+    Deed.STOP: RealGroup._stop,
+    Deed.COORDINATOR: RealGroup._coordinator,
+}
