@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from rebal.groups.assignors import Assignor
 from rebal.planner.rehearsal.engine.agenda import Latency
-from rebal.planner.rehearsal.engine.consumer import Consumer
 from rebal.planner.rehearsal.engine.ledger import Totals
+from rebal.planner.rehearsal.engine.member import Member
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.world import Happened, World
 from rebal.planner.rehearsal.outcome import (
@@ -97,6 +97,7 @@ class _Run:
             self._random,
             replicas=scene.replicas,
             racks=scene.racks,
+            topic_ids=scene.topic_ids,
             assignors=assignors,
             keep=keep,
             generation=scene.generation,
@@ -168,6 +169,7 @@ class _Run:
                 process,
                 assignors=event.assignors or process.assignors,
                 protocol=event.protocol or process.protocol,
+                remote_assignor=event.remote_assignor or process.remote_assignor,
             )
             self._set[name] = process
             takes = self._scene.restart if event.seconds is None else event.seconds
@@ -190,7 +192,7 @@ class _Run:
         for name in event.members:
             self._world.kill(name)
 
-    def _each(self, event: Event, deed: Callable[[Consumer], object]) -> None:
+    def _each(self, event: Event, deed: Callable[[Member], object]) -> None:
         for name in event.members:
             deed(self._world.consumers[name])
 
@@ -207,10 +209,10 @@ class _Run:
         self._each(event, lambda consumer: consumer.subscribe(event.topics))
 
     def _enforce(self, event: Event) -> None:
-        self._each(event, Consumer.enforce_rebalance)
+        self._each(event, lambda consumer: consumer.enforce_rebalance())
 
     def _commit(self, event: Event) -> None:
-        self._each(event, Consumer.commit)
+        self._each(event, lambda consumer: consumer.commit())
 
     def _coordinator(self, event: Event) -> None:
         self._world.move_coordinator(event.seconds or 0.0)
@@ -303,7 +305,15 @@ _DEEDS: Final[dict[Deed, Callable[[_Run, Event], None]]] = {
     Deed.COMMIT: _Run._commit,
     Deed.WAIT: _Run._wait,
 }
-_CALLED: Final = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+_CALLED: Final = (
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Dead",
+    "Assigning",
+    "Reconciling",
+)
 
 
 def _not_modelled(assignor: str) -> str:
@@ -317,14 +327,14 @@ def _note(one: Happened) -> Note:
     return Note(at=one.at, who=one.who, what=one.what, detail=one.detail)
 
 
-def _member(consumer: Consumer, process: Process, now: float) -> MemberStory:
+def _member(consumer: Member, process: Process, now: float) -> MemberStory:
     """Return a member's state and the metrics that its client would report (KIP-429)."""
     did, hours = consumer.rebalances, max(now, 1e-9) / _HOUR
     state = "running" if consumer.alive else "stopped"
     return MemberStory(
         name=process.name,
         state=_REJECTED if consumer.rejected else state,
-        protocol=str(consumer.protocol),
+        protocol=str(consumer.speaks),
         owned=len(consumer.owned),
         rebalance_total=did.count,
         rebalance_rate_per_hour=did.count / hours,

@@ -40,9 +40,10 @@ class Event(Record, frozen=True, kw_only=True):
 
     It happens at `at` seconds, or `after` seconds after the event before, or (both None) when the
     group is at rest after the event before. `seconds` is how long it takes (a restart: until the
-    process joins; None: the scene's usual). A restart may set `assignors` and `protocol`
-    (group.protocol) anew; a start gives `processes`. `phase` names the part of the story that
-    begins here, such as a plan's step: results are given for each.
+    process joins; None: the scene's usual). A restart may set `assignors`, `protocol`
+    (group.protocol) and `remote_assignor` (group.remote.assignor) anew; a start gives `processes`.
+    `phase` names the part of the story that begins here, such as a plan's step: results are given
+    for each.
     """
 
     do: Deed
@@ -53,6 +54,7 @@ class Event(Record, frozen=True, kw_only=True):
     seconds: float | None = None
     assignors: tuple[str, ...] = ()
     protocol: str = ""
+    remote_assignor: str = ""
     topic: str = ""
     topics: tuple[str, ...] = ()
     count: int = 0
@@ -63,16 +65,18 @@ class Scene(Record, frozen=True, kw_only=True):
     """The group when the story begins; times in seconds.
 
     `topics` has partition counts; a group of Connect workers has `connectors`, each with its number
-    of tasks. `replicas` and `racks` are as an assignor's `Spec`. `running` are in a Stable group
-    that elected `assignor` in `generation`; without any the group is Empty. `restart` is from the
-    stop of a process until it joins again, drawn evenly from `spread` (a share of it) less to
-    `spread` more.
+    of tasks. `replicas` and `racks` are as an assignor's `Spec`, `topic_ids` as Kafka prints them.
+    `running` are in a Stable group that elected `assignor` in `generation`; without any the group
+    is Empty. If one of them speaks KIP-848, the group is a KIP-848 group and `generation` its
+    epoch. `restart` is from the stop of a process until it joins again, drawn evenly from `spread`
+    (a share of it) less to `spread` more.
     """
 
     topics: Mapping[str, int]
     connectors: Mapping[str, int] = {}
     replicas: Mapping[str, Sequence[Sequence[int]]] = {}
     racks: Mapping[int, str | None] = {}
+    topic_ids: Mapping[str, str] = {}
     brokers: Brokers = Brokers()
     running: tuple[Running, ...] = ()
     assignor: str = ""

@@ -18,8 +18,9 @@ from rebal.groups.assignors import Assignment, Owned, SpecMember
 from rebal.groups.model import RebalanceProtocol
 from rebal.planner.rehearsal.engine.agenda import Agenda, Latency
 from rebal.planner.rehearsal.engine.chance import Chance
-from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
+from rebal.planner.rehearsal.engine.group import Group
 from rebal.planner.rehearsal.engine.ledger import Ledger
+from rebal.planner.rehearsal.engine.member import Member
 from rebal.planner.rehearsal.engine.messages import (
     Error,
     JoinAnswer,
@@ -45,6 +46,11 @@ _EAGER: Final = RebalanceProtocol.EAGER
 ROUND_TRIP: Final = 0.002
 """Seconds from a request to its answer, where nothing is waited for."""
 _BACKOFF: Final = 0.1
+_TRIES_AGAIN: Final = (
+    Error.NOT_COORDINATOR,
+    Error.COORDINATOR_LOAD_IN_PROGRESS,
+    Error.REBALANCE_IN_PROGRESS,
+)
 
 
 class Leader(Protocol):
@@ -59,10 +65,10 @@ class Leader(Protocol):
 class Reporter(Protocol):
     """Whoever writes down what happens to members."""
 
-    def tell(self, consumer: Consumer, what: str, detail: str = "") -> None:
+    def tell(self, consumer: Member, what: str, detail: str = "") -> None:
         """Something happened to this member now."""
 
-    def unrest(self, consumer: Consumer, *, moving: bool) -> None:
+    def unrest(self, consumer: Member, *, moving: bool) -> None:
         """The member is not at rest any more, or it is again."""
 
 
@@ -72,7 +78,7 @@ class Surroundings(NamedTuple):
     `protocols` are those that custom assignors support, by name.
     """
 
-    group: ClassicGroup
+    group: Group
     agenda: Agenda
     ledger: Ledger
     leader: Leader
@@ -113,6 +119,11 @@ class Consumer:
         self._beat = process.heartbeat
         self._busy_until = self._frozen_until = 0.0
         self._token = 0
+
+    @property
+    def speaks(self) -> str:
+        """The rebalance protocol that it runs."""
+        return self.protocol
 
     def seat(self, running: Running, elected: str) -> JoinRequest:
         """Be a member already, with its partitions; return the join that it came by."""
@@ -234,7 +245,7 @@ class Consumer:
             wait = ROUND_TRIP + self._forget(error)
             if self.alive:
                 self._agenda.after(wait, self._join, self._next_token())
-        elif error in (Error.NOT_COORDINATOR, Error.COORDINATOR_LOAD_IN_PROGRESS):
+        elif error in _TRIES_AGAIN:
             self.failed += 1
             self._agenda.after(_BACKOFF, self._join, self._next_token())
         else:

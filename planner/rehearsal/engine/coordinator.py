@@ -56,18 +56,13 @@ class ClassicGroup:
         self._members: dict[str, ClassicMember] = {}
         self._static: dict[str, str] = {}
         self._pending: dict[str, float] = {}
-        self._away = 0.0
+        self.away = 0.0
         self._timer = self._loads = 0
         self._first = self._more = False
         self._table = FIRST_SIZE
         self._stored = Stored(generation, None, None, ())
         # Different assignor lists among the members'; None where one of them may have changed.
         self._known: frozenset[tuple[str, ...]] | None = None
-
-    @property
-    def away(self) -> bool:
-        """True while no broker has the group: it is being loaded."""
-        return self._away > 0
 
     @property
     def size(self) -> int:
@@ -95,7 +90,7 @@ class ClassicGroup:
 
     def delete(self) -> Error:
         """DeleteGroups: only an Empty group can be deleted; the next join makes it anew."""
-        if self._away:
+        if self.away:
             return Error.NOT_COORDINATOR
         if self.phase is GroupPhase.DEAD:
             return Error.GROUP_ID_NOT_FOUND
@@ -105,6 +100,13 @@ class ClassicGroup:
         self._pending, self._table = {}, FIRST_SIZE
         self._stored = Stored(0, None, None, ())
         return Error.NONE
+
+    def dissolve(self) -> list[ClassicMember]:
+        """End as a classic group (KIP-848), have its members join again, and return them."""
+        members = list(self._members.values())
+        self._answer_waiting(Error.REBALANCE_IN_PROGRESS)
+        self._members, self._static, self._pending = {}, {}, {}
+        return members
 
     # Requests
 
@@ -125,7 +127,7 @@ class ClassicGroup:
         brokers = self._brokers
         if not brokers.min_session <= request.session <= brokers.max_session:
             return Error.INVALID_SESSION_TIMEOUT
-        if self._away:
+        if self.away:
             return Error.NOT_COORDINATOR
         if self.phase is GroupPhase.DEAD:
             if request.member_id:
@@ -194,21 +196,15 @@ class ClassicGroup:
         member = self._members[request.member_id]
         same = member.request.stamp == request.stamp
         leads = request.member_id == self.leader
-        if self.phase is GroupPhase.COMPLETING_REBALANCE and same:
-            self._answer_current(member, client)
-            return
-        if self.phase is GroupPhase.STABLE and same and not leads:
-            self._answer_current(member, client)
+        member.client, member.heard, member.silent = client, self._agenda.now, False
+        completing = self.phase is GroupPhase.COMPLETING_REBALANCE
+        if same and (completing or (self.phase is GroupPhase.STABLE and not leads)):
+            self._tell_generation(member)
             return
         if member.request.assignors != request.assignors:
             self._known = None
-        member.request, member.client, member.joining = request, client, True
-        member.heard, member.silent = self._agenda.now, False
+        member.request, member.joining = request, True
         self._rebalance_or_go_on("the leader joined again" if leads else "a member joined again")
-
-    def _answer_current(self, member: ClassicMember, client: Client) -> None:
-        member.client, member.heard, member.silent = client, self._agenda.now, False
-        self._tell_generation(member)
 
     def _replace_static(self, old_id: str, request: JoinRequest, client: Client) -> None:
         """KIP-345: the process that comes back takes over the place of its old self."""
@@ -217,12 +213,7 @@ class ClassicGroup:
         place.new, place.partitions = False, old.partitions
         del self._members[old_id]
         self._known = None
-        if old.joining:
-            old.client.joined(JoinAnswer(Error.FENCED_INSTANCE_ID))
-        elif old.syncing:
-            old.client.synced(SyncAnswer(Error.FENCED_INSTANCE_ID))
-        elif not old.silent:
-            old.client.wake()
+        self._turn_away(old, Error.FENCED_INSTANCE_ID)
         leads = self.leader == old_id
         if leads:
             self.leader = request.member_id
@@ -239,7 +230,7 @@ class ClassicGroup:
     ) -> None:
         """SyncGroup; `assigned` is the leader's."""
         member = self._members.get(member_id)
-        if self._away:
+        if self.away:
             client.synced(SyncAnswer(Error.NOT_COORDINATOR))
         elif member is None or member.client is not client:
             fenced = member is None and self._is_fenced(client)
@@ -260,7 +251,7 @@ class ClassicGroup:
     def heartbeat(self, member_id: str, generation: int, client: Client) -> Error:
         """Heartbeat."""
         member = self._members.get(member_id)
-        if self._away:
+        if self.away:
             return Error.NOT_COORDINATOR
         if member is None or member.client is not client:
             fenced = self._is_fenced(client)
@@ -278,7 +269,7 @@ class ClassicGroup:
         A commit in the name of no member (generation -1) is taken only by an Empty group. One that
         is taken counts as a heartbeat.
         """
-        if self._away:
+        if self.away:
             return Error.NOT_COORDINATOR
         if generation < 0 and self.phase in (GroupPhase.EMPTY, GroupPhase.DEAD):
             return Error.NONE
@@ -298,14 +289,14 @@ class ClassicGroup:
 
         Without a coordinator the request is lost: clients do not send it again when they close.
         """
-        if self._away:
+        if self.away:
             self.silent(member_id, self._agenda.now, client)
             return
         if self._pending.pop(member_id, None) is not None:
             stable = self.phase in (GroupPhase.STABLE, GroupPhase.COMPLETING_REBALANCE)
             if stable and self._brokers.kind is CoordinatorKind.JAVA:
                 # The Java coordinator rebalances the whole group for a member that was never in it.
-                self._prepare("a member left before it had joined")
+                self.prepare("a member left before it had joined")
             else:
                 self._complete_if_all_joined()
         elif member_id in self._members:
@@ -339,22 +330,23 @@ class ClassicGroup:
 
     def move(self, seconds: float) -> None:
         """Have another broker take the group over, which loads it in so many seconds."""
-        self._away = max(seconds, 1e-9)
-        self._timer += 1
-        for member in self._members.values():
-            if member.joining:
-                member.client.joined(JoinAnswer(Error.NOT_COORDINATOR))
-            elif member.syncing:
-                member.client.synced(SyncAnswer(Error.NOT_COORDINATOR))
+        self.away = max(seconds, 1e-9)
+        self._answer_waiting(Error.NOT_COORDINATOR)
         self._loads += 1
         self._agenda.after(seconds, self._load, self._loads)
+
+    def _answer_waiting(self, error: Error) -> None:
+        self._timer += 1
+        for member in self._members.values():
+            if member.joining or member.syncing:
+                self._turn_away(member, error)
 
     def _load(self, number: int) -> None:
         """Know only what the record in __consumer_offsets holds: of each list the elected name."""
         if number != self._loads:
             return
         stored = self._stored
-        self._away = 0.0
+        self.away = 0.0
         silent = {id_ for id_, member in self._members.items() if member.silent}
         here = self._members
         self._members, self._static, self._pending, self._table = {}, {}, {}, FIRST_SIZE
@@ -373,7 +365,7 @@ class ClassicGroup:
             if not here[id_].silent:
                 here[id_].client.wake()
         if len(self._members) > self._brokers.max_size:
-            self._prepare("the group is larger than group.max.size")
+            self.prepare("the group is larger than group.max.size")
 
     # Rebalances
 
@@ -381,9 +373,10 @@ class ClassicGroup:
         if self.phase is GroupPhase.PREPARING_REBALANCE:
             self._complete_if_all_joined()
         else:
-            self._prepare(why)
+            self.prepare(why)
 
-    def _prepare(self, why: str) -> None:
+    def prepare(self, why: str) -> None:
+        """Begin a rebalance."""
         agenda = self._agenda
         self._first = self.phase is GroupPhase.EMPTY
         waiting = [member for member in self._members.values() if member.syncing]
@@ -555,10 +548,14 @@ class ClassicGroup:
             del self._static[instance]
         if self.leader == member_id:
             self.leader = next(iter(self._order()), None)
+        self._turn_away(member, Error.UNKNOWN_MEMBER_ID)
+
+    def _turn_away(self, member: ClassicMember, error: Error) -> None:
+        """Answer what it waits for, or have its next heartbeat find the error."""
         if member.joining:
-            member.client.joined(JoinAnswer(Error.UNKNOWN_MEMBER_ID))
+            member.client.joined(JoinAnswer(error))
         elif member.syncing:
-            member.client.synced(SyncAnswer(Error.UNKNOWN_MEMBER_ID))
+            member.client.synced(SyncAnswer(error))
         elif not member.silent:
             member.client.wake()
 
@@ -574,7 +571,7 @@ class ClassicGroup:
 
     def _session_over(self, member: ClassicMember, deadline: float) -> None:
         id_ = member.request.member_id
-        if self._members.get(id_) is not member or not member.silent or self._away:
+        if self._members.get(id_) is not member or not member.silent or self.away:
             return
         if member.deadline != deadline or ((member.joining or member.syncing) and not member.new):
             return
@@ -583,7 +580,7 @@ class ClassicGroup:
         if self.phase is GroupPhase.PREPARING_REBALANCE:
             self._complete_if_all_joined(expired=True)
         else:
-            self._prepare("a session timed out")
+            self.prepare("a session timed out")
 
     def _forget_pending(self, member_id: str, deadline: float) -> None:
         if self._pending.get(member_id) == deadline:

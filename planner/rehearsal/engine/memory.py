@@ -14,6 +14,11 @@ class Brokers(Record, frozen=True, kw_only=True):
 
     `initial_delay` is group.initial.rebalance.delay.ms, `max_size` group.max.size; `min_session`
     and `max_session` are group.min.session.timeout.ms and group.max.session.timeout.ms.
+
+    For KIP-848 groups: `consumer_heartbeat`, `consumer_session` and `consumer_max_size` are
+    group.consumer.heartbeat.interval.ms, group.consumer.session.timeout.ms and
+    group.consumer.max.size, `consumer_assignor` is the first of group.consumer.assignors, and
+    `migration` is group.consumer.migration.policy.
     """
 
     kind: CoordinatorKind = CoordinatorKind.JAVA
@@ -21,6 +26,11 @@ class Brokers(Record, frozen=True, kw_only=True):
     max_size: int = 2**31 - 1
     min_session: float = 6.0
     max_session: float = 1800.0
+    consumer_heartbeat: float = 5.0
+    consumer_session: float = 45.0
+    consumer_max_size: int = 2**31 - 1
+    consumer_assignor: str = "uniform"
+    migration: str = "bidirectional"
 
 
 class Watcher(Protocol):

@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
 from rebal.groups.assignors import Owned, SpecMember
+from rebal.groups.assignors.spec import TopicPartition
 
 
 class Error(IntEnum):
@@ -21,11 +22,15 @@ class Error(IntEnum):
     UNKNOWN_MEMBER_ID = 25
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
+    UNSUPPORTED_VERSION = 35
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     MEMBER_ID_REQUIRED = 79
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    STALE_MEMBER_EPOCH = 113
 
     @property
     def thrown(self) -> str:
@@ -37,18 +42,21 @@ _THROWN: Final = {
     Error.REBALANCE_IN_PROGRESS: "RebalanceInProgressException",
     Error.UNKNOWN_MEMBER_ID: "CommitFailedException",
     Error.ILLEGAL_GENERATION: "CommitFailedException",
+    Error.STALE_MEMBER_EPOCH: "CommitFailedException",
     Error.FENCED_INSTANCE_ID: "FencedInstanceIdException",
 }
 
 
 class GroupPhase(IntEnum):
-    """State of a classic group."""
+    """State of a group; the last two are those of a KIP-848 group alone."""
 
     EMPTY = 0
     PREPARING_REBALANCE = 1
     COMPLETING_REBALANCE = 2
     STABLE = 3
     DEAD = 4
+    ASSIGNING = 5
+    RECONCILING = 6
 
 
 class JoinRequest(NamedTuple):
@@ -87,6 +95,32 @@ class SyncAnswer(NamedTuple):
 
     error: Error
     partitions: Owned = ()
+
+
+class Beat(NamedTuple):
+    """ConsumerGroupHeartbeat (KIP-848); None: as in the member's last one.
+
+    `epoch` is the member epoch: 0 joins, -1 leaves, -2 is a static member that will come back.
+    `owned` is what the member owns, `assignor` group.remote.assignor (empty: not set), `rebalance`
+    max.poll.interval.ms in seconds.
+    """
+
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    topics: tuple[str, ...] | None = None
+    owned: frozenset[TopicPartition] | None = None
+    rack: str | None = None
+    assignor: str = ""
+    rebalance: float = 300.0
+
+
+class BeatAnswer(NamedTuple):
+    """Answer to a ConsumerGroupHeartbeat; `partitions` is None while they have not changed."""
+
+    error: Error
+    epoch: int = 0
+    partitions: frozenset[TopicPartition] | None = None
 
 
 class Client(Protocol):

@@ -26,8 +26,10 @@ class Process(Record, frozen=True, kw_only=True):
     `session`, `rebalance` and `heartbeat` are session.timeout.ms, max.poll.interval.ms and
     heartbeat.interval.ms. It polls every `poll` seconds. Its listener takes `on_revoked`,
     `on_assigned` and `on_lost` seconds; `fails_in` names those that throw: revoked, assigned, lost.
-    `protocol` is group.protocol: classic or consumer. `held_back` is
-    scheduled.rebalance.max.delay.ms of a Connect worker (family `connect`).
+    `protocol` is group.protocol: classic or consumer; with consumer, `remote_assignor` is
+    group.remote.assignor (empty: the brokers' default), and the brokers decide `session` and
+    `heartbeat`.
+    `held_back` is scheduled.rebalance.max.delay.ms of a Connect worker (family `connect`).
     """
 
     name: str
@@ -36,6 +38,7 @@ class Process(Record, frozen=True, kw_only=True):
     family: str = "java"
     version: str | None = None
     protocol: str = "classic"
+    remote_assignor: str = ""
     assignors: tuple[str, ...] = ("range", "cooperative-sticky")
     topics: tuple[str, ...] = ()
     rack: str | None = None

@@ -15,14 +15,18 @@ from rebal.groups.assignors import (
     SpecMember,
 )
 from rebal.groups.assignors.client.kafka import ASSIGNORS, KafkaAssignor
+from rebal.groups.assignors.server import server_assignor
 from rebal.groups.errors import RebalError
 from rebal.groups.model import RebalanceProtocol
 from rebal.planner.rehearsal.engine.agenda import Agenda
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.consumer import Consumer, Surroundings
-from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
+from rebal.planner.rehearsal.engine.consumer_group import Seat
 from rebal.planner.rehearsal.engine.foreign import FOREIGN
+from rebal.planner.rehearsal.engine.group import Group
+from rebal.planner.rehearsal.engine.kip848_consumer import Kip848Consumer
 from rebal.planner.rehearsal.engine.ledger import Ledger
+from rebal.planner.rehearsal.engine.member import Member
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import Error, GroupPhase, JoinRequest
 from rebal.planner.rehearsal.engine.process import Process, Running, refusal
@@ -60,9 +64,10 @@ class RebalanceRun:
 class World:
     """A group whose members run, with all that happens to them.
 
-    `topics` has partition counts, `replicas` and `racks` are as in `Spec`; a group of Connect
-    workers has `connectors`, each with its number of tasks. One world is a function of what it is
-    given: `random` is its only source of chance, and `chance` what it draws from it.
+    `topics` has partition counts, `replicas` and `racks` are as in `Spec`, `topic_ids` as in
+    `server_assignor`; a group of Connect workers has `connectors`, each with its number of tasks.
+    One world is a function of what it is given: `random` is its only source of chance, and `chance`
+    what it draws from it.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class World:
         *,
         replicas: Mapping[str, Sequence[Sequence[int]]] | None = None,
         racks: Mapping[int, str | None] | None = None,
+        topic_ids: Mapping[str, str] | None = None,
         assignors: Mapping[str, Assignor] | None = None,
         keep: bool = False,
         generation: int = 0,
@@ -83,13 +89,13 @@ class World:
         self.agenda = Agenda()
         self.happened: list[Happened] = []
         self.rebalances: list[RebalanceRun] = []
-        self.consumers: dict[str, Consumer] = {}
-        self.ended: list[Consumer] = []
+        self.consumers: dict[str, Member] = {}
+        self.ended: list[Member] = []
         pairs = [(topic, number) for topic, count in topics.items() for number in range(count)]
         pairs += work_of(connectors or {})
         self._workers = WorkerLeaders(connectors) if connectors else None
         self.ledger = Ledger({pair: number for number, pair in enumerate(pairs)}, keep=keep)
-        self.group = ClassicGroup(self.agenda, brokers, self, chance, generation)
+        self.group = Group(self.agenda, brokers, self, chance, server=self, generation=generation)
         own = {name: one.supported_protocols for name, one in (assignors or {}).items()}
         own.update(PROTOCOLS if connectors else {})
         self._around = Surroundings(self.group, self.agenda, self.ledger, self, self, chance, own)
@@ -98,12 +104,14 @@ class World:
             members=(), partitions=self._topics, replicas=replicas or {}, racks=racks or {}
         )
         self._custom = {**FOREIGN, **(assignors or {})}
+        self._brokers, self._topic_ids = brokers, topic_ids or {}
         self.opaque: set[str] = set()
         """Elected assignors whose assignment is not modelled: nobody owns anything then."""
-        self._moving: set[Consumer] = set()
+        self._moving: set[Member] = set()
         self._coming = 0
         self._due: dict[str, Process] = {}
         self._silent: set[str] = set()
+        self._taking_over = False
         self._stopped = self._moved = 0
 
     # Set-up and running
@@ -112,13 +120,14 @@ class World:
         """Begin with these in a Stable group that elected `assignor`."""
         seats = []
         running = tuple(running)
-        if running and not self._knows(assignor):
+        kip848 = any(one.process.protocol == "consumer" for one in running)
+        if running and not (kip848 or self._knows(assignor)):
             self._count_no_partitions(assignor)
             running = tuple(replace(one, owned=()) for one in running)
         for one in running:
             consumer = self._consumer(one.process)
             request = consumer.seat(one, assignor)
-            seats.append((request, consumer, one.owned))
+            seats.append(Seat(request, consumer, one.owned))
         if seats:
             self.group.seat(seats, assignor, leader)
         if self._workers is not None and self.group.leader is not None:
@@ -195,16 +204,14 @@ class World:
         if not self.opaque:
             self.ledger.grow(topic, count, self.agenda.now)
         self.happened.append(Happened(self.agenda.now, "", "partitions", f"{topic}: {count}"))
-        self._coming += 1
-        self.agenda.after(noticed, self._metadata_seen)
+        self._topics_changed(noticed)
 
     def delete_topic(self, topic: str, noticed: float = 0.0) -> None:
         """Delete a topic; leaders see it `noticed` seconds later."""
         self._topics.pop(topic, None)
         self.ledger.drop(topic, self.agenda.now)
         self.happened.append(Happened(self.agenda.now, "", "topic deleted", topic))
-        self._coming += 1
-        self.agenda.after(noticed, self._metadata_seen)
+        self._topics_changed(noticed)
 
     # What the coordinator and the members report
 
@@ -221,35 +228,38 @@ class World:
         if not members:
             self._close(now)
 
-    def stable(self, number: int) -> None:
-        """The assignment has arrived: members take it over at this moment."""
-        assert self.rebalances[-1].generation == number
-        self.agenda.after(0.0, self._close, self.rebalances[-1])
+    def stable(self, number: int) -> None:  # noqa: ARG002 - it is that of the last rebalance
+        """The assignment has arrived: members take it over at this moment, or in their polls."""
+        if self.group.kip848 and self._moving:
+            self._taking_over = True
+        else:
+            self.agenda.after(0.0, self._close, self.rebalances[-1])
 
     def removed(self, member_id: str, why: str) -> None:
-        """The coordinator has removed a member by itself."""
-        name = next(
-            (
-                c.process.name
-                for c in (*self.consumers.values(), *self.ended)
-                if member_id in (c.member_id, c.last_id)
-            ),
-            member_id,
-        )
+        """The coordinator has removed a member by itself: a timeout of it is over."""
+        name = member_id
+        for consumer in (*self.consumers.values(), *self.ended):
+            if member_id in (consumer.member_id, consumer.last_id):
+                name = consumer.process.name
+                if consumer.alive:
+                    self.ledger.past(name, now=self.agenda.now, over=False)
+                break
         self.happened.append(Happened(self.agenda.now, name, "removed", why))
 
-    def tell(self, consumer: Consumer, what: str, detail: str = "") -> None:
+    def tell(self, consumer: Member, what: str, detail: str = "") -> None:
         """Something happened to a member."""
         self.happened.append(Happened(self.agenda.now, consumer.process.name, what, detail))
         if what == "ended" and self.group.waits_for(consumer.member_id):
             self._note_silent(consumer)
 
-    def unrest(self, consumer: Consumer, *, moving: bool) -> None:
+    def unrest(self, consumer: Member, *, moving: bool) -> None:
         """A member is not at rest any more, or it is again."""
         if moving:
             self._moving.add(consumer)
-        else:
-            self._moving.discard(consumer)
+            return
+        self._moving.discard(consumer)
+        if self._taking_over and not self._moving:
+            self._close(self.rebalances[-1])
 
     def assign(
         self, assignor: str, members: Sequence[JoinRequest], leader: Consumer
@@ -272,6 +282,11 @@ class World:
         if validates and not own and (twice := _handed_over(members, result)):
             return f"{twice[0]}-{twice[1]} would be owned twice (ConsumerCoordinator validates it)"
         return result, 0.0
+
+    def targets(self, assignor: str, members: Sequence[SpecMember]) -> Assignment:
+        """Compute the targets of a KIP-848 group as its brokers do."""
+        spec = replace(self._spec, members=tuple(members), partitions=self._topics)
+        return server_assignor(assignor, self._topic_ids).assign(spec)
 
     # Inside
 
@@ -320,8 +335,17 @@ class World:
         for topic in self._topics:
             self.ledger.drop(topic, self.agenda.now)
 
-    def _consumer(self, process: Process) -> Consumer:
-        consumer = Consumer(process, self._around)
+    def _consumer(self, process: Process) -> Member:
+        consumer: Member
+        if process.protocol == "consumer":
+            consumer = Kip848Consumer(
+                process,
+                self._around,
+                heartbeat=self._brokers.consumer_heartbeat,
+                session=self._brokers.consumer_session,
+            )
+        else:
+            consumer = Consumer(process, self._around)
         if process.name in self.consumers:
             self.ended.append(self.consumers[process.name])
         self.consumers[process.name] = consumer
@@ -340,9 +364,15 @@ class World:
         self.tell(consumer, "started")
         consumer.start()
 
-    def _note_silent(self, consumer: Consumer) -> None:
+    def _note_silent(self, consumer: Member) -> None:
         if self.group.waits_for(consumer.member_id):
             self._silent.add(consumer.member_id)
+
+    def _topics_changed(self, noticed: float) -> None:
+        """Let whoever assigns see it: the brokers at once, a leader when it reads metadata."""
+        if not self.group.refresh():
+            self._coming += 1
+            self.agenda.after(noticed, self._metadata_seen)
 
     def _metadata_seen(self) -> None:
         self._coming -= 1
@@ -357,6 +387,7 @@ class World:
         if now.ended is not None:
             return
         now.ended = self.agenda.now
+        self._taking_over = False
         totals = self.ledger.counts()
         now.stopped, now.moved = totals[0] - self._stopped, totals[1] - self._moved
         self._stopped, self._moved = totals

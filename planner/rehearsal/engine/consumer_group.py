@@ -1,0 +1,527 @@
+"""Coordinator of a KIP-848 group: epochs, targets, reconciliation, members of both protocols.
+
+Written from Kafka's GroupMetadataManager and ConsumerGroup (4.1), KIP-848 and KIP-1099. Members
+with the classic protocol join, sync and send heartbeats as in a classic group, and each gets its
+answer at once: nobody waits for anybody but for partitions that another member still holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from rebal.groups.assignors import Assignment, Owned, SpecMember
+from rebal.groups.assignors.java.javatable import hash_order
+from rebal.groups.assignors.spec import TopicPartition
+from rebal.planner.rehearsal.engine.agenda import Agenda
+from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.memory import Brokers, Watcher
+from rebal.planner.rehearsal.engine.messages import (
+    Beat,
+    BeatAnswer,
+    Client,
+    Error,
+    GroupPhase,
+    JoinAnswer,
+    JoinRequest,
+    SyncAnswer,
+)
+from rebal.planner.rehearsal.engine.reconciliation import (
+    COMES_BACK,
+    MemberState,
+    ReconcilingMember,
+)
+
+
+class Server(Protocol):
+    """What the brokers compute targets with."""
+
+    def targets(self, assignor: str, members: Sequence[SpecMember]) -> Assignment:
+        """Return each member's target; `owned` of a member is its target until now."""
+
+
+class Seat(NamedTuple):
+    """A member that a group begins with: its join or heartbeat, its process and its partitions."""
+
+    request: JoinRequest | Beat
+    client: Client
+    partitions: Owned
+
+
+class ConsumerGroup:
+    """One KIP-848 group at its coordinator.
+
+    `left` is asked when a member with group.protocol=consumer has gone, and returns True where the
+    coordinator has converted the group: then nothing more is to be done here.
+    """
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        brokers: Brokers,
+        watcher: Watcher,
+        chance: Chance,
+        *,
+        server: Server,
+        left: Callable[[str], bool],
+        epoch: int = 0,
+    ) -> None:
+        self.number = self._made_for = epoch
+        self.away = 0.0
+        self._agenda, self._brokers, self._watcher, self._chance = agenda, brokers, watcher, chance
+        self._server, self._left = server, left
+        self._members: dict[str, ReconcilingMember] = {}
+        self._static: dict[str, str] = {}
+        self._holders: dict[TopicPartition, ReconcilingMember] = {}
+        self._takers: dict[TopicPartition, str] = {}
+        self._behind: set[str] = set()
+        self._unsettled = self._refresh = False
+        self._loads = 0
+
+    # What the group is
+
+    @property
+    def phase(self) -> GroupPhase:
+        """State of the group."""
+        if not self._members:
+            return GroupPhase.EMPTY
+        if self.number > self._made_for:
+            return GroupPhase.ASSIGNING
+        return GroupPhase.RECONCILING if self._behind else GroupPhase.STABLE
+
+    @property
+    def size(self) -> int:
+        """Number of members, those included that are gone without having left."""
+        return len(self._members)
+
+    @property
+    def leader(self) -> str | None:
+        """None: the coordinator assigns."""
+        return None
+
+    @property
+    def assignor(self) -> str | None:
+        """The server-side assignor that most members ask for, or the brokers' default."""
+        asked: dict[str, int] = {}
+        for member in self._members.values():
+            if member.assignor:
+                asked[member.assignor] = asked.get(member.assignor, 0) + 1
+        if not asked:
+            return self._brokers.consumer_assignor
+        return max(hash_order(asked), key=asked.__getitem__)
+
+    @property
+    def members(self) -> Iterable[ReconcilingMember]:
+        """The members, in the order in which they came."""
+        return self._members.values()
+
+    def lists(self) -> dict[str, tuple[str, ...]]:
+        """Return the assignor list of each member with the classic protocol."""
+        return {
+            id_: member.request.assignors
+            for id_, member in self._members.items()
+            if member.request is not None
+        }
+
+    def partitions(self) -> dict[str, Owned]:
+        """Return each member's partitions by its current assignment."""
+        return {id_: tuple(sorted(member.assigned)) for id_, member in self._members.items()}
+
+    def waits_for(self, member_id: str) -> bool:
+        """Return whether the coordinator still counts this member."""
+        return member_id in self._members
+
+    def seat(self, seats: Iterable[Seat]) -> None:
+        """Begin with these members, each at its target of the group's epoch."""
+        for request, client, partitions in seats:
+            member = self._add(request.member_id, request.instance_id, client)
+            self._update(member, request)
+            member.epoch = self.number
+            self._aim(member, sorted(partitions))
+            member.assigned = member.wanted
+            self._hold(member)
+            self._behind.discard(member.member_id)
+
+    def dissolve(self) -> list[ReconcilingMember]:
+        """End as a KIP-848 group, and return its members."""
+        members = list(self._members.values())
+        self._members, self._static = {}, {}
+        return members
+
+    # ConsumerGroupHeartbeat
+
+    def beat(self, request: Beat, client: Client) -> BeatAnswer:
+        """ConsumerGroupHeartbeat; checks in the order of the coordinator's source."""
+        if self.away:
+            return BeatAnswer(Error.NOT_COORDINATOR)
+        if request.epoch < 0:
+            return self._beat_goodbye(request)
+        full = len(self._members) >= self._brokers.consumer_max_size
+        if full and request.member_id not in self._members:
+            return BeatAnswer(Error.GROUP_MAX_SIZE_REACHED)
+        error = self._refuses(request)
+        if error:
+            return BeatAnswer(error)
+        member = self._enter(request.member_id, request.instance_id, client)
+        before = member.assigned
+        changed = self._update(member, request)
+        if changed:
+            self._bump(changed, but=member)
+        elif self._refresh:
+            self._bump("topics changed", but=member)
+        self._reconcile(member, request.owned)
+        moved = request.epoch == 0 or member.assigned != before
+        return BeatAnswer(Error.NONE, member.epoch, member.assigned if moved else None)
+
+    def _refuses(self, request: Beat) -> Error:
+        place = self._static.get(request.instance_id) if request.instance_id is not None else None
+        known = self._members.get(request.member_id)
+        if request.instance_id is not None and place is not None:
+            old = self._members[place]
+            if request.epoch == 0:
+                held = old.request is None and old.epoch != COMES_BACK
+                return Error.UNRELEASED_INSTANCE_ID if held else Error.NONE
+            if place != request.member_id:
+                return Error.FENCED_INSTANCE_ID
+        if request.epoch == 0:
+            return Error.NONE
+        if known is None:
+            return Error.UNKNOWN_MEMBER_ID
+        return Error.NONE if request.epoch == known.epoch else Error.FENCED_MEMBER_EPOCH
+
+    def _beat_goodbye(self, request: Beat) -> BeatAnswer:
+        member = self._members.get(request.member_id)
+        if member is None:
+            return BeatAnswer(Error.UNKNOWN_MEMBER_ID)
+        if request.epoch == COMES_BACK:
+            member.epoch = COMES_BACK
+            self._behind.add(member.member_id)
+            revoked, member.revoking = member.revoking, frozenset()
+            self._release(revoked)
+        else:
+            self._fence(member, "a member left")
+        return BeatAnswer(Error.NONE, request.epoch)
+
+    # The classic protocol
+
+    def join(self, request: JoinRequest, client: Client) -> None:
+        """JoinGroup of a member with the classic protocol; it is answered at once."""
+        error = self._refuses_classic(request)
+        if error:
+            client.joined(JoinAnswer(error))
+            return
+        member_id = request.member_id
+        if not member_id:
+            member_id = self._chance.kip848_member_id(request.client_id, self._agenda.now)
+            if request.instance_id is None:
+                client.joined(JoinAnswer(Error.MEMBER_ID_REQUIRED, member_id))
+                return
+        request = request._replace(member_id=member_id)
+        member = self._enter(member_id, request.instance_id, client)
+        member.timer += 1
+        changed = self._update(member, request)
+        if changed:
+            self._bump(changed, but=member)
+        owned = () if request.eager else request.subscription.owned
+        self._reconcile(member, frozenset(owned))
+        if request.instance_id is not None:
+            # It may have replaced the last member with group.protocol=consumer.
+            self._left("")
+        client.joined(JoinAnswer(Error.NONE, member_id, member.epoch, request.assignors[0]))
+
+    def _refuses_classic(self, request: JoinRequest) -> Error:
+        if self.away:
+            return Error.NOT_COORDINATOR
+        if not self._brokers.min_session <= request.session <= self._brokers.max_session:
+            return Error.INVALID_SESSION_TIMEOUT
+        full = len(self._members) >= self._brokers.consumer_max_size
+        if full and request.member_id not in self._members:
+            return Error.GROUP_MAX_SIZE_REACHED
+        lists = set(self.lists().values())
+        if not any(all(name in each for each in lists) for name in request.assignors):
+            return Error.INCONSISTENT_GROUP_PROTOCOL
+        if request.member_id and request.instance_id is not None:
+            place = self._static.get(request.instance_id)
+            if place != request.member_id:
+                return Error.UNKNOWN_MEMBER_ID if place is None else Error.FENCED_INSTANCE_ID
+        return Error.NONE
+
+    def sync(self, member_id: str, generation: int, client: Client) -> None:
+        """SyncGroup: the partitions that the member has by now."""
+        member = self._members.get(member_id)
+        error = self._out_of_step(member, generation, client)
+        if error or member is None:
+            client.synced(SyncAnswer(error))
+        elif self.number > member.epoch and member.state is not MemberState.UNREVOKED:
+            self._expect_join(member)
+            client.synced(SyncAnswer(Error.REBALANCE_IN_PROGRESS))
+        else:
+            member.heard = self._agenda.now
+            client.synced(SyncAnswer(Error.NONE, tuple(sorted(member.assigned))))
+
+    def heartbeat(self, member_id: str, generation: int, client: Client) -> Error:
+        """Heartbeat of a member with the classic protocol: it joins again for each step."""
+        member = self._members.get(member_id)
+        error = self._out_of_step(member, generation, client)
+        if error or member is None:
+            return error
+        member.heard = self._agenda.now
+        if (
+            member.epoch < self.number
+            or member.state is MemberState.UNREVOKED
+            or (member.state is MemberState.UNRELEASED and not self._waits(member))
+        ):
+            self._expect_join(member)
+            return Error.REBALANCE_IN_PROGRESS
+        return Error.NONE
+
+    def _out_of_step(
+        self, member: ReconcilingMember | None, generation: int, client: Client
+    ) -> Error:
+        if self.away:
+            return Error.NOT_COORDINATOR
+        if member is None or member.client is not client:
+            instance = getattr(client, "instance_id", None)
+            return Error.FENCED_INSTANCE_ID if instance in self._static else Error.UNKNOWN_MEMBER_ID
+        return Error.ILLEGAL_GENERATION if generation != member.epoch else Error.NONE
+
+    def commit(self, member_id: str, generation: int, client: Client | None = None) -> Error:
+        """OffsetCommit: the member's own epoch counts."""
+        member = self._members.get(member_id)
+        if self.away:
+            return Error.NOT_COORDINATOR
+        if generation < 0 and not self._members:
+            return Error.NONE
+        if member is None or client is None:
+            return Error.UNKNOWN_MEMBER_ID
+        error = self._out_of_step(member, generation, client)
+        stale = error is Error.ILLEGAL_GENERATION and member.request is None
+        return Error.STALE_MEMBER_EPOCH if stale else error
+
+    def leave(self, member_id: str, client: Client, why: str = "a member left") -> None:
+        """LeaveGroup; of a member that is not known nothing comes, and without a coordinator."""
+        member = self._members.get(member_id)
+        if self.away:
+            self.silent(member_id, self._agenda.now, client)
+        elif member is not None:
+            self._fence(member, why)
+
+    # Members that fall silent, and the coordinator
+
+    def silent(self, member_id: str, last: float, client: Client) -> str:
+        """Learn that a member sends no heartbeat any more; its last one was at `last`.
+
+        Returns its id; empty if it is not counted.
+        """
+        member = self._members.get(member_id)
+        if member is None or member.client is not client:
+            return ""
+        member.silent, member.heard = True, max(member.heard, last)
+        self._watch(member)
+        return member_id
+
+    def awake(self, member_id: str) -> None:
+        """Learn that a silent member sends heartbeats again."""
+        member = self._members.get(member_id)
+        if member is not None:
+            member.silent, member.heard = False, self._agenda.now
+
+    def refresh(self) -> None:
+        """Learn that topics changed: the next heartbeat gives the group a new epoch."""
+        self._refresh = True
+        self._wake_all()
+
+    def move(self, seconds: float) -> None:
+        """Have another broker load the group in so many seconds: its records hold all there is."""
+        self.away = max(seconds, 1e-9)
+        self._loads += 1
+        self._agenda.after(seconds, self._load, self._loads)
+
+    def _load(self, number: int) -> None:
+        if number != self._loads:
+            return
+        self.away = 0.0
+        for member in self._members.values():
+            member.heard = self._agenda.now
+            member.session = self._brokers.consumer_session
+            if member.silent:
+                self._watch(member)
+            if member.state is MemberState.UNREVOKED:
+                self._expect_revocation(member)
+        self._wake_all()
+
+    # Inside
+
+    def _enter(self, member_id: str, instance_id: str | None, client: Client) -> ReconcilingMember:
+        """Return the member, a new one where it is not known, or a static one in its old place."""
+        place = self._static.get(instance_id) if instance_id is not None else None
+        if place is not None and (place != member_id or self._members[place].epoch == COMES_BACK):
+            return self._replace(self._members[place], member_id, client)
+        member = self._members.get(member_id) or self._add(member_id, instance_id, client)
+        member.client, member.heard, member.silent = client, self._agenda.now, False
+        return member
+
+    def _add(self, member_id: str, instance_id: str | None, client: Client) -> ReconcilingMember:
+        member = ReconcilingMember(member_id, instance_id, client, self._agenda.now)
+        self._members[member_id] = member
+        self._behind.add(member_id)
+        if instance_id is not None:
+            self._static[instance_id] = member_id
+        return member
+
+    def _replace(self, old: ReconcilingMember, member_id: str, client: Client) -> ReconcilingMember:
+        """KIP-848, "Static Membership": the process that comes back has its old self's target."""
+        del self._members[old.member_id]
+        self._behind.discard(old.member_id)
+        if old.client is not client and not old.silent:
+            old.client.wake()
+        member = self._add(member_id, old.instance_id, client)
+        member.replaces(old)
+        self._hold(member)
+        for pair in member.target:
+            self._takers[pair] = member_id
+        return member
+
+    def _update(self, member: ReconcilingMember, request: JoinRequest | Beat) -> str:
+        """Take in what a request says, and return why it gives the group a new epoch (or not)."""
+        before = member.topics
+        new = not before
+        if isinstance(request, Beat):
+            member.request, member.session = None, self._brokers.consumer_session
+            member.topics = before if request.topics is None else request.topics
+            member.rack, member.assignor = request.rack or member.rack, request.assignor
+        else:
+            member.request, member.session = request, request.session
+            member.topics = request.subscription.topics
+            member.rack, member.assignor = request.subscription.rack, ""
+        member.rebalance = request.rebalance
+        if set(member.topics) == set(before):
+            return ""
+        return "a member joined" if new else "a subscription changed"
+
+    def _bump(self, why: str, but: ReconcilingMember | None = None) -> None:
+        """Give the group a new epoch: the next that joins or sends a heartbeat has a target made.
+
+        `but` is the member whose request this is.
+        """
+        self.number += 1
+        self._unsettled, self._refresh = True, False
+        self._watcher.preparing(why)
+        self._watcher.generation(self.number, self.assignor, len(self._members))
+        self._wake_all(but)
+
+    def _wake_all(self, but: ReconcilingMember | None = None) -> None:
+        for member in self._members.values():
+            if member is not but and not member.silent:
+                member.client.wake()
+
+    def _make_targets(self) -> None:
+        """Compute the target of the group's epoch."""
+        members = [
+            SpecMember(
+                member_id=member.member_id,
+                topics=member.topics,
+                instance_id=member.instance_id,
+                rack=member.rack,
+                owned=member.target,
+            )
+            for member in self._members.values()
+        ]
+        made = self._server.targets(self.assignor or "", members)
+        self._takers.clear()
+        for id_, member in self._members.items():
+            self._aim(member, made.get(id_, ()))
+        self._made_for = self.number
+        self._behind.update(self._members)
+
+    def _aim(self, member: ReconcilingMember, target: Owned) -> None:
+        member.aim(target)
+        for pair in target:
+            self._takers[pair] = member.member_id
+
+    def _reconcile(
+        self, member: ReconcilingMember, owned: frozenset[TopicPartition] | None
+    ) -> None:
+        if self.number > self._made_for:
+            self._make_targets()
+        before = member.held
+        if member.advance(self._made_for, owned, self._holders):
+            self._hold(member)
+            self._release(before - member.held)
+            if member.request is None:
+                member.timer += 1
+                if member.state is MemberState.UNREVOKED:
+                    self._expect_revocation(member)
+        if member.reconciled(self._made_for):
+            self._behind.discard(member.member_id)
+            self._settle()
+
+    def _settle(self) -> None:
+        if self._unsettled and not self._behind:
+            self._unsettled = False
+            self._watcher.stable(self.number)
+
+    def _hold(self, member: ReconcilingMember) -> None:
+        for pair in member.held:
+            self._holders[pair] = member
+
+    def _release(self, pairs: Iterable[TopicPartition]) -> None:
+        """Let other members have these, and have those that wait for them ask."""
+        waiting = set()
+        for pair in pairs:
+            self._holders.pop(pair, None)
+            waiting.add(self._takers.get(pair))
+        for id_ in sorted(filter(None, waiting)):
+            member = self._members.get(id_)
+            if member is not None and member.state is MemberState.UNRELEASED and not member.silent:
+                member.client.wake()
+
+    def _waits(self, member: ReconcilingMember) -> bool:
+        return any(pair in self._holders for pair in member.wanted - member.assigned)
+
+    def _fence(self, member: ReconcilingMember, why: str) -> None:
+        """Remove a member, which gives the group a new epoch or converts it."""
+        id_ = member.member_id
+        if member.request is None and self._left(id_):
+            return
+        del self._members[id_]
+        self._behind.discard(id_)
+        if member.instance_id is not None and self._static.get(member.instance_id) == id_:
+            del self._static[member.instance_id]
+        self._release(member.held)
+        self._bump(why)
+
+    # Time
+
+    def _watch(self, member: ReconcilingMember) -> None:
+        """Have a silent member's session end in time."""
+        member.deadline = member.heard + member.session
+        self._agenda.at(member.deadline, self._session_over, member, member.deadline)
+
+    def _session_over(self, member: ReconcilingMember, deadline: float) -> None:
+        current = self._members.get(member.member_id) is member
+        if current and member.silent and member.deadline == deadline and not self.away:
+            self._expire(member, "its session timed out")
+
+    def _expire(self, member: ReconcilingMember, why: str) -> None:
+        self._watcher.removed(member.member_id, why)
+        if not member.silent:
+            member.client.wake()
+        self._fence(member, f"a member was removed: {why}")
+
+    def _expect_revocation(self, member: ReconcilingMember) -> None:
+        """Give the member its rebalance timeout to revoke what is not in its target."""
+        member.timer += 1
+        why = "it did not revoke in time"
+        self._agenda.after(member.rebalance, self._too_late, member, member.timer, why)
+
+    def _expect_join(self, member: ReconcilingMember) -> None:
+        """Give a classic member its rebalance timeout to join again."""
+        member.timer += 1
+        why = "it did not join in time"
+        self._agenda.after(member.rebalance, self._too_late, member, member.timer, why)
+
+    def _too_late(self, member: ReconcilingMember, timer: int, why: str) -> None:
+        current = self._members.get(member.member_id) is member
+        if current and member.timer == timer and not self.away:
+            self._expire(member, why)

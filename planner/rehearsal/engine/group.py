@@ -1,0 +1,255 @@
+"""One group id at its coordinator: a classic group or a KIP-848 one, converted online.
+
+Source: GroupMetadataManager of Kafka's group coordinator (4.1), `convertToConsumerGroup` and
+`convertToClassicGroup` (KIP-848 "Upgrade/Downgrade", group.consumer.migration.policy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rebal.groups.assignors import Owned
+from rebal.groups.model import CoordinatorKind
+from rebal.groups.vote import elect
+from rebal.planner.rehearsal.engine.agenda import Agenda
+from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.consumer_group import ConsumerGroup, Seat, Server
+from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
+from rebal.planner.rehearsal.engine.memory import Brokers, Watcher
+from rebal.planner.rehearsal.engine.messages import (
+    Assigned,
+    Beat,
+    BeatAnswer,
+    Client,
+    Error,
+    GroupPhase,
+    JoinRequest,
+)
+
+_UP: Final = ("upgrade", "bidirectional")
+_EMPTY: Final = (GroupPhase.EMPTY, GroupPhase.DEAD)
+_DOWN: Final = ("downgrade", "bidirectional")
+
+
+class Group:
+    """The group that members speak to, of whichever type it is now."""
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        brokers: Brokers,
+        watcher: Watcher,
+        chance: Chance,
+        *,
+        server: Server,
+        generation: int = 0,
+    ) -> None:
+        self._agenda, self._brokers, self._watcher = agenda, brokers, watcher
+        self._chance, self._server = chance, server
+        self._now: ClassicGroup | ConsumerGroup = self._classic(generation)
+
+    # What the group is
+
+    @property
+    def kip848(self) -> bool:
+        """True while it is a KIP-848 group."""
+        return isinstance(self._now, ConsumerGroup)
+
+    @property
+    def away(self) -> bool:
+        """True while no broker has the group: it is being loaded."""
+        return self._now.away > 0
+
+    @property
+    def phase(self) -> GroupPhase:
+        """State of the group."""
+        return self._now.phase
+
+    @property
+    def number(self) -> int:
+        """Generation of a classic group, epoch of a KIP-848 one: one goes on with the other's."""
+        return self._now.number
+
+    @property
+    def assignor(self) -> str | None:
+        """The elected assignor, or the server-side one."""
+        return self._now.assignor
+
+    @property
+    def leader(self) -> str | None:
+        """Member id of a classic group's leader."""
+        return self._now.leader
+
+    @property
+    def size(self) -> int:
+        """Number of members, those included that are gone without having left."""
+        return self._now.size
+
+    def lists(self) -> dict[str, tuple[str, ...]]:
+        """Return the assignor list of each member with the classic protocol."""
+        return self._now.lists()
+
+    def partitions(self) -> dict[str, Owned]:
+        """Return each member's partitions as the coordinator sees them."""
+        return self._now.partitions()
+
+    def waits_for(self, member_id: str) -> bool:
+        """Return whether the coordinator still counts this member."""
+        return self._now.waits_for(member_id)
+
+    def seat(self, seats: Sequence[Seat], assignor: str, leader: str | None) -> None:
+        """Begin with these members in a Stable group; it is KIP-848's if one of them is."""
+        if any(isinstance(seat.request, Beat) for seat in seats):
+            self._now = group = self._consumer(self._now.number)
+            group.seat(seats)
+            return
+        assert isinstance(self._now, ClassicGroup)
+        joined = [
+            (request, client, partitions)
+            for request, client, partitions in seats
+            if isinstance(request, JoinRequest)
+        ]
+        self._now.seat(joined, assignor, leader)
+
+    # Requests
+
+    def beat(self, request: Beat, client: Client) -> BeatAnswer:
+        """ConsumerGroupHeartbeat: the first that joins a classic group converts it."""
+        if isinstance(self._now, ClassicGroup):
+            error = self._refuses(self._now, request)
+            if error:
+                return BeatAnswer(error)
+            self._convert_up(self._now)
+        assert isinstance(self._now, ConsumerGroup)
+        return self._now.beat(request, client)
+
+    def join(self, request: JoinRequest, client: Client) -> None:
+        """JoinGroup: an Empty KIP-848 group is replaced by a classic one."""
+        if self.kip848 and self.phase is GroupPhase.EMPTY and not self._now.away:
+            self._now = self._classic(0)
+        self._now.join(request, client)
+
+    def sync(
+        self, member_id: str, generation: int, client: Client, assigned: Assigned | None = None
+    ) -> None:
+        """SyncGroup; `assigned` is that of a classic group's leader."""
+        if isinstance(self._now, ClassicGroup):
+            self._now.sync(member_id, generation, client, assigned)
+        else:
+            self._now.sync(member_id, generation, client)
+
+    def heartbeat(self, member_id: str, generation: int, client: Client) -> Error:
+        """Heartbeat of the classic protocol."""
+        return self._now.heartbeat(member_id, generation, client)
+
+    def commit(self, member_id: str, generation: int, client: Client | None = None) -> Error:
+        """OffsetCommit; a commit in the name of no member has generation -1."""
+        return self._now.commit(member_id, generation, client)
+
+    def leave(self, member_id: str, client: Client, why: str = "a member left") -> None:
+        """LeaveGroup."""
+        self._now.leave(member_id, client, why)
+
+    def silent(self, member_id: str, last: float, client: Client) -> str:
+        """Learn that a member sends no heartbeat any more; its last one was at `last`.
+
+        Returns its id; empty if it is not counted.
+        """
+        return self._now.silent(member_id, last, client)
+
+    def awake(self, member_id: str) -> None:
+        """Learn that a silent member sends heartbeats again."""
+        self._now.awake(member_id)
+
+    def move(self, seconds: float) -> None:
+        """Have another broker take the group over, which loads it in so many seconds."""
+        self._now.move(seconds)
+
+    def delete(self) -> Error:
+        """DeleteGroups: only a group without members can be deleted; the next join makes it."""
+        if isinstance(self._now, ClassicGroup):
+            return self._now.delete()
+        if self._now.away:
+            return Error.NOT_COORDINATOR
+        if self.phase is not GroupPhase.EMPTY:
+            return Error.NON_EMPTY_GROUP
+        self._now = made = self._classic(0)
+        return made.delete()
+
+    def refresh(self) -> bool:
+        """Learn that topics changed; a classic group's leader has to find that out itself."""
+        if isinstance(self._now, ConsumerGroup):
+            self._now.refresh()
+        return self.kip848
+
+    # Conversion
+
+    def _classic(self, generation: int) -> ClassicGroup:
+        return ClassicGroup(self._agenda, self._brokers, self._watcher, self._chance, generation)
+
+    def _consumer(self, epoch: int) -> ConsumerGroup:
+        return ConsumerGroup(
+            self._agenda,
+            self._brokers,
+            self._watcher,
+            self._chance,
+            server=self._server,
+            left=self._convert_down,
+            epoch=epoch,
+        )
+
+    def _refuses(self, group: ClassicGroup, request: Beat) -> Error:
+        if group.away:
+            return Error.NOT_COORDINATOR
+        if self._brokers.kind is CoordinatorKind.SCALA:
+            return Error.UNSUPPORTED_VERSION
+        if request.epoch != 0:
+            return Error.UNKNOWN_MEMBER_ID
+        if group.phase in _EMPTY:
+            return Error.NONE
+        full = group.size > self._brokers.consumer_max_size
+        if full or self._brokers.migration not in _UP:
+            return Error.GROUP_ID_NOT_FOUND
+        return Error.NONE
+
+    def _convert_up(self, group: ClassicGroup) -> None:
+        """Have a KIP-848 group in place of a classic one, with its members at their assignment."""
+        empty = group.phase in _EMPTY
+        resting = group.phase is GroupPhase.STABLE
+        self._now = made = self._consumer(0 if empty else group.number)
+        members = group.dissolve()
+        made.seat([Seat(m.request, m.client, m.partitions) for m in members])
+        for member in members:
+            if member.silent:
+                made.silent(member.request.member_id, member.heard, member.client)
+        if members and not resting:
+            self._watcher.stable(group.number)
+
+    def _convert_down(self, leaving: str) -> bool:
+        """Have a classic group in place of the KIP-848 one if only classic members are left.
+
+        `leaving` is the last other member; without one a static member has just taken its place,
+        and nothing is to be rebalanced.
+        """
+        group = self._now
+        assert isinstance(group, ConsumerGroup)
+        stay = [member for member in group.members if member.member_id != leaving]
+        classic = [member for member in stay if member.request is not None]
+        allowed = self._brokers.migration in _DOWN and len(stay) <= self._brokers.max_size
+        if not stay or len(classic) < len(stay) or not allowed:
+            return False
+        resting = group.phase is GroupPhase.STABLE
+        group.dissolve()
+        self._now = made = self._classic(group.number)
+        seats = [(m.request, m.client, m.target) for m in classic if m.request is not None]
+        lists = [request.assignors for request, _, _ in seats]
+        made.seat(seats, elect(lists, self._brokers.kind).assignor or "", None)
+        for member in classic:
+            if member.silent:
+                made.silent(member.member_id, member.heard, member.client)
+        if leaving:
+            made.prepare("the last member with group.protocol=consumer left")
+        elif not resting:
+            self._watcher.stable(group.number)
+        return True

@@ -1,0 +1,361 @@
+"""A member with group.protocol=consumer: heartbeats, reconciliation, callbacks (KIP-848).
+
+Source: AsyncKafkaConsumer's ConsumerMembershipManager and ConsumerHeartbeatRequestManager (4.1).
+Heartbeats go out in the background, callbacks run in poll(). What a member revokes it acknowledges
+at once; what another one revoked it gets with its own next heartbeat. As with the classic protocol
+a heartbeat that would find nothing new is not simulated.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rebal.groups.assignors.spec import TopicPartition
+from rebal.planner.rehearsal.engine.agenda import Latency
+from rebal.planner.rehearsal.engine.consumer import ROUND_TRIP, Surroundings
+from rebal.planner.rehearsal.engine.messages import (
+    Beat,
+    BeatAnswer,
+    Error,
+    JoinAnswer,
+    SyncAnswer,
+)
+from rebal.planner.rehearsal.engine.process import Process, Running, rejoins_in_poll
+from rebal.planner.rehearsal.engine.reconciliation import COMES_BACK, LEAVES
+
+_BACKOFF: Final = 0.1
+_FENCED: Final = (Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH)
+
+
+class Kip848Consumer:
+    """One consumer object: from the start of its process to its end. It is started once.
+
+    `heartbeat` is the brokers' interval in seconds, `session` their session timeout.
+    """
+
+    skips_assignment = False
+    speaks = "CONSUMER"
+
+    def __init__(
+        self, process: Process, around: Surroundings, *, heartbeat: float, session: float
+    ) -> None:
+        self.process = process
+        self.member_id = self.last_id = ""
+        self.instance_id = process.instance_id
+        self._client_id = process.client_id or process.name
+        self.alive = True
+        self.rejected = False
+        self.owned: frozenset[int] = frozenset()
+        self.rebalances, self.revoked = Latency(), Latency()
+        self.assigned, self.lost = Latency(), Latency()
+        self.failed = 0
+        self._group, self._agenda, self._ledger = around.group, around.agenda, around.ledger
+        self._reporter, self._chance = around.reporter, around.chance
+        self._interval, self._session = heartbeat, session
+        self._topics = process.topics
+        self._in_poll = rejoins_in_poll(process)
+        self._epoch = 0
+        # The assignment that was reconciled last and the one to reach; None: neither is known.
+        self._current: frozenset[TopicPartition] | None = None
+        self._target: frozenset[TopicPartition] | None = None
+        self._told: frozenset[TopicPartition] | None = None
+        self._topics_told = True
+        self._reconciling = self._stale = self._woken = self._moving = False
+        self._began = self._beats_from = 0.0
+        self._busy_until = self._frozen_until = 0.0
+        self._beats = self._steps = 0
+
+    def seat(self, running: Running, elected: str) -> Beat:  # noqa: ARG002 - it elects none
+        """Be a member already, with its partitions; return the heartbeat that it came by."""
+        self.member_id = self.last_id = running.member_id
+        self._epoch = running.generation or 0
+        self._current = self._target = self._told = frozenset(running.owned)
+        self._own(self._numbers(self._current))
+        # Its last heartbeat was at any time up to one interval ago.
+        self._beats_from = -self._chance.phase(self._interval)
+        return self._request(self._epoch, full=True)
+
+    # What a person or a machine does to it
+
+    def start(self) -> None:
+        """Begin to join: the client makes up its member id (KIP-1082)."""
+        self.member_id = self.last_id = self._chance.kip848_member_id(
+            self._client_id, self._agenda.now
+        )
+        self._set_moving(True)
+        self._beat()
+
+    def stop(self) -> None:
+        """Close cleanly: give up all partitions, and leave; a static member says it comes back."""
+        if not self.alive:
+            return
+        self._reporter.tell(self, "stopped")
+        self._give_up(self.owned, self.revoked, self.process.on_revoked)
+        self._end(leaves=True)
+
+    def kill(self) -> None:
+        """End without a word: the coordinator counts it until its session is over."""
+        if not self.alive:
+            return
+        self._reporter.tell(self, "killed")
+        self._ledger.release(self.process.name, self.owned, self._agenda.now)
+        self._end(leaves=False)
+
+    def busy(self, seconds: float) -> None:
+        """Process records for so long without a poll; heartbeats go on."""
+        now = self._agenda.now
+        self._busy_until = max(self._busy_until, now + seconds)
+        self._reporter.tell(self, "busy", f"{seconds:g} s")
+        self._set_moving(True)
+        self._agenda.at(self._busy_until, self._busy_over, self._busy_until)
+        if seconds > self.process.rebalance and self._in_poll:
+            self._agenda.at(now + self.process.rebalance, self._poll_too_late, self._busy_until)
+
+    def freeze(self, seconds: float) -> None:
+        """Do nothing at all for so long, no heartbeat either: a long garbage collection."""
+        now, last = self._agenda.now, self._last_beat()
+        self._frozen_until = self._busy_until = max(self._busy_until, now + seconds)
+        self._reporter.tell(self, "frozen", f"{seconds:g} s")
+        self._set_moving(True)
+        self._group.silent(self.member_id, last, self)
+        self._agenda.at(last + self._session, self._past_session, self._frozen_until)
+        self._agenda.at(self._frozen_until, self._thaw, self._frozen_until)
+
+    def enforce_rebalance(self) -> bool:
+        """KIP-568 is not supported with group.protocol=consumer: the client logs a warning."""
+        self._reporter.tell(self, "enforceRebalance ignored")
+        return False
+
+    def commit(self) -> Error:
+        """Commit offsets now."""
+        error = self._group.commit(self.member_id, self._epoch, self)
+        if error is Error.NONE:
+            self._reporter.tell(self, "committed")
+        else:
+            self._reporter.tell(self, "commit failed", error.thrown)
+        return error
+
+    def subscribe(self, topics: tuple[str, ...]) -> None:
+        """Subscribe to other topics from now on: its next heartbeat says so."""
+        self._topics, self._topics_told = topics, False
+        self.wake()
+
+    # What the coordinator says
+
+    def joined(self, answer: JoinAnswer) -> None:
+        """Answer to a JoinGroup, which this protocol does not have."""
+        raise NotImplementedError
+
+    def synced(self, answer: SyncAnswer) -> None:
+        """Answer to a SyncGroup, which this protocol does not have."""
+        raise NotImplementedError
+
+    def wake(self) -> None:
+        """Find out at the next heartbeat what there is to know."""
+        if not self.alive or self._woken or self._stale:
+            return
+        self._woken = True
+        self._set_moving(True)
+        self._agenda.at(self._next_beat(), self._beat, self._next_beat_token())
+
+    # Heartbeats
+
+    def _request(self, epoch: int, *, full: bool) -> Beat:
+        process = self.process
+        return Beat(
+            self.member_id,
+            epoch,
+            self.instance_id,
+            self._topics if full or not self._topics_told else None,
+            (self._current or frozenset()) if full or self._told != self._current else None,
+            process.rack,
+            process.remote_assignor,
+            process.rebalance,
+        )
+
+    def _beat(self, token: int | None = None) -> None:
+        if not self.alive or self._stale or (token is not None and token != self._beats):
+            return
+        if self._frozen_until > self._agenda.now:
+            return
+        self._next_beat_token()
+        self._woken = False
+        self._beats_from = self._agenda.now
+        answer = self._group.beat(self._request(self._epoch, full=self._epoch == 0), self)
+        if answer.error:
+            self._failed(answer.error)
+        else:
+            self._accept(answer)
+
+    def _accept(self, answer: BeatAnswer) -> None:
+        self._epoch = answer.epoch
+        self._told, self._topics_told = self._current, True
+        if answer.partitions is not None:
+            self._target = answer.partitions
+        if self._reconciling:
+            return
+        if self._target != self._current:
+            self._set_moving(True)
+            self._reconciling, self._began = True, self._agenda.now
+            after = self._agenda.now + ROUND_TRIP
+            self._agenda.at(self._next_poll(after), self._revoke, self._next_step())
+        else:
+            self._set_moving(self._busy_until > self._agenda.now)
+
+    def _failed(self, error: Error) -> None:
+        self.failed += 1
+        if error is Error.NOT_COORDINATOR:
+            self._woken = True
+            self._agenda.after(_BACKOFF, self._beat, self._next_beat_token())
+        elif error in _FENCED:
+            self._reporter.tell(self, "fenced", error.name)
+            self._set_moving(True)
+            self._stale = True
+            if self.owned:
+                self._ledger.past(self.process.name, now=self._agenda.now, over=False)
+            after = self._next_poll(self._agenda.now) if self.owned else self._agenda.now
+            self._agenda.at(after, self._lose, self._next_step())
+        else:
+            self.rejected = True
+            self._reporter.tell(self, "rejected", error.name)
+            self._drop_all()
+            self._end(leaves=False)
+
+    # Reconciliation
+
+    def _revoke(self, step: int) -> None:
+        """Give up what is not in the target; the listener runs in this poll."""
+        if not self.alive or step != self._steps:
+            return
+        target = self._target or frozenset()
+        revoked = self.owned - self._numbers(target)
+        took = self._in_callback(self._give_up(revoked, self.revoked, self.process.on_revoked))
+        self._agenda.after(took, self._assign, self._next_step(), target)
+
+    def _assign(self, step: int, target: frozenset[TopicPartition]) -> None:
+        if not self.alive or step != self._steps:
+            return
+        took = self._in_callback(self.process.on_assigned)
+        self.assigned.add(took, self._agenda.now)
+        self._agenda.after(took, self._acknowledge, self._next_step(), target)
+
+    def _acknowledge(self, step: int, target: frozenset[TopicPartition]) -> None:
+        """Consume what was added, and tell the coordinator at once."""
+        if not self.alive or step != self._steps:
+            return
+        self._own(self._numbers(target) - self.owned)
+        self._current, self._reconciling, self.rejected = target, False, False
+        self.rebalances.add(self._agenda.now - self._began, self._agenda.now)
+        self._beat()
+
+    def _lose(self, step: int) -> None:
+        """Be fenced: what it owned is lost, and it joins again with epoch 0."""
+        if not self.alive or step != self._steps:
+            return
+        self._epoch, self._reconciling = 0, False
+        self._current = self._target = self._told = None
+        took = self._in_callback(self.process.on_lost if self.owned else 0.0)
+        self._drop_all()
+        self._agenda.after(took, self._join_again, self._next_step())
+
+    def _join_again(self, step: int) -> None:
+        if self.alive and step == self._steps:
+            self._stale = False
+            self._beat()
+
+    def _in_callback(self, seconds: float) -> float:
+        """Have the listener run for so long: the application does not poll meanwhile."""
+        self._busy_until = max(self._busy_until, self._agenda.now + seconds)
+        return seconds
+
+    # Partitions
+
+    def _numbers(self, pairs: frozenset[TopicPartition]) -> frozenset[int]:
+        numbers = self._ledger.numbers
+        return frozenset(numbers[pair] for pair in pairs if pair in numbers)
+
+    def _own(self, partitions: frozenset[int]) -> None:
+        self._ledger.own(self.process.name, partitions, self._agenda.now)
+        self.owned |= partitions
+
+    def _give_up(self, partitions: frozenset[int], kind: Latency, took: float) -> float:
+        """Release partitions and return how long the listener takes for it."""
+        if not partitions:
+            return 0.0
+        self._ledger.release(self.process.name, partitions, self._agenda.now)
+        self.owned -= partitions
+        kind.add(took, self._agenda.now)
+        return took
+
+    def _drop_all(self) -> None:
+        if self.owned:
+            self._reporter.tell(self, "lost", f"{len(self.owned)}")
+        self._give_up(self.owned, self.lost, self.process.on_lost)
+        self._ledger.past(self.process.name, now=self._agenda.now, over=True)
+
+    def _goodbye(self) -> None:
+        epoch = LEAVES if self.instance_id is None else COMES_BACK
+        self._group.beat(self._request(epoch, full=False), self)
+
+    def _end(self, *, leaves: bool) -> None:
+        last = self._last_beat()
+        self.alive = False
+        self.owned = frozenset()
+        self._next_step()
+        self._set_moving(False)
+        if leaves:
+            self._goodbye()
+        self._group.silent(self.member_id, last, self)
+        self._reporter.tell(self, "ended")
+
+    # Time
+
+    def _next_step(self) -> int:
+        self._steps += 1
+        return self._steps
+
+    def _next_beat_token(self) -> int:
+        self._beats += 1
+        return self._beats
+
+    def _last_beat(self) -> float:
+        now = self._agenda.now
+        return now - (now - self._beats_from) % self._interval
+
+    def _next_beat(self) -> float:
+        return self._last_beat() + self._interval
+
+    def _next_poll(self, after: float) -> float:
+        every = self.process.poll if self._in_poll else 0.0
+        earliest = max(after, self._busy_until) if self._in_poll else after
+        return self._chance.poll(self._client_id, earliest, every, self._agenda.now)
+
+    def _poll_too_late(self, until: float) -> None:
+        """Leave the group by itself: the application has not polled (max.poll.interval.ms)."""
+        if self.alive and until == self._busy_until and not self._stale:
+            self._reporter.tell(self, "past its poll timeout")
+            self._ledger.past(self.process.name, now=self._agenda.now, over=False)
+            self._stale = True
+            self._set_moving(True)
+            last = self._last_beat()
+            self._goodbye()
+            self._group.silent(self.member_id, last, self)
+            self._agenda.at(until, self._lose, self._next_step())
+
+    def _busy_over(self, until: float) -> None:
+        if until == self._busy_until and not (self._woken or self._reconciling or self._stale):
+            self._set_moving(False)
+
+    def _past_session(self, until: float) -> None:
+        if self.alive and self._frozen_until == until and until > self._agenda.now:
+            self._ledger.past(self.process.name, now=self._agenda.now, over=False)
+
+    def _thaw(self, until: float) -> None:
+        if self.alive and until == self._frozen_until:
+            self._group.awake(self.member_id)
+            self._beat()
+
+    def _set_moving(self, moving: bool) -> None:
+        if moving is not self._moving:
+            self._moving = moving
+            self._reporter.unrest(self, moving=moving)

@@ -1,0 +1,257 @@
+"""KIP-848 in the engine: epochs, reconciliation, static members, and conversion both ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.groups.model import CoordinatorKind
+from rebal.planner.rehearsal.engine.memory import Brokers
+from rebal.planner.rehearsal.engine.process import Process, Running
+from rebal.planner.rehearsal.outcome import Rehearsal
+from rebal.planner.rehearsal.script import Deed, Event, Scene
+from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, play, restart, scene, told
+
+ALL = ("m0", "m1", "m2")
+UP = {"protocol": "consumer"}
+LATE = Process(name="late", protocol="consumer", topics=("orders",))
+
+
+def kip848(count: int = 3, *, static: bool = False, partitions: int = 12, **more: Any) -> Scene:
+    """A Stable KIP-848 group, each member with its share; keywords of a `Process` are for each."""
+    usual = {key: more.pop(key) for key in Process.__struct_fields__ if key in more}
+    share = partitions // count
+    return Scene(
+        topics={"orders": partitions},
+        running=tuple(
+            Running(
+                process=Process(
+                    name=f"m{number}",
+                    instance_id=f"i{number}" if static else None,
+                    protocol="consumer",
+                    assignors=DONE,
+                    topics=("orders",),
+                    **usual,
+                ),
+                member_id=f"id-{number}",
+                owned=tuple(("orders", share * number + n) for n in range(share)),
+                generation=7,
+            )
+            for number in range(count)
+        ),
+        generation=7,
+        **more,
+    )
+
+
+def down(*members: str, to: tuple[str, ...] = DONE) -> Event:
+    return Event(do=Deed.RESTART, members=members, assignors=to, protocol="classic")
+
+
+def epochs(run: Rehearsal) -> list[int]:
+    return [one.generation for one in run.rebalances]
+
+
+def moved(run: Rehearsal) -> list[int]:
+    return [one.moved for one in run.rebalances]
+
+
+def balanced(run: Rehearsal) -> bool:
+    return run.at_rest and run.state == "Stable" and {m.owned for m in run.members} == {4}
+
+
+def test_a_restart_is_two_epochs_and_only_its_partitions_move() -> None:
+    run = play(kip848(), restart("m1"))
+    assert (epochs(run), moved(run), [one.stopped for one in run.rebalances]) == (
+        [8, 9],
+        [4, 4],
+        [4, 4],
+    )
+    assert balanced(run)
+    assert run.measures.twice == 0
+
+
+def test_what_a_member_left_behind_waits_for_the_next_heartbeats() -> None:
+    run = play(kip848(), Event(do=Deed.STOP, members=("m1",)))
+    assert 0 < run.measures.longest < 5.6
+    assert run.rebalances[0].ended == pytest.approx(run.measures.longest, abs=0.1)
+
+
+def test_a_member_gets_nothing_before_its_owner_has_revoked() -> None:
+    run = play(kip848(on_revoked=12.0), restart("m1"))
+    join = run.rebalances[1]
+    assert join.ended is not None
+    # The revoked partitions are acknowledged after 12 s; the member asks every 5 s.
+    assert join.ended - join.began > 12
+    assert run.measures.twice == 0
+    assert balanced(run)
+
+
+def test_a_member_that_revokes_too_slowly_is_removed_and_loses_its_partitions() -> None:
+    where = kip848(2, rebalance=30.0)
+    slow, quick = where.running
+    slow = replace(slow, process=replace(slow.process, on_revoked=90.0))
+    run = play(replace(where, running=(slow, quick)), Event(do=Deed.START, processes=(LATE,)))
+    assert told(run, "removed") == [("m0", "it did not revoke in time")]
+    assert told(run, "fenced") == [("m0", "UNKNOWN_MEMBER_ID")]
+    # Its listener runs for 90 s: until it has returned the member owns what it kept.
+    assert run.measures.twice == run.measures.twice_past > 100
+    assert balanced(run)
+
+
+def test_a_static_member_takes_its_own_place_without_an_epoch() -> None:
+    run = play(kip848(static=True), restart("m1"))
+    assert run.rebalances == ()
+    assert balanced(run)
+    assert run.measures.unowned == pytest.approx(4 * 30, rel=0.05)
+
+
+def test_a_static_member_that_stays_away_is_removed_at_the_end_of_its_session() -> None:
+    run = play(kip848(static=True), Event(do=Deed.STOP, members=("m1",)))
+    assert told(run, "removed") == [("m1", "its session timed out")]
+    assert epochs(run) == [8]
+    assert 35 < run.rebalances[0].began <= 45
+
+
+def test_a_killed_static_member_cannot_come_back_before_its_session_ends() -> None:
+    run = play(
+        kip848(static=True),
+        Event(do=Deed.KILL, members=("m1",), at=1.0),
+        Event(do=Deed.RESTART, members=("m1",), at=2.0, seconds=10.0),
+    )
+    assert told(run, "rejected") == [("m1", "UNRELEASED_INSTANCE_ID")]
+    assert [member.owned for member in run.members] == [6, 0, 6]
+
+
+def test_a_member_past_its_poll_timeout_leaves_and_joins_again_at_its_next_poll() -> None:
+    run = play(kip848(rebalance=60.0), Event(do=Deed.BUSY, members=("m0",), seconds=90.0, at=10.0))
+    assert told(run, "past its poll timeout") == [("m0", "")]
+    assert told(run, "lost") == [("m0", "4")]
+    assert run.measures.twice == run.measures.twice_past > 50
+    assert epochs(run) == [8, 9]
+    assert balanced(run)
+
+
+def test_a_frozen_member_is_fenced_and_joins_again() -> None:
+    run = play(kip848(), Event(do=Deed.FREEZE, members=("m0",), seconds=80.0, at=10.0))
+    assert told(run, "removed") == [("m0", "its session timed out")]
+    assert told(run, "fenced") == [("m0", "UNKNOWN_MEMBER_ID")]
+    assert run.measures.twice == run.measures.twice_past > 0
+    assert balanced(run)
+
+
+def test_a_coordinator_that_moves_forgets_nothing() -> None:
+    run = play(kip848(), Event(do=Deed.COORDINATOR, seconds=2.0), restart("m1"))
+    assert epochs(run) == [8, 9]
+    assert balanced(run)
+
+
+def test_new_partitions_give_the_group_an_epoch_at_the_next_heartbeat() -> None:
+    run = play(kip848(), Event(do=Deed.PARTITIONS, topic="orders", count=15, seconds=60.0, at=1.0))
+    assert [one.why for one in run.rebalances] == ["topics changed"]
+    assert [member.owned for member in run.members] == [5, 5, 5]
+    assert run.measures.longest < 11
+
+
+def test_another_subscription_gives_the_group_an_epoch() -> None:
+    where = kip848()
+    run = play(
+        where, Event(do=Deed.SUBSCRIBE, members=("m0", "m1"), topics=("orders", "extra"), at=1.0)
+    )
+    assert [one.why for one in run.rebalances] == ["a subscription changed"] * 2
+    assert balanced(run)
+
+
+def test_an_unknown_or_full_group_rejects_a_member() -> None:
+    full = play(
+        kip848(brokers=Brokers(consumer_max_size=3)), Event(do=Deed.START, processes=(LATE,))
+    )
+    assert told(full, "rejected") == [("late", "GROUP_MAX_SIZE_REACHED")]
+    closed = play(
+        scene(DONE, DONE, brokers=Brokers(migration="disabled")),
+        Event(do=Deed.START, processes=(LATE,)),
+    )
+    assert told(closed, "rejected") == [("late", "GROUP_ID_NOT_FOUND")]
+    assert closed.assignor == "cooperative-sticky"
+
+
+def test_the_first_consumer_converts_the_group_and_classic_members_stay() -> None:
+    run = play(scene(DONE, DONE, DONE), restart("m0", **UP))
+    # The leave is a rebalance of the classic group; the join is the first epoch after it.
+    assert [one.assignor for one in run.rebalances] == ["cooperative-sticky", "uniform"]
+    assert epochs(run) == [8, 9]
+    assert [member.protocol for member in run.members] == ["CONSUMER", "COOPERATIVE", "COOPERATIVE"]
+    assert [one.stopped for one in run.rebalances] == [4, 4]
+    assert balanced(run)
+
+
+def test_eager_classic_members_give_up_all_they_own_at_each_epoch() -> None:
+    run = play(scene(RANGE, RANGE, RANGE), restart("m0", **UP))
+    # 6 partitions each before the join; both stop all of them, and have back what stays.
+    assert run.rebalances[1].stopped == 12
+    assert run.measures.twice == 0
+    assert balanced(run)
+
+
+def test_all_up_and_all_back_ends_as_a_classic_group_without_a_rejection() -> None:
+    run = play(
+        scene(DONE, DONE, DONE),
+        *(restart(name, **UP) for name in ALL),
+        *(down(name) for name in ALL),
+    )
+    assert (run.assignor, run.measures.rejected) == ("cooperative-sticky", 0)
+    assert [member.protocol for member in run.members] == ["COOPERATIVE"] * 3
+    assert run.measures.twice == 0
+    assert balanced(run)
+
+
+def test_a_group_that_may_not_go_back_stays_kip_848_with_classic_members() -> None:
+    run = play(kip848(brokers=Brokers(migration="upgrade")), *(down(name, to=BOTH) for name in ALL))
+    assert run.assignor == "uniform"
+    assert [member.protocol for member in run.members] == ["EAGER"] * 3
+    assert balanced(run)
+
+
+def test_classic_members_need_an_assignor_in_common_in_a_kip_848_group_too() -> None:
+    run = play(kip848(), down("m0"), down("m1", to=RANGE))
+    assert told(run, "rejected") == [("m1", "INCONSISTENT_GROUP_PROTOCOL")]
+
+
+def test_static_members_change_protocol_without_a_rebalance_both_ways() -> None:
+    run = play(
+        scene(DONE, DONE, static=True),
+        *(restart(name, **UP) for name in ALL[:2]),
+        *(down(name) for name in ALL[:2]),
+    )
+    assert run.rebalances == ()
+    assert (run.state, run.assignor) == ("Stable", "cooperative-sticky")
+    assert [member.owned for member in run.members] == [6, 6]
+
+
+def test_an_empty_group_is_replaced_by_the_other_type() -> None:
+    stop = Event(do=Deed.STOP, members=ALL)
+    up = play(scene(RANGE, RANGE, RANGE), stop, restart(*ALL, **UP))
+    assert epochs(up)[-1] == 3
+    assert balanced(up)
+    back = play(kip848(), stop, down(*ALL))
+    assert epochs(back)[-1] == 1
+    assert back.assignor == "cooperative-sticky"
+    assert balanced(back)
+
+
+def test_members_choose_the_assignor_of_the_coordinator() -> None:
+    run = play(
+        kip848(brokers=Brokers(consumer_assignor="range")),
+        restart("m0", remote_assignor="uniform"),
+        restart("m1", remote_assignor="uniform"),
+        restart("m2", remote_assignor="range"),
+    )
+    assert run.rebalances[0].assignor == "range"
+    assert run.assignor == "uniform"
+
+
+def test_a_scala_coordinator_knows_no_kip_848() -> None:
+    run = play(scene(DONE, DONE, brokers=Brokers(kind=CoordinatorKind.SCALA)), restart("m0", **UP))
+    assert told(run, "rejected") == [("m0", "UNSUPPORTED_VERSION")]
