@@ -334,7 +334,7 @@ def _member(consumer: Member, process: Process, now: float) -> MemberStory:
     return MemberStory(
         name=process.name,
         state=_REJECTED if consumer.rejected else state,
-        protocol=str(consumer.speaks),
+        protocol=str(consumer.protocol),
         owned=len(consumer.owned),
         rebalance_total=did.count,
         rebalance_rate_per_hour=did.count / hours,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
-
-from msgspec.structs import replace
 
 from rebal.planner.facts import names
 from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.rehearsal.script import Deed, Event, Script
 
 _PROTOCOLS: Final = {Aim.CONSUMER: "consumer", Aim.CLASSIC: "classic"}
+_REMOTE_RANGE: Final = re.compile(r"group\.remote\.assignor\W+range")
 
 
 def rollout(plan: Plan, *, batch: int = 1) -> Script:
@@ -32,36 +32,46 @@ def rollout(plan: Plan, *, batch: int = 1) -> Script:
 
 def step_events(step: Step, members: Sequence[str], *, batch: int) -> list[Event]:
     """Return the events of one step for members by name, in the order of their restarts."""
-    phase = f"step {step.id}"
-    if step.kind is StepKind.CUT_OVER:
-        made = _cut_over(phase, step.target_list, members)
-    else:
-        made = restarts(phase, step.target_list, members, batch=batch)
     protocol = _PROTOCOLS.get(step.aim, "")
-    return [
-        replace(event, protocol=protocol) if event.do is Deed.RESTART else event for event in made
-    ]
+    asked = any(_REMOTE_RANGE.search(setting.text) for setting in step.config)
+    together = step.kind is StepKind.CUT_OVER
+    events = restarts(
+        "" if together else f"step {step.id}",
+        step.target_list,
+        members,
+        batch=0 if together else batch,
+        protocol=protocol,
+        remote_assignor="range" if asked else "",
+    )
+    if together:
+        # All stop before the first starts.
+        events.insert(0, Event(do=Deed.STOP, members=tuple(members), phase=f"step {step.id}"))
+    return events
 
 
 def restarts(
-    phase: str, assignors: Sequence[str], members: Sequence[str], *, batch: int
+    phase: str,
+    assignors: Sequence[str],
+    members: Sequence[str],
+    *,
+    batch: int,
+    protocol: str = "",
+    remote_assignor: str = "",
 ) -> list[Event]:
-    """Return restarts in batches with the list `assignors` (empty: each keeps its own)."""
+    """Return restarts in batches with the list `assignors` (empty: each keeps its own).
+
+    `protocol` is group.protocol and `remote_assignor` group.remote.assignor from then on (empty:
+    unchanged).
+    """
     size = batch or max(1, len(members))
     return [
         Event(
             do=Deed.RESTART,
             members=tuple(members[start : start + size]),
             assignors=tuple(assignors),
+            protocol=protocol,
+            remote_assignor=remote_assignor,
             phase="" if start else phase,
         )
         for start in range(0, len(members), size)
-    ]
-
-
-def _cut_over(phase: str, assignors: Sequence[str], members: Sequence[str]) -> list[Event]:
-    """Return the events of a step in which all stop before the first starts."""
-    return [
-        Event(do=Deed.STOP, members=tuple(members), phase=phase),
-        Event(do=Deed.RESTART, members=tuple(members), assignors=tuple(assignors)),
     ]

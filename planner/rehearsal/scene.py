@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from rebal.groups.assignors import SpecMember
 from rebal.groups.clients import default_list
-from rebal.groups.model import CoordinatorKind, GroupSnapshot, Knowledge, Member
+from rebal.groups.model import CoordinatorKind, GroupSnapshot, GroupType, Knowledge, Member
 from rebal.planner.facts import names
-from rebal.planner.rehearsal.costs.cost import FIRST_DELAY, Speed
+from rebal.planner.rehearsal.costs.cost import FIRST_DELAY, RECONCILE_INTERVAL, Speed
+from rebal.planner.rehearsal.costs.online import default_server_side
 from rebal.planner.rehearsal.costs.timeouts import waits
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, Running
@@ -21,6 +22,10 @@ from rebal.planner.rehearsal.whatif.spec import spec_of
 _MAX_SIZE: Final = "group.max.size"
 _MIN_SESSION: Final = "group.min.session.timeout.ms"
 _MAX_SESSION: Final = "group.max.session.timeout.ms"
+_CONSUMER_SESSION: Final = "group.consumer.session.timeout.ms"
+_CONSUMER_MAX_SIZE: Final = "group.consumer.max.size"
+_MIGRATION: Final = "group.consumer.migration.policy"
+_USUAL_LIST: Final = ("range", "cooperative-sticky")
 
 
 def scene_of(
@@ -39,36 +44,45 @@ def scene_of(
         CannotSimulateError: the snapshot does not hold what is needed; the message says what.
     """
     speed = (speed or Speed()).at(snapshot.cluster)
-    spec = spec_of(snapshot)
+    kip848 = snapshot.group.type is GroupType.CONSUMER
+    spec = spec_of(snapshot, server_side=kip848)
     called, elected = names(snapshot.members), snapshot.group.assignor or ""
     assumed: dict[str, list[str]] = {"list": [], "family": []}
     running = []
     for member, sent in zip(snapshot.members, spec.members, strict=True):
         name = called[member.member_id]
-        list_, known = _list(member, elected, (lists or {}).get(member.member_id))
-        if not known:
+        consumer = member.protocol_type == "consumer"
+        given = (lists or {}).get(member.member_id)
+        list_, known = _list(member, "" if kip848 else elected, given)
+        if not (known or consumer):
             assumed["list"].append(name)
         family = (families or {}).get(member.member_id)
         family = family or (member.software.family if member.software is not None else None)
         if family is None:
             assumed["family"].append(name)
         process = replace(
-            _process(member, sent, speed), name=name, assignors=list_, family=family or "java"
+            _process(member, sent, speed),
+            name=name,
+            assignors=list_,
+            family=family or "java",
+            protocol="consumer" if consumer else "classic",
+            remote_assignor=elected if consumer else "",
         )
         running.append(
             Running(
                 process=process,
                 member_id=member.member_id,
                 owned=tuple(sent.owned),
-                generation=sent.generation,
+                generation=snapshot.group.group_epoch if kip848 else sent.generation,
             )
         )
-    generation = snapshot.group.generation
+    generation = snapshot.group.group_epoch if kip848 else snapshot.group.generation
     scene = Scene(
         topics=spec.partitions,
         replicas=spec.replicas,
         racks=spec.racks,
-        brokers=brokers_of(snapshot),
+        topic_ids={t.name: t.topic_id for t in snapshot.topics if t.topic_id is not None},
+        brokers=replace(brokers_of(snapshot), consumer_heartbeat=speed.reconcile),
         running=tuple(running),
         assignor=elected,
         generation=1 if generation is None else generation,
@@ -93,19 +107,29 @@ def brokers_of(snapshot: GroupSnapshot) -> Brokers:
         max_size=int(number(_MAX_SIZE, usual.max_size, 1)),
         min_session=number(_MIN_SESSION, usual.min_session, 1000),
         max_session=number(_MAX_SESSION, usual.max_session, 1000),
+        consumer_heartbeat=number(RECONCILE_INTERVAL, usual.consumer_heartbeat, 1000),
+        consumer_session=number(_CONSUMER_SESSION, usual.consumer_session, 1000),
+        consumer_max_size=int(number(_CONSUMER_MAX_SIZE, usual.consumer_max_size, 1)),
+        consumer_assignor=default_server_side(snapshot),
+        migration=read.get(_MIGRATION, usual.migration).lower(),
     )
 
 
 def _list(
     member: Member, elected: str, given: tuple[str, ...] | None
 ) -> tuple[tuple[str, ...], bool]:
-    """Return the list that the member runs with, and whether evidence or the user gave it."""
+    """Return the list that the member runs with, and whether evidence or the user gave it.
+
+    `elected` is empty in a KIP-848 group, which elects none.
+    """
     if member.assignors.knowledge is Knowledge.EXACT:
         return member.assignors.list, True
     if given:
         return given, True
     software = member.software
     default = default_list(software.family, software.version) if software is not None else None
+    if not elected:
+        return default or _USUAL_LIST, False
     return (default if default and elected in default else (elected,)), False
 
 

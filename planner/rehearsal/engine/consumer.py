@@ -20,7 +20,7 @@ from rebal.planner.rehearsal.engine.agenda import Agenda, Latency
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.group import Group
 from rebal.planner.rehearsal.engine.ledger import Ledger
-from rebal.planner.rehearsal.engine.member import Member
+from rebal.planner.rehearsal.engine.member import Reporter
 from rebal.planner.rehearsal.engine.messages import (
     Error,
     JoinAnswer,
@@ -46,11 +46,6 @@ _EAGER: Final = RebalanceProtocol.EAGER
 ROUND_TRIP: Final = 0.002
 """Seconds from a request to its answer, where nothing is waited for."""
 _BACKOFF: Final = 0.1
-_TRIES_AGAIN: Final = (
-    Error.NOT_COORDINATOR,
-    Error.COORDINATOR_LOAD_IN_PROGRESS,
-    Error.REBALANCE_IN_PROGRESS,
-)
 
 
 class Leader(Protocol):
@@ -60,16 +55,6 @@ class Leader(Protocol):
         self, assignor: str, members: Sequence[JoinRequest], leader: Consumer
     ) -> tuple[Assignment, float] | str:
         """Return the partitions by member id and the seconds it took, or why the leader failed."""
-
-
-class Reporter(Protocol):
-    """Whoever writes down what happens to members."""
-
-    def tell(self, consumer: Member, what: str, detail: str = "") -> None:
-        """Something happened to this member now."""
-
-    def unrest(self, consumer: Member, *, moving: bool) -> None:
-        """The member is not at rest any more, or it is again."""
 
 
 class Surroundings(NamedTuple):
@@ -119,11 +104,6 @@ class Consumer:
         self._beat = process.heartbeat
         self._busy_until = self._frozen_until = 0.0
         self._token = 0
-
-    @property
-    def speaks(self) -> str:
-        """The rebalance protocol that it runs."""
-        return self.protocol
 
     def seat(self, running: Running, elected: str) -> JoinRequest:
         """Be a member already, with its partitions; return the join that it came by."""
@@ -245,7 +225,7 @@ class Consumer:
             wait = ROUND_TRIP + self._forget(error)
             if self.alive:
                 self._agenda.after(wait, self._join, self._next_token())
-        elif error in _TRIES_AGAIN:
+        elif error.retriable:
             self.failed += 1
             self._agenda.after(_BACKOFF, self._join, self._next_token())
         else:

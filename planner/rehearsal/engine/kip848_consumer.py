@@ -34,7 +34,7 @@ class Kip848Consumer:
     """
 
     skips_assignment = False
-    speaks = "CONSUMER"
+    protocol = "CONSUMER"
 
     def __init__(
         self, process: Process, around: Surroundings, *, heartbeat: float, session: float

@@ -25,7 +25,7 @@ class Member(Client, Protocol):
     failed: int
 
     @property
-    def speaks(self) -> str:
+    def protocol(self) -> str:
         """EAGER or COOPERATIVE, or CONSUMER with group.protocol=consumer."""
 
     def seat(self, running: Running, elected: str) -> JoinRequest | Beat:
@@ -54,3 +54,13 @@ class Member(Client, Protocol):
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
         """Subscribe to other topics from now on."""
+
+
+class Reporter(Protocol):
+    """Whoever writes down what happens to members."""
+
+    def tell(self, consumer: Member, what: str, detail: str = "") -> None:
+        """Something happened to this member now."""
+
+    def unrest(self, consumer: Member, *, moving: bool) -> None:
+        """The member is not at rest any more, or it is again."""

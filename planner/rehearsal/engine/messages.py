@@ -33,11 +33,21 @@ class Error(IntEnum):
     STALE_MEMBER_EPOCH = 113
 
     @property
+    def retriable(self) -> bool:
+        """True if a member sends the same join again a moment later."""
+        return self in _RETRIABLE
+
+    @property
     def thrown(self) -> str:
         """The exception that Java's commit throws for it, or its own name."""
         return _THROWN.get(self, self.name)
 
 
+_RETRIABLE: Final = (
+    Error.COORDINATOR_LOAD_IN_PROGRESS,
+    Error.NOT_COORDINATOR,
+    Error.REBALANCE_IN_PROGRESS,
+)
 _THROWN: Final = {
     Error.REBALANCE_IN_PROGRESS: "RebalanceInProgressException",
     Error.UNKNOWN_MEMBER_ID: "CommitFailedException",
