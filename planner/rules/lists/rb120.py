@@ -16,7 +16,7 @@ _NAMED: Final = 3
     "Does a member that left belong to the service?",
     reference="Kafka: group coordinator (only present members count); JOIN_GROUP and LEAVE_GROUP "
     "in the request log",
-    applies=(planning, by_lists, unfinished),
+    applies=(planning, by_lists),
 )
 def departed_members(context: Context) -> Findings:
     """A log shows members that are not in the group now, and no client that replaced them.
@@ -31,9 +31,12 @@ def departed_members(context: Context) -> Findings:
     How to answer it: if it belongs to the service, start it again, or plan with --expect-members so
     that no gate holds before it is there. If it does not, give the number of members without it.
 
-    It does not fire where the number of members is given on the command line or in a file.
+    It does not fire where the number of members is given on the command line or in a file. Where
+    all present members are done, it asks only about members whose last list was another one.
     """
     gone = context.snapshot.departed
+    if not unfinished(context):
+        gone = tuple(one for one in gone if one.list and one.list != (context.target,))
     if not gone or context.expected is not None:
         return
     newest = gone[::-1]

@@ -1,0 +1,102 @@
+"""Histories that the search has found, as they shrank: none of them loses a member now."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.live.obey_stories import DEFAULT, FINAL, RANGE, WIDE
+from tests.search.histories import Consumer, Event, Evidence, History
+from tests.search.obey import rehearse
+
+UNDATED = Evidence(kinds=frozenset({"probe", "request log"}), dated=False, late=True)
+
+FOUND = {
+    "a member that left, and whose client nobody knows, got a mixed list": History(
+        seed=201_073,
+        goal="cooperative",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", RANGE),
+            Consumer("app-2", "kafka-python", RANGE),
+        ),
+        evidence=Evidence(),
+        events=(Event(1, "leave", 0),),
+        alike=True,
+        counted=True,
+        epoch=0,
+    ),
+    "static members were restarted for ever, for a cure that nothing could show": History(
+        seed=436,
+        goal="cooperative",
+        consumers=(
+            Consumer("app-0", "java-2.8.2", RANGE, static=True),
+            Consumer("app-1", "java-3.9.1", RANGE, static=True),
+            Consumer("app-2", "kafka-python", RANGE),
+        ),
+        evidence=UNDATED,
+        counted=True,
+        session=45.0,
+        kind="scala",
+    ),
+    "more members were started for ever, for a cure that nothing could show": History(
+        seed=190,
+        goal="cooperative",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", RANGE, static=True),
+            Consumer("app-1", "java-3.9.1", RANGE, static=True),
+            Consumer("app-2", "confluent-kafka", RANGE, static=True),
+        ),
+        evidence=Evidence(late=True, shift=-5),
+        events=(Event(1, "leave", 0), Event(2, "merge", 5), Event(8, "crash", 6)),
+        alike=True,
+        kind="scala",
+    ),
+    "the entry of a rejected static member let the plan be finished": History(
+        seed=200_018,
+        goal="eager",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", FINAL, static=True),
+            Consumer("app-1", "java-3.9.1", DEFAULT, static=True),
+            Consumer("app-2", "java-3.9.1", DEFAULT, static=True),
+        ),
+        evidence=Evidence(shift=2, dated=False),
+        events=(Event(4, "roll back", 2),),
+        alike=True,
+        counted=True,
+        session=45.0,
+        kind="scala",
+        epoch=0,
+    ),
+    "a load spoke against a restarted static member (the model was wrong)": History(
+        seed=627,
+        goal="eager",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", FINAL, static=True),
+            Consumer("app-1", "java-3.9.1", FINAL, static=True),
+        ),
+        evidence=Evidence(),
+        events=(Event(2, "reload", 0),),
+        counted=True,
+        epoch=0,
+    ),
+    "two lists beside each other, each with a member that comes back": History(
+        seed=401,
+        goal="cooperative",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", RANGE, static=True),
+            Consumer("app-1", "java-3.9.1", RANGE, static=True),
+            Consumer("app-2", "java-3.9.1", WIDE),
+        ),
+        evidence=Evidence(kinds=frozenset({"client log", "probe", "offsets topic"}), late=True),
+        events=(Event(0, "reload", 4), Event(1, "old image", 3), Event(8, "old image", 6)),
+        alike=True,
+        counted=True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_history_that_was_found_ends_well(name: str) -> None:
+    outcome = rehearse(FOUND[name])
+    assert outcome is not None
+    assert outcome.violations == []
+    assert outcome.ended == "finished", outcome.told[-3:]
