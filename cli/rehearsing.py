@@ -242,7 +242,6 @@ def rehearsed(story: Story, *, keep: bool = False) -> RehearsalDocument:
     for name in asked.compare or ((PLAN,) if story.plan is not None else (NOW,)):
         here = variant(scene, name)
         played = script if name in (PLAN, NOW) else without_lists(script)
-        _check_modelled(here, played)
         kept = keep or _kept(here, played)
         run = rehearse(here, played, seed=asked.seed, keep=kept, assignors=custom)
         often = None
@@ -300,12 +299,6 @@ def _ready(found: GroupSnapshot, scene: Scene, asked: Asked) -> Script:
     made = ready_script(asked.script or "", scene, Pace(hosts=hosts, batch=asked.batch))
     assert made is not None, "the name was checked"
     return made
-
-
-def _check_modelled(scene: Scene, script: Script) -> None:
-    spoken = [one.process.protocol for one in scene.running]
-    if "consumer" in (*spoken, *(event.protocol for event in script.events)):
-        raise UsageError("rehearsals do not model KIP-848 groups (group.protocol=consumer) yet.")
 
 
 def _of_members(script: Script, scene: Scene) -> Script:

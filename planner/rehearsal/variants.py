@@ -52,7 +52,9 @@ def without_lists(script: Script) -> Script:
 
 
 def _without_list(event: Event) -> Event:
-    return replace(event, assignors=(), protocol="") if event.do is Deed.RESTART else event
+    if event.do is not Deed.RESTART:
+        return event
+    return replace(event, assignors=(), protocol="", remote_assignor="")
 
 
 def _is_eager(name: str) -> bool:
@@ -69,7 +71,7 @@ def _running(scene: Scene, assignor: str, *, protocol: str) -> Scene:
         )
         for one in scene.running
     )
-    by = server_assignor(assignor) if protocol == "consumer" else get(assignor)
+    by = server_assignor(assignor, scene.topic_ids) if protocol == "consumer" else get(assignor)
     spec = Spec(members=sent, partitions=scene.topics, replicas=scene.replicas, racks=scene.racks)
     given = by.assign(spec)
     running = tuple(

@@ -201,17 +201,19 @@ def test_what_is_assumed_is_said_beside_the_answer(rehearse: Rehearse) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "script"),
-    [
-        (["--script", "rolling", "--compare", "consumer"], ""),
-        ([], "  - {restart: shipping-0, protocol: consumer}\n"),
-    ],
-)
-def test_what_is_not_modelled_is_not_rehearsed(
-    rehearse: Rehearse, capsys: Said, words: list[str], script: str
-) -> None:
-    assert rehearse(pods(2), *words, script=script) == (2, "")
+def test_a_kip_848_group_stops_only_what_moves(rehearse: Rehearse) -> None:
+    code, text = rehearse(pods(4), "--script", "rolling", "--compare", "consumer")
+    assert code == 0
+    assert re.search(r"^takes +2 min \d+ s, 8 rebalances", text, re.MULTILINE)
+    stops = set(re.findall(r"^\d:\d\d +a member \w+ .* s +(\d+) ", text, re.MULTILINE))
+    assert stops == {"3"}
+
+
+def test_a_member_that_changes_its_group_protocol_is_admitted(rehearse: Rehearse) -> None:
+    script = "  - {restart: shipping-0, protocol: consumer}\n"
+    code, text = rehearse(pods(2), "--details", "--wide", script=script)
+    assert code == 0
+    assert re.search(r"^shipping-0 +running +CONSUMER ", text, re.MULTILINE | re.IGNORECASE)
 
 
 def test_a_step_to_kip_848_changes_the_members_protocol() -> None:
