@@ -12,7 +12,7 @@ from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
 from rebal.planner.rehearsal.engine.messages import Error
 from tests.planner.captured import BUNDLED, FOLDER
 from tests.planner.rehearsal.captures.capture import read
-from tests.planner.rehearsal.captures.replay import Comparison, classic, replay, settled
+from tests.planner.rehearsal.captures.replay import Comparison, replay, settled, stories
 
 KINDS = {"state", "assignor", "leader", "members", "partitions", "rejections", "starts"}
 
@@ -20,7 +20,7 @@ KINDS = {"state", "assignor", "leader", "members", "partitions", "rejections", "
 @cache
 def compared(folder: Path, seed: int = 0) -> Comparison:
     capture, all_ = read(folder), Comparison()
-    for story in classic(capture):
+    for story in stories(capture):
         all_.take(replay(story, capture, seed))
     return all_
 
@@ -43,8 +43,8 @@ def test_replay_does_not_depend_on_the_seed() -> None:
     assert min(shares.values()) >= 0.99, shares
 
 
-def test_each_classic_group_of_the_bundled_capture_is_compared_at_several_points() -> None:
-    points = {story.group.name: len(settled(story)) for story in classic(read(BUNDLED))}
+def test_each_group_of_the_bundled_capture_is_compared_at_several_points() -> None:
+    points = {story.group.name: len(settled(story)) for story in stories(read(BUNDLED))}
     assert len(points) == 15
     assert min(points.values()) >= 3
 
@@ -52,7 +52,7 @@ def test_each_classic_group_of_the_bundled_capture_is_compared_at_several_points
 def test_replay_notices_a_coordinator_that_rejects_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClassicGroup, "_admits", lambda *_: True)
     capture, found = read(BUNDLED), Comparison()
-    for story in classic(capture):
+    for story in stories(capture):
         if story.group.name in ("checkout", "pyapp"):
             found.take(replay(story, capture))
     missed = [one for one in found.differences if one.kind == "rejections"]
@@ -68,7 +68,7 @@ def test_replay_notices_members_with_an_eager_protocol_only(
         lambda *_: RebalanceProtocol.EAGER,
     )
     capture, found = read(BUNDLED), Comparison()
-    for story in classic(capture):
+    for story in stories(capture):
         if story.group.name == "billing":
             found.take(replay(story, capture))
     assert {one.kind for one in found.differences} >= {"rebalances"}

@@ -19,6 +19,7 @@ from rebal.groups.errors import RebalError
 from rebal.groups.model import CoordinatorKind
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
 from rebal.groups.wire.offsets_topic import (
+    GroupKey,
     GroupMetadata,
     GroupMetadataKey,
     OffsetCommitKey,
@@ -26,11 +27,13 @@ from rebal.groups.wire.offsets_topic import (
     decode_key,
 )
 from rebal.planner.rehearsal.engine.memory import Brokers
+from tests.planner.rehearsal.captures.online import Fact, fact
 
 _MARK = "Completed request:"
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.]\d{3})\]")
 _SETTING = re.compile(r"\bgroup\.([a-z.]+)=(\d+)")
-_KEPT = frozenset({"JOIN_GROUP", "LEAVE_GROUP", "HEARTBEAT", "SYNC_GROUP"})
+BEAT = "CONSUMER_GROUP_HEARTBEAT"
+_KEPT = frozenset({"JOIN_GROUP", "LEAVE_GROUP", "HEARTBEAT", "SYNC_GROUP", BEAT})
 REJECTIONS = frozenset({23, 26, 81, 82})
 Owned = frozenset[tuple[str, int]]
 
@@ -58,21 +61,28 @@ class Request:
 
     @property
     def assignors(self) -> tuple[str, ...]:
-        return tuple(one["name"] for one in self.asked["protocols"])
+        return tuple(one["name"] for one in self.asked.get("protocols") or ())
+
+    @property
+    def joins(self) -> bool:
+        """Whether a new process asks to be a member: by JoinGroup, or a heartbeat of epoch 0."""
+        return self.api == "JOIN_GROUP" or (self.api == BEAT and self.asked["memberEpoch"] == 0)
 
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics of its subscription; none where its bytes are not the consumer protocol's."""
+        if self.api == BEAT:
+            return tuple(self.asked.get("subscribedTopicNames") or ())
         try:
             sent = decode_subscription(base64.b64decode(self.asked["protocols"][0]["metadata"]))
         except (RebalError, IndexError):
             return ()
         return sent.topics
 
-    def left(self, member_id: str) -> bool:
-        """Whether this is the LeaveGroup of that member."""
-        named = [one["memberId"] for one in self.asked.get("members") or ()]
-        return member_id in (named or [self.asked.get("memberId")])
+    @property
+    def leaves(self) -> bool:
+        """Whether a member leaves: by LeaveGroup, or a heartbeat of a negative epoch."""
+        return self.api == "LEAVE_GROUP" or (self.api == BEAT and self.asked["memberEpoch"] < 0)
 
 
 @dataclass(frozen=True)
@@ -104,6 +114,7 @@ class Group:
     printed: list[dict[str, Any]]
     requests: list[Request] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
 
     def joins(self) -> Iterator[Request]:
         return (one for one in self.requests if one.api == "JOIN_GROUP")
@@ -213,11 +224,14 @@ def _offsets(path: Path, groups: dict[str, Group]) -> dict[str, int]:
         key = decode_key(base64.b64decode(one["key"]))
         if isinstance(key, OffsetCommitKey):
             topics[key.topic] = max(topics[key.topic], key.partition + 1)
+        raw, at = one["value"], one["timestamp"] / 1000
+        if isinstance(key, GroupKey) and key.group_id in groups:
+            told = fact(at, key, None if raw is None else base64.b64decode(raw))
+            groups[key.group_id].facts += [] if told is None else [told]
         if not isinstance(key, GroupMetadataKey) or key.group_id not in groups:
             continue
-        raw = one["value"]
         value = None if raw is None else decode_group_metadata(base64.b64decode(raw))
-        record = Record(one["timestamp"] / 1000, value)
+        record = Record(at, value)
         groups[key.group_id].records.append(record)
         if value is not None and value.protocol_type == "consumer":
             for pairs in _assigned(record):

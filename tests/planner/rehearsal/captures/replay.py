@@ -12,7 +12,8 @@ from rebal.planner.rehearsal.engine.foreign import FOREIGN
 from rebal.planner.rehearsal.engine.messages import Error, GroupPhase
 from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.script import Deed, Event
-from tests.planner.rehearsal.captures.capture import Capture, Owned, Record
+from tests.planner.rehearsal.captures.capture import BEAT, Capture, Owned, Record
+from tests.planner.rehearsal.captures.online import OnlineGroup, folded, topic_names
 from tests.planner.rehearsal.captures.story import Story
 
 # What happens in a shorter time than this is one move.
@@ -84,9 +85,9 @@ def settled(story: Story) -> list[float]:
     """The times at which the capture shows a group at rest, each the only one of its rest."""
     group, begin = story.group, story.begin
     moves = {0.0, story.end, *(story.since(event["t_ms"]) for event in group.timeline)}
-    moves |= {record.at - begin for record in group.records}
+    moves |= {record.at - begin for record in (*group.records, *group.facts)}
     for one in group.requests:
-        if one.api != "HEARTBEAT" or one.error:
+        if one.api not in ("HEARTBEAT", BEAT) or one.error or one.joins or one.leaves:
             moves |= {one.came - begin, one.done - begin}
     times = sorted(move for move in moves if move <= story.end)
     found = [a + (b - a) * _SHARE for a, b in pairwise(times) if b - a >= _QUIET]
@@ -97,9 +98,12 @@ def settled(story: Story) -> list[float]:
 def _open(story: Story, at: float) -> bool:
     """Whether a request waits, or a generation has no record yet."""
     now = at + story.begin
+    online = folded(story.group.facts, now)
     came = [one for one in story.group.requests if one.came <= now]
-    if any(one.done > now for one in came):
+    if any(one.done > now for one in came if one.api != BEAT or one.joins):
         return True
+    if online.epoch is not None:
+        return not online.at_rest
     written = max((one.at for one in story.group.records if one.at <= now), default=0.0)
     # Whoever was told that a rebalance goes on, got its id or a generation, or left without error.
     moved = [
@@ -128,8 +132,13 @@ def replay(story: Story, capture: Capture, seed: int = 0) -> Comparison:
             event = next(events, None)
         world.agenda.run(at)
         record = _record(story, at)
-        _compare(compared, story, at, record, world)
-        generations = (_generation(record), world.group.number)
+        online = folded(story.group.facts, at + story.begin)
+        if online.epoch is None:
+            _compare(compared, story, at, record, world)
+        else:
+            _compare_online(compared, story, at, online, world)
+        epoch = _generation(record) if online.epoch is None else online.epoch
+        generations = (epoch, world.group.number)
         if before is not None:
             name = story.group.name
             risen = [now - then for now, then in zip(generations, before, strict=True)]
@@ -180,6 +189,23 @@ def _compare(
     for id_, owned in sorted(record.partitions().items()):
         mine = frozenset(given.get(id_, ()))
         compared.add(Difference(name, at, "partitions", id_, shown(owned), shown(mine), why))
+
+
+def _compare_online(
+    compared: Comparison, story: Story, at: float, online: OnlineGroup, world: World
+) -> None:
+    name, group, given = story.group.name, world.group, world.group.partitions()
+    state = "Stable" if online.members else "Empty"
+    compared.add(Difference(name, at, "state", "", state, _STATE[group.phase]))
+    ids = sorted(online.members)
+    compared.add(Difference(name, at, "members", "", ids, sorted(given)))
+    if not ids:
+        return
+    compared.add(Difference(name, at, "assignor", "", online.assignor, group.assignor))
+    names = topic_names(story.group.facts)
+    for id_, owned in sorted(online.owned(names).items()) if names else ():
+        mine = frozenset(given.get(id_, ()))
+        compared.add(Difference(name, at, "partitions", id_, _shown(owned), _shown(mine)))
 
 
 def _shown(owned: Owned) -> str:
@@ -258,7 +284,7 @@ _DEEDS: dict[Deed, Callable[[World, Event], None]] = {
 }
 
 
-def classic(capture: Capture) -> Iterator[Story]:
-    """Each group, for as long as its members all use the classic protocol."""
+def stories(capture: Capture) -> Iterator[Story]:
+    """Each group of the capture."""
     for group in capture.groups.values():
         yield Story(group, capture)

@@ -10,7 +10,7 @@ from typing import Any
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.script import Deed, Event
-from tests.planner.rehearsal.captures.capture import Capture, Group, Request, family
+from tests.planner.rehearsal.captures.capture import BEAT, Capture, Group, Request, family
 
 _NOT_YET = frozenset({14, 15, 16})
 _ENDS = frozenset({"stop", "kill", "died"})
@@ -44,16 +44,13 @@ class Story:
     def __init__(self, group: Group, capture: Capture) -> None:
         self.group = group
         self.begin = min([capture.begin, *(one.came for one in group.requests)])
-        # From the first member with the consumer protocol on it is a KIP-848 group.
-        online = [self.since(one["t_ms"]) for one in group.timeline if _kip848(one)]
-        self.end = min([capture.end - self.begin, *online])
+        self.end = capture.end - self.begin
         self._topics = self._usual_topics()
         self.starts: list[Start] = []
         self.events: list[Event] = []
         self.unknown: list[str] = []
         for number, event in enumerate(group.timeline):
-            if self.since(event["t_ms"]) < self.end:
-                self._take(event, group.timeline[number + 1 :])
+            self._take(event, group.timeline[number + 1 :])
         self.events += self._busy()
         self.events.sort(key=lambda event: event.at or 0.0)
 
@@ -95,7 +92,7 @@ class Story:
         # A stop takes effect later than it is asked for: joins go on until then.
         ids: dict[str, list[Request]] = {}
         for one in self.of(client_id):
-            if one.api == "JOIN_GROUP" and at <= one.came - self.begin < until:
+            if one.joins and at <= one.came - self.begin < until:
                 ids.setdefault(one.client_id, []).append(one)
         if not ids:
             process = self._process(event, client_id, None)
@@ -130,6 +127,7 @@ class Story:
         asked = join.asked if join is not None else {}
         session = asked.get("sessionTimeoutMs", 45000) / 1000
         rebalance = asked.get("rebalanceTimeoutMs") or -1
+        beats = join.answered.get("heartbeatIntervalMs") if join is not None else None
         version = event.get("version")
         return Process(
             name=name,
@@ -142,7 +140,7 @@ class Story:
             topics=(join.topics if join is not None else ()) or self._topics,
             session=session,
             rebalance=rebalance / 1000 if rebalance > 0 else session,
-            heartbeat=min(session / _BEATS, _LONGEST_BEAT),
+            heartbeat=beats / 1000 if beats else min(session / _BEATS, _LONGEST_BEAT),
             poll=0.1,
         )
 
@@ -158,9 +156,7 @@ class Story:
                 (
                     one.came - self.begin
                     for one in requests
-                    if one.api == "LEAVE_GROUP"
-                    and one.client_id == name
-                    and at <= one.came - self.begin < until
+                    if one.leaves and one.client_id == name and at <= one.came - self.begin < until
                 ),
                 ended,
             )
@@ -181,22 +177,23 @@ class Story:
         return next((join.topics for join in self.group.joins() if join.topics), ())
 
 
-def _kip848(event: dict[str, Any]) -> bool:
-    return event.get("group_protocol") == "consumer"
-
-
 class Recorded(Chance):
     """The captured group's own member ids, and the times at which its members joined again."""
 
     def __init__(self, story: Story, random: Random) -> None:
         super().__init__(random)
         self._ids: dict[str, list[tuple[float, str]]] = {}
+        self._own_ids: dict[str, list[str]] = {}
         self._polls: dict[str, list[float]] = {}
         for event in story.events:
             if event.do is Deed.STOP:
                 # A member that was told and closed before it joined did not poll in between.
                 for name in event.members:
                     self._polls.setdefault(name, []).append((event.at or 0.0) + _AFTER)
+        for one in story.group.requests:
+            if one.api == BEAT and one.joins:
+                known = self._own_ids.setdefault(one.client_id, [])
+                known += [one.asked["memberId"]] if one.asked["memberId"] not in known else []
         for join in story.group.joins():
             came = join.came - story.begin
             if join.asked.get("memberId"):
@@ -214,6 +211,10 @@ class Recorded(Chance):
         nearest = min(left, key=lambda issued: abs(issued[0] - now))
         left.remove(nearest)
         return nearest[1]
+
+    def kip848_member_id(self, client_id: str, now: float) -> str:
+        left = self._own_ids.get(client_id)
+        return left.pop(0) if left else super().kip848_member_id(client_id, now)
 
     def poll(self, client_id: str, beat: float, every: float, now: float) -> float:
         latest = beat + every + _LATE
