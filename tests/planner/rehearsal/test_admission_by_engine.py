@@ -99,12 +99,13 @@ class Group:
             self.table.group.join(running.request(**other), running)
             self.gather()
 
-    def probe(self, name: str) -> bool:
-        """The read-only probe: is this assignor in every remembered list?"""
+    def probe(self, name: str) -> bool | None:
+        """The read-only probe: is this assignor in every remembered list? None: a full group."""
         asking = Listed("made-up", "made-up too", (name,))
         other = {"assignors": (name,), "session": SESSION}
         self.table.group.join(asking.request(**other), asking)
-        return asking.joins[-1].error is Error.UNKNOWN_MEMBER_ID
+        error = asking.joins[-1].error
+        return None if error is Error.GROUP_MAX_SIZE_REACHED else error is Error.UNKNOWN_MEMBER_ID
 
 
 @dataclass(frozen=True)
@@ -163,12 +164,12 @@ def told(world: World, group: Group, random: Random) -> dict[str, Any]:
             one["lacks"] = [name for name in NAMES if name not in list_ and random.random() < 0.5]
         members.append(one)
     loaded = world.history == HISTORIES[1]
-    probed = [name for name in NAMES if random.random() < 0.3]
+    probed = {name: group.probe(name) for name in NAMES if random.random() < 0.3}
     return {
         "members": members,
         "elected": group.table.group.assignor,
         "reloaded": random.choice((loaded, None)),
-        "probe": {name: group.probe(name) for name in probed} or None,
+        "probe": {name: yes for name, yes in probed.items() if yes is not None} or None,
         "cluster": {"settings": {"group.max.size": str(world.max_size)}},
     }
 
