@@ -32,7 +32,7 @@ from rebal.groups.protocol import classic_members_of_a_consumer_group, group_pro
 from rebal.planner.facts import natural
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Verdict
-from rebal.planner.rehearsal.costs.work import estimating
+from rebal.planner.rehearsal.costs.work import unpriced
 from rebal.planner.verdict import FAILED, judged, worst_code
 
 NONE: Final = "none"
@@ -101,7 +101,7 @@ def overview_of(
     Raises:
         UsageError: there is no such goal.
     """
-    with estimating():
+    with unpriced():
         lines = [_line(each, to, fail_on, exit_zero) for each in snapshots]
     lines.sort(key=lambda line: (_ORDER.index(line.verdict), natural(line.group_id)))
     return Overview(

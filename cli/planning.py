@@ -17,6 +17,7 @@ from rebal.cli.output import PlanFormat
 from rebal.cli.params import ENDINGS, goals
 from rebal.cli.render.documents import Document, FailureDocument, document_of, failures_of
 from rebal.cli.render.findings import exported
+from rebal.cli.render.plans.costs import duration
 from rebal.cli.render.plans.markdown import plan_markdown
 from rebal.cli.render.plans.screen import plan_list_view, plan_view
 from rebal.cli.verifying import read_plan
@@ -29,9 +30,10 @@ from rebal.planner.commands import Given
 from rebal.planner.context import COOPERATIVE
 from rebal.planner.goals import goal_back
 from rebal.planner.paths import NotPlannedError, make_plan
-from rebal.planner.plan import Plan, Verdict, dump_plan
+from rebal.planner.plan import Cost, Plan, Verdict, dump_plan
 from rebal.planner.rehearsal.costs.cost import Speed
 from rebal.planner.rules import rules
+from rebal.planner.verdict import BLOCKED, UNPROVEN, worst_code
 from rebal.planner.verification.journal import JournalEntry, remembered
 
 if TYPE_CHECKING:
@@ -105,6 +107,49 @@ def plan_of(
         raise UsageError(f"{error}{did_you_mean(wishes.to, goals())}") from None
     except AssumptionError as error:
         raise UsageError(str(error)) from None
+
+
+def too_long(plan: Plan, limit: float | None, batch: int, code: int) -> tuple[int, list[str]]:
+    """Return the exit code under `--max-downtime`, and a sentence for each step that passes it.
+
+    Of each step that is left, the longest time that one partition is not consumed counts, as it is
+    predicted for this pace. A step of which it is not predicted makes it 4.
+
+    Args:
+        plan: The plan.
+        limit: Seconds; None for no limit.
+        batch: Members that restart at a time; 0 for all.
+        code: The exit code without a limit.
+    """
+    if limit is None or plan.next_step is None:
+        return code, []
+    codes, said = [code], []
+    for step in plan.steps:
+        longest = _longest(step.cost, batch)
+        if step.id < plan.next_step or step.cost is None:
+            continue
+        if longest is None:
+            codes.append(UNPROVEN)
+            said.append(
+                f"--max-downtime {duration(limit)}: the downtime of step {step.id} is not predicted"
+            )
+        elif longest > limit:
+            codes.append(BLOCKED)
+            said.append(
+                f"--max-downtime {duration(limit)}: step {step.id} stops a partition for about "
+                f"{duration(longest)}"
+            )
+    return worst_code(codes), said
+
+
+def _longest(cost: Cost | None, batch: int) -> float | None:
+    """Return how long one partition stops at the longest; where nothing restarts, 0 seconds."""
+    if cost is None or not cost.paces:
+        return None if cost is None or cost.rebalances or cost.seconds else 0.0
+    if batch == 1:
+        return cost.longest_seconds
+    asked = (pace for pace in cost.paces if pace.batch == batch)
+    return next(asked, cost.paces[-1]).longest_seconds
 
 
 def way_back(

@@ -117,7 +117,8 @@ class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     `seconds` is wall time, `partition_seconds` the sum over all partitions of how long each is not
     consumed. Both are expected values; the `worst_` fields assume that every wait lasts as long as
-    the members' timeouts allow. `partitions_moved` counts changes of owner.
+    the members' timeouts allow. `partitions_moved` counts changes of owner. `longest_seconds` is
+    the longest time that one partition is not consumed (None: not computed).
     """
 
     name: str
@@ -128,6 +129,8 @@ class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
     partitions_moved: int
     worst_seconds: float | None = None
     worst_partition_seconds: float | None = None
+    longest_seconds: float | None = None
+    worst_longest_seconds: float | None = None
 
 
 class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -138,9 +141,10 @@ class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
     `partitions_moved` counts changes of owner. `partition_seconds` is the sum over all partitions
     of how long each is not consumed (None: not computed). `worst_seconds` and
     `worst_partition_seconds` assume that every wait lasts as long as the members' own timeouts
-    allow. `paces` gives the cost one by one, in the batch that was asked for, and all at once (in a
-    cut-over the pace is that of the starts). `unit` is what is counted: `partition`, or `task` of
-    Connect workers (a connector counts as one task).
+    allow. `longest_seconds` is the longest time that one partition is not consumed (None: not
+    computed). `paces` gives the cost one by one, in the batch that was asked for, and all at once
+    (in a cut-over the pace is that of the starts). `unit` is what is counted: `partition`, or
+    `task` of Connect workers (a connector counts as one task).
     """
 
     rebalances: int
@@ -151,6 +155,8 @@ class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
     partition_seconds: float | None = None
     worst_seconds: float | None = None
     worst_partition_seconds: float | None = None
+    longest_seconds: float | None = None
+    worst_longest_seconds: float | None = None
     paces: tuple[Pace, ...] = ()
     unit: str = "partition"
 

@@ -50,8 +50,8 @@ class Pauses(Record, frozen=True, kw_only=True):
 class Outlay(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Predicted cost of all remaining steps together (None: no step is priced).
 
-    `estimated`: computed by arithmetic instead of a rehearsal. `unit` is what is counted:
-    `partition`, or `task` of Connect workers.
+    `estimated`: one restart of each step was rehearsed and stands for all. `unit` is what is
+    counted: `partition`, or `task` of Connect workers.
     """
 
     steps: int

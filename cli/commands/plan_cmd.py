@@ -68,6 +68,13 @@ def command(
         str,
         typer.Option(metavar="N|all", help="Members that restart at a time, for the costs."),
     ] = "1",
+    max_downtime: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Exit 3 if a step is predicted to stop one partition for longer: 90s, 10m.",
+        ),
+    ] = None,
     form: Annotated[
         PlanFormat, typer.Option("--output", "-o", help="How to print the plan.")
     ] = "text",
@@ -111,10 +118,12 @@ def command(
             *params.accepted_words(assume, assume_family, ignore, reason),
             *(() if restart_seconds == RESTART else ("--restart-seconds", f"{restart_seconds:g}")),
             *(() if batch == "1" else ("--batch", batch)),
+            *(() if max_downtime is None else ("--max-downtime", max_downtime)),
         ),
         snapshot=snapshot,
         plan=out,
     )
+    limit = params.duration(max_downtime, "--max-downtime") if max_downtime else None
     planning.check_free(out, given, new_attempt=new_attempt)
     wishes = planning.Wishes(
         to=params.assignor_name(to),
@@ -144,6 +153,8 @@ def command(
         seen = sources.with_evidence(found, files, evidence)
         plans = [planning.plan_of(one, wishes) for one in seen]
         codes = [judged(plan.exit_code, plan.findings, fail_on, exit_zero) for plan in plans]
+        if not exit_zero:
+            codes += [planning.too_long(plan, limit, wishes.batch, 0)[0] for plan in plans]
         code = worst_code([*codes, *(FAILED for _ in failures)])
         planning.print_plans(plans, failures, wishes, code, form, wide=wide)
         output.hint(given.note)
@@ -161,12 +172,16 @@ def command(
     )
     plan = planning.plan_of(one, wishes, assume or ())
     code = judged(plan.exit_code, plan.findings, fail_on, exit_zero)
+    longer, passed = planning.too_long(plan, limit, wishes.batch, code)
+    code = code if exit_zero else longer
     plan = replace(plan, exit_code=code)
     if out is not None:
         planning.keep(plan, out)
     old = group is None or evidence is not None
     now = datetime.now(UTC) if old else None
     planning.print_plan(plan, form, snapshot, now=now, details=details, wide=wide)
+    for sentence in passed:
+        output.say(sentence)
     output.hint(given.note)
     return code
 

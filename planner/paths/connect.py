@@ -26,7 +26,7 @@ from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.paths.parts import PlannedPath, empty_now, everyone, expected_line, gate_of
 from rebal.planner.plan import Aim, Brief, Cost, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, offers
-from rebal.planner.rehearsal.costs.connect import stop_all, work_of_all
+from rebal.planner.rehearsal.costs.connect import stop_all
 from rebal.planner.rehearsal.costs.cost import CostModel, Restarts
 from rebal.planner.rehearsal.costs.stop import see_it_empty
 from rebal.planner.settings import program_settings
@@ -171,17 +171,11 @@ def _step(
 def _cost(
     context: Context, cost: CostModel, rest: Sequence[Facts], offers_then: tuple[str, ...]
 ) -> Cost:
-    eager = len(context.members) if context.group.assignor in _DEFAULT else 0
     model = stop_all if _together(context) else cost
     return model(
         Restarts(
-            members=len(context.members),
-            restarting=len(rest),
-            static=0,
-            partitions=work_of_all(context.snapshot),
-            eager=eager,
-            eager_after=offers_then == _DEFAULT,
             snapshot=context.snapshot,
+            eager_after=offers_then == _DEFAULT,
             order=ids(rest),
             target_list=offers_then,
             speed=context.speed,

@@ -12,7 +12,6 @@ from rebal.groups.model import GroupSnapshot, Record, Tri
 from rebal.planner.clients import able, classes_of, cooperative
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import COOPERATIVE, EAGER, Context, Facts, ids
-from rebal.planner.facts import owned
 from rebal.planner.plan import KEPT_GATE, Aim, Cost, Gate, Setting, Step
 from rebal.planner.rehearsal.costs.cost import CostModel, Restarts
 from rebal.planner.rehearsal.costs.timeouts import of_families
@@ -224,13 +223,8 @@ def cost_of(context: Context, rest: Sequence[Facts], cost: CostModel, names: Seq
     ]
     return cost(
         Restarts(
-            members=len(context.members),
-            restarting=len(rest),
-            static=sum(map(context.back_in_time, rest)),
-            partitions=sum(map(owned, context.snapshot.members)),
-            eager=len(eager),
-            eager_after=eager_after,
             snapshot=priced(context),
+            eager_after=eager_after,
             order=ids(rest),
             eager_ids=ids(eager),
             target_list=tuple(names),

@@ -7,7 +7,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.assignors import SpecMember
 from rebal.groups.clients import default_list
 from rebal.groups.model import CoordinatorKind, GroupSnapshot, GroupType, Knowledge, Member
 from rebal.planner.facts import names
@@ -61,7 +60,7 @@ def scene_of(
         if family is None:
             assumed["family"].append(name)
         process = replace(
-            _process(member, sent, speed),
+            process_of(member, sent.topics, speed, sent.rack),
             name=name,
             assignors=list_,
             family=family or "java",
@@ -133,15 +132,19 @@ def _list(
     return (default if default and elected in default else (elected,)), False
 
 
-def _process(member: Member, sent: SpecMember, speed: Speed) -> Process:
-    patience = waits(member)
+def process_of(
+    member: Member, topics: tuple[str, ...], speed: Speed, rack: str | None = None
+) -> Process:
+    """Return a member's process with the timeouts that it joined with, or its client's defaults."""
+    patience, software = waits(member), member.software
     return Process(
         name=member.member_id,
         client_id=member.client_id,
         instance_id=member.instance_id,
-        version=member.software.version if member.software is not None else None,
-        topics=sent.topics,
-        rack=sent.rack,
+        family=(software.family if software is not None else None) or "java",
+        version=software.version if software is not None else None,
+        topics=topics,
+        rack=rack,
         session=patience.session,
         rebalance=patience.rebalance,
         heartbeat=min(speed.rebalance, patience.session / 3),

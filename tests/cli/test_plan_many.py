@@ -137,3 +137,27 @@ def test_an_assumed_list_is_recorded(group: Make, tmp_path: Path, capsys: Said) 
     assert any("checkout-3" in line for line in after["assumptions"])
     assert app.run([*words, "--assume", "client-id=nobody:range"]) == 2
     assert "no member has the client id nobody" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["--max-downtime", "10s"], 0, ""),
+        (["--max-downtime", "1s"], 3, "--max-downtime 1 s: step 1 stops a partition for about 3 s"),
+        (["--max-downtime", "10s", "--batch", "all"], 3, "step 2 stops a partition for about 36 s"),
+        (["--max-downtime", "1s", "--exit-zero"], 0, "step 1 stops a partition"),
+        (["--max-downtime", "1s", "--to", "consumer"], 3, "of step 1 is not predicted"),
+        (["--max-downtime", "soon"], 2, "expected a duration such as 90s"),
+    ],
+)
+def test_max_downtime_blocks_a_plan_that_stops_a_partition_for_longer(
+    words: list[str], code: int, says: str, *, group: Make, tmp_path: Path, capsys: Said
+) -> None:
+    path = str(files.save_snapshot(group(), tmp_path))
+    assert app.run(["plan-upgrade", "--snapshot", path, *words, "-o", "json"]) == code
+    told = capsys.readouterr()
+    assert says in told.err
+    if code != 2:
+        assert json.loads(told.out)["exit_code"] == code
+    if not says:
+        assert "downtime" not in told.err

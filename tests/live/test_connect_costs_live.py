@@ -15,7 +15,7 @@ from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import load_snapshot
 from rebal.planner.paths.choose import make_plan
 from rebal.planner.plan import Cost
-from rebal.planner.rehearsal.costs.connect import by_workers, work_of_all
+from rebal.planner.rehearsal.costs.connect import by_workers
 from rebal.planner.rehearsal.costs.cost import Restarts, Speed
 from tests.kafka.broker import Broker
 from tests.kafka.connect import ConnectHost, wait_running
@@ -90,11 +90,6 @@ def leader_of(snapshot: GroupSnapshot) -> str:
 def foretold(snapshot: GroupSnapshot, *ids: str) -> Cost:
     return by_workers(
         Restarts(
-            members=3,
-            restarting=len(ids),
-            static=0,
-            partitions=work_of_all(snapshot),
-            eager=3 if snapshot.group.assignor == "default" else 0,
             eager_after=snapshot.group.assignor == "default",
             snapshot=snapshot,
             order=ids,

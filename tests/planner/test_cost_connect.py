@@ -34,11 +34,6 @@ def cost(snapshot: GroupSnapshot, *ids: str, to: str = "", batch: int = 1) -> Co
     offers = worker_list(to) or ()
     return by_workers(
         Restarts(
-            members=3,
-            restarting=len(ids),
-            static=0,
-            partitions=15,
-            eager=3 if snapshot.group.assignor == "default" else 0,
             eager_after=offers == ("default",),
             snapshot=snapshot,
             order=ids,

@@ -198,14 +198,14 @@ def test_a_cut_over_stops_all_and_the_pace_is_that_of_the_start() -> None:
     made = stop_and_start(Stop(snapshot=snapshot, assignor="cooperative-sticky", speed=speed))
     one, two, three = made.paces
     assert [pace.name for pace in made.paces] == ["one by one", "2 at a time", "all at once"]
-    assert (made.seconds, made.partition_seconds) == (36, 36 * 12)
+    assert (made.seconds, made.partition_seconds) == pytest.approx((36, 36 * 12), rel=0.01)
     assert three.rebalances == 1
-    # The first has everything after 36 s; each further one comes 30 s later and needs two
-    # rebalances: what others must give up first reaches it in the second.
+    # The first has everything after the restart and the coordinator's 3 s; each further one comes
+    # 30 s later and needs two rebalances: what others must give up reaches it in the second.
     assert one.rebalances == 1 + 2 * 2
-    assert one.seconds == 36 + 2 * (30 + 2 * 3)
-    assert one.partition_seconds > three.partition_seconds
-    assert two.seconds == 36 + 30 + 2 * 3
+    assert 33 + 2 * 30 < one.seconds < 33 + 2 * (30 + 2 * 3.6)
+    assert one.partition_seconds > 33 * 12
+    assert 33 + 30 < two.seconds < 36 + 30 + 2 * 3.6
     assert "all stop together at any pace" in made.text
     assert "3 s, group.initial.rebalance.delay.ms, by default" in made.text
     assert "by default of librdkafka" in made.text
@@ -214,7 +214,7 @@ def test_a_cut_over_stops_all_and_the_pace_is_that_of_the_start() -> None:
 def test_a_cut_over_to_an_eager_list_stops_all_again_with_each_that_comes() -> None:
     made = stop_and_start(Stop(snapshot=group(3), assignor="range", speed=SPEED))
     assert made.paces[0].rebalances == 3
-    assert made.paces[0].partition_seconds == 36 * 12 + 2 * 3 * 12
+    assert 33 * 12 < made.paces[0].partition_seconds < 36 * 12 + 2 * 3 * 12
 
 
 def test_over_a_stop_to_kip_848_nobody_waits_for_more_members() -> None:
@@ -233,9 +233,9 @@ def test_over_a_stop_to_kip_848_nobody_waits_for_more_members() -> None:
 def test_a_stop_waits_for_the_sessions_of_those_that_do_not_leave() -> None:
     dynamic = group(2, timeouts=[60_000, 120_000])
     made = stop_and_start(Stop(snapshot=dynamic, assignor="range", speed=SPEED))
-    assert made.seconds == 30 + 3 + 3
+    assert made.seconds == pytest.approx(30 + 3 + 3, abs=0.1)
     # Killed, they count for 60 s; then the coordinator's 3 s, then the slowest, 120 s.
-    assert made.worst_seconds == 60 + 3 + 120
+    assert made.worst_seconds == pytest.approx(60 + 3 + 120, abs=3.5)
     assert see_it_empty(dynamic.members) == "see that the group is Empty"
     static = group_of({"members": [{"id": "a", "instance": "i", "timeouts": [60_000, 120_000]}]})
     over = stop_and_start(Stop(snapshot=static, assignor="uniform", kip848=True, speed=SPEED))
@@ -246,15 +246,14 @@ def test_a_stop_waits_for_the_sessions_of_those_that_do_not_leave() -> None:
     assert empty_after(group(1).members) == 0
 
 
-def test_a_stop_that_cannot_be_rehearsed_has_one_pace() -> None:
-    for stop in (
-        Stop(snapshot=group(2), assignor="acme", speed=SPEED),
-        Stop(snapshot=group(2), assignor="acme", kip848=True, speed=SPEED),
-    ):
-        made = stop_and_start(stop)
-        assert [pace.name for pace in made.paces] == ["all at once"]
-        assert made.text.endswith("; not rehearsed, so at one pace only")
-        assert made.seconds == (35 if stop.kip848 else 36)
+def test_a_stop_to_an_unknown_assignor_has_a_stand_in_or_one_pace() -> None:
+    own = stop_and_start(Stop(snapshot=group(2), assignor="acme", speed=SPEED))
+    assert "range stands in for acme" in own.text
+    assert own.seconds == pytest.approx(36, abs=0.1)
+    there = stop_and_start(Stop(snapshot=group(2), assignor="acme", kip848=True, speed=SPEED))
+    assert [pace.name for pace in there.paces] == ["all at once"]
+    assert there.text.endswith("; not rehearsed, so at one pace only")
+    assert there.seconds == 35
 
 
 def test_an_assumed_client_family_brings_its_own_timeouts() -> None:
@@ -286,21 +285,23 @@ def test_only_some_stop_and_the_others_take_over_what_they_owned() -> None:
     made = some(4, 2, eager=True)
     one, both = made.paces
     # They leave in one rebalance and come back in one; at both the EAGER others stop all they own.
-    assert (both.rebalances, both.seconds, both.partition_seconds) == (2, 3 + 30 + 3, 2 * 3 * 12)
+    assert (both.rebalances, made.partitions_stopped) == (2, 2 * 12)
+    assert 30 < both.seconds < 30 + 3.6
+    assert 0 < both.partition_seconds < 2 * 3.6 * 12
     assert (made.rebalances, made.seconds) == (both.rebalances, both.seconds)
     assert one.seconds > both.seconds
     assert one.rebalances > both.rebalances
     assert "stop together at any pace" in made.text
     calm = some(4, 2, eager=False)
     # Only the 6 of those that left, and the 6 that go to those that came back.
-    assert calm.partition_seconds == 6 * 3 + 6 * 3
-    assert calm.partitions_moved == 12
+    assert (calm.partitions_moved, calm.partitions_stopped) == (12, 6 + 6)
+    assert calm.partition_seconds is not None
+    assert calm.partition_seconds <= 2 * 6 * 3.6
     rough = some(4, 2, eager=True, assignor="acme")
-    assert (rough.rebalances, rough.paces) == (4, ())
-    assert "not rehearsed, so at one pace only" in rough.text
+    assert "range stands in for acme" in rough.text
 
 
-def test_of_a_large_group_the_start_is_rehearsed_at_the_paces_that_are_quick_to_tell() -> None:
+def test_of_a_large_group_some_of_the_starts_are_rehearsed() -> None:
     large = group_of({
         "members": [{"id": f"m{n:03d}"} for n in range(120)], "topics": {"orders": 7200},
     })  # fmt: skip
@@ -314,9 +315,11 @@ def test_of_a_large_group_the_start_is_rehearsed_at_the_paces_that_are_quick_to_
         speed=Speed(restart=30, rebalance=3, first=3, batch=60),
     )
     made = stop_and_start(stop)
-    assert [pace.name for pace in made.paces] == ["60 at a time", "all at once"]
-    assert made.seconds == 36
-    assert "too large a group to rehearse a slower start" in made.text
+    one, some_, everybody = made.paces
+    assert [one.name, some_.name, everybody.name] == ["one by one", "60 at a time", "all at once"]
+    assert made.seconds == pytest.approx(36, abs=0.1)
+    assert one.rebalances == pytest.approx(1 + 2 * 119, rel=0.01)
+    assert one.seconds > some_.seconds > everybody.seconds
 
 
 @given(st.data())

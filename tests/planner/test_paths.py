@@ -45,9 +45,9 @@ def test_only_librdkafka_members_stop_once_every_other_one_holds_both() -> None:
     assert {setting.family for setting in stop.config} == {"librdkafka"}
     assert stop.exit_code == 3
     assert stop.cost is not None
-    # Leaving and coming back, each for 3 s, with all 12 partitions.
-    assert stop.cost.partition_seconds == 2 * 3 * 12
-    assert "72 partition-seconds stopped" in stop.cost.text
+    # Leaving and coming back, each with all 12 partitions.
+    assert (stop.cost.rebalances, stop.cost.partitions_stopped) == (2, 2 * 12)
+    assert "partition-seconds stopped" in stop.cost.text
     assert narrow.target_list == tuple(DONE)
 
     half = plan([java("a", BOTH), java("b", RANGE), rd("c", RANGE)])
@@ -88,8 +88,8 @@ def test_a_full_cut_over_says_how_long_nothing_is_consumed() -> None:
     assert (made.path, made.exit_code) == ("cut_over", 3)
     cost = made.steps[0].cost
     assert cost is not None
-    assert cost.seconds == pytest.approx(36)
-    assert cost.partition_seconds == pytest.approx(36 * 12)
+    assert cost.seconds == pytest.approx(36, abs=0.1)
+    assert cost.partition_seconds == pytest.approx(36 * 12, rel=0.01)
     assert "nothing is consumed for about 36 s" in cost.text
     assert set(texts(made)) == {"librdkafka properties", "Python", "JS", "confluent-kafka-go"}
 

@@ -9,7 +9,7 @@ import pytest
 from rebal.groups.model import Tri
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Cost
-from rebal.planner.rehearsal.costs.cost import Restarts, by_arithmetic
+from rebal.planner.rehearsal.costs.cost import Restarts
 from tests.planner.builder import group_of
 from tests.planner.plans import BOTH, DEFAULT, DONE, RANGE, m, plan, rules
 
@@ -285,21 +285,6 @@ def test_gates_name_commands_that_exist() -> None:
         assert step.gate.command == "rebal plan-upgrade 'my group' --probe --expect-members 3"
 
 
-def test_costs_by_arithmetic() -> None:
-    def restarts(**more: Any) -> Restarts:
-        fields = {"members": 4, "restarting": 4, "static": 0, "partitions": 24, "eager": 4}
-        return Restarts(**{**fields, "eager_after": True, **more})
-
-    first = by_arithmetic(restarts())
-    assert (first.rebalances, first.partitions_stopped) == (8, 8 * 24)
-    second = by_arithmetic(restarts(eager_after=False))
-    assert second.rebalances == 12
-    # 18, 12, 6 and 0 partitions are EAGER's at three rebalances each, and 6 are moved each time.
-    assert second.partitions_stopped == 3 * (18 + 12 + 6) + 4 * 6
-    static = by_arithmetic(restarts(static=4))
-    assert (static.rebalances, static.partitions_stopped, static.partitions_moved) == (0, 0, 0)
-
-
 def test_another_cost_model_can_take_its_place() -> None:
     asked: list[Restarts] = []
 
@@ -309,4 +294,4 @@ def test_another_cost_model_can_take_its_place() -> None:
 
     made = plan([m("a", BOTH), m("b", RANGE)], cost=model)
     assert [step.cost.rebalances for step in made.steps if step.cost] == [7, 7]
-    assert [restarts.restarting for restarts in asked] == [1, 2]
+    assert [len(restarts.order) for restarts in asked] == [1, 2]

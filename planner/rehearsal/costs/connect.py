@@ -9,42 +9,61 @@ from msgspec.structs import replace
 
 from rebal.groups.assignors.connect import held_of
 from rebal.groups.clients import older
-from rebal.groups.model import GroupSnapshot, Knowledge, Member, Tri
+from rebal.groups.model import GroupSnapshot, Knowledge, Member, Tri, WorkerState
 from rebal.planner.plan import Cost, Pace
 from rebal.planner.rehearsal.costs.cost import Restarts, batches
 from rebal.planner.rehearsal.costs.group import at_worst, clocked, cost_of_paces, figure
 from rebal.planner.rehearsal.costs.timeouts import slowest, waits
-from rebal.planner.rehearsal.costs.work import too_much
+from rebal.planner.rehearsal.costs.work import is_unpriced
 from rebal.planner.rehearsal.costs.workers import EAGER, Pauses, RehearsedWorkers, held_back
 
 _PROTOCOLS: Final = ("sessioned", "compatible", EAGER)
 
 
 def by_workers(restarts: Restarts) -> Cost:
-    """The cost of these restarts, rehearsed; by arithmetic where that cannot be.
+    """Return the cost of these restarts, rehearsed; of many the first stand for all.
 
     What stops and moves are connectors and tasks: `unit` is `task`, and a connector counts as one.
+    Where it is not known what the workers run, only rebalances and times are predicted.
     """
     snapshot = restarts.snapshot
-    assert snapshot is not None
-    count, total = len(restarts.order), work_of_all(snapshot)
-    plain = _plain(restarts, total)
-    if not count:
-        return replace(plain, text="nothing is restarted")
-    if any(m.worker is None or m.worker.running is None for m in snapshot.members):
-        told = "what the workers run is not known, so no more can be foretold"
-        return replace(plain, text=f"{plain.text}; {told}")
-    if too_much(total * 3 * count):
-        return plain
+    count = len(restarts.order)
+    if not count or is_unpriced():
+        return Cost(
+            rebalances=0,
+            partitions_stopped=0,
+            partitions_moved=0,
+            unit="task",
+            text="nothing is restarted",
+        )
+    unknown = [m for m in snapshot.members if m.worker is None or m.worker.running is None]
+    if unknown:
+        snapshot = _without_work(snapshot)
     made = [_paced(restarts, snapshot, *pace) for pace in batches(count, restarts.speed.batch)]
+    if unknown:
+        pace = made[0][0]
+        return Cost(
+            rebalances=pace.rebalances,
+            partitions_stopped=0,
+            partitions_moved=0,
+            unit="task",
+            seconds=pace.seconds,
+            text=f"{pace.rebalances} rebalances of connectors and tasks; what the workers run is "
+            "not known, so what stops and moves is not predicted",
+        )
     paces = [(pace, group.stopped) for pace, group in made]
     return replace(cost_of_paces(paces, 0, _text(restarts, snapshot, *made[0])), unit="task")
+
+
+def _without_work(snapshot: GroupSnapshot) -> GroupSnapshot:
+    """Return the group as if its workers ran nothing: its rebalances are the same."""
+    idle = tuple(replace(m, worker=WorkerState(url="", running=())) for m in snapshot.members)
+    return replace(snapshot, members=idle)
 
 
 def stop_all(restarts: Restarts) -> Cost:
     """The cost where all that restart stop before the first of them starts again."""
     snapshot = restarts.snapshot
-    assert snapshot is not None
     count, total = len(restarts.order), work_of_all(snapshot)
     text = "nothing runs from the first stop to the end of the one rebalance"
     if any(m.worker is None or m.worker.running is None for m in snapshot.members) or not count:
@@ -70,20 +89,6 @@ def work_of_all(snapshot: GroupSnapshot) -> int:
     """How many connectors and tasks the workers run."""
     running = (m.worker.running or () for m in snapshot.members if m.worker is not None)
     return sum(len(held_of(one)) for one in running)
-
-
-def _plain(restarts: Restarts, total: int) -> Cost:
-    """Two rebalances a restart: each stops everything, or what the restarted worker ran."""
-    count = len(restarts.order)
-    share = total / max(1, restarts.members)
-    stops = total if restarts.eager or restarts.eager_after else share
-    return Cost(
-        rebalances=2 * count,
-        partitions_stopped=round(2 * count * stops),
-        partitions_moved=round(2 * count * share),
-        unit="task",
-        text=f"about {2 * count} rebalances of connectors and tasks",
-    )
 
 
 def _paced(

@@ -10,20 +10,17 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from rebal.groups.assignors import (
-    Assignor,
-    LeaderWouldFail,
-    SpecMember,
-    UnknownAssignorError,
-    get,
-)
+from rebal.groups.assignors import Assignor, LeaderWouldFail, SpecMember, UnknownAssignorError
 from rebal.groups.assignors.server import SERVER_NAMES, server_assignor
 from rebal.groups.errors import RebalError
-from rebal.groups.model import GroupSnapshot, Member, RebalanceProtocol, Record
+from rebal.groups.model import GroupSnapshot, Member, Record, Tri
+from rebal.planner.clients import cooperative
 from rebal.planner.facts import all_partitions
 from rebal.planner.plan import Cost, Pace
 from rebal.planner.rehearsal.costs.cost import FIRST_DELAY, RECONCILE_INTERVAL, Speed, batches
 from rebal.planner.rehearsal.costs.group import RehearsedGroup, cost_of_paces, figure
+from rebal.planner.rehearsal.costs.rehearsed import priced
+from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.costs.timeouts import (
     in_words,
     leaves,
@@ -57,26 +54,38 @@ def empty_after(members: Sequence[Member], *, killed: bool = False) -> float:
 
 
 def stop_and_start(stop: Stop) -> Cost:
-    """The cost when all start at once, beside the other paces; at that one only if not rehearsed.
+    """Return the cost when all start at once, beside the other paces.
 
     `rebalances` and `partitions_moved` are those of the start: what happens while the members stop
     one after the other depends on who is the quickest.
     """
+    if stop.kip848:
+        return _to_kip848(stop)
+    ids = tuple(member.member_id for member in stop.snapshot.members)
+    roll = Roll(
+        snapshot=stop.snapshot,
+        order=ids,
+        target=(stop.assignor,),
+        eager=ids,
+        eager_after=cooperative(stop.assignor) is not Tri.YES,
+        together=True,
+        speed=stop.speed,
+    )
+    return priced(roll, -1, lambda pace: _text(stop, pace))
+
+
+def _to_kip848(stop: Stop) -> Cost:
     plain = _by_arithmetic(stop)
     count = len(stop.snapshot.members)
     paces = list(batches(count, stop.speed.batch))
-    # A KIP-848 group gets a new target with each that joins, a classic one two rebalances a batch.
-    work = 2 * count * plain.partitions_stopped
-    told = [pace for pace in paces if not too_much(work if stop.kip848 else work // pace[0])]
-    if not told:
+    # A KIP-848 group gets a new target with each that joins.
+    if too_much(2 * count * plain.partitions_stopped):
         return plain
     try:
-        made = [_Start(stop).run(batch, name) for batch, name in told]
+        made = [_Start(stop).run(batch, name) for batch, name in paces]
     except (RebalError, LeaderWouldFail, UnknownAssignorError):
         return plain
-    left_out = len(paces) - len(told)
-    more = "; too large a group to rehearse a slower start" if left_out else ""
-    return cost_of_paces(made, -1, _text(stop, made[-1][0]) + more)
+    return cost_of_paces(made, -1, _text(stop, made[-1][0]))
 
 
 class _Start:
@@ -88,8 +97,7 @@ class _Start:
         self._stop = stop
         self._gone = spec.members
         self._group = RehearsedGroup(spec, members, (), stop.speed)
-        self._assignor: Assignor = get(stop.assignor) if not stop.kip848 else _server(stop)
-        self._eager = RebalanceProtocol.COOPERATIVE not in self._assignor.supported_protocols
+        self._assignor = _server(stop)
 
     def run(self, batch: int, name: str) -> tuple[Pace, int]:
         """The pace's cost, and the partitions that stopped, summed over all rebalances."""
@@ -105,12 +113,6 @@ class _Start:
     def _join(self, members: Sequence[SpecMember]) -> None:
         group = self._group
         join = [replace(member, owned=(), generation=None) for member in members]
-        if not self._stop.kip848:
-            group.here.update({member.member_id: member for member in join})
-            if self._eager:
-                group.eager.update(group.here)
-            group.rebalance(self._assignor)
-            return
         if not group.here:
             group.hand_out(self._assignor, join.pop(0))
         if join:
@@ -174,13 +176,13 @@ def _text(stop: Stop, pace: Pace) -> str:
     pause = _down(stop)[0]
     if not stop.kip848:
         default = "" if FIRST_DELAY in settings else ", by default"
-        pause += speed.rebalance
         if speed.first:
             parts.append(
                 f"the coordinator's wait for more members ({figure(speed.first)} s, "
                 f"{FIRST_DELAY}{default})"
             )
-        parts.append(f"one rebalance ({figure(speed.rebalance)} s)")
+        parts.append("one rebalance")
+        pause = pace.longest_seconds or 0.0
     listed = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
     then = ""
     if stop.kip848 and len(members) > 1:

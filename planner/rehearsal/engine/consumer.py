@@ -303,29 +303,28 @@ class Consumer:
             self._joined_at = self._agenda.now
         self._group.join(self._request(), self)
 
-    def _rejoin(self, token: int | None = None) -> None:
-        """Prepare and join: an EAGER member gives up all it owns, a COOPERATIVE one keeps it."""
+    def _rejoin(self, token: int | None = None, slow: float = 0.0) -> None:
+        """Prepare and join (`slow` s later): EAGER gives up all it owns, COOPERATIVE keeps it."""
         if not self.alive or (token is not None and token != self._token):
             return
         self._set_moving(True)
         # A COOPERATIVE member gives up what it is not subscribed to any more.
         dropped = self.owned if self.protocol is _EAGER else self._unsubscribed()
-        if dropped:
-            took = self._give_up(dropped, self.revoked, self.process.on_revoked)
-            if self._throws_in("revoked"):
-                return
-            if took:
-                self._joining = True
-                self._agenda.after(took, self._join, self._next_token())
-                return
+        took = max(slow, self._give_up(dropped, self.revoked, self.process.on_revoked))
+        if dropped and self._throws_in("revoked"):
+            return
+        if took:
+            self._joining = True
+            self._agenda.after(took, self._join, self._next_token())
+            return
         self._join()
 
     def _unsubscribed(self) -> frozenset[int]:
         sent, numbers = self._subscription, self._ledger.numbers
-        kept = tuple(pair for pair in sent.owned if pair[0] in sent.topics)
         # Connect workers subscribe to nothing.
-        if len(kept) == len(sent.owned) or not sent.topics:
+        if sent.topics in ((), self.process.topics):
             return frozenset()
+        kept = tuple(pair for pair in sent.owned if pair[0] in sent.topics)
         gone = frozenset(numbers[pair] for pair in set(sent.owned).difference(kept))
         self._subscription = replace(sent, owned=kept)
         return gone & self.owned
@@ -339,7 +338,7 @@ class Consumer:
             return
         error = self._group.heartbeat(self.member_id, self.generation, self)
         if error is Error.REBALANCE_IN_PROGRESS or (error is Error.NONE and self._again):
-            self._rejoin()
+            self._rejoin(slow=self.process.slow)
         elif error is Error.NONE:
             self._set_moving(False)
         elif error is Error.NOT_COORDINATOR:

@@ -24,7 +24,8 @@ class Process(Record, frozen=True, kw_only=True):
 
     `name` is what scripts and results call it. `assignors` is partition.assignment.strategy,
     `session`, `rebalance` and `heartbeat` are session.timeout.ms, max.poll.interval.ms and
-    heartbeat.interval.ms. It polls every `poll` seconds. Its listener takes `on_revoked`,
+    heartbeat.interval.ms. It polls every `poll` seconds. It joins again `slow` seconds after it
+    has prepared for a rebalance that it was told of. Its listener takes `on_revoked`,
     `on_assigned` and `on_lost` seconds; `fails_in` names those that throw: revoked, assigned, lost.
     `protocol` is group.protocol: classic or consumer; with consumer, `remote_assignor` is
     group.remote.assignor (empty: the brokers' default), and the brokers decide `session` and
@@ -46,6 +47,7 @@ class Process(Record, frozen=True, kw_only=True):
     rebalance: float = 300.0
     heartbeat: float = 3.0
     poll: float = 0.5
+    slow: float = 0.0
     on_revoked: float = 0.0
     on_assigned: float = 0.0
     on_lost: float = 0.0

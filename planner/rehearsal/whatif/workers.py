@@ -95,11 +95,6 @@ def _cost(snapshot: GroupSnapshot, order: Sequence[str]) -> Cost:
     eager = snapshot.group.assignor == "default"
     return by_workers(
         Restarts(
-            members=len(snapshot.members),
-            restarting=len(order),
-            static=0,
-            partitions=0,
-            eager=len(snapshot.members) if eager else 0,
             eager_after=eager,
             snapshot=snapshot,
             order=tuple(order),

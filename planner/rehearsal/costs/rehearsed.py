@@ -1,0 +1,268 @@
+"""Restarts of a classic group's members, rehearsed by the engine: what each pace costs.
+
+As expected each member stops cleanly and is back when the restart is over. At worst it is killed
+and counts until its session ends, and the others join a rebalance as late as they may. Of a large
+group some of the restarts are rehearsed, evenly spread over the order, and stand for the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import linear_regression
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from rebal.planner.facts import names
+from rebal.planner.plan import Cost, Pace
+from rebal.planner.rehearsal.costs.cost import batches
+from rebal.planner.rehearsal.costs.start import Roll, Start
+from rebal.planner.rehearsal.costs.timeouts import back_in_time, waits
+from rebal.planner.rehearsal.costs.work import is_estimate, is_unpriced, samples
+from rebal.planner.rehearsal.outcome import Measures
+from rebal.planner.rehearsal.rehearse import rehearse
+from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+
+_TWO_SIDED: Final = 1.96
+_FAILED: Final = "failed as leader"
+_RESTS: Final = 86_400.0
+# Share: so much do two whole rehearsals with other seeds differ.
+_LEAST: Final = 0.05
+# Values from which a line and the distance from it follow.
+_FEWEST: Final = 3
+
+
+class Paced(NamedTuple):
+    """One pace's cost, and the partitions that stopped, summed over all rebalances.
+
+    `rehearsed` of `batches` batches were rehearsed; `bound` is how far the partition-seconds may be
+    off for it (a share, at 95 % confidence; 0: nothing was left out).
+    """
+
+    pace: Pace
+    stopped: int
+    rehearsed: int = 1
+    batches: int = 1
+    bound: float = 0.0
+
+    @property
+    def sampled(self) -> str:
+        """A sentence part on what was left out; empty where nothing was."""
+        if self.rehearsed == self.batches:
+            return ""
+        what = "restarts" if self.pace.batch == 1 else "batches"
+        return (
+            f"{self.rehearsed:,} of {self.batches:,} {what} rehearsed, so partition-seconds are "
+            f"within ±{max(1, math.ceil(100 * self.bound))} %"
+        )
+
+
+class _Sum(NamedTuple):
+    """Measures of several parts, added up."""
+
+    seconds: float = 0.0
+    unowned: float = 0.0
+    longest: float = 0.0
+    rebalances: float = 0.0
+    stopped: float = 0.0
+    moved: float = 0.0
+
+    def plus(self, one: Measures, times: float = 1.0) -> _Sum:
+        return _Sum(
+            self.seconds + times * one.seconds,
+            self.unowned + times * one.unowned,
+            max(self.longest, one.longest),
+            self.rebalances + times * one.rebalances,
+            self.stopped + times * one.stopped,
+            self.moved + times * one.moved,
+        )
+
+
+class RehearsedRoll:
+    """A roll-out with its stand-ins; `notes` name what stands in for what is not known."""
+
+    def __init__(self, roll: Roll) -> None:
+        self._roll = roll
+        self._start = Start(roll)
+        members = roll.snapshot.members
+        called = names(members)
+        self._order = [called[id_] for id_ in roll.order]
+        # Some stay, so the others wait for nothing but the rebalance.
+        self._stay = len(roll.order) < len(members)
+        self._quiet = {
+            called[m.member_id]: max(waits(m).session - self._start.heartbeat(m), 0.0)
+            for m in members
+            if back_in_time(m, roll.speed.restart)
+        }
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What stands in for what is not known, a sentence part each."""
+        return self._start.notes
+
+    def paces(self) -> list[Paced]:
+        """Return the cost of each pace: one by one, in the batch asked for, all at once."""
+        asked = list(batches(len(self._order), self._roll.speed.batch))
+        if is_estimate():
+            asked = asked[-1:] if self._roll.together else asked[:1]
+        return [self._paced(batch, name) for batch, name in asked]
+
+    def _paced(self, batch: int, name: str) -> Paced:
+        cut = [tuple(self._order[at : at + batch]) for at in range(0, len(self._order), batch)]
+        places = samples(len(cut), len(self._start.lists), len(self._start.partitions))
+        expected, bound = self._sum(cut, places, killed=False)
+        worst = expected if is_estimate() else self._sum(cut, places, killed=True)[0]
+        pace = Pace(
+            name=name,
+            batch=batch,
+            seconds=round(expected.seconds, 1),
+            partition_seconds=round(expected.unowned, 1),
+            rebalances=round(expected.rebalances),
+            partitions_moved=round(expected.moved),
+            worst_seconds=round(max(worst.seconds, expected.seconds), 1),
+            worst_partition_seconds=round(max(worst.unowned, expected.unowned), 1),
+            longest_seconds=round(expected.longest, 1),
+            worst_longest_seconds=round(max(worst.longest, expected.longest), 1),
+        )
+        return Paced(pace, round(expected.stopped), len(places), len(cut), bound)
+
+    def _sum(
+        self, cut: Sequence[tuple[str, ...]], places: Sequence[int], *, killed: bool
+    ) -> tuple[_Sum, float]:
+        """Return the sum over all batches, and how far its partition-seconds may be off (share)."""
+        if len(places) == len(cut):
+            whole = self._run(self._start.scene((), killed), cut, 0, killed, last=False)
+            return _Sum().plus(whole), 0.0
+        total, left = _Sum(), len(cut)
+        if not is_estimate():
+            # The first is like no other: the members' heartbeats are spread, or all have stopped.
+            total = total.plus(self._run(self._start.scene((), killed), cut[:1], 0, killed))
+            left, places = len(cut) - 1, [place for place in places if place]
+        found = []
+        for place in places:
+            # The restart before lets the members' heartbeats fall together as a rebalance does.
+            begin = max(0, place - 1)
+            done = [name for each in cut[:begin] for name in each]
+            scene = self._start.scene(done, killed)
+            found.append(self._run(scene, cut[begin : place + 1], begin, killed))
+            total = total.plus(found[-1], left / len(places))
+        error = left * _error(places, [one.unowned for one in found], left)
+        share = error / total.unowned if total.unowned else 0.0
+        return total, max(share, _LEAST) if found else share
+
+    def _run(
+        self,
+        scene: Scene,
+        cut: Sequence[tuple[str, ...]],
+        place: int,
+        killed: bool,
+        *,
+        last: bool = True,
+    ) -> Measures:
+        """Return the measures of the batches from `place` on, or of the last one alone."""
+        together = self._roll.together
+        events: list[Event] = []
+        if together and not place:
+            events += self._stop(self._order, killed)
+        for number, some in enumerate(cut, place):
+            if together:
+                more = self._start_again(some, killed, empty=not (number or self._stay))
+            else:
+                more = self._each(some, killed)
+            events += [replace(more[0], phase=str(number)), *more[1:]]
+        script = Script(events=tuple(events), rests=_RESTS)
+        made = rehearse(scene, script, seed=place, keep=False, assignors=self._start.assignors)
+        if not self._start.assignors and any(note.what == _FAILED for note in made.notes):
+            self._start.stand_in_for_leader()
+            made = rehearse(scene, script, seed=place, keep=False, assignors=self._start.assignors)
+        return made.phases[-1].measures if last and len(cut) > 1 else made.measures
+
+    def _stop(self, members: Sequence[str], killed: bool) -> list[Event]:
+        """Return the end of these; what comes next begins at the earliest after a restart."""
+        do = Deed.KILL if killed else Deed.STOP
+        return [
+            Event(do=do, members=tuple(members)),
+            Event(do=Deed.WAIT, after=0.0, seconds=self._roll.speed.restart),
+        ]
+
+    def _start_again(self, some: Sequence[str], killed: bool, *, empty: bool) -> list[Event]:
+        """Return the start of members that have stopped with all the others."""
+        takes = 0.0 if empty or some[0] == self._order[0] else self._roll.speed.restart
+        return [
+            Event(
+                do=Deed.START,
+                seconds=takes,
+                processes=tuple(
+                    self._start.process(name, done=True, killed=killed) for name in each
+                ),
+            )
+            for each in _stragglers(some, killed and empty)
+        ]
+
+    def _each(self, some: Sequence[str], killed: bool) -> list[Event]:
+        """Return the restart of these."""
+        if not killed:
+            return [self._back(some, self._roll.speed.restart)]
+        quiet = [name for name in some if name in self._quiet]
+        loud = [name for name in some if name not in self._quiet]
+        events = []
+        if quiet:
+            # They are back just before their sessions end.
+            events.append(self._back(quiet, max(self._quiet[name] for name in quiet)))
+        if loud:
+            events += self._stop(loud, killed=True)
+            empty = len(loud) == len(self._start.lists)
+            events += [self._back(each, 0.0) for each in _stragglers(loud, empty)]
+        return events
+
+    def _back(self, some: Sequence[str], takes: float) -> Event:
+        return Event(
+            do=Deed.RESTART, members=tuple(some), seconds=takes, assignors=self._start.then
+        )
+
+
+def priced(roll: Roll, main: int, text: Callable[[Pace], str]) -> Cost:
+    """Return the cost of a roll-out, whose figures are those of the pace at `main`."""
+    if is_unpriced() or not roll.order:
+        nothing = "" if roll.order else "nothing is restarted"
+        return Cost(rebalances=0, partitions_stopped=0, partitions_moved=0, text=nothing)
+    rehearsed = RehearsedRoll(roll)
+    made = rehearsed.paces()
+    one = made[main]
+    pace = one.pace
+    return Cost(
+        rebalances=pace.rebalances,
+        partitions_stopped=one.stopped,
+        partitions_moved=pace.partitions_moved,
+        text="; ".join(filter(None, (text(pace), one.sampled, *rehearsed.notes))),
+        seconds=pace.seconds,
+        partition_seconds=pace.partition_seconds,
+        worst_seconds=pace.worst_seconds,
+        worst_partition_seconds=pace.worst_partition_seconds,
+        longest_seconds=pace.longest_seconds,
+        worst_longest_seconds=pace.worst_longest_seconds,
+        paces=tuple(each.pace for each in made),
+    )
+
+
+def _stragglers(some: Sequence[str], apart: bool) -> list[Sequence[str]]:
+    """Return these, or (`apart`) without the last one, which comes after the first rebalance."""
+    return [some[:-1], some[-1:]] if apart and len(some) > 1 else [some]
+
+
+def _error(places: Sequence[int], values: Sequence[float], left: int) -> float:
+    """Return how far the mean of a sample may be off, at 95 % confidence.
+
+    Costs rise or fall along the order, which an evenly spread sample catches: what counts is how
+    far they lie from a straight line.
+    """
+    count = len(values)
+    if count < _FEWEST:
+        return 0.0
+    slope, base = linear_regression(places, values)
+    off = sum(
+        (value - base - slope * place) ** 2 for place, value in zip(places, values, strict=True)
+    )
+    quantile = _TWO_SIDED * (1 + 2 / (count - 2))
+    return quantile * math.sqrt(off / (count - 2) / count * (1 - count / left))
