@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from random import Random
 from typing import Final
 
@@ -21,15 +22,14 @@ class Chance:
 
     def member_id(self, client_id: str, instance_id: str | None, now: float) -> str:  # noqa: ARG002
         """Return the id of a new member: its instance id or client id, and a random UUID."""
-        return f"{instance_id or client_id}-{self._uuid()}"
+        digits = f"{self._random.getrandbits(128):032x}"
+        text = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+        return f"{instance_id or client_id}-{text}"
 
     def kip848_member_id(self, client_id: str, now: float) -> str:  # noqa: ARG002
-        """Return the id of a new member of a KIP-848 group, a bare UUID whoever makes it up."""
-        return self._uuid()
-
-    def _uuid(self) -> str:
-        digits = f"{self._random.getrandbits(128):032x}"
-        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+        """Return the id of a new member of a KIP-848 group: a bare UUID, as Kafka prints it."""
+        raw = self._random.getrandbits(128).to_bytes(16)
+        return urlsafe_b64encode(raw).decode().rstrip("=")
 
     def phase(self, heartbeat: float) -> float:
         """Return how long ago the last heartbeat of a member was that is in the group already."""
