@@ -21,6 +21,7 @@ from rebal.groups.wire.offsets_topic import GroupMetadata, GroupMetadataMember
 from rebal.groups.wire.user_data import StickyUserData, encode_sticky
 from rebal.planner.rehearsal.engine.agenda import Agenda
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
+from rebal.planner.rehearsal.engine.group import Group
 from rebal.planner.rehearsal.engine.memory import Stored
 from rebal.planner.rehearsal.engine.messages import (
     Assigned,
@@ -404,16 +405,16 @@ class Line:
 class Witness:
     """The coordinator as the members call it; it writes down each request and its answer."""
 
-    def __init__(self, group: ClassicGroup, agenda: Agenda, book: Book) -> None:
+    def __init__(self, group: Group, classic: ClassicGroup, agenda: Agenda, book: Book) -> None:
         self._group, self._agenda, self._book = group, agenda, book
         self._lines: dict[int, Line] = {}
-        store = group._store
+        store = classic._store
 
         def stored(*args: Any, **more: Any) -> None:
             store(*args, **more)
-            book.stored(group._stored, lambda client: client.life.process)  # type: ignore[attr-defined]
+            book.stored(classic._stored, lambda client: client.life.process)  # type: ignore[attr-defined]
 
-        group._store = stored  # type: ignore[method-assign]
+        classic._store = stored  # type: ignore[method-assign]
 
     def line(self, client: Any) -> Line:
         """Return the one line of a client."""

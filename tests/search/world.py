@@ -12,6 +12,7 @@ from rebal.groups.model import Cluster, CoordinatorKind, GroupSnapshot, Rebalanc
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost, Plan
 from rebal.planner.rehearsal.engine.consumer import Consumer
+from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import GroupPhase
 from rebal.planner.rehearsal.engine.process import Process as Settings
@@ -45,7 +46,10 @@ class SeenWorld(World):
     def __init__(self, book_of: Any, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.book: Book = book_of(self.agenda)
-        self.witness = Witness(self.group, self.agenda, self.book)
+        # No member of these histories speaks KIP-848's protocol: the group stays classic.
+        self.classic = self.group._now
+        assert isinstance(self.classic, ClassicGroup)
+        self.witness = Witness(self.group, self.classic, self.agenda, self.book)
         self._around = self._around._replace(group=self.witness)
 
     def _consumer(self, process: Settings) -> Consumer:
@@ -89,7 +93,7 @@ class SimulatedWorld:
         )
         settings["group.max.size"] = str(brokers.max_size)
         self.operator = Operator(
-            self.world.group,
+            self.world.classic,
             self.world.book,
             given,
             partitions=PARTITIONS,
@@ -184,7 +188,7 @@ class SimulatedWorld:
         """
         if self.now() - self.world.book.loaded_at < _AFTER_LOAD:
             return
-        lives = [member.client.life for member in self.world.group._members.values()]
+        lives = [member.client.life for member in self.world.classic._members.values()]
         alive = {
             id(self.world.witness.line(one).life) for one in self._current.values() if one.alive
         }
@@ -201,7 +205,7 @@ class SimulatedWorld:
         lives = {id(self.world.witness.line(self._current[one.name]).life) for one in processes}
 
         def left() -> bool:
-            members = self.world.group._members.values()
+            members = self.world.classic._members.values()
             return not any(id(member.client.life) in lives for member in members)
 
         return self.world.agenda.run(self.now() + 3 * self.session_seconds + 5, left)
