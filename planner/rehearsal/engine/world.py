@@ -108,7 +108,7 @@ class World:
         self.opaque: set[str] = set()
         """Elected assignors whose assignment is not modelled: nobody owns anything then."""
         self._moving: set[Member] = set()
-        self._coming = 0
+        self._coming = self._moves = 0
         self._due: dict[str, Process] = {}
         self._silent: set[str] = set()
         self._taking_over = False
@@ -196,7 +196,8 @@ class World:
             # The next coordinator knows nothing of it: members that go on begin another one.
             self._close(self.rebalances[-1])
         self.group.move(seconds)
-        self.agenda.after(seconds, self._loaded)
+        self._moves += 1
+        self.agenda.after(seconds, self._loaded, self._moves)
 
     def add_partitions(self, topic: str, count: int, noticed: float = 0.0) -> None:
         """Have a topic of `count` partitions; leaders see it `noticed` seconds later."""
@@ -316,8 +317,10 @@ class World:
         if leader.generation == generation:
             leader.enforce_rebalance()
 
-    def _loaded(self) -> None:
+    def _loaded(self, move: int) -> None:
         """Wait for the sessions of members that left after the record was written."""
+        if move != self._moves:
+            return
         running = {one.member_id for one in self.consumers.values() if one.alive}
         self._silent |= self.group.lists().keys() - running
 
