@@ -9,6 +9,7 @@ BENCHES = (
     "lazy_imports",
     "assignors",
     "simulate_bench",
+    "rehearsal_bench",
     "inspect_probe",
     "groups_bench",
     "fleet_bench",

@@ -1,0 +1,85 @@
+"""How long the rehearsal engine takes for whole roll-outs, and what costs add to a plan."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import process_time
+
+from rebal.planner.rehearsal.engine.process import Process, Running
+from rebal.planner.rehearsal.rehearse import rehearse
+from rebal.planner.rehearsal.rollout import restarts
+from rebal.planner.rehearsal.script import Scene, Script
+
+OLD, BOTH, NEW = ("range",), ("cooperative-sticky", "range"), ("cooperative-sticky",)
+# Members, partitions, bounces, and the most seconds of processor time.
+CASES = ((20, 200, 2, 0.2), (200, 2000, 2, 10.0), (1000, 10_000, 1, 120.0))
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One roll-out; times in seconds of processor time."""
+
+    members: int
+    partitions: int
+    bounces: int
+    took: float
+    most: float
+
+    @property
+    def holds(self) -> bool:
+        return self.took <= self.most
+
+    def text(self) -> str:
+        verdict = "holds" if self.holds else "DOES NOT HOLD"
+        return (
+            f"{self.members} members, {self.partitions} partitions, {self.bounces} bounces: "
+            f"{self.took:.2f} s, at most {self.most:g} s: {verdict}"
+        )
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How the time of one restart grows with the members, who have ten partitions each."""
+
+    exponent: float
+
+    @property
+    def holds(self) -> bool:
+        """Each restart makes every member join again: linear, with some room."""
+        return self.exponent <= 1.3
+
+    def text(self) -> str:
+        verdict = "nearly linear" if self.holds else "NOT nearly linear"
+        return f"a restart, 20 to 1,000 members: exponent {self.exponent:.2f}: {verdict}"
+
+
+def rows() -> Iterator[Timed | Growth]:
+    for members, partitions, bounces, most in CASES:
+        took = _roll(members, partitions, bounces, members)
+        yield Timed(members, partitions, bounces, took, most)
+    few, many = (_roll(count, 10 * count, 1, 20) for count in (20, 1000))
+    yield Growth(math.log(many / few) / math.log(1000 / 20))
+
+
+def _roll(members: int, partitions: int, bounces: int, restarted: int) -> float:
+    """Return the seconds that a rolling restart of so many members takes."""
+    each = partitions // members
+    names = [f"m{number:04d}" for number in range(members)]
+    running = tuple(
+        Running(
+            process=Process(name=name, assignors=OLD, topics=("orders",)),
+            member_id=f"{name}-0",
+            owned=tuple(("orders", n) for n in range(place * each, (place + 1) * each)),
+            generation=1,
+        )
+        for place, name in enumerate(names)
+    )
+    scene = Scene(topics={"orders": partitions}, running=running, assignor="range", generation=1)
+    events = [
+        event
+        for number, list_ in enumerate((BOTH, NEW)[:bounces], 1)
+        for event in restarts(f"step {number}", list_, names[:restarted], batch=1)
+    ]
+    began = process_time()
+    rehearse(scene, Script(events=tuple(events)), keep=False)
+    return process_time() - began
