@@ -148,6 +148,8 @@ class Consumer:
 
     def busy(self, seconds: float) -> None:
         """Process records for so long without a poll; heartbeats go on."""
+        if not self.alive:
+            return
         now = self._agenda.now
         self._busy_until = max(self._busy_until, now + seconds)
         self._reporter.tell(self, "busy", f"{seconds:g} s")
@@ -158,6 +160,8 @@ class Consumer:
 
     def freeze(self, seconds: float) -> None:
         """Do nothing at all for so long, no heartbeat either: a long garbage collection."""
+        if not self.alive:
+            return
         now = self._agenda.now
         last = self._last_beat()
         self._frozen_until = self._busy_until = max(self._busy_until, now + seconds)

@@ -49,6 +49,7 @@ class Ledger:
         self._longest = [0.0] * size
         self._longest_before: list[float] = []
         self._past: set[str] = set()
+        self._gone: set[int] = set()
         self._twice = self._twice_past = 0.0
         self._stopped = self._moved = 0
         self._keep = keep
@@ -73,12 +74,14 @@ class Ledger:
                 for owner in self._owners[number]:
                     self.release(owner, (number,), now)
                 self._since[number] = float("inf")
+                self._gone.add(number)
 
     def own(self, owner: str, partitions: Collection[int], now: float) -> None:
         """Have `owner` begin to consume these."""
         owners, since, last = self._owners, self._since, self._last
         gaps, longest, alone = self._gaps, self._longest, (owner,)
         moved = 0
+        partitions = self._there(partitions)
         for number in partitions:
             if owners[number]:
                 self._close_overlap(number, now)
@@ -103,6 +106,7 @@ class Ledger:
         """Have `owner` stop to consume these."""
         owners, since = self._owners, self._since
         stopped = 0
+        partitions = self._there(partitions)
         for number in partitions:
             if len(owners[number]) > 1:
                 self._close_overlap(number, now)
@@ -117,6 +121,12 @@ class Ledger:
                 start = self._open.pop((number, owner))
                 if now > start:
                     self.spans.setdefault(number, []).append(Span(owner, start, now))
+
+    def _there(self, partitions: Collection[int]) -> Collection[int]:
+        """Return those whose topic has not been deleted."""
+        if not self._gone:
+            return partitions
+        return [number for number in partitions if number not in self._gone]
 
     def past(self, owner: str, *, now: float, over: bool) -> None:
         """Learn that an owner is past its session or poll timeout, or (`over`) no longer."""

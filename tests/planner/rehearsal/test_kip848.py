@@ -155,6 +155,13 @@ def test_new_partitions_give_the_group_an_epoch_at_the_next_heartbeat() -> None:
     assert run.measures.longest < 11
 
 
+def test_a_deleted_topic_is_nobody_s_and_counts_no_more() -> None:
+    run = play(kip848(), Event(do=Deed.DELETE_TOPIC, topic="orders", at=3.0), restart("m1"))
+    assert run.rebalances[0].why == "topics changed"
+    assert [member.owned for member in run.members] == [0, 0, 0]
+    assert run.measures.unowned == 0
+
+
 def test_another_subscription_gives_the_group_an_epoch() -> None:
     where = kip848()
     run = play(
