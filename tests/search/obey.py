@@ -53,8 +53,11 @@ class Rehearsed(Story):
 
     def _plan(self) -> dict[str, Any]:
         body = super()._plan()
-        service = self._service()
+        service, history = self._service(), self.world.history
         self._out = [one for one in service if not one.running and self.world.shown(one)]
+        if history.alike and len(self.world.processes) > len(history.consumers):
+            # A new pod with the same automatic client id may have replaced it: no log tells.
+            self._out = []
         if "RB120" in body["asked"] and not self.counted:
             # The question has an answer: how many members the service has.
             self.counted = True
