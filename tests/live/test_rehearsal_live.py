@@ -96,8 +96,8 @@ def team(*lists: tuple[str, ...], names: Sequence[str] = THREE, static: bool = F
     ]
 
 
-def restart(name: str, to: tuple[str, ...] = ()) -> Event:
-    return Event(do=Deed.RESTART, members=(name,), assignors=to)
+def restart(name: str, to: tuple[str, ...] = (), protocol: str = "") -> Event:
+    return Event(do=Deed.RESTART, members=(name,), assignors=to, protocol=protocol)
 
 
 def bounces(*lists: tuple[str, ...], names: Sequence[str] = THREE) -> list[Event]:
@@ -125,7 +125,7 @@ def test_a_forgotten_member_outlives_the_others(kafka41: Broker, teller: Teller)
 def test_a_reload_has_a_static_member_rejected(own41: Broker, teller: Teller) -> None:
     """The coordinator that loads the group knows of each list only what was elected: range."""
     story = [Event(do=Deed.COORDINATOR), restart("m-1", FINAL)]
-    real = teller.same(own41, team(BACK, static=True), story, session=10.0)
+    real = teller.same(own41, team(BACK, static=True), story, session=8.0)
     assert (real.rejected, real.owned) == (1, (6, 6))
 
 
@@ -180,6 +180,20 @@ def test_a_crash(list_: tuple[str, ...], kafka41: Broker, teller: Teller, *, sta
     """The dead one counts until its session is over; then it comes back."""
     story = [Event(do=Deed.KILL, members=("m-1",)), restart("m-1")]
     real = teller.same(kafka41, team(list_, static=static), story)
+    assert (real.rejected, real.owned) == (0, (4, 4, 4))
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
+@pytest.mark.parametrize("list_", [RANGE, FINAL], ids=["eager", "cooperative"])
+def test_kip_848_up_and_back(
+    list_: tuple[str, ...], kafka41: Broker, teller: Teller, *, static: bool
+) -> None:
+    """Generations go on as epochs, and back."""
+    up = [restart(name, protocol="consumer") for name in THREE]
+    back = [restart(name, list_, protocol="classic") for name in THREE]
+    real = teller.same(kafka41, team(list_, static=static), [*up, *back], session=10.0)
     assert (real.rejected, real.owned) == (0, (4, 4, 4))
 
 
