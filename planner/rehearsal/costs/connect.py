@@ -21,7 +21,7 @@ _PROTOCOLS: Final = ("sessioned", "compatible", EAGER)
 
 
 def by_workers(restarts: Restarts) -> Cost:
-    """Return the cost of these restarts, rehearsed; of many the first stand for all.
+    """Return the cost of these restarts, each of them rehearsed.
 
     What stops and moves are connectors and tasks: `unit` is `task`, and a connector counts as one.
     Where it is not known what the workers run, only rebalances and times are predicted.

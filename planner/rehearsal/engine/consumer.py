@@ -8,9 +8,9 @@ would find something new.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -217,7 +217,7 @@ class Consumer:
 
     def joined(self, answer: JoinAnswer) -> None:
         """Take in the answer to a JoinGroup."""
-        if not self.alive:
+        if not self.alive or self._reads_later(self.joined, answer):
             return
         error = answer.error
         if error is Error.NONE:
@@ -237,7 +237,7 @@ class Consumer:
 
     def synced(self, answer: SyncAnswer) -> None:
         """Take in the answer to a SyncGroup."""
-        if not self.alive:
+        if not self.alive or self._reads_later(self.synced, answer):
             return
         error = answer.error
         if error is Error.NONE:
@@ -583,8 +583,16 @@ class Consumer:
     def _thaw(self, until: float) -> None:
         if self.alive and until == self._frozen_until:
             self._group.awake(self.member_id)
-            self._woken = True
-            self._hear(self._next_token())
+            if not self._joining:
+                self._woken = True
+                self._hear(self._next_token())
+
+    def _reads_later(self, read: Callable[[Any], None], answer: object) -> bool:
+        """Return whether the process is frozen: it reads the answer when it runs again."""
+        frozen = self._frozen_until > self._agenda.now
+        if frozen:
+            self._agenda.at(self._frozen_until, read, answer)
+        return frozen
 
     def _set_moving(self, moving: bool) -> None:
         if moving is not self._moving:

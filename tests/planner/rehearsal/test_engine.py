@@ -179,3 +179,14 @@ def test_runs_with_a_danger_are_counted() -> None:
     fine = rehearse_often(scene(DONE, DONE), script, runs=3)
     assert (wrong.endangered, fine.endangered) == (3, 0)
     assert wrong.restless == fine.restless == 0
+
+
+def test_a_process_that_freezes_while_it_joins_reads_the_answer_when_it_runs_again() -> None:
+    run = play(
+        scene(RANGE, RANGE, RANGE),
+        restart("m0", seconds=10.0),
+        Event(do=Deed.FREEZE, members=("m1",), seconds=100, at=2.5),
+    )
+    assert run.at_rest
+    assert run.measures.seconds > 102
+    assert [member.owned for member in run.members] == [4, 4, 4]
