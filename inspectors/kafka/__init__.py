@@ -3,5 +3,5 @@
 from rebal.inspectors.deferred import defer
 
 # confluent-kafka imports asyncio for its asynchronous clients, which rebal does not use either.
-for _package in ("kafka", "kafka.net", "kafka.protocol.admin", "asyncio"):
+for _package in ("kafka", "kafka.net", "kafka.protocol", "kafka.protocol.admin", "asyncio"):
     defer(_package)
