@@ -92,6 +92,11 @@ class Context(GroupFacts):
         self._own_classes = own_classes
         self.speed = (speed or Speed()).at(snapshot.cluster)
 
+    @property
+    def counted(self) -> bool:
+        """Return whether the user gave the number of members of the whole service."""
+        return self._expected is not None
+
     @cached_property
     def expected(self) -> int | None:
         """Return the number of members of the whole service; None where no evidence gives it.

@@ -103,7 +103,7 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
         departed=tuple(
             Departed(
                 member_id=f"{d['id']}-0f0f",
-                client_id=d["id"],
+                client_id=d.get("client", d["id"]),
                 instance_id=d.get("instance"),
                 list=tuple(d.get("list", ())),
                 last_seen=_minutes(d["at"]),

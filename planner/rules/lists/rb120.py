@@ -3,7 +3,8 @@
 from datetime import timedelta
 from typing import Final
 
-from rebal.groups.model import Departed
+from rebal.groups.model import Departed, Refusal
+from rebal.planner.admission.rejected import still_out
 from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
 from rebal.planner.rules.scope import by_lists, planning, unfinished
 
@@ -31,18 +32,19 @@ def departed_members(context: Context) -> Findings:
     How to answer it: if it belongs to the service, start it again, or plan with --expect-members so
     that no gate holds before it is there. If it does not, give the number of members without it.
 
-    It does not fire where the number of members is given on the command line or in a file. Where
+    It does not fire where the number of members is given on the command line or in a file, and
+    not for a member whose client is rejected now: that client is counted already. Where
     all present members are done, it asks only about members whose last list was another one.
     """
-    gone = context.snapshot.departed
+    gone = _unexplained(context)
     if not unfinished(context):
-        gone = tuple(one for one in gone if one.list and one.list != (context.target,))
-    if not gone or context.expected is not None:
+        gone = [one for one in gone if one.list and one.list != (context.target,)]
+    if not gone or context.counted:
         return
     newest = gone[::-1]
     said = ", ".join(_said(one, context) for one in newest[:_NAMED])
     more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
-    here, one = len(context.members), len(gone) == 1
+    here, one = context.expected or len(context.members), len(gone) == 1
     yield found(
         f"{said}{more}: {'does it' if one else 'do they'} belong to the service? Add "
         f"--expect-members {here + len(gone)} if {'it does' if one else 'they do'}, "
@@ -51,6 +53,23 @@ def departed_members(context: Context) -> Findings:
         evidence=[each.evidence for each in newest[:_NAMED]],
         before_step=context.narrow_step,
     )
+
+
+def _unexplained(context: Context) -> list[Departed]:
+    """Return the departed members, oldest first, without those whose client is rejected now."""
+    gone = list(context.snapshot.departed)
+    for out in still_out(context.snapshot):
+        same = (one for one in reversed(gone) if _is_same(one, out))
+        earlier = next(same, None)
+        if earlier is not None:
+            gone.remove(earlier)
+    return gone
+
+
+def _is_same(one: Departed, out: Refusal) -> bool:
+    if one.instance_id or out.instance_id:
+        return one.instance_id == out.instance_id
+    return bool(out.client_id) and (one.client_id, one.host) == (out.client_id, out.host)
 
 
 def _said(one: Departed, context: Context) -> str:
