@@ -27,8 +27,8 @@ from tests.kafka.processes import wait_for
 from tests.live_support import config_of
 
 HEARTBEAT = 0.3
-POLL = 0.1
-"""Member.java polls for so long."""
+POLL = 0.0
+"""Member.java does nothing between two polls, and a poll joins again at once when it must."""
 RESTART = 1.5
 """Seconds from the stop of a process until the next one is started: the group is at rest before."""
 _FOUND = 2.0
@@ -87,7 +87,7 @@ class RealGroup:
         self.running: dict[str, Member] = {}
         self.ever: list[tuple[str, Member]] = []
         self.pauses: list[float] = []
-        """Seconds for which the group was at rest after each deed, before the next one."""
+        """Seconds for which the group was at rest before each deed of the last story."""
         self._members, self._session = members, session
         self._seeds: dict[str, Seed] = {}
         self._gone: dict[str, float] = {}
@@ -131,12 +131,14 @@ class RealGroup:
         """
         self._began = time.time()
         self._log_from = self.broker.request_log_path.stat().st_size
-        self._gone = {}
+        self._gone, self.pauses = {}, []
         made = []
         for event in events:
+            rested = max(at for at, _, _ in self._all(lambda _: True))
             made.append(_DEEDS[event.do](self, event))
+            began = min((self._gone[name] for name in event.members), default=rested)
+            self.pauses.append(max(0.0, began - rested))
             self.settle()
-            self.pauses.append(time.time() - max((at for at, _, _ in self._said()), default=0.0))
         return tuple(made)
 
     def settle(self) -> None:
