@@ -65,7 +65,8 @@ def not_declared(
 def written_later(facts: Facts, first_seen: datetime) -> str | None:
     """Return the reason where the member's configuration file is newer than its process; else None.
 
-    Both times are of whole seconds, so the same second does not show that the file was there first.
+    Both times are of whole seconds. In the same second the file came first: a process takes longer
+    to start and to join than its file takes to be written.
     """
     declared = facts.member.declared
     if declared is None:
@@ -73,7 +74,7 @@ def written_later(facts: Facts, first_seen: datetime) -> str | None:
     times = ((declared.evidence.at, "written"), (declared.created_at, "created"))
     begun = first_seen.replace(microsecond=0)
     for at, what in times:
-        if at is not None and at >= begun:
+        if at is not None and at > begun:
             return (
                 f"{declared.evidence.detail} was {what} at {at:%b %d %H:%M:%SZ}, after this member "
                 f"was first seen at {first_seen:%b %d %H:%M:%SZ}: the file does not show what the "

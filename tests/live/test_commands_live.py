@@ -139,7 +139,8 @@ def test_every_printed_command_runs_as_it_is_printed(terminal: Terminal, hostile
     kinds = {tuple(line.split()[:2]) for line in lines}
     assert {("rebal", w) for w in ("verify", "plan-upgrade", "explain")} <= kinds
     assert any(line.startswith("kafka-configs.sh ") for line in lines)
-    for line in lines:
+    # A plan that has a journal is not planned anew over it.
+    for line in sorted(lines, key=lambda each: each.startswith("rebal verify ")):
         terminal.run(line)
     # What verify, show and simulate print leads on, and so do the commands of an error.
     for begin in (
