@@ -7,6 +7,7 @@ how long partitions stand still is compared on a quiet machine.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from random import Random
 from statistics import median, quantiles
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.script import Deed, Event, Script
+from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.live_support.rehearsed import Course, RealGroup, Seed, foretold
@@ -26,6 +27,7 @@ FINAL = ("cooperative-sticky",)
 SOFTWARE = {"m-0": "java-3.9.1", "m-1": "java-4.1.1", "m-2": "java-4.1.1", "m-3": "java-3.9.1"}
 THREE = ("m-0", "m-1", "m-2")
 SEEDS = range(5)
+MANY_SEEDS = range(60)
 ATTEMPTS = 3
 RUNS = 5
 REHEARSED = 200
@@ -49,10 +51,17 @@ class Teller:
         return made
 
     def same(
-        self, broker: Broker, seeds: Sequence[Seed], events: Sequence[Event], **more: Any
+        self,
+        broker: Broker,
+        seeds: Sequence[Seed],
+        events: Sequence[Event],
+        *,
+        by_chance: bool = False,
+        **more: Any,
     ) -> Course:
         """Carry the story out; the engine foretells the same with any seed.
 
+        `by_chance`: what moves rests on the random member ids, so it is the same with one of them.
         On a busy machine a member's SyncGroup can come after the next rebalance has begun, which
         the request log shows: the story is then told once more, on a new group.
         """
@@ -66,10 +75,11 @@ class Teller:
             group.end()
         else:
             pytest.fail(f"a SyncGroup came too late in each of {ATTEMPTS} groups: a busy machine")
-        for seed in SEEDS:
-            told, run = foretold(scene, done, seed)
-            assert run.at_rest
-            assert told == real, f"seed {seed}: foretold {told}, real {real}, {done}"
+        runs = [foretold(scene, done, seed) for seed in (MANY_SEEDS if by_chance else SEEDS)]
+        told = {course for course, _ in runs}
+        assert all(run.at_rest for _, run in runs)
+        assert real in told, f"foretold {told}, real {real}, {done}"
+        assert len({course._replace(moved=0) if by_chance else course for course in told}) == 1
         return real
 
 
@@ -194,41 +204,72 @@ def test_kip_848_up_and_back(
     """Generations go on as epochs, and back."""
     up = [restart(name, protocol="consumer") for name in THREE]
     back = [restart(name, list_, protocol="classic") for name in THREE]
-    real = teller.same(kafka41, team(list_, static=static), [*up, *back], session=10.0)
+    # Range gives by member id, and those of KIP-848 members are random.
+    by_chance = list_ is RANGE and not static
+    real = teller.same(
+        kafka41, team(list_, static=static), [*up, *back], by_chance=by_chance, session=10.0
+    )
     assert (real.rejected, real.owned) == (0, (4, 4, 4))
 
 
 @pytest.mark.full
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(480)
 @pytest.mark.parametrize("list_", [RANGE, FINAL], ids=["eager", "cooperative"])
 def test_standstill_of_five_rolling_restarts(
     list_: tuple[str, ...], kafka41: Broker, teller: Teller
 ) -> None:
     """Partition-seconds without an owner by the members' own times; needs a quiet machine.
 
-    The engine is told how long the restarts and the pauses between them took, and nothing else.
-    A restart that is not counted comes first: heartbeats then go as they do after a rebalance.
+    How long they last rests on when each restart begins, between two heartbeats of the others: the
+    median is foretold for the moments at which they began, the limits for any.
     """
-    group = teller.group(kafka41, partitions=20)
+    beat = 2.0
+    group = teller.group(kafka41, partitions=20, heartbeat=beat, restart=1.75 * beat, session=10.0)
     scene = group.begin(team(list_, names=[*SOFTWARE]))
-    rounds = [bounces((), names=["m-0"]), *(bounces((), names=[*SOFTWARE]) for _ in range(RUNS))]
+    # The first one is not counted: heartbeats then go as they do after a rebalance.
+    rounds = [("m-0",), *[tuple(SOFTWARE)] * RUNS]
+    random = Random(1)
     real: list[float] = []
-    script: list[Event] = []
-    for number, events in enumerate(rounds):
-        done = group.play(events)
+    begun: list[tuple[str, float, Event]] = []
+    for number, names in enumerate(rounds):
+        waits = [Event(do=Deed.WAIT, seconds=random.random() * beat) for _ in names]
+        story = zip(waits, bounces((), names=names), strict=True)
+        done = group.play([one for pair in story for one in pair])
         real.append(group.unowned())
-        for place, (event, pause) in enumerate(zip(done, group.pauses, strict=True)):
-            phase = "" if place else f"round {number}"
-            script.append(Event(do=Deed.WAIT, seconds=pause))
-            script.append(replace(event, phase=phase))
-    told = sorted(
-        phase.measures.unowned
-        for seed in range(REHEARSED // RUNS)
-        for phase in rehearse(scene, Script(events=tuple(script)), seed=seed).phases[1:]
+        phases = [f"round {number}", *[""] * (len(done) - 1)]
+        begun += zip(phases, group.pauses, done, strict=True)
+    then = standstills(scene, begun)
+    ever = standstills(scene, begun, within=beat)
+    low, *_, high = quantiles(ever, n=20)
+    middle = median(real[1:])
+    said = (
+        f"foretold {low:.2f} to {high:.2f}, for these moments {then[0]:.2f} to {then[-1]:.2f}, "
+        f"usually {median(then):.2f}; real {middle:.2f} of {sorted(real[1:])}"
     )
-    assert len(told) == REHEARSED
-    usual, (low, *_, high) = median(told), quantiles(told, n=20)
-    said = f"foretold {low:.2f} to {high:.2f}, usually {usual:.2f}; real {sorted(real[1:])}"
     print(said)
-    assert low <= median(real[1:]) <= high, said
-    assert usual == pytest.approx(median(real[1:]), rel=0.15), said
+    assert low <= middle <= high, said
+    assert median(then) == pytest.approx(middle, rel=0.15), said
+
+
+def standstills(
+    scene: Scene, begun: Sequence[tuple[str, float, Event]], within: float = 0.0
+) -> list[float]:
+    """Return what the phases of 200 rehearsed runs cost, in order; the first is left out.
+
+    Each restart begins after its pause, or (`within`) up to so many seconds later.
+    """
+    found = []
+    for seed in range(REHEARSED // RUNS):
+        random = Random(seed)
+        script = [
+            one
+            for phase, pause, event in begun
+            for one in (
+                Event(do=Deed.WAIT, seconds=pause + random.random() * within),
+                replace(event, phase=phase),
+            )
+        ]
+        run = rehearse(scene, Script(events=tuple(script)), seed=seed, keep=False)
+        found += [phase.measures.unowned for phase in run.phases[1:]]
+    assert len(found) == REHEARSED
+    return sorted(found)

@@ -80,6 +80,8 @@ class RealGroup:
         *,
         partitions: int = 12,
         session: float = 6.0,
+        heartbeat: float = HEARTBEAT,
+        restart: float = RESTART,
     ) -> None:
         broker.wait_coordinator(group)
         self.broker, self.group, self.partitions = broker, group, partitions
@@ -89,6 +91,7 @@ class RealGroup:
         self.pauses: list[float] = []
         """Seconds for which the group was at rest before each deed of the last story."""
         self._members, self._session = members, session
+        self._heartbeat, self._restart_takes = heartbeat, restart
         self._seeds: dict[str, Seed] = {}
         self._gone: dict[str, float] = {}
         self._began, self._log_from = 0.0, 0
@@ -102,9 +105,9 @@ class RealGroup:
 
     def scene(self) -> Scene:
         """Return the group of this moment as a scene, by the brokers' answers and request log."""
-        made, assumed = scene_of(self.snapshot(), speed=Speed(restart=RESTART))
+        made, assumed = scene_of(self.snapshot(), speed=Speed(restart=self._restart_takes))
         assert assumed == (), assumed
-        return with_parameters(made, {"heartbeat": HEARTBEAT, "poll": POLL})
+        return with_parameters(made, {"heartbeat": self._heartbeat, "poll": POLL})
 
     def snapshot(self) -> GroupSnapshot:
         """Return what the brokers answer, with the lists of the request log, all of them exact."""
@@ -126,15 +129,18 @@ class RealGroup:
     def play(self, events: Sequence[Event]) -> tuple[Event, ...]:
         """Make all this happen, each when the group is at rest after what came before.
 
-        Returns the events with the seconds that restarts have really taken, from the stop until
-        the JoinGroup, and loads of the group.
+        Returns the events, but for waits, with the seconds that restarts have really taken, from
+        the stop until the JoinGroup, and loads of the group.
         """
         self._began = time.time()
         self._log_from = self.broker.request_log_path.stat().st_size
         self._gone, self.pauses = {}, []
         made = []
         for event in events:
-            rested = max(at for at, _, _ in self._all(lambda _: True))
+            if event.do is Deed.WAIT:
+                time.sleep(event.seconds or 0.0)
+                continue
+            rested = max(at for at, _, one in self._all(lambda _: True) if one.kind in _OWNERSHIP)
             made.append(_DEEDS[event.do](self, event))
             began = min((self._gone[name] for name in event.members), default=rested)
             self.pauses.append(max(0.0, began - rested))
@@ -151,8 +157,9 @@ class RealGroup:
         if not running:
             return
         patience = 40 + 3 * self._session
+        quiet = max(0.9, 1.2 * self._heartbeat)
         self.broker.wait_stable(self.group, len(running), timeout=patience)
-        wait_assigned(running, self.partitions, each=0, quiet=3 * HEARTBEAT, timeout=patience)
+        wait_assigned(running, self.partitions, each=0, quiet=quiet, timeout=patience)
         self.broker.wait_stable(self.group, len(running))
 
     def course(self) -> Course:
@@ -224,7 +231,7 @@ class RealGroup:
                 self._gone[name] = _end_of(member)
             stopped.append(self._gone.get(name, time.time()))
         # Whoever was killed before is started at once, as the engine starts it.
-        time.sleep(max(0.0, max(stopped) + (event.seconds or RESTART) - time.time()))
+        time.sleep(max(0.0, max(stopped) + (event.seconds or self._restart_takes) - time.time()))
         took = []
         for name, at in zip(event.members, stopped, strict=True):
             seed = self._seeds[name]._replace(
@@ -263,7 +270,7 @@ class RealGroup:
             options |= {
                 "assignors": seed.assignors,
                 "session_timeout_ms": int(1000 * self._session),
-                "settings": {"heartbeat.interval.ms": str(int(1000 * HEARTBEAT))},
+                "settings": {"heartbeat.interval.ms": str(int(1000 * self._heartbeat))},
             }
         if seed.static:
             options["instance_id"] = seed.name
