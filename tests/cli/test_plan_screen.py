@@ -184,10 +184,10 @@ def test_a_surge_is_named_with_its_workload() -> None:
 def test_a_cost_is_one_line_in_units_that_people_use() -> None:
     wide, narrow = (screen(PLANS["two bounces"](), width) for width in (110, 80))
     stops = "8 rebalances, each stops all 12 partitions"
-    assert f"about 2 min 7 s, {stops}; worst case 42 min 48 s" in wide
-    assert "each stops 6 of 12 partitions on average; worst case 57 min 45 s" in wide
-    assert "cost      ~2 min 7 s, 8 rebalances each stop all 12 partitions; worst 43 min" in narrow
-    assert "cost      ~2 min 18 s, 11 rebalances stop ~6 of 12 partitions; worst 58 min" in narrow
+    assert f"about 2 min 6 s, {stops}; worst case 42 min 44 s" in wide
+    assert "each stops 6 of 12 partitions on average; worst case 57 min 42 s" in wide
+    assert "cost      ~2 min 6 s, 8 rebalances each stop all 12 partitions; worst 43 min" in narrow
+    assert "cost      ~2 min 16 s, 11 rebalances stop ~6 of 12 partitions; worst 58 min" in narrow
     stop = " ".join(screen(PLANS["cut-over"]()).split())
     assert re.search(r"cost nothing is consumed for about \d+ s; worst case", stop)
     tasks = " ".join(screen(PLANS["connect"](), 120).split())
