@@ -57,7 +57,7 @@ def rows() -> Iterator[Row]:
                 lambda: wall(ours),
                 lambda: wall(peer),
                 peer_name="kafka-consumer-groups.sh --describe --members --verbose",
-                limit=0.33,
+                limit=0.30,
             )
         finally:
             members.end()
