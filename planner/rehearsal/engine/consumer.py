@@ -8,19 +8,15 @@ would find something new.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from rebal.groups.assignors import Assignment, Owned, SpecMember
 from rebal.groups.model import RebalanceProtocol
-from rebal.planner.rehearsal.engine.agenda import Agenda, Latency
-from rebal.planner.rehearsal.engine.chance import Chance
-from rebal.planner.rehearsal.engine.group import Group
-from rebal.planner.rehearsal.engine.ledger import Ledger
-from rebal.planner.rehearsal.engine.member import Reporter
+from rebal.planner.rehearsal.engine.member import Member, Surroundings
 from rebal.planner.rehearsal.engine.messages import (
     Error,
     JoinAnswer,
@@ -28,13 +24,10 @@ from rebal.planner.rehearsal.engine.messages import (
     SyncAnswer,
 )
 from rebal.planner.rehearsal.engine.process import (
-    NO_PROTOCOLS,
     Process,
-    Protocols,
     Running,
     fixed_protocol,
     leaves_on_close,
-    rejoins_in_poll,
     retries,
     retries_after,
     sends_generation,
@@ -48,47 +41,14 @@ ROUND_TRIP: Final = 0.002
 _BACKOFF: Final = 0.1
 
 
-class Leader(Protocol):
-    """What computes the assignment where a member leads."""
-
-    def assign(
-        self, assignor: str, members: Sequence[JoinRequest], leader: Consumer
-    ) -> tuple[Assignment, float] | str:
-        """Return the partitions by member id and the seconds it took, or why the leader failed."""
-
-
-class Surroundings(NamedTuple):
-    """What one group's members share: coordinator, time, ledger, and the source of chance.
-
-    `protocols` are those that custom assignors support, by name.
-    """
-
-    group: Group
-    agenda: Agenda
-    ledger: Ledger
-    leader: Leader
-    reporter: Reporter
-    chance: Chance
-    protocols: Protocols = NO_PROTOCOLS
-
-
-class Consumer:
+class Consumer(Member):
     """One consumer object: from the start of its process to its end. It is started once."""
 
     def __init__(self, process: Process, around: Surroundings) -> None:
-        self.process = process
-        self.member_id = self.last_id = ""
+        super().__init__(process, around, interval=process.heartbeat, session=process.session)
         self.generation = -1
-        self.alive = True
-        self.rejected = False
-        self.owned: frozenset[int] = frozenset()
-        self.rebalances, self.revoked = Latency(), Latency()
-        self.assigned, self.lost = Latency(), Latency()
-        self.failed = 0
-        self.instance_id = process.instance_id
         self.skips_assignment = skips_assignment(process)
-        self._group, self._agenda, self._ledger = around.group, around.agenda, around.ledger
-        self._leader, self._reporter, self._chance = around.leader, around.reporter, around.chance
+        self._leader = around.leader
         self._own_protocols = around.protocols
         self._fixed = fixed_protocol(process, around.protocols)
         self.protocol = self._fixed or _EAGER
@@ -96,13 +56,8 @@ class Consumer:
             member_id="", topics=process.topics, instance_id=process.instance_id, rack=process.rack
         )
         self._sends_generation = sends_generation(process)
-        self._in_poll = rejoins_in_poll(process)
-        self._client_id = process.client_id or process.name
-        self._joining = self._woken = self._moving = self._again = self._missed = False
+        self._joining = self._again = self._missed = False
         self._joined_at = -1.0
-        self._beats_from = 0.0
-        self._beat = process.heartbeat
-        self._busy_until = self._frozen_until = 0.0
         self._token = 0
 
     def seat(self, running: Running, elected: str) -> JoinRequest:
@@ -131,46 +86,6 @@ class Consumer:
         self._set_moving(True)
         self._join()
 
-    def stop(self) -> None:
-        """Close cleanly: give up all partitions, and leave the group where the client does that."""
-        if not self.alive:
-            return
-        self._reporter.tell(self, "stopped")
-        self._close()
-
-    def kill(self) -> None:
-        """End without a word: the coordinator counts it until its session is over."""
-        if not self.alive:
-            return
-        self._reporter.tell(self, "killed")
-        self._ledger.release(self.process.name, self.owned, self._agenda.now)
-        self._end(leaves=False)
-
-    def busy(self, seconds: float) -> None:
-        """Process records for so long without a poll; heartbeats go on."""
-        if not self.alive:
-            return
-        now = self._agenda.now
-        self._busy_until = max(self._busy_until, now + seconds)
-        self._reporter.tell(self, "busy", f"{seconds:g} s")
-        self._set_moving(True)
-        self._agenda.at(self._busy_until, self._busy_over, self._busy_until)
-        if seconds > self.process.rebalance and self._in_poll:
-            self._agenda.at(now + self.process.rebalance, self._poll_too_late, self._busy_until)
-
-    def freeze(self, seconds: float) -> None:
-        """Do nothing at all for so long, no heartbeat either: a long garbage collection."""
-        if not self.alive:
-            return
-        now = self._agenda.now
-        last = self._last_beat()
-        self._frozen_until = self._busy_until = max(self._busy_until, now + seconds)
-        self._reporter.tell(self, "frozen", f"{seconds:g} s")
-        self._set_moving(True)
-        self._group.silent(self.member_id, last, self)
-        self._agenda.at(last + self.process.session, self._past_session, self._frozen_until)
-        self._agenda.at(self._frozen_until, self._thaw, self._frozen_until)
-
     def enforce_rebalance(self) -> bool:
         """KIP-568: ask for a rebalance at the next poll, and return whether one will come.
 
@@ -197,11 +112,7 @@ class Consumer:
             error = Error.UNKNOWN_MEMBER_ID
         else:
             error = self._group.commit(self.member_id, self.generation, self)
-        if error is Error.NONE:
-            self._reporter.tell(self, "committed")
-            return error
-        self._reporter.tell(self, "commit failed", error.thrown)
-        if error is Error.FENCED_INSTANCE_ID:
+        if self._tell_commit(error) is Error.FENCED_INSTANCE_ID:
             self._rejected(error)
         elif error in (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION):
             self.wake()
@@ -395,7 +306,7 @@ class Consumer:
         now, numbers = self._agenda.now, self._ledger.numbers
         self.rejected = False
         self._beats_from = now
-        self._beat = self._chance.interval(self.process.heartbeat)
+        self._interval = self._chance.interval(self.process.heartbeat)
         self.rebalances.add(now - max(self._joined_at, 0.0), now)
         self._joined_at = -1.0
         try:
@@ -472,25 +383,6 @@ class Consumer:
 
     # Partitions
 
-    def _own(self, partitions: frozenset[int]) -> None:
-        self._ledger.own(self.process.name, partitions, self._agenda.now)
-        self.owned |= partitions
-
-    def _give_up(self, partitions: frozenset[int], kind: Latency, took: float) -> float:
-        """Release partitions and return how long the listener takes for it."""
-        self._ledger.release(self.process.name, partitions, self._agenda.now)
-        self.owned -= partitions
-        if partitions:
-            kind.add(took, self._agenda.now)
-        return took if partitions else 0.0
-
-    def _drop_all(self) -> float:
-        if self.owned:
-            self._reporter.tell(self, "lost", f"{len(self.owned)}")
-        took = self._give_up(self.owned, self.lost, self.process.on_lost)
-        self._ledger.past(self.process.name, now=self._agenda.now, over=True)
-        return took
-
     def _throws_in(self, callback: str) -> bool:
         """Return whether this callback of the listener throws: poll() throws, and the process ends.
 
@@ -542,13 +434,6 @@ class Consumer:
         self._token += 1
         return self._token
 
-    def _last_beat(self) -> float:
-        now = self._agenda.now
-        return now - (now - self._beats_from) % self._beat if now > self._beats_from else now
-
-    def _next_beat(self) -> float:
-        return self._last_beat() + self._beat
-
     def _next_poll(self, after: float) -> float:
         busy = self._in_poll and self._busy_until > after
         every = self.process.poll if self._in_poll and not busy else 0.0
@@ -568,24 +453,17 @@ class Consumer:
             else:
                 self._group.silent(member_id, self._last_beat(), self)
 
-    def _busy_over(self, until: float) -> None:
-        if until == self._busy_until and not (self._woken or self._joining) and self.member_id:
-            self._set_moving(False)
+    def _under_way(self) -> bool:
+        return self._woken or self._joining or not self.member_id
 
     def _back_in_poll(self, token: int) -> None:
         if self.alive and token == self._token:
             self._start_anew(Error.UNKNOWN_MEMBER_ID)
 
-    def _past_session(self, until: float) -> None:
-        if self.alive and self._frozen_until == until and until > self._agenda.now:
-            self._ledger.past(self.process.name, now=self._agenda.now, over=False)
-
-    def _thaw(self, until: float) -> None:
-        if self.alive and until == self._frozen_until:
-            self._group.awake(self.member_id)
-            if not self._joining:
-                self._woken = True
-                self._hear(self._next_token())
+    def _run_again(self) -> None:
+        if not self._joining:
+            self._woken = True
+            self._hear(self._next_token())
 
     def _reads_later(self, read: Callable[[Any], None], answer: object) -> bool:
         """Return whether the process is frozen: it reads the answer when it runs again."""
@@ -593,8 +471,3 @@ class Consumer:
         if frozen:
             self._agenda.at(self._frozen_until, read, answer)
         return frozen
-
-    def _set_moving(self, moving: bool) -> None:
-        if moving is not self._moving:
-            self._moving = moving
-            self._reporter.unrest(self, moving=moving)

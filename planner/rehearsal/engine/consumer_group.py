@@ -19,6 +19,7 @@ from rebal.planner.rehearsal.engine.memory import Brokers, Watcher
 from rebal.planner.rehearsal.engine.messages import (
     Beat,
     BeatAnswer,
+    ClassicClient,
     Client,
     Error,
     GroupPhase,
@@ -204,7 +205,7 @@ class ConsumerGroup:
 
     # The classic protocol
 
-    def join(self, request: JoinRequest, client: Client) -> None:
+    def join(self, request: JoinRequest, client: ClassicClient) -> None:
         """JoinGroup of a member with the classic protocol; it is answered at once."""
         error = self._refuses_classic(request)
         if error:
@@ -246,7 +247,7 @@ class ConsumerGroup:
                 return Error.UNKNOWN_MEMBER_ID if place is None else Error.FENCED_INSTANCE_ID
         return Error.NONE
 
-    def sync(self, member_id: str, generation: int, client: Client) -> None:
+    def sync(self, member_id: str, generation: int, client: ClassicClient) -> None:
         """SyncGroup: the partitions that the member has by now."""
         member = self._members.get(member_id)
         error = self._out_of_step(member, generation, client)

@@ -19,9 +19,16 @@ from rebal.groups.vote import elect
 from rebal.planner.rehearsal.engine.agenda import Agenda
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.hashorder import FIRST_SIZE, table_order, table_size
-from rebal.planner.rehearsal.engine.memory import Brokers, ClassicMember, Stored, Watcher
+from rebal.planner.rehearsal.engine.memory import (
+    Brokers,
+    ClassicMember,
+    ClassicSeat,
+    Stored,
+    Watcher,
+)
 from rebal.planner.rehearsal.engine.messages import (
     Assigned,
+    ClassicClient,
     Client,
     Error,
     GroupPhase,
@@ -77,9 +84,7 @@ class ClassicGroup:
         """Return each member's partitions by the last assignment."""
         return {id_: member.partitions for id_, member in self._members.items()}
 
-    def seat(
-        self, stable: Iterable[tuple[JoinRequest, Client, Owned]], assignor: str, leader: str | None
-    ) -> None:
+    def seat(self, stable: Iterable[ClassicSeat], assignor: str, leader: str | None) -> None:
         """Begin with a Stable group of these members, as a snapshot shows it."""
         for request, client, partitions in stable:
             member = self._add(request, client)
@@ -110,7 +115,7 @@ class ClassicGroup:
 
     # Requests
 
-    def join(self, request: JoinRequest, client: Client) -> None:
+    def join(self, request: JoinRequest, client: ClassicClient) -> None:
         """JoinGroup; checks in the order of the coordinators' source."""
         error = self._refuses(request)
         if error:
@@ -171,7 +176,7 @@ class ClassicGroup:
             self._known = frozenset(m.request.assignors for m in self._members.values())
         return self._known
 
-    def _join_new(self, request: JoinRequest, client: Client) -> None:
+    def _join_new(self, request: JoinRequest, client: ClassicClient) -> None:
         instance = request.instance_id
         member_id = self._chance.member_id(request.client_id, instance, self._agenda.now)
         request = request._replace(member_id=member_id)
@@ -184,7 +189,7 @@ class ClassicGroup:
         else:
             self._enter(request, client)
 
-    def _enter(self, request: JoinRequest, client: Client) -> None:
+    def _enter(self, request: JoinRequest, client: ClassicClient) -> None:
         member = self._add(request, client)
         member.joining = True
         self._more = True
@@ -192,7 +197,7 @@ class ClassicGroup:
             self.leader = request.member_id
         self._rebalance_or_go_on("a member joined")
 
-    def _join_again(self, request: JoinRequest, client: Client) -> None:
+    def _join_again(self, request: JoinRequest, client: ClassicClient) -> None:
         member = self._members[request.member_id]
         same = member.request.stamp == request.stamp
         leads = request.member_id == self.leader
@@ -206,7 +211,7 @@ class ClassicGroup:
         member.request, member.joining = request, True
         self._rebalance_or_go_on("the leader joined again" if leads else "a member joined again")
 
-    def _replace_static(self, old_id: str, request: JoinRequest, client: Client) -> None:
+    def _replace_static(self, old_id: str, request: JoinRequest, client: ClassicClient) -> None:
         """KIP-345: the process that comes back takes over the place of its old self."""
         old = self._members[old_id]
         place = self._add(request, client)
@@ -226,9 +231,9 @@ class ClassicGroup:
         self._rebalance_or_go_on("the list of a static member changed the vote")
 
     def sync(
-        self, member_id: str, generation: int, client: Client, assigned: Assigned | None = None
+        self, member_id: str, number: int, client: ClassicClient, assigned: Assigned | None = None
     ) -> None:
-        """SyncGroup; `assigned` is the leader's."""
+        """SyncGroup of that generation; `assigned` is the leader's."""
         member = self._members.get(member_id)
         if self.away:
             client.synced(SyncAnswer(Error.NOT_COORDINATOR))
@@ -236,7 +241,7 @@ class ClassicGroup:
             fenced = member is None and self._is_fenced(client)
             error = Error.FENCED_INSTANCE_ID if fenced else Error.UNKNOWN_MEMBER_ID
             client.synced(SyncAnswer(error))
-        elif generation != self.number:
+        elif number != self.number:
             client.synced(SyncAnswer(Error.ILLEGAL_GENERATION))
         elif self.phase is GroupPhase.PREPARING_REBALANCE:
             client.synced(SyncAnswer(Error.REBALANCE_IN_PROGRESS))
@@ -529,7 +534,7 @@ class ClassicGroup:
 
     # Members
 
-    def _add(self, request: JoinRequest, client: Client) -> ClassicMember:
+    def _add(self, request: JoinRequest, client: ClassicClient) -> ClassicMember:
         sent = request.subscription
         if sent.member_id != request.member_id:
             request = request._replace(subscription=replace(sent, member_id=request.member_id))
@@ -589,7 +594,5 @@ class ClassicGroup:
 
     def _store(self) -> None:
         """Write the group's record, with the subscription of each member's last join."""
-        members = [
-            (member.request, member.client, member.partitions) for member in self._members.values()
-        ]
-        self._stored = Stored(self.number, self.assignor, self.leader, tuple(members))
+        seats = [ClassicSeat(m.request, m.client, m.partitions) for m in self._members.values()]
+        self._stored = Stored(self.number, self.assignor, self.leader, tuple(seats))

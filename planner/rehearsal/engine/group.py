@@ -7,7 +7,7 @@ Source: GroupMetadataManager of Kafka's group coordinator (4.1), `convertToConsu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 from rebal.groups.assignors import Owned
 from rebal.groups.model import CoordinatorKind
@@ -16,11 +16,12 @@ from rebal.planner.rehearsal.engine.agenda import Agenda
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.consumer_group import ConsumerGroup, Seat, Server
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
-from rebal.planner.rehearsal.engine.memory import Brokers, Watcher
+from rebal.planner.rehearsal.engine.memory import Brokers, ClassicSeat, Watcher
 from rebal.planner.rehearsal.engine.messages import (
     Assigned,
     Beat,
     BeatAnswer,
+    ClassicClient,
     Client,
     Error,
     GroupPhase,
@@ -106,7 +107,7 @@ class Group:
             return
         assert isinstance(self._now, ClassicGroup)
         joined = [
-            (request, client, partitions)
+            ClassicSeat(request, cast(ClassicClient, client), partitions)
             for request, client, partitions in seats
             if isinstance(request, JoinRequest)
         ]
@@ -124,14 +125,18 @@ class Group:
         assert isinstance(self._now, ConsumerGroup)
         return self._now.beat(request, client)
 
-    def join(self, request: JoinRequest, client: Client) -> None:
+    def join(self, request: JoinRequest, client: ClassicClient) -> None:
         """JoinGroup: an Empty KIP-848 group is replaced by a classic one."""
         if self.kip848 and self.phase is GroupPhase.EMPTY and not self._now.away:
             self._now = self._classic(0)
         self._now.join(request, client)
 
     def sync(
-        self, member_id: str, generation: int, client: Client, assigned: Assigned | None = None
+        self,
+        member_id: str,
+        generation: int,
+        client: ClassicClient,
+        assigned: Assigned | None = None,
     ) -> None:
         """SyncGroup; `assigned` is that of a classic group's leader."""
         if isinstance(self._now, ClassicGroup):
@@ -242,7 +247,11 @@ class Group:
         resting = group.phase is GroupPhase.STABLE
         group.dissolve()
         self._now = made = self._classic(group.number)
-        seats = [(m.request, m.client, m.target) for m in classic if m.request is not None]
+        seats = [
+            ClassicSeat(m.request, cast(ClassicClient, m.client), m.target)
+            for m in classic
+            if m.request is not None
+        ]
         lists = [request.assignors for request, _, _ in seats]
         made.seat(seats, elect(lists, self._brokers.kind).assignor or "", None)
         for member in classic:

@@ -11,58 +11,41 @@ from __future__ import annotations
 from typing import Final
 
 from rebal.groups.assignors.spec import TopicPartition
-from rebal.planner.rehearsal.engine.agenda import Latency
-from rebal.planner.rehearsal.engine.consumer import ROUND_TRIP, Surroundings
+from rebal.planner.rehearsal.engine.consumer import ROUND_TRIP
+from rebal.planner.rehearsal.engine.member import Member, Surroundings
 from rebal.planner.rehearsal.engine.messages import (
     Beat,
     BeatAnswer,
     Error,
-    JoinAnswer,
-    SyncAnswer,
 )
-from rebal.planner.rehearsal.engine.process import Process, Running, rejoins_in_poll
+from rebal.planner.rehearsal.engine.process import Process, Running
 from rebal.planner.rehearsal.engine.reconciliation import COMES_BACK, LEAVES
 
 _BACKOFF: Final = 0.1
 _FENCED: Final = (Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH)
 
 
-class Kip848Consumer:
+class Kip848Consumer(Member):
     """One consumer object: from the start of its process to its end. It is started once.
 
     `heartbeat` is the brokers' interval in seconds, `session` their session timeout.
     """
 
-    skips_assignment = False
     protocol = "CONSUMER"
 
     def __init__(
         self, process: Process, around: Surroundings, *, heartbeat: float, session: float
     ) -> None:
-        self.process = process
-        self.member_id = self.last_id = ""
-        self.instance_id = process.instance_id
-        self._client_id = process.client_id or process.name
-        self.alive = True
-        self.rejected = False
-        self.owned: frozenset[int] = frozenset()
-        self.rebalances, self.revoked = Latency(), Latency()
-        self.assigned, self.lost = Latency(), Latency()
-        self.failed = 0
-        self._group, self._agenda, self._ledger = around.group, around.agenda, around.ledger
-        self._reporter, self._chance = around.reporter, around.chance
-        self._interval, self._session = heartbeat, session
+        super().__init__(process, around, interval=heartbeat, session=session)
         self._topics = process.topics
-        self._in_poll = rejoins_in_poll(process)
         self._epoch = 0
         # The assignment that was reconciled last and the one to reach; None: neither is known.
         self._current: frozenset[TopicPartition] | None = None
         self._target: frozenset[TopicPartition] | None = None
         self._told: frozenset[TopicPartition] | None = None
         self._topics_told = True
-        self._reconciling = self._stale = self._woken = self._moving = False
-        self._began = self._beats_from = 0.0
-        self._busy_until = self._frozen_until = 0.0
+        self._reconciling = self._stale = False
+        self._began = 0.0
         self._beats = self._steps = 0
 
     def seat(self, running: Running, elected: str) -> Beat:  # noqa: ARG002 - it elects none
@@ -85,46 +68,6 @@ class Kip848Consumer:
         self._set_moving(True)
         self._beat()
 
-    def stop(self) -> None:
-        """Close cleanly: give up all partitions, and leave; a static member says it comes back."""
-        if not self.alive:
-            return
-        self._reporter.tell(self, "stopped")
-        self._give_up(self.owned, self.revoked, self.process.on_revoked)
-        self._end(leaves=True)
-
-    def kill(self) -> None:
-        """End without a word: the coordinator counts it until its session is over."""
-        if not self.alive:
-            return
-        self._reporter.tell(self, "killed")
-        self._ledger.release(self.process.name, self.owned, self._agenda.now)
-        self._end(leaves=False)
-
-    def busy(self, seconds: float) -> None:
-        """Process records for so long without a poll; heartbeats go on."""
-        if not self.alive:
-            return
-        now = self._agenda.now
-        self._busy_until = max(self._busy_until, now + seconds)
-        self._reporter.tell(self, "busy", f"{seconds:g} s")
-        self._set_moving(True)
-        self._agenda.at(self._busy_until, self._busy_over, self._busy_until)
-        if seconds > self.process.rebalance and self._in_poll:
-            self._agenda.at(now + self.process.rebalance, self._poll_too_late, self._busy_until)
-
-    def freeze(self, seconds: float) -> None:
-        """Do nothing at all for so long, no heartbeat either: a long garbage collection."""
-        if not self.alive:
-            return
-        now, last = self._agenda.now, self._last_beat()
-        self._frozen_until = self._busy_until = max(self._busy_until, now + seconds)
-        self._reporter.tell(self, "frozen", f"{seconds:g} s")
-        self._set_moving(True)
-        self._group.silent(self.member_id, last, self)
-        self._agenda.at(last + self._session, self._past_session, self._frozen_until)
-        self._agenda.at(self._frozen_until, self._thaw, self._frozen_until)
-
     def enforce_rebalance(self) -> bool:
         """KIP-568 is not supported with group.protocol=consumer: the client logs a warning."""
         self._reporter.tell(self, "enforceRebalance ignored")
@@ -132,12 +75,7 @@ class Kip848Consumer:
 
     def commit(self) -> Error:
         """Commit offsets now."""
-        error = self._group.commit(self.member_id, self._epoch, self)
-        if error is Error.NONE:
-            self._reporter.tell(self, "committed")
-        else:
-            self._reporter.tell(self, "commit failed", error.thrown)
-        return error
+        return self._tell_commit(self._group.commit(self.member_id, self._epoch, self))
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
         """Subscribe to other topics from now on: its next heartbeat says so."""
@@ -145,14 +83,6 @@ class Kip848Consumer:
         self.wake()
 
     # What the coordinator says
-
-    def joined(self, answer: JoinAnswer) -> None:
-        """Answer to a JoinGroup, which this protocol does not have."""
-        raise NotImplementedError
-
-    def synced(self, answer: SyncAnswer) -> None:
-        """Answer to a SyncGroup, which this protocol does not have."""
-        raise NotImplementedError
 
     def wake(self) -> None:
         """Find out at the next heartbeat what there is to know."""
@@ -278,28 +208,14 @@ class Kip848Consumer:
         numbers = self._ledger.numbers
         return frozenset(numbers[pair] for pair in pairs if pair in numbers)
 
-    def _own(self, partitions: frozenset[int]) -> None:
-        self._ledger.own(self.process.name, partitions, self._agenda.now)
-        self.owned |= partitions
-
-    def _give_up(self, partitions: frozenset[int], kind: Latency, took: float) -> float:
-        """Release partitions and return how long the listener takes for it."""
-        if not partitions:
-            return 0.0
-        self._ledger.release(self.process.name, partitions, self._agenda.now)
-        self.owned -= partitions
-        kind.add(took, self._agenda.now)
-        return took
-
-    def _drop_all(self) -> None:
-        if self.owned:
-            self._reporter.tell(self, "lost", f"{len(self.owned)}")
-        self._give_up(self.owned, self.lost, self.process.on_lost)
-        self._ledger.past(self.process.name, now=self._agenda.now, over=True)
-
     def _goodbye(self) -> None:
         epoch = LEAVES if self.instance_id is None else COMES_BACK
         self._group.beat(self._request(epoch, full=False), self)
+
+    def _close(self) -> None:
+        """Give up all partitions, and leave; a static member says that it comes back."""
+        self._give_up(self.owned, self.revoked, self.process.on_revoked)
+        self._end(leaves=True)
 
     def _end(self, *, leaves: bool) -> None:
         last = self._last_beat()
@@ -322,13 +238,6 @@ class Kip848Consumer:
         self._beats += 1
         return self._beats
 
-    def _last_beat(self) -> float:
-        now = self._agenda.now
-        return now - (now - self._beats_from) % self._interval
-
-    def _next_beat(self) -> float:
-        return self._last_beat() + self._interval
-
     def _next_poll(self, after: float) -> float:
         every = self.process.poll if self._in_poll else 0.0
         earliest = max(after, self._busy_until) if self._in_poll else after
@@ -346,20 +255,8 @@ class Kip848Consumer:
             self._group.silent(self.member_id, last, self)
             self._agenda.at(until, self._lose, self._next_step())
 
-    def _busy_over(self, until: float) -> None:
-        if until == self._busy_until and not (self._woken or self._reconciling or self._stale):
-            self._set_moving(False)
+    def _under_way(self) -> bool:
+        return self._woken or self._reconciling or self._stale
 
-    def _past_session(self, until: float) -> None:
-        if self.alive and self._frozen_until == until and until > self._agenda.now:
-            self._ledger.past(self.process.name, now=self._agenda.now, over=False)
-
-    def _thaw(self, until: float) -> None:
-        if self.alive and until == self._frozen_until:
-            self._group.awake(self.member_id)
-            self._beat()
-
-    def _set_moving(self, moving: bool) -> None:
-        if moving is not self._moving:
-            self._moving = moving
-            self._reporter.unrest(self, moving=moving)
+    def _run_again(self) -> None:
+        self._beat()

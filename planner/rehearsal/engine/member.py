@@ -1,59 +1,33 @@
-"""What the world needs of a member's process, whichever protocol it speaks."""
+"""A member's process, whichever protocol it speaks: its partitions, its habits, its end."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
-from rebal.planner.rehearsal.engine.agenda import Latency
-from rebal.planner.rehearsal.engine.messages import Beat, Client, Error, JoinRequest
-from rebal.planner.rehearsal.engine.process import Process, Running
+from rebal.groups.assignors import Assignment
+from rebal.planner.rehearsal.engine.agenda import Agenda, Latency
+from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.group import Group
+from rebal.planner.rehearsal.engine.ledger import Ledger
+from rebal.planner.rehearsal.engine.messages import Beat, Error, JoinRequest
+from rebal.planner.rehearsal.engine.process import (
+    NO_PROTOCOLS,
+    Process,
+    Protocols,
+    Running,
+    rejoins_in_poll,
+)
 
 
-class Member(Client, Protocol):
-    """One consumer object from the start of its process to its end, and what can happen to it."""
+class Leader(Protocol):
+    """What computes the assignment where a member leads."""
 
-    process: Process
-    member_id: str
-    last_id: str
-    alive: bool
-    rejected: bool
-    owned: frozenset[int]
-    rebalances: Latency
-    revoked: Latency
-    assigned: Latency
-    lost: Latency
-    failed: int
-
-    @property
-    def protocol(self) -> str:
-        """EAGER or COOPERATIVE, or CONSUMER with group.protocol=consumer."""
-
-    def seat(self, running: Running, elected: str) -> JoinRequest | Beat:
-        """Be a member already, with its partitions; return the request that it came by."""
-
-    def start(self) -> None:
-        """Begin to join."""
-
-    def stop(self) -> None:
-        """Close cleanly."""
-
-    def kill(self) -> None:
-        """End without a word: the coordinator counts it until its session is over."""
-
-    def busy(self, seconds: float) -> None:
-        """Process records for so long without a poll; heartbeats go on."""
-
-    def freeze(self, seconds: float) -> None:
-        """Do nothing at all for so long, no heartbeat either."""
-
-    def enforce_rebalance(self) -> bool:
-        """KIP-568: ask for a rebalance, and return whether there will be one."""
-
-    def commit(self) -> Error:
-        """Commit offsets now."""
-
-    def subscribe(self, topics: tuple[str, ...]) -> None:
-        """Subscribe to other topics from now on."""
+    def assign(
+        self, assignor: str, members: Sequence[JoinRequest], leader: Member
+    ) -> tuple[Assignment, float] | str:
+        """Return the partitions by member id and the seconds it took, or why the leader failed."""
 
 
 class Reporter(Protocol):
@@ -64,3 +38,189 @@ class Reporter(Protocol):
 
     def unrest(self, consumer: Member, *, moving: bool) -> None:
         """The member is not at rest any more, or it is again."""
+
+
+class Surroundings(NamedTuple):
+    """What one group's members share: coordinator, time, ledger, and the source of chance.
+
+    `protocols` are those that custom assignors support, by name.
+    """
+
+    group: Group
+    agenda: Agenda
+    ledger: Ledger
+    leader: Leader
+    reporter: Reporter
+    chance: Chance
+    protocols: Protocols = NO_PROTOCOLS
+
+
+class Member(ABC):
+    """One consumer object from the start of its process to its end; it is started once.
+
+    `interval` and `session` are seconds between its heartbeats and after the last of them for which
+    the coordinator counts it. Heartbeats that would find nothing new are not simulated.
+    """
+
+    protocol: str
+    generation = -1
+    """Generation of the classic protocol; -1 without one."""
+
+    def __init__(
+        self, process: Process, around: Surroundings, *, interval: float, session: float
+    ) -> None:
+        self.process = process
+        self.member_id = self.last_id = ""
+        self.instance_id = process.instance_id
+        self.alive = True
+        self.rejected = False
+        self.owned: frozenset[int] = frozenset()
+        self.rebalances, self.revoked = Latency(), Latency()
+        self.assigned, self.lost = Latency(), Latency()
+        self.failed = 0
+        self._group, self._agenda, self._ledger = around.group, around.agenda, around.ledger
+        self._reporter, self._chance = around.reporter, around.chance
+        self._client_id = process.client_id or process.name
+        self._in_poll = rejoins_in_poll(process)
+        self._interval, self._session = interval, session
+        self._beats_from = 0.0
+        self._busy_until = self._frozen_until = 0.0
+        self._woken = self._moving = False
+
+    @abstractmethod
+    def seat(self, running: Running, elected: str) -> JoinRequest | Beat:
+        """Be a member already, with its partitions; return the request that it came by."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin to join."""
+
+    @abstractmethod
+    def enforce_rebalance(self) -> bool:
+        """KIP-568: ask for a rebalance, and return whether there will be one."""
+
+    @abstractmethod
+    def commit(self) -> Error:
+        """Commit offsets now, and return the error; the note has the exception of Java's client."""
+
+    @abstractmethod
+    def subscribe(self, topics: tuple[str, ...]) -> None:
+        """Subscribe to other topics from now on."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Find out at the next heartbeat what there is to know."""
+
+    def stop(self) -> None:
+        """Close cleanly: give up all partitions, and leave the group where the client does that."""
+        if self.alive:
+            self._reporter.tell(self, "stopped")
+            self._close()
+
+    def kill(self) -> None:
+        """End without a word: the coordinator counts it until its session is over."""
+        if self.alive:
+            self._reporter.tell(self, "killed")
+            self._ledger.release(self.process.name, self.owned, self._agenda.now)
+            self._end(leaves=False)
+
+    def busy(self, seconds: float) -> None:
+        """Process records for so long without a poll; heartbeats go on."""
+        if not self.alive:
+            return
+        now = self._agenda.now
+        self._busy_until = max(self._busy_until, now + seconds)
+        self._reporter.tell(self, "busy", f"{seconds:g} s")
+        self._set_moving(True)
+        self._agenda.at(self._busy_until, self._busy_over, self._busy_until)
+        if seconds > self.process.rebalance and self._in_poll:
+            self._agenda.at(now + self.process.rebalance, self._poll_too_late, self._busy_until)
+
+    def freeze(self, seconds: float) -> None:
+        """Do nothing at all for so long, no heartbeat either: a long garbage collection."""
+        if not self.alive:
+            return
+        now, last = self._agenda.now, self._last_beat()
+        self._frozen_until = self._busy_until = max(self._busy_until, now + seconds)
+        self._reporter.tell(self, "frozen", f"{seconds:g} s")
+        self._set_moving(True)
+        self._group.silent(self.member_id, last, self)
+        self._agenda.at(last + self._session, self._past_session, self._frozen_until)
+        self._agenda.at(self._frozen_until, self._thaw, self._frozen_until)
+
+    # What its protocol decides
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Give up all partitions and end."""
+
+    @abstractmethod
+    def _end(self, *, leaves: bool) -> None:
+        """Run no more."""
+
+    @abstractmethod
+    def _poll_too_late(self, until: float) -> None:
+        """Leave the group by itself: the application has not polled (max.poll.interval.ms)."""
+
+    @abstractmethod
+    def _under_way(self) -> bool:
+        """Return whether something else than a busy application keeps it from rest."""
+
+    @abstractmethod
+    def _run_again(self) -> None:
+        """Send the heartbeat that is overdue after a freeze."""
+
+    def _busy_over(self, until: float) -> None:
+        if until == self._busy_until and not self._under_way():
+            self._set_moving(False)
+
+    def _past_session(self, until: float) -> None:
+        if self.alive and self._frozen_until == until and until > self._agenda.now:
+            self._ledger.past(self.process.name, now=self._agenda.now, over=False)
+
+    def _thaw(self, until: float) -> None:
+        if self.alive and until == self._frozen_until:
+            self._group.awake(self.member_id)
+            self._run_again()
+
+    # Partitions and time
+
+    def _own(self, partitions: frozenset[int]) -> None:
+        self._ledger.own(self.process.name, partitions, self._agenda.now)
+        self.owned |= partitions
+
+    def _give_up(self, partitions: frozenset[int], kind: Latency, took: float) -> float:
+        """Release partitions and return how long the listener takes for it."""
+        if not partitions:
+            return 0.0
+        self._ledger.release(self.process.name, partitions, self._agenda.now)
+        self.owned -= partitions
+        kind.add(took, self._agenda.now)
+        return took
+
+    def _drop_all(self) -> float:
+        """Lose all partitions and return how long the listener takes for it."""
+        if self.owned:
+            self._reporter.tell(self, "lost", f"{len(self.owned)}")
+        took = self._give_up(self.owned, self.lost, self.process.on_lost)
+        self._ledger.past(self.process.name, now=self._agenda.now, over=True)
+        return took
+
+    def _tell_commit(self, error: Error) -> Error:
+        if error is Error.NONE:
+            self._reporter.tell(self, "committed")
+        else:
+            self._reporter.tell(self, "commit failed", error.thrown)
+        return error
+
+    def _last_beat(self) -> float:
+        now = self._agenda.now
+        return now - (now - self._beats_from) % self._interval
+
+    def _next_beat(self) -> float:
+        return self._last_beat() + self._interval
+
+    def _set_moving(self, moving: bool) -> None:
+        if moving is not self._moving:
+            self._moving = moving
+            self._reporter.unrest(self, moving=moving)

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from rebal.groups.assignors import Owned
 from rebal.groups.model import CoordinatorKind, Record
-from rebal.planner.rehearsal.engine.messages import Client, JoinRequest
+from rebal.planner.rehearsal.engine.messages import ClassicClient, JoinRequest
 
 
 class Brokers(Record, frozen=True, kw_only=True):
@@ -49,6 +49,14 @@ class Watcher(Protocol):
         """The coordinator has removed a member by itself."""
 
 
+class ClassicSeat(NamedTuple):
+    """A member that a classic group begins with: its last join, its process, its partitions."""
+
+    request: JoinRequest
+    client: ClassicClient
+    partitions: Owned
+
+
 class ClassicMember:
     """One member in the coordinator's memory."""
 
@@ -65,7 +73,7 @@ class ClassicMember:
         "unsynced",
     )
 
-    def __init__(self, request: JoinRequest, client: Client, now: float) -> None:
+    def __init__(self, request: JoinRequest, client: ClassicClient, now: float) -> None:
         self.request = request
         self.client = client
         self.heard = now
@@ -81,4 +89,4 @@ class Stored(NamedTuple):
     generation: int
     assignor: str | None
     leader: str | None
-    members: tuple[tuple[JoinRequest, Client, Owned], ...]
+    members: tuple[ClassicSeat, ...]

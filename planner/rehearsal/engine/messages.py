@@ -136,6 +136,13 @@ class BeatAnswer(NamedTuple):
 class Client(Protocol):
     """A member's process, as its coordinator knows it."""
 
+    def wake(self) -> None:
+        """Let its next heartbeat find something new; until then it need not send any."""
+
+
+class ClassicClient(Client, Protocol):
+    """The process of a member that speaks the classic protocol."""
+
     @property
     def skips_assignment(self) -> bool:
         """True if it sends JoinGroup v9, whose answer may tell a leader not to assign."""
@@ -145,9 +152,6 @@ class Client(Protocol):
 
     def synced(self, answer: SyncAnswer) -> None:
         """Take in the answer to its SyncGroup."""
-
-    def wake(self) -> None:
-        """Let its next heartbeat find something new; until then it need not send any."""
 
 
 Assigned = Mapping[str, Owned]

@@ -20,13 +20,13 @@ from rebal.groups.errors import RebalError
 from rebal.groups.model import RebalanceProtocol
 from rebal.planner.rehearsal.engine.agenda import Agenda
 from rebal.planner.rehearsal.engine.chance import Chance
-from rebal.planner.rehearsal.engine.consumer import Consumer, Surroundings
+from rebal.planner.rehearsal.engine.consumer import Consumer
 from rebal.planner.rehearsal.engine.consumer_group import Seat
 from rebal.planner.rehearsal.engine.foreign import FOREIGN
 from rebal.planner.rehearsal.engine.group import Group
 from rebal.planner.rehearsal.engine.kip848_consumer import Kip848Consumer
 from rebal.planner.rehearsal.engine.ledger import Ledger
-from rebal.planner.rehearsal.engine.member import Member
+from rebal.planner.rehearsal.engine.member import Member, Surroundings
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import Error, GroupPhase, JoinRequest
 from rebal.planner.rehearsal.engine.process import Process, Running, refusal
@@ -263,7 +263,7 @@ class World:
             self._close(self.rebalances[-1])
 
     def assign(
-        self, assignor: str, members: Sequence[JoinRequest], leader: Consumer
+        self, assignor: str, members: Sequence[JoinRequest], leader: Member
     ) -> tuple[Assignment, float] | str:
         """Compute what the leader sends; the time that it takes is not modelled."""
         if self._workers is not None and assignor in PROTOCOLS:
@@ -296,7 +296,7 @@ class World:
         workers: WorkerLeaders,
         protocol: str,
         members: Sequence[JoinRequest],
-        leader: Consumer,
+        leader: Member,
     ) -> tuple[Assignment, float]:
         made, delay = workers.assign(
             protocol,
@@ -311,7 +311,7 @@ class World:
             self.agenda.after(delay, self._delay_over, leader, leader.generation)
         return made, 0.0
 
-    def _delay_over(self, leader: Consumer, generation: int) -> None:
+    def _delay_over(self, leader: Member, generation: int) -> None:
         """Have the workers join again for what was held back, if no rebalance came in between."""
         self._coming -= 1
         if leader.generation == generation:
