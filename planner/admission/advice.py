@@ -223,12 +223,14 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
     rebalances, whatever the size), or each one's restart where there are no more than two. If the
     coordinator still holds a shortened list after a rebalance, that list is of a static member that
     was down during the rebalance, and only its own restart helps. What was restarted since the plan
-    was made is not restarted for it again: then the time of the load, or of the logs, is missing.
+    was made is not restarted for it again: then the time of the load, or of the logs, is missing. A
+    dynamic member is, where the probe itself shows that a load came after the restarts.
     """
     dynamic = [facts for facts in context.members if not facts.static]
     static = [facts for facts in context.members if facts.static]
     rested = not any(facts.member.member_id in context.restarted for facts in dynamic)
-    if dynamic and (context.reloaded is Tri.YES or (context.reloaded is not Tri.NO and rested)):
+    open_ = rested or (not static and _shortened(context))
+    if dynamic and (context.reloaded is Tri.YES or (context.reloaded is not Tri.NO and open_)):
         return _first(_as_it_runs(context, facts, step) for facts in dynamic[:TRIED])
     suspects = _short(context, static)
     if suspects and (context.reloaded is Tri.NO or len(suspects) <= _FEW):
@@ -267,6 +269,17 @@ def _short(context: Context, static: Sequence[Facts]) -> list[Facts]:
     """Return the static members whose list the coordinator may still hold as a reload left it."""
     open_ = {e.member_id for case in context.memory.cases for e in case if len(e.lists) > 1}
     return [facts for facts in static if facts.member.member_id in open_]
+
+
+def _shortened(context: Context) -> bool:
+    """Return whether a probe's no names an assignor that every member has sent: a load came later.
+
+    A dynamic member sends one list all its life.
+    """
+    known = [facts.member.assignors for facts in context.members]
+    exact = all(one.knowledge is Knowledge.EXACT for one in known)
+    denied = context.memory.not_in_all
+    return exact and any(all(name in one.list for one in known) for name in denied)
 
 
 def _first(found: Iterable[Advice]) -> Advice:
