@@ -394,8 +394,10 @@ def _missing(
     if not sure and not context.members and step.kind is StepKind.CUT_OVER:
         sure = [Missing(name="the members")]
     if not sure:
-        few = f"{context.missing} of {context.expected} expected members"
-        return advised.wait(f"{few} are not in the group", step=step.id)
+        verb = "is" if context.missing == 1 else "are"
+        few = f"{context.missing} of {context.expected} expected members {verb} not in the group"
+        count = f"--expect-members {len(context.members)}"
+        return advised.wait(f"{few}; if the service has no more members: {count}", step=step.id)
     if not context.members and not step.target_list:
         # All start alike, so the first one decides, and no list of another is in its way.
         started = advised.start_of(context, ["the members"], [()], step=step.id)
