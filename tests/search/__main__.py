@@ -7,11 +7,11 @@ import contextlib
 import sys
 
 from tests.search.mutations import MUTATIONS
-from tests.search.run import search, seeds
+from tests.search.run import Report, search, seeds
 
 
 def main() -> int:
-    """Search, print the figures and each counter-example; exit with 1 if there is one."""
+    """Search, print each counter-example and the figures; exit with 1 if there is one."""
     parser = argparse.ArgumentParser(prog="python -m tests.search", description=__doc__)
     parser.add_argument("--histories", type=int, default=2000, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first one's seed")
@@ -29,11 +29,23 @@ def main() -> int:
             seconds=given.seconds,
             most=given.most,
             shrinks=not given.whole,
+            progress=_Progress(),
         )
-    for one in report.found:
-        print(f"\n{one}", file=sys.stdout)
     print(report)
     return int(bool(report.found))
+
+
+class _Progress:
+    """The counter-examples as they are found, and the figures between them on stderr."""
+
+    def __init__(self) -> None:
+        self._printed = 0
+
+    def __call__(self, report: Report) -> None:
+        for one in report.found[self._printed :]:
+            print(f"\n{one}", flush=True)
+        self._printed = len(report.found)
+        print(report, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

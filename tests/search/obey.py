@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -22,14 +23,23 @@ _WRONG = (
 )  # fmt: skip
 
 
+@dataclass
+class End(Outcome):
+    """The outcome of a history, with what only the operator could answer in it."""
+
+    answers: list[str] = field(default_factory=list)
+
+
 class Rehearsed(Story):
     """An obeying story whose events are the history's."""
 
     world: SimulatedWorld
+    outcome: End
 
     def __init__(self, world: SimulatedWorld, history: History) -> None:
         random = Random(history.seed)
         super().__init__(world, random, history.goal, limits=LIMITS, counted=history.counted)
+        self.outcome = End()
         self._left = list(history.events)
         # Members that are out since the plan was made, as the evidence showed then.
         self._out: list[Process] = []
@@ -59,11 +69,16 @@ class Rehearsed(Story):
             # A new pod with the same automatic client id may have replaced it: no log tells.
             self._out = []
         if "RB120" in body["asked"] and not self.counted:
-            # The question has an answer: how many members the service has.
-            self.counted = True
-            self._say(f"counted: {self._expected()}")
+            self._count()
             body = super()._plan()
         return body
+
+    def _count(self) -> None:
+        """Answer how many members the service has: no evidence shows it."""
+        self.counted = True
+        self.outcome.answers.append("member count")
+        self._say(f"counted: {self._expected()}")
+        self._progressed()
 
     def _obey(self, advice: dict[str, Any]) -> None:
         if advice["assignors"]:
@@ -166,6 +181,8 @@ class Rehearsed(Story):
             # Its supervisor starts it again.
             self._progressed()
         self._asked(advice)
+        if "--expect-members" in advice["text"] and not self.counted:
+            self._count()
         if advice["error"] == "GROUP_MAX_SIZE_REACHED":
             raise Over("blocked: group.max.size")
         patience = self.world.session_seconds + self.world.rebalance_seconds + _RECENT
@@ -189,7 +206,7 @@ class Rehearsed(Story):
         self.world.faults.clear()
 
 
-def rehearse(history: History) -> Outcome | None:
+def rehearse(history: History) -> End | None:
     """Return what became of a history; None where its group cannot begin."""
     world = SimulatedWorld(history)
     if not world.begin():

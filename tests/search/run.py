@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tests.live.obey import Outcome
 from tests.search.histories import History, draw, smaller
-from tests.search.obey import rehearse
+from tests.search.obey import End, rehearse
 
 Fails = Callable[[History], str]
 _DETAIL = re.compile(r"\(.*|\[.*|[\d.]+ s\b|\b(?:app|more|old|tmp|orders)-\d+|\d+")
@@ -32,24 +31,32 @@ class Found:
 
 @dataclass
 class Report:
-    """What a search did: how many histories ended how, and its counter-examples."""
+    """What a search did: how many histories ended how, and its counter-examples.
+
+    `answers` counts the histories in which only the operator could answer a question, by question.
+    """
 
     histories: int = 0
     looks: int = 0
     obeyed: int = 0
     seconds: float = 0.0
     ends: dict[str, int] = field(default_factory=dict)
+    answers: dict[str, int] = field(default_factory=dict)
     found: list[Found] = field(default_factory=list)
 
     def __str__(self) -> str:
         speed = self.histories / self.seconds if self.seconds else 0.0
-        ends = ", ".join(f"{n} {end}" for end, n in sorted(self.ends.items(), key=lambda e: -e[1]))
         return (
             f"{self.histories:,} histories, {self.looks:,} looks, {self.obeyed:,} obeyed "
             f"actions in {self.seconds:.0f} s ({speed:.0f} a second); {len(self.found)} "
-            "counter-examples; "
-            f"ends: {ends}"
+            f"counter-examples; ends: {_listed(self.ends)}; "
+            f"answered by the operator: {_listed(self.answers)}"
         )
+
+
+def _listed(counts: dict[str, int]) -> str:
+    ordered = sorted(counts.items(), key=lambda each: -each[1])
+    return ", ".join(f"{number:,} {name}" for name, number in ordered) or "nothing"
 
 
 def seeds(count: int, first: int, shard: tuple[int, int] = (0, 1)) -> range:
@@ -64,10 +71,12 @@ def search(
     seconds: float = float("inf"),
     most: int = 5,
     shrinks: bool = True,
+    progress: Callable[[Report], object] = str,
 ) -> Report:
     """Return what became of the histories of these seeds.
 
-    It ends early after so many seconds, or with so many counter-examples.
+    It ends early after so many seconds, or with so many counter-examples. `progress` gets the
+    figures after each counter-example and every 500 histories.
     """
     report = Report()
     began = time.monotonic()
@@ -84,24 +93,28 @@ def search(
             _count(report, outcome)
             if outcome.violations:
                 report.found.append(_found(history, outcome, shrinks=shrinks))
+            report.seconds = time.monotonic() - began
+            if outcome.violations or report.histories % 500 == 0:
+                progress(report)
             if report.histories % 200 == 0:
                 gc.collect()
     finally:
         if enabled:
             gc.enable()
-    report.seconds = time.monotonic() - began
     return report
 
 
-def _count(report: Report, outcome: Outcome) -> None:
+def _count(report: Report, outcome: End) -> None:
     report.histories += 1
     report.looks += outcome.looks
     report.obeyed += outcome.obeyed
     end = outcome.ended.partition(":")[0]
     report.ends[end] = report.ends.get(end, 0) + 1
+    for answer in set(outcome.answers):
+        report.answers[answer] = report.answers.get(answer, 0) + 1
 
 
-def _found(history: History, outcome: Outcome, *, shrinks: bool) -> Found:
+def _found(history: History, outcome: End, *, shrinks: bool) -> Found:
     small = shrunk(history, kind_of(outcome)) if shrinks else history
     last = rehearse(small) if small is not history else outcome
     assert last is not None
@@ -110,7 +123,7 @@ def _found(history: History, outcome: Outcome, *, shrinks: bool) -> Found:
     )
 
 
-def kind_of(outcome: Outcome | None) -> str:
+def kind_of(outcome: End | None) -> str:
     """Return what kind of promise was broken, without the names and times of this history."""
     if outcome is None or not outcome.violations:
         return ""

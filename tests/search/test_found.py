@@ -91,6 +91,26 @@ FOUND = {
         alike=True,
         counted=True,
     ),
+    "a rejected client and its old entry were counted as two members": History(
+        seed=4552,
+        goal="eager",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", FINAL),
+            Consumer("app-1", "java-3.9.1", FINAL),
+        ),
+        evidence=Evidence(),
+        events=(Event(0, "wrong list", 2), Event(1, "reload", 0)),
+        epoch=0,
+    ),
+    "a load after the restarts of step 1 left the lists and the logs at odds": History(
+        seed=4694,
+        goal="cooperative",
+        consumers=(Consumer("app-0", "java-3.9.1", DEFAULT),),
+        evidence=Evidence(),
+        events=(Event(1, "old image", 0), Event(2, "reload", 0)),
+        counted=True,
+        epoch=0,
+    ),
 }
 
 
@@ -100,3 +120,12 @@ def test_a_history_that_was_found_ends_well(name: str) -> None:
     assert outcome is not None
     assert outcome.violations == []
     assert outcome.ended == "finished", outcome.told[-3:]
+
+
+def test_the_advice_to_wait_names_the_option_that_corrects_the_count() -> None:
+    outcome = rehearse(FOUND["a rejected client and its old entry were counted as two members"])
+    assert outcome is not None
+    assert outcome.answers == ["member count"]
+    waits = [line for line in outcome.told if "1 of 3 expected members is not in" in line]
+    assert waits
+    assert all("--expect-members 2" in line for line in waits)
