@@ -7,16 +7,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import default_list
+from rebal.groups.assignors.java.javatable import hash_order
+from rebal.groups.clients import default_list, worker_list
 from rebal.groups.model import CoordinatorKind, GroupSnapshot, GroupType, Knowledge, Member
 from rebal.planner.facts import names
 from rebal.planner.rehearsal.costs.cost import FIRST_DELAY, RECONCILE_INTERVAL, Speed
 from rebal.planner.rehearsal.costs.online import default_server_side
-from rebal.planner.rehearsal.costs.timeouts import waits
+from rebal.planner.rehearsal.costs.timeouts import held_back, waits
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, Running
+from rebal.planner.rehearsal.engine.workers import EAGER
 from rebal.planner.rehearsal.script import Scene
-from rebal.planner.rehearsal.whatif.spec import spec_of
+from rebal.planner.rehearsal.whatif.spec import spec_of, task_spec_of, work_by_worker
 
 _MAX_SIZE: Final = "group.max.size"
 _MIN_SESSION: Final = "group.min.session.timeout.ms"
@@ -44,17 +46,17 @@ def scene_of(
     """
     speed = (speed or Speed()).at(snapshot.cluster)
     kip848 = snapshot.group.type is GroupType.CONSUMER
-    spec = spec_of(snapshot, server_side=kip848)
+    spec = task_spec_of(snapshot) or spec_of(snapshot, server_side=kip848)
     called, elected = names(snapshot.members), snapshot.group.assignor or ""
-    assumed: dict[str, list[str]] = {"list": [], "family": []}
+    assumed: dict[str, list[str]] = {"list": [], "offers": [], "family": []}
     running = []
     for member, sent in zip(snapshot.members, spec.members, strict=True):
         name = called[member.member_id]
         consumer = member.protocol_type == "consumer"
         given = (lists or {}).get(member.member_id)
-        list_, known = _list(member, "" if kip848 else elected, given)
+        list_, known = list_of(member, "" if kip848 else elected, given)
         if not (known or consumer):
-            assumed["list"].append(name)
+            assumed["offers" if _is_worker(member) else "list"].append(name)
         family = (families or {}).get(member.member_id)
         family = family or (member.software.family if member.software is not None else None)
         if family is None:
@@ -78,16 +80,41 @@ def scene_of(
     generation = snapshot.group.group_epoch if kip848 else snapshot.group.generation
     scene = Scene(
         topics=spec.partitions,
+        connectors=connectors_of(snapshot),
         replicas=spec.replicas,
         racks=spec.racks,
         topic_ids={t.name: t.topic_id for t in snapshot.topics if t.topic_id is not None},
         brokers=replace(brokers_of(snapshot), consumer_heartbeat=speed.reconcile),
         running=tuple(running),
         assignor=elected,
+        leader=leader_of(snapshot),
         generation=1 if generation is None else generation,
         restart=speed.restart,
     )
     return scene, tuple(_sentences(assumed))
+
+
+def connectors_of(snapshot: GroupSnapshot) -> dict[str, int]:
+    """Return the connectors that the workers run, each with its number of tasks.
+
+    Empty where it is not known of each worker what it runs.
+    """
+    tasks: dict[str, int] = {}
+    for work in (work_by_worker(snapshot) or {}).values():
+        for name, number in work:
+            tasks[name] = max(tasks.get(name, 0), number + 1)
+    return tasks
+
+
+def leader_of(snapshot: GroupSnapshot) -> str | None:
+    """Return the member id of the Connect worker that says that it leads.
+
+    Where none does it is the one that a coordinator which loads the group would choose.
+    """
+    workers = [member for member in snapshot.members if member.worker is not None]
+    leads = (one.member_id for one in workers if one.worker is not None and one.worker.leader)
+    first = hash_order(one.member_id for one in workers)[:1]
+    return next(leads, first[0] if first else None)
 
 
 def brokers_of(snapshot: GroupSnapshot) -> Brokers:
@@ -114,8 +141,8 @@ def brokers_of(snapshot: GroupSnapshot) -> Brokers:
     )
 
 
-def _list(
-    member: Member, elected: str, given: tuple[str, ...] | None
+def list_of(
+    member: Member, elected: str, given: tuple[str, ...] | None = None
 ) -> tuple[tuple[str, ...], bool]:
     """Return the list that the member runs with, and whether evidence or the user gave it.
 
@@ -125,11 +152,17 @@ def _list(
         return member.assignors.list, True
     if given:
         return given, True
+    if _is_worker(member):
+        return worker_list("eager" if elected == EAGER else elected) or (EAGER,), False
     software = member.software
     default = default_list(software.family, software.version) if software is not None else None
     if not elected:
         return default or _USUAL_LIST, False
     return (default if default and elected in default else (elected,)), False
+
+
+def _is_worker(member: Member) -> bool:
+    return member.software is not None and member.software.family == "connect"
 
 
 def process_of(
@@ -148,6 +181,7 @@ def process_of(
         session=patience.session,
         rebalance=patience.rebalance,
         heartbeat=min(speed.rebalance, patience.session / 3),
+        held_back=held_back(member),
     )
 
 
@@ -155,6 +189,8 @@ def _sentences(assumed: Mapping[str, list[str]]) -> list[str]:
     said = {
         "list": "the assignor list of {} is not known: its client's default, or the elected "
         "assignor alone, stands in for it",
+        "offers": "what {} offers is not known: the elected protocol and those below it stand in "
+        "for it",
         "family": "the client of {} is not known: it is taken for a Java consumer",
     }
     made = []

@@ -1,4 +1,7 @@
-"""What restarts of Connect workers cost: reckoned by hand, and as the plan shows it."""
+"""Costs of Connect workers' restarts: between bounds computed by hand, and in the plan.
+
+The others notice a rebalance at their next heartbeats, which are up to `NOTICED` seconds away.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,9 @@ from rebal.planner.rehearsal.costs.connect import by_workers
 from rebal.planner.rehearsal.costs.cost import Restarts, Speed
 from tests.planner.worker_groups import IDS, WORK, workers
 
-# A restart takes 30 s, a rebalance 3 s, and an Empty group waits 3 s for more.
+# A restart takes 30 s, and an Empty group waits 3 s for more.
 SPEED = Speed()
+NOTICED = 3.1
 
 
 def cost(snapshot: GroupSnapshot, *ids: str, to: str = "", batch: int = 1) -> Cost:
@@ -43,68 +47,80 @@ def cost(snapshot: GroupSnapshot, *ids: str, to: str = "", batch: int = 1) -> Co
     )
 
 
+def within(value: float | None, least: float, most: float) -> bool:
+    return value is not None and least <= value <= most
+
+
 def test_an_eager_group_stops_everything_twice_a_restart() -> None:
     made = cost(workers("default"), IDS[1])
     assert (made.rebalances, made.unit) == (2, "task")
     assert made.partitions_stopped == 2 * 15
-    # All for two rebalances; its own five are given out by the first.
-    assert made.partition_seconds == 2 * 15 * 3
-    assert made.seconds == 30 + 3
+    # A worker stops everything when it joins; its own five are given out by the first rebalance.
+    assert within(made.partition_seconds, 1, 2 * 15 * NOTICED)
+    assert within(made.longest_seconds, 0.1, NOTICED)
+    assert within(made.seconds, 30, 30 + NOTICED)
     # At worst it is missed for a session (10 s), and two rebalances take a minute each.
-    assert made.worst_seconds == 10 + 60 + 60
-    assert made.worst_partition_seconds == 5 * 10 + 2 * 15 * 60
+    assert within(made.worst_seconds, 10 + 60 + 60 - NOTICED, 10 + 60 + 60)
+    assert within(made.worst_partition_seconds, 15 * 60, 5 * 10 + 2 * 15 * 60)
 
 
 def test_way_up_is_eager_until_the_last_worker() -> None:
     made = cost(workers("default"), *IDS, to="sessioned")
     # Two for each; the last one's return is incremental: one takes, the next gives.
     assert made.rebalances == 7
-    assert made.partition_seconds == 5 * 15 * 3 + 5 * 3
+    assert within(made.partition_seconds, 6 * 5, 6 * 15 * NOTICED + 5 * NOTICED)
     one, all_ = made.paces
-    assert (one.name, one.rebalances, one.seconds) == ("one by one", 7, 3 * 33 + 3)
+    assert (one.name, one.rebalances) == ("one by one", 7)
+    assert within(one.seconds, 3 * 30, 3 * (30 + NOTICED) + NOTICED)
     assert (all_.name, all_.rebalances, all_.partitions_moved) == ("all at once", 1, 0)
-    assert (all_.seconds, all_.partition_seconds) == (30 + 3 + 3, 15 * 36)
+    assert all_.seconds == 30 + 3 + 3
+    assert within(all_.partition_seconds, 15 * 36, 15 * 36 + 1)
     assert "scheduled.rebalance.max.delay.ms" not in made.text
 
 
 @pytest.mark.parametrize("elected", ["compatible", "sessioned"])
 def test_lost_tasks_wait_for_the_whole_delay(elected: str) -> None:
     made = cost(workers(elected), IDS[1])
-    # It leaves (0-3 s), is back (30-33 s), and gets its five when 300 s from 3 s on are over.
+    # It leaves, is back at 30 s, and gets its five when 300 s from the first rebalance are over.
     assert (made.rebalances, made.partitions_moved) == (3, 0)
-    assert (made.seconds, made.partition_seconds) == (306, 5 * 306)
+    assert within(made.seconds, 300, 300 + 2 * NOTICED)
+    assert made.partition_seconds == pytest.approx(5 * made.seconds, abs=1)
+    assert made.longest_seconds == pytest.approx(made.seconds, abs=0.1)
     assert "300 s by default: nothing shows the workers' own" in made.text
     shorter = cost(workers(elected, held_back_ms=60_000), IDS[1])
-    assert (shorter.seconds, shorter.partition_seconds) == (66, 5 * 66)
+    assert within(shorter.seconds, 60, 60 + 2 * NOTICED)
+    assert shorter.partition_seconds == pytest.approx(5 * shorter.seconds, abs=1)
     assert "is over (60 s)" in shorter.text
 
 
 def test_a_restarted_leaders_tasks_move_at_once_and_others_come_back() -> None:
     made = cost(workers("sessioned"), IDS[0])
     assert (made.rebalances, made.partitions_moved) == (3, 10)
-    assert (made.seconds, made.partition_seconds) == (30 + 3 + 3, 5 * 3 + 5 * 3)
+    assert within(made.seconds, 30, 30 + 2 * NOTICED)
+    # Its five wait for the first rebalance; five others are revoked for it and wait for one more.
+    assert within(made.partition_seconds, 5, 2 * 5 * NOTICED)
     assert "scheduled.rebalance.max.delay.ms" not in made.text
 
 
 def test_without_a_delay_any_workers_tasks_do() -> None:
     made = cost(workers("sessioned", held_back_ms=0), IDS[1])
     assert (made.rebalances, made.partitions_moved) == (3, 10)
-    assert made.partition_seconds == 5 * 3 + 5 * 3
+    assert within(made.partition_seconds, 5, 2 * 5 * NOTICED)
 
 
 def test_a_restart_that_takes_longer_than_the_delay() -> None:
     group = workers("sessioned", held_back_ms=10_000)
     made = cost(group, IDS[1])
-    # It leaves, the others get its five at 13 s, it is back at 30 s: one takes, the next gives.
+    # It leaves, the others get its five after 10 s, it is back at 30 s: one takes, the next gives.
     assert (made.rebalances, made.partitions_moved) == (4, 10)
-    assert made.partition_seconds == 5 * 16 + 5 * 3
+    assert within(made.partition_seconds, 5 * 10, 5 * (10 + 2 * NOTICED) + 5 * NOTICED)
 
 
 def test_one_by_one_a_group_is_eager_from_the_first_worker_on() -> None:
     made = cost(workers("sessioned", leader=2), *IDS, to="eager", batch=2)
     # The first one's work waits for it to be back, and is shared out with all by that rebalance.
     assert made.rebalances == 6
-    assert made.partition_seconds == 5 * 33 + 4 * 15 * 3
+    assert within(made.partition_seconds, 5 * 30, 5 * (30 + NOTICED) + 5 * 15 * NOTICED)
     assert [pace.name for pace in made.paces] == ["one by one", "2 at a time", "all at once"]
     assert [pace.rebalances for pace in made.paces] == [6, 4, 1]
 
@@ -119,9 +135,10 @@ def test_the_way_down_stops_all_because_tasks_would_run_twice() -> None:
     assert step.commands[0].line == "rebal inspect workers"
     assert step.cost is not None
     assert (step.cost.rebalances, step.cost.unit) == (1, "task")
-    assert (step.cost.seconds, step.cost.partition_seconds) == (36, 15 * 36)
-    # At worst nobody leaves by itself, and the one rebalance takes its minute.
-    assert step.cost.worst_seconds == 30 + 3 + 60
+    assert step.cost.seconds == 36
+    assert within(step.cost.partition_seconds, 15 * 36, 15 * 36 + 1)
+    # At worst nobody leaves by itself, and the rebalance of the last one takes its minute.
+    assert within(step.cost.worst_seconds, 30 + 3 + 60 - NOTICED, 30 + 3 + 60 + NOTICED)
     # Half-way, one by one: what is eager already stops everything at each restart anyway.
     offers = AssignorList(knowledge=Knowledge.EXACT, list=("sessioned", "compatible", "default"))
     eager_now = workers("default")
@@ -157,11 +174,12 @@ def test_no_pace_stops_more_than_all_for_all_the_time(
     assert made.paces[0].name == "one by one"
     assert made.paces[-1].rebalances == 1, "all at once"
     for pace in made.paces:
-        assert 0 < pace.partition_seconds <= len(WORK) * pace.seconds
+        # Both are rounded to a tenth.
+        assert 0 < pace.partition_seconds <= len(WORK) * (pace.seconds + 0.05) + 0.05
         assert pace.worst_seconds is not None
         assert pace.worst_partition_seconds is not None
         assert pace.worst_seconds >= pace.seconds
-        assert pace.worst_partition_seconds <= len(WORK) * pace.worst_seconds
+        assert pace.worst_partition_seconds <= len(WORK) * (pace.worst_seconds + 0.05) + 0.05
 
 
 def test_what_the_workers_run_must_be_known() -> None:

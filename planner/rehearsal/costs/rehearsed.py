@@ -18,8 +18,9 @@ from rebal.planner.facts import names
 from rebal.planner.plan import Cost, Pace
 from rebal.planner.rehearsal.costs.cost import batches
 from rebal.planner.rehearsal.costs.start import Roll, Start
-from rebal.planner.rehearsal.costs.timeouts import back_in_time, waits
+from rebal.planner.rehearsal.costs.timeouts import back_in_time, held_back_in_words, waits
 from rebal.planner.rehearsal.costs.work import is_estimate, is_unpriced, samples
+from rebal.planner.rehearsal.engine.world import HELD_BACK
 from rebal.planner.rehearsal.outcome import Measures
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
@@ -85,6 +86,7 @@ class RehearsedRoll:
     def __init__(self, roll: Roll) -> None:
         self._roll = roll
         self._start = Start(roll)
+        self._held_back = False
         members = roll.snapshot.members
         called = names(members)
         self._order = [called[id_] for id_ in roll.order]
@@ -98,7 +100,9 @@ class RehearsedRoll:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What stands in for what is not known, a sentence part each."""
+        """What stands in for what is not known, and what is held back, a sentence part each."""
+        if self._held_back:
+            return (held_back_in_words(self._roll.snapshot.members), *self._start.notes)
         return self._start.notes
 
     def paces(self) -> list[Paced]:
@@ -176,6 +180,7 @@ class RehearsedRoll:
         if not self._start.assignors and any(note.what == _FAILED for note in made.notes):
             self._start.stand_in_for_leader()
             made = rehearse(scene, script, seed=place, keep=False, assignors=self._start.assignors)
+        self._held_back |= any(note.what == HELD_BACK for note in made.notes)
         return made.phases[-1].measures if last and len(cut) > 1 else made.measures
 
     def _stop(self, members: Sequence[str], killed: bool) -> list[Event]:

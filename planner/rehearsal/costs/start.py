@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.assignors import NAMES, Assignor, Spec, SpecMember, get
+from rebal.groups.assignors.connect import eager
 from rebal.groups.model import GroupSnapshot, Knowledge, Member, RebalanceProtocol, Record
 from rebal.groups.vote import elect
 from rebal.planner.facts import names
@@ -21,8 +22,16 @@ from rebal.planner.rehearsal.costs.cost import Speed
 from rebal.planner.rehearsal.costs.timeouts import waits
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, Running, fixed_protocol, refusal
-from rebal.planner.rehearsal.scene import brokers_of, process_of
+from rebal.planner.rehearsal.engine.workers import work_of
+from rebal.planner.rehearsal.scene import (
+    brokers_of,
+    connectors_of,
+    leader_of,
+    list_of,
+    process_of,
+)
 from rebal.planner.rehearsal.script import Scene
+from rebal.planner.rehearsal.whatif.spec import work_by_worker
 
 TopicPartition = tuple[str, int]
 Lists = dict[str, tuple[str, ...]]
@@ -61,6 +70,7 @@ class Start:
         self._called = names(roll.snapshot.members)
         self._members = {self._called[m.member_id]: m for m in roll.snapshot.members}
         self._notes: list[str] = []
+        self.connectors = connectors_of(roll.snapshot)
         self.topics, self.owned = _owned(roll.snapshot)
         self._everything = tuple(sorted(self.topics))
         self.lists, self.then = self._with_stand_ins()
@@ -73,8 +83,9 @@ class Start:
 
     @cached_property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """Every partition of the topics."""
-        return tuple((topic, n) for topic, count in self.topics.items() for n in range(count))
+        """Every partition of the topics, or everything that workers can run."""
+        pairs = ((topic, n) for topic, count in self.topics.items() for n in range(count))
+        return (*pairs, *work_of(self.connectors))
 
     def heartbeat(self, member: Member) -> float:
         """Return the seconds between heartbeats; a short session has more of them."""
@@ -100,6 +111,7 @@ class Start:
         generation = roll.snapshot.group.generation
         return Scene(
             topics=self.topics,
+            connectors=self.connectors,
             replicas={topic.name: topic.replicas for topic in roll.snapshot.topics},
             racks={broker.broker_id: broker.rack for broker in roll.snapshot.cluster.brokers},
             brokers=self._brokers(),
@@ -113,6 +125,7 @@ class Start:
                 for id_, process in processes.items()
             ),
             assignor=elected,
+            leader=None if done else leader_of(roll.snapshot),
             generation=1 if generation is None else generation,
             restart=roll.speed.restart,
         )
@@ -159,6 +172,8 @@ class Start:
         self, members: Sequence[Member], elected: str
     ) -> dict[str, tuple[TopicPartition, ...]]:
         """Return what the elected assignor gives to members of which some have not started yet."""
+        if self.connectors:
+            return eager((member.member_id for member in members), self.partitions)
         return self._assigned(self.assignors.get(elected) or get(elected), members)
 
     def stand_in_for_leader(self) -> None:
@@ -179,6 +194,9 @@ class Start:
     def _with_stand_ins(self) -> tuple[Lists, tuple[str, ...]]:
         roll = self._roll
         elected = roll.snapshot.group.assignor or ""
+        if roll.snapshot.group.protocol_type == "connect":
+            members = roll.snapshot.members
+            return {self._called[m.member_id]: list_of(m, elected)[0] for m in members}, roll.target
         lists = {
             m.member_id: m.assignors.list
             if m.assignors.knowledge is Knowledge.EXACT and m.assignors.list
@@ -226,7 +244,13 @@ class Start:
 def _owned(
     snapshot: GroupSnapshot,
 ) -> tuple[dict[str, int], dict[str, tuple[TopicPartition, ...]]]:
-    """Return the topics' partition counts, and who owns what; the first of two owners keeps it."""
+    """Return the topics' partition counts, and who owns what; the first of two owners keeps it.
+
+    Connect workers own what they run.
+    """
+    work = work_by_worker(snapshot)
+    if work is not None:
+        return {}, dict(work)
     topics = {topic.name: topic.partitions for topic in snapshot.topics}
     owned: dict[str, tuple[TopicPartition, ...]] = {}
     seen: set[TopicPartition] = set()

@@ -27,6 +27,7 @@ _CALLED: Final = {
     "connect": "Connect's workers",
 }
 _BROKERS_SESSION: Final = "group.consumer.session.timeout.ms"
+_HELD_BACK_MS: Final = 300_000
 
 
 class Waits(Record, frozen=True, kw_only=True):
@@ -73,6 +74,30 @@ def _defaults(software: Software | None) -> tuple[str, DefaultTimeouts]:
         return _UNKNOWN_FAMILY, unknown.timeouts[0]
     new = (each for each in known.timeouts if older(software, each.since) is not Tri.YES)
     return known.key, next(new, known.timeouts[-1])
+
+
+def held_back(member: Member) -> float:
+    """Return scheduled.rebalance.max.delay.ms of a Connect worker, or its default, in seconds."""
+    read = _held_back_read(member)
+    return (_HELD_BACK_MS if read is None else read) / 1000
+
+
+def held_back_in_words(members: Sequence[Member]) -> str:
+    """Return what the workers' scheduled.rebalance.max.delay.ms does, and where it was read."""
+    longest = f"{max(map(held_back, members)):g} s"
+    if all(_held_back_read(member) is None for member in members):
+        longest += " by default: nothing shows the workers' own"
+    return (
+        "while compatible or sessioned is elected, what a restarted worker ran waits until "
+        f"scheduled.rebalance.max.delay.ms is over ({longest}), also where it is back before; only "
+        "of a restarted leader it is given out at once"
+    )
+
+
+def _held_back_read(member: Member) -> int | None:
+    seen = member.timeouts.held_back_ms if member.timeouts is not None else None
+    declared = member.declared.held_back_ms if member.declared is not None else None
+    return declared if seen is None else seen
 
 
 def of_family(member: Member, key: str | None) -> Member:

@@ -12,15 +12,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from rebal.groups.assignors import Assignment, Owned
-from rebal.groups.assignors.connect import Item, Memory, Round, after, eager, incremental
+from rebal.groups.assignors.connect import (
+    Item,
+    Memory,
+    Round,
+    Work,
+    after,
+    by_connector,
+    eager,
+    incremental,
+)
+from rebal.groups.assignors.connect import work_of as work_in
 from rebal.groups.model import RebalanceProtocol
 from rebal.groups.wire.user_data import CONNECTOR
 from rebal.planner.rehearsal.engine.messages import JoinRequest
 
 _BOTH: Final = frozenset({RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE})
-_EAGER: Final = "default"
+EAGER: Final = "default"
+"""The protocol that every worker offers."""
 PROTOCOLS: Final[Mapping[str, frozenset[RebalanceProtocol]]] = {
-    _EAGER: frozenset({RebalanceProtocol.EAGER}),
+    EAGER: frozenset({RebalanceProtocol.EAGER}),
     "compatible": _BOTH,
     "sessioned": _BOTH,
 }
@@ -63,14 +74,16 @@ class WorkerLeaders:
         0.0 where nothing is held back. `now` and `max_delay` (the leader's own
         scheduled.rebalance.max.delay.ms) are seconds.
         """
-        if protocol == _EAGER:
+        if protocol == EAGER:
             dealt = eager((one.member_id for one in members), self._configured)
             return {id_: list(work) for id_, work in dealt.items()}, 0.0
-        held = {one.member_id: () if one.eager else one.subscription.owned for one in members}
+        held: dict[str, Work] = {
+            one.member_id: () if one.eager else _sent(one.subscription.owned) for one in members
+        }
         led = next(one.subscription.generation for one in members if one.member_id == leader)
         given, self._memories[leader] = incremental(
             Round(
-                workers={id_: tuple(work) for id_, work in held.items()},
+                workers=held,
                 configured=self._configured,
                 generation=generation,
                 last_generation=-1 if led is None else led,
@@ -79,5 +92,10 @@ class WorkerLeaders:
             ),
             self._memories.get(leader, Memory()),
         )
-        made = {id_: list(after(tuple(held[id_]), part)) for id_, part in given.items()}
+        made = {id_: list(after(held[id_], part)) for id_, part in given.items()}
         return made, max((part.delay_ms for part in given.values()), default=0) / 1000
+
+
+def _sent(work: Owned) -> Work:
+    """Return a worker's work in the order of its JoinGroup request."""
+    return work_in(by_connector(tuple(work)))

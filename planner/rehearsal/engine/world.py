@@ -30,8 +30,10 @@ from rebal.planner.rehearsal.engine.member import Member, Surroundings
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import Error, GroupPhase, JoinRequest
 from rebal.planner.rehearsal.engine.process import Process, Running, refusal
-from rebal.planner.rehearsal.engine.workers import PROTOCOLS, WorkerLeaders, work_of
+from rebal.planner.rehearsal.engine.workers import EAGER, PROTOCOLS, WorkerLeaders, work_of
 
+HELD_BACK: Final = "held back"
+"""What happened where a Connect leader keeps lost work for scheduled.rebalance.max.delay.ms."""
 _REST: Final = (GroupPhase.STABLE, GroupPhase.EMPTY, GroupPhase.DEAD)
 
 
@@ -130,7 +132,7 @@ class World:
             seats.append(Seat(request, consumer, one.owned))
         if seats:
             self.group.seat(seats, assignor, leader)
-        if self._workers is not None and self.group.leader is not None:
+        if self._workers is not None and self.group.leader is not None and assignor != EAGER:
             owned = {one.member_id: one.owned for one in running}
             self._workers.seat(self.group.leader, self.group.number, owned)
 
@@ -308,6 +310,7 @@ class World:
         )
         if delay:
             self._coming += 1
+            self.happened.append(Happened(self.agenda.now, "", HELD_BACK, f"{delay:g} s"))
             self.agenda.after(delay, self._delay_over, leader, leader.generation)
         return made, 0.0
 

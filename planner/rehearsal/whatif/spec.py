@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from rebal.groups.assignors import Spec, SpecMember
+from rebal.groups.assignors.connect import Work, held_of
 from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupSnapshot, GroupType, Member
 from rebal.planner.rehearsal.whatif.owners import Owners
@@ -31,6 +32,53 @@ def spec_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> Spec:
             describe, or a partition with two owners.
     """
     return start_of(snapshot, server_side=server_side)[0]
+
+
+def task_spec_of(snapshot: GroupSnapshot) -> Spec | None:
+    """Return a group whose members assign tasks: Connect workers with what they run, or Streams.
+
+    None for any other group. What Streams runs is not in it, nor what workers run where it is not
+    known of each.
+
+    Raises:
+        CannotSimulateError: the group has no members.
+    """
+    group = snapshot.group
+    if group.type in (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS):
+        return None
+    if group.protocol_type != "connect" and not _is_streams(snapshot):
+        return None
+    _check_members(snapshot)
+    work = work_by_worker(snapshot) or {}
+    return Spec(
+        members=tuple(
+            SpecMember(
+                member_id=member.member_id,
+                topics=(),
+                instance_id=member.instance_id,
+                owned=work.get(member.member_id, ()),
+                generation=1 if group.generation is None else group.generation,
+            )
+            for member in snapshot.members
+        ),
+        partitions={},
+    )
+
+
+def work_by_worker(snapshot: GroupSnapshot) -> dict[str, Work] | None:
+    """Return what each worker runs, by member id; None where it is not known of each."""
+    made = {
+        member.member_id: held_of(member.worker.running)
+        for member in snapshot.members
+        if member.worker is not None and member.worker.running is not None
+    }
+    return made if made and len(made) == len(snapshot.members) else None
+
+
+def _is_streams(snapshot: GroupSnapshot) -> bool:
+    return snapshot.group.assignor == "stream" or any(
+        "stream" in member.assignors.list for member in snapshot.members
+    )
 
 
 def start_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> tuple[Spec, Owners]:
@@ -95,19 +143,21 @@ def _check_group(snapshot: GroupSnapshot, server_side: bool) -> None:
                 else ""
             ),
         )
-    if not snapshot.members:
-        raise _refusal(
-            snapshot,
-            f"it has no members (state {group.state}); capture it while its members run: "
-            "rebal inspect GROUP --save",
-        )
-    if group.assignor == "stream" or any(
-        "stream" in member.assignors.list for member in snapshot.members
-    ):
+    _check_members(snapshot)
+    if _is_streams(snapshot):
         raise _refusal(
             snapshot,
             "it is a Kafka Streams program, which brings its own assignor (stream) and can use "
             "no other",
+        )
+
+
+def _check_members(snapshot: GroupSnapshot) -> None:
+    if not snapshot.members:
+        raise _refusal(
+            snapshot,
+            f"it has no members (state {snapshot.group.state}); capture it while its members run: "
+            "rebal inspect GROUP --save",
         )
 
 
