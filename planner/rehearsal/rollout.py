@@ -6,11 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from rebal.groups.clients import worker_list
 from rebal.planner.facts import names
 from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.rehearsal.script import Deed, Event, Script
 
 _PROTOCOLS: Final = {Aim.CONSUMER: "consumer", Aim.CLASSIC: "classic"}
+_OFFERS: Final = {Aim.CONNECT_INCREMENTAL: "sessioned", Aim.CONNECT_EAGER: "eager"}
 _REMOTE_RANGE: Final = re.compile(r"group\.remote\.assignor\W+range")
 
 
@@ -25,9 +27,14 @@ def rollout(plan: Plan, *, batch: int = 1) -> Script:
     events: list[Event] = []
     for step in plan.steps:
         if step.id >= first:
-            ids = [member_id for member_id in step.to_do if member_id in called]
-            events += step_events(step, [called[member_id] for member_id in ids], batch=batch)
+            labels = [called[member_id] for member_id in restarted(step) if member_id in called]
+            events += step_events(step, labels, batch=batch)
     return Script(about=plan.summary, events=tuple(events))
+
+
+def restarted(step: Step) -> tuple[str, ...]:
+    """Return the ids of the members that the step restarts, those included of unknown state."""
+    return (*step.to_do, *step.unknown)
 
 
 def step_events(step: Step, members: Sequence[str], *, batch: int) -> list[Event]:
@@ -37,7 +44,7 @@ def step_events(step: Step, members: Sequence[str], *, batch: int) -> list[Event
     together = step.kind is StepKind.CUT_OVER
     events = restarts(
         "" if together else f"step {step.id}",
-        step.target_list,
+        step.target_list or worker_list(_OFFERS.get(step.aim, "")) or (),
         members,
         batch=0 if together else batch,
         protocol=protocol,

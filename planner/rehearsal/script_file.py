@@ -22,7 +22,7 @@ from rebal.planner.facts import names
 from rebal.planner.plan import Plan
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.parameters import METADATA_AGE, PARAMETERS, seconds_of, value_of
-from rebal.planner.rehearsal.rollout import step_events
+from rebal.planner.rehearsal.rollout import restarted, step_events
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 
 SCHEMA: Final = "rebal.script/1"
@@ -342,7 +342,7 @@ class _Reading:
             why = f"the plan has no step {item.step}; it has {len(plan.steps)}"
             raise self._source.error(path, why)
         called = names(plan.baseline.members)
-        members = [called[id_] for id_ in step.to_do if called.get(id_) in self._processes]
+        members = [called[id_] for id_ in restarted(step) if called.get(id_) in self._processes]
         size = self._batch if item.batch is None else item.batch
         return step_events(step, members, batch=size)
 

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from rebal.groups.assignors.connect import eager
 from rebal.groups.clients import worker_list
+from rebal.groups.model import WorkerState
 from rebal.groups.wire.user_data import CONNECTOR
+from rebal.planner.paths.choose import make_plan
 from rebal.planner.rehearsal.engine.process import Process, Running
 from rebal.planner.rehearsal.engine.workers import work_of
 from rebal.planner.rehearsal.outcome import Rehearsal
-from rebal.planner.rehearsal.script import Deed, Event, Scene
+from rebal.planner.rehearsal.rehearse import rehearse
+from rebal.planner.rehearsal.rollout import rollout
+from rebal.planner.rehearsal.scene import scene_of
+from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 from tests.planner.rehearsal.scenes import RANGE, play, restart, told
+from tests.planner.worker_groups import WORK
+from tests.planner.worker_groups import workers as captured
 
 CONNECTORS = {"files": 4, "tables": 5}
 TOTAL = 11
@@ -113,3 +121,43 @@ def test_connectors_and_their_tasks_are_all_run() -> None:
     run = play(workers("sessioned", "sessioned", "sessioned"), restart("w1"), restart("w2"))
     names = {(one.topic, one.partition) for one in run.partitions if one.owners[-1].end is None}
     assert names == set(work_of(CONNECTORS))
+
+
+@pytest.mark.parametrize(
+    ("elected", "goal", "then", "rebalances"),
+    [("default", "cooperative", "sessioned", 7), ("sessioned", "eager", "default", 1)],
+)
+def test_plan_of_a_captured_worker_group_is_rehearsed_with_what_it_runs(
+    elected: str, goal: str, then: str, rebalances: int
+) -> None:
+    group = captured(elected)
+    scene, assumes = scene_of(group)
+    assert set(work_of(scene.connectors)) == WORK
+    assert [set(one.owned) for one in scene.running] == [
+        {(name.connector, n) for name in m.worker.running for n in (CONNECTOR, *name.tasks)
+         if n != CONNECTOR or name.itself}
+        for m in group.members if m.worker is not None and m.worker.running is not None
+    ]  # fmt: skip
+    assert assumes == (
+        "what w0, w1, w2 offers is not known: the elected protocol and those below it stand in "
+        "for it",
+    )
+    # On the way up no worker's list is known, so all are of unknown state: they restart too.
+    (step,) = make_plan(group, goal).steps
+    assert len(step.unknown if elected == "default" else step.to_do) == 3
+    run = rehearse(scene, rollout(make_plan(group, goal)))
+    assert (run.assignor, run.state, run.measures.rebalances) == (then, "Stable", rebalances)
+    assert owned(run) == [5, 5, 5]
+    assert (run.measures.twice, run.measures.rejected, run.assumes) == (0, 0, ())
+
+
+def test_rehearsal_of_workers_whose_work_is_not_known_says_so() -> None:
+    group = captured("sessioned")
+    blind = tuple(replace(m, worker=WorkerState(url="")) for m in group.members)
+    scene, _ = scene_of(replace(group, members=blind))
+    assert scene.connectors == {}
+    run = rehearse(scene, Script(events=(restart("w0"),)))
+    assert run.measures.rebalances == 2
+    assert run.partitions == ()
+    (said,) = run.assumes
+    assert said.startswith("the assignment of sessioned is not modelled")
