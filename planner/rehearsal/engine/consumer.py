@@ -34,6 +34,7 @@ from rebal.planner.rehearsal.engine.process import (
     skips_assignment,
     voted_protocol,
 )
+from rebal.planner.rehearsal.engine.rounds import rejoins
 
 _EAGER: Final = RebalanceProtocol.EAGER
 ROUND_TRIP: Final = 0.002
@@ -58,6 +59,7 @@ class Consumer(Member):
         self._sends_generation = sends_generation(process)
         self._joining = self._again = self._missed = False
         self._joined_at = -1.0
+        self._elected = ""
         self._token = 0
 
     def seat(self, running: Running, elected: str) -> JoinRequest:
@@ -282,6 +284,7 @@ class Consumer(Member):
             self._subscription = replace(self._subscription, member_id=self.member_id)
         if self._fixed is None:
             self.protocol = voted_protocol(self.process, answer.assignor, self._own_protocols)
+        self._elected = answer.assignor
         self._beats_from = self._agenda.now
         if not answer.leader or answer.skip_assignment:
             self._group.sync(self.member_id, self.generation, self)
@@ -318,8 +321,8 @@ class Consumer(Member):
         took = 0.0
         if revoked:
             took = self._give_up(revoked, self.revoked, self.process.on_revoked)
-        self._subscription = replace(
-            self._subscription, owned=tuple(partitions), generation=self.generation
+        self._subscription = self._leader.received(
+            self._elected, self._subscription, partitions, self.generation
         )
         self._token += 1
         added = new - self.owned
@@ -342,7 +345,7 @@ class Consumer(Member):
             self._own(added)
         if (revoked and self._throws_in("revoked")) or self._throws_in("assigned"):
             return
-        if revoked or self._again:
+        if rejoins(self.protocol, revoked) or self._again:
             self._set_moving(True)
             self._joining = True
             self._agenda.after(ROUND_TRIP + took, self._rejoin, self._next_token())

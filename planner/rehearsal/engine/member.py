@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from rebal.groups.assignors import Assignment
+from rebal.groups.assignors import Assignment, Owned, SpecMember
 from rebal.planner.rehearsal.engine.agenda import Agenda, Latency
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.group import Group
@@ -22,12 +22,17 @@ from rebal.planner.rehearsal.engine.process import (
 
 
 class Leader(Protocol):
-    """What computes the assignment where a member leads."""
+    """What the assignors of a member do: lead, and remember."""
 
     def assign(
         self, assignor: str, members: Sequence[JoinRequest], leader: Member
     ) -> tuple[Assignment, float] | str:
         """Return the partitions by member id and the seconds it took, or why the leader failed."""
+
+    def received(
+        self, assignor: str, member: SpecMember, partitions: Owned, generation: int
+    ) -> SpecMember:
+        """Return what a member remembers of its assignment by this assignor."""
 
 
 class Reporter(Protocol):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from rebal.groups.assignors import (
     Assignment,
     Assignor,
+    Owned,
     Spec,
     SpecMember,
 )
@@ -30,6 +31,7 @@ from rebal.planner.rehearsal.engine.member import Member, Surroundings
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import Error, GroupPhase, JoinRequest
 from rebal.planner.rehearsal.engine.process import Process, Running, refusal
+from rebal.planner.rehearsal.engine.rounds import assigned, received, sent
 from rebal.planner.rehearsal.engine.workers import EAGER, PROTOCOLS, WorkerLeaders, work_of
 
 HELD_BACK: Final = "held back"
@@ -275,10 +277,10 @@ class World:
             self._count_no_partitions(assignor)
             return {}, 0.0
         try:
-            sent = tuple(_sent(chosen, request) for request in members)
-            spec = replace(self._spec, members=sent, partitions=self._topics)
+            read = tuple(sent(chosen, one.subscription, eager=one.eager) for one in members)
+            spec = replace(self._spec, members=read, partitions=self._topics)
             own = isinstance(chosen, KafkaAssignor)
-            result = _remembering(chosen, spec)
+            result, _ = assigned(chosen, spec)
         except RebalError as error:
             return str(error)
         validates = leader.protocol is RebalanceProtocol.COOPERATIVE
@@ -289,7 +291,13 @@ class World:
     def targets(self, assignor: str, members: Sequence[SpecMember]) -> Assignment:
         """Compute the targets of a KIP-848 group as its brokers do."""
         spec = replace(self._spec, members=tuple(members), partitions=self._topics)
-        return server_assignor(assignor, self._topic_ids).assign(spec)
+        return assigned(server_assignor(assignor, self._topic_ids), spec)[0]
+
+    def received(
+        self, assignor: str, member: SpecMember, partitions: Owned, generation: int
+    ) -> SpecMember:
+        """Return what a member remembers when it has received its assignment."""
+        return received(self._custom.get(assignor), member, partitions, generation)
 
     # Inside
 
@@ -397,25 +405,6 @@ class World:
         totals = self.ledger.counts()
         now.stopped, now.moved = totals[0] - self._stopped, totals[1] - self._moved
         self._stopped, self._moved = totals
-
-
-def _remembering(assignor: Assignor, spec: Spec) -> Assignment:
-    """Assign as if each member sent the user data that it remembers."""
-    if isinstance(assignor, KafkaAssignor):
-        return assignor.assign_remembered(spec)
-    return assignor.assign(spec)
-
-
-def _sent(assignor: Assignor, request: JoinRequest) -> SpecMember:
-    """Return what the leader sees of a member: an EAGER one owns nothing when it joins."""
-    sent = request.subscription
-    if assignor.name == "sticky":
-        return sent
-    if request.eager and sent.owned:
-        sent = replace(sent, owned=())
-    if isinstance(assignor, KafkaAssignor):
-        return sent
-    return replace(sent, user_data=assignor.subscription_user_data(sent))
 
 
 def _handed_over(members: Sequence[JoinRequest], result: Assignment) -> tuple[str, int] | None:

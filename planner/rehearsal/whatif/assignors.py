@@ -24,6 +24,11 @@ class Choice(NamedTuple):
     server_side: bool = False
     custom: bool = False
 
+    @property
+    def protocol(self) -> RebalanceProtocol:
+        """The rebalance protocol of members that have this assignor alone."""
+        return RebalanceProtocol.COOPERATIVE if self.cooperative else RebalanceProtocol.EAGER
+
 
 def chosen(name: str, snapshot: GroupSnapshot, custom: CustomAssignors) -> Choice:
     """The assignor called `name`; in a KIP-848 group `range` means the coordinator's.

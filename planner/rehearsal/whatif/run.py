@@ -1,4 +1,4 @@
-"""The rebalances of a what-if, one after the other, until the group is at rest.
+"""The rebalances of a what-if until the group is at rest, as the engine's `Rounds` gives them.
 
 EAGER: one rebalance a step, in which everything stops. COOPERATIVE (KIP-429): each member that had
 to give something up rejoins, until nobody has to. A KIP-848 coordinator computes one target, which
@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from msgspec.structs import replace
-
-from rebal.groups.assignors import Assignment, Spec
+from rebal.groups.assignors import Spec
 from rebal.groups.assignors.client.kafka import KafkaAssignor
-from rebal.groups.assignors.server import ServerAssignor, Undecided
+from rebal.groups.assignors.server import Undecided
 from rebal.groups.custom import Violation, violations
 from rebal.groups.model import Record, TopicPartitions
+from rebal.planner.rehearsal.engine.rounds import Rounds, rejoins
 from rebal.planner.rehearsal.whatif.assignors import Choice
 from rebal.planner.rehearsal.whatif.changes import Step
 from rebal.planner.rehearsal.whatif.holdings import Share
@@ -94,50 +93,45 @@ class Walk:
         self._choice = choice
         self._most_rounds = most_rounds
         self._numbers = numbers
-        self._spec = start
+        self._group = Rounds(start, choice.assignor, choice.protocol)
         self.first = self._owners = first
-        self._result: Assignment = {}
         self._rounds: list[Round] = []
         self._stops = self._eager_stops = 0
-        self._settled = self._received = True
+        self._settled = True
         self._violations: dict[str, Violation] = {}
-        self._undecided = Undecided()
 
     def take(self, step: Step) -> None:
-        """One step, until the group is at rest again.
+        """Go one step, until the group is at rest again.
 
         Raises:
             LeaderWouldFail: the real leader throws or never ends on the way.
             CustomAssignorError: a custom assignor fails.
         """
-        self._receive()
         gone = self._apply(step)
         why = step.why
-        self._settled = not self._spec.members
+        self._settled = not self._group.spec.members
         while not self._settled and len(self._rounds) < self._most_rounds:
-            self._settled = self._rebalance(why, gone)
+            self._settled = not self._rebalance(why, gone)
             why, gone = "", 0
 
     def _apply(self, step: Step) -> int:
-        """What happens to the group; how many partitions have lost their owner by it."""
-        before = self._spec.members
-        self._spec = step.apply(self._spec)
-        stayed = {member.member_id for member in self._spec.members}
+        """Change the group, and return how many partitions have lost their owner by it."""
+        before = self._group.change(step.apply)
+        spec = self._group.spec
+        stayed = {member.member_id for member in spec.members}
         left = [member for member in before if member.member_id not in stayed]
         gone = sum(len(member.owned) for member in left)
         self._eager_stops += sum(len(member.owned) for member in before)
         self._stops += gone
         if left:
-            self._owners = self._state(
-                self._spec, {m.member_id: m.owned for m in self._spec.members}
-            )
+            self._owners = self._state(spec, {m.member_id: m.owned for m in spec.members})
         return gone
 
     def end(self) -> Run:
-        """What came of it."""
+        """Return what came of it."""
         again = self._again()
         return Run(
-            spec=subscribed(self._spec),
+            spec=subscribed(self._group.spec),
             before=self.first,
             after=self._owners,
             rounds=tuple(self._rounds),
@@ -146,73 +140,33 @@ class Walk:
             settled=self._settled,
             again=again,
             violations=tuple(self._violations.values()),
-            undecided=self._undecided,
+            undecided=self._group.undecided,
         )
 
     def _rebalance(self, why: str, gone: int) -> bool:
+        """Have one rebalance, and return whether it makes members join again."""
         choice = self._choice
-        self._receive()
-        sent, result = self._assigned()
+        sent, result = self._group.rebalance()
         if choice.custom:
             for one in violations(sent, result, cooperative=choice.cooperative):
                 self._violations.setdefault(one.rule, one)
-            result = {m.member_id: result.get(m.member_id, []) for m in sent.members}
         after = self._state(sent, result)
         made = self._round(why, gone, after)
         self._rounds.append(made)
         self._stops += made.revoked
-        self._owners, self._result, self._received = after, result, False
-        return not choice.cooperative or choice.server_side or not made.revoked
-
-    def _assigned(self) -> tuple[Spec, Assignment]:
-        """What the members send, and what the leader makes of it."""
-        assignor, spec = self._choice.assignor, self._spec
-        if isinstance(assignor, KafkaAssignor):
-            return spec, assignor.assign_remembered(spec)
-        if isinstance(assignor, ServerAssignor):
-            result, undecided = assignor.assign_and_tell(spec)
-            self._undecided = Undecided(
-                self._undecided.topics | undecided.topics,
-                self._undecided.members | undecided.members,
-            )
-            return spec, result
-        members = (
-            replace(member, user_data=assignor.subscription_user_data(member))
-            for member in spec.members
-        )
-        sent = replace(spec, members=tuple(members))
-        return sent, assignor.assign(sent)
+        self._owners = after
+        # A KIP-848 member reaches its target alone.
+        return not choice.server_side and rejoins(choice.protocol, made.revoked)
 
     def _again(self) -> int:
-        """Kafka's own take something away again only where subscriptions differ."""
-        choice, spec = self._choice, self._spec
+        """Return what Kafka's own take away again; only where subscriptions differ they do."""
+        choice, spec = self._choice, self._group.spec
         asked = isinstance(choice.assignor, KafkaAssignor) and choice.cooperative and self._settled
         if not asked or len({member.topics for member in spec.members}) < 2:
             return 0
-        self._receive()
-        _, result = self._assigned()
-        moved = moves(self._owners, self._state(self._spec, result))
+        _, result = self._group.next()
+        moved = moves(self._owners, self._state(self._group.spec, result))
         return moved.gives.counts.total()
-
-    def _receive(self) -> None:
-        """The members take in the last result; all of them are then of one generation."""
-        if self._received:
-            return
-        self._received = True
-        members, result = self._spec.members, self._result
-        generation = max((member.generation or 0 for member in members), default=0) + 1
-        assignor = self._choice.assignor
-        self._spec = replace(
-            self._spec,
-            members=tuple(
-                # What Kafka's own members remember is asked for when they send it.
-                replace(member, owned=tuple(owned), generation=generation)
-                if isinstance(assignor, KafkaAssignor)
-                else assignor.on_assignment(member, owned, None, generation)
-                for member in members
-                for owned in (sorted(result[member.member_id]),)
-            ),
-        )
 
     def _round(self, why: str, gone: int, after: Owners) -> Round:
         before, number = self._owners, len(self._rounds) + 1
@@ -228,7 +182,7 @@ class Walk:
         gives, gets = moves(before, after)
         revoked = gives.counts.total()
         names = {n: name for name, n in self._numbers.items()}
-        by_now = {self._numbers[m.member_id]: m.member_id for m in self._spec.members}
+        by_now = {self._numbers[m.member_id]: m.member_id for m in self._group.spec.members}
         return Round(
             number=number,
             why=why,
@@ -247,6 +201,6 @@ class Walk:
         )
 
     def _state(self, spec: Spec, owned: Mapping[str, Sequence[tuple[str, int]]]) -> Owners:
-        return Owners(
-            spec.partitions, ((self._numbers[name], pairs) for name, pairs in owned.items())
-        )
+        ids = (member.member_id for member in spec.members)
+        pairs = ((self._numbers[id_], owned.get(id_, ())) for id_ in ids)
+        return Owners(spec.partitions, pairs)

@@ -1,8 +1,8 @@
 """What an assignor would do to a group: `simulate` takes a snapshot and returns a `Simulation`.
 
 All members that are in the snapshot run the assignor and tell the leader what they own now; then
-happens what the what-if says (`whatif_changes`), and the group rebalances until it is at rest
-(`whatif_run`).
+happens what the what-if says (`changes`), and the group rebalances until it is at rest
+(`run`).
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def simulate(
         assignor=choice.name,
         assignor_now=snapshot.group.assignor,
         server_side=choice.server_side,
-        protocol=RebalanceProtocol.COOPERATIVE if cooperative else RebalanceProtocol.EAGER,
+        protocol=choice.protocol,
         what_if=tuple(step.why for step in plan.steps if step.why),
         partitions=before.total + after.total - kept.owned,
         moved=kept.owned - stays,

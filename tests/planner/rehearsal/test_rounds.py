@@ -1,0 +1,160 @@
+"""Rebalances without a clock: the what-ifs and the timed engine come to the same result."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.groups.assignors import NAMES, Assignment, Owned, Spec, SpecMember, get
+from rebal.groups.model import GroupSnapshot, Partitions, RebalanceProtocol
+from rebal.planner.facts import names
+from rebal.planner.rehearsal.engine.rounds import Rounds, rejoins
+from rebal.planner.rehearsal.rehearse import rehearse
+from rebal.planner.rehearsal.scene import scene_of
+from rebal.planner.rehearsal.script import Deed, Event, Script
+from rebal.planner.rehearsal.whatif.changes import Changes
+from rebal.planner.rehearsal.whatif.simulation import simulate
+from tests.planner.builder import group_of
+
+
+class Counting:
+    """A custom assignor: each member's user data is how many assignments it has received."""
+
+    name = "counting"
+    version = 0
+
+    def __init__(self, *protocols: RebalanceProtocol) -> None:
+        self.supported_protocols = frozenset(protocols)
+        self.seen: list[tuple[tuple[str, bytes | None, int], ...]] = []
+
+    def subscription_user_data(self, member: SpecMember) -> bytes | None:
+        return member.user_data
+
+    def assign(self, spec: Spec) -> Assignment:
+        self.seen.append(tuple((m.member_id, m.user_data, len(m.owned)) for m in spec.members))
+        return get("range").assign(spec)
+
+    def on_assignment(
+        self, member: SpecMember, assigned: Owned, user_data: bytes | None, generation: int
+    ) -> SpecMember:
+        count = int(member.user_data or b"0") + 1
+        return replace(
+            member, owned=tuple(assigned), generation=generation, user_data=b"%d" % count
+        )
+
+
+def captured(random: Random, assignor: str) -> GroupSnapshot:
+    """Return a group whose members own their topics' partitions at random, most of them."""
+    topics = {f"t{n}": random.randint(1, 8) for n in range(random.randint(1, 3))}
+    group = group_of(
+        {
+            "elected": assignor,
+            "topics": topics,
+            "members": [
+                {
+                    "id": f"m{n}",
+                    "list": [assignor],
+                    "family": "java",
+                    "version": "3.9.1",
+                    "topics": sorted(topics),
+                }
+                for n in range(random.randint(2, 5))
+            ],
+        }
+    )
+    owned: list[dict[str, list[int]]] = [{} for _ in group.members]
+    for topic, count in topics.items():
+        for number in range(count):
+            random.choice(owned).setdefault(topic, []).append(number)
+    members = (
+        replace(member, assignment={topic: Partitions(mine) for topic, mine in some.items()})
+        for member, some in zip(group.members, owned, strict=True)
+    )
+    return replace(group, members=tuple(members))
+
+
+@pytest.mark.parametrize("assignor", NAMES)
+def test_what_if_and_timed_engine_agree_on_rebalances_and_owners(assignor: str) -> None:
+    differs = set()
+    for seed in range(60):
+        random = Random(seed)
+        group = captured(random, assignor)
+        called = names(group.members)
+        leaves, more = random.random() < 0.5, random.random() < 0.5
+        gone = group.members[-1].member_id
+        changes = Changes(
+            remove_members=(gone,) if leaves else (),
+            add_partitions={"t0": 3} if more and not leaves else {},
+        )
+        told = simulate(group, assignor, changes)
+        scene, _ = scene_of(group)
+        event = Event(do=Deed.ENFORCE_REBALANCE, members=(called[group.members[0].member_id],))
+        if leaves:
+            event = Event(do=Deed.STOP, members=(called[gone],))
+        elif more:
+            event = Event(do=Deed.PARTITIONS, topic="t0", count=scene.topics["t0"] + 3)
+        run = rehearse(scene, Script(events=(event,)), seed=seed)
+        assert run.measures.rebalances == told.rebalances
+        assert run.measures.twice == 0
+        owners = {
+            (one.topic, one.partition): one.owners[-1].owner
+            for one in run.partitions
+            if one.owners and one.owners[-1].end is None
+        }
+        then = {
+            (topic, number): shift.name
+            for shift in told.members
+            for topic, numbers in shift.then.items()
+            for number in numbers
+        }
+        assert owners == then
+        differs.add(told.rebalances)
+    # One rebalance and two both occur where the assignor is COOPERATIVE.
+    assert differs == ({1, 2} if assignor == "cooperative-sticky" else {1})
+
+
+@pytest.mark.parametrize("eager", [True, False])
+def test_members_of_a_custom_assignor_remember_what_it_makes_of_assignments(eager: bool) -> None:
+    protocols = [RebalanceProtocol.EAGER, *(() if eager else (RebalanceProtocol.COOPERATIVE,))]
+    timed, clockless = Counting(*protocols), Counting(*protocols)
+    group = captured(Random(1), "counting")
+    here = names(group.members)[group.members[0].member_id]
+    again = Event(do=Deed.ENFORCE_REBALANCE, members=(here,))
+    scene, _ = scene_of(group)
+    made = get("range").assign(
+        Spec(
+            members=tuple(
+                SpecMember(member_id=one.member_id, topics=one.process.topics)
+                for one in scene.running
+            ),
+            partitions=scene.topics,
+        )
+    )
+    running = (replace(one, owned=tuple(made[one.member_id])) for one in scene.running)
+    scene = replace(scene, running=tuple(running))
+    run = rehearse(scene, Script(events=(again, again, again)), assignors={"counting": timed})
+    assert (run.measures.rebalances, run.measures.moved) == (3, 0)
+    members = tuple(
+        SpecMember(member_id=one.member_id, topics=one.process.topics, owned=tuple(one.owned))
+        for one in scene.running
+    )
+    protocol = RebalanceProtocol.EAGER if eager else RebalanceProtocol.COOPERATIVE
+    rounds = Rounds(Spec(members=members, partitions=scene.topics), clockless, protocol)
+    for _ in range(3):
+        rounds.rebalance()
+    for seen in (timed.seen, clockless.seen):
+        counts = [{data for _, data, _ in members} for members in seen]
+        assert counts == [{None}, {b"1"}, {b"2"}]
+        assert {sum(owned for *_, owned in members) > 0 for members in seen} == {not eager}
+    assert [sorted(one) for one in timed.seen] == [sorted(one) for one in clockless.seen]
+
+
+def test_only_cooperative_members_that_revoked_something_join_again() -> None:
+    eager, cooperative = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
+    assert [rejoins(eager, 3), rejoins(cooperative, 0), rejoins(cooperative, 3)] == [
+        False,
+        False,
+        True,
+    ]
