@@ -26,7 +26,8 @@ from rebal.planner.kip848 import Answer, allows, fits, open_points, policy, room
 from rebal.planner.paths.parts import empty_now, everyone, expected_line, gate_of, priced
 from rebal.planner.paths.restarts import how_of, one_by_one, request_log_hint
 from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
-from rebal.planner.rehearsal.costs.online import Move, default_server_side, move_online
+from rebal.planner.rehearsal.costs.cost import default_server_side
+from rebal.planner.rehearsal.costs.online import Move, move_online
 from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
 from rebal.planner.rehearsal.costs.timeouts import with_brokers_sessions
 from rebal.planner.settings import classic_protocol_for

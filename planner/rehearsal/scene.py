@@ -11,8 +11,12 @@ from rebal.groups.assignors.java.javatable import hash_order
 from rebal.groups.clients import default_list, worker_list
 from rebal.groups.model import CoordinatorKind, GroupSnapshot, GroupType, Knowledge, Member
 from rebal.planner.facts import names
-from rebal.planner.rehearsal.costs.cost import FIRST_DELAY, RECONCILE_INTERVAL, Speed
-from rebal.planner.rehearsal.costs.online import default_server_side
+from rebal.planner.rehearsal.costs.cost import (
+    FIRST_DELAY,
+    RECONCILE_INTERVAL,
+    Speed,
+    default_server_side,
+)
 from rebal.planner.rehearsal.costs.timeouts import held_back, waits
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, Running

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from rebal.cli import app, files
+from rebal.cli import app, files, planning
 from rebal.groups.model import GroupSnapshot, GroupState, Member
 from rebal.inspectors.kafka import read as live
+from rebal.planner.paths import make_plan
+from tests.planner.builder import group_of
 
 Make = Callable[..., GroupSnapshot]
 Said = pytest.CaptureFixture[str]
@@ -146,7 +148,7 @@ def test_an_assumed_list_is_recorded(group: Make, tmp_path: Path, capsys: Said) 
         (["--max-downtime", "1s"], 3, "--max-downtime 1 s: step 1 stops a partition for about 3 s"),
         (["--max-downtime", "10s", "--batch", "all"], 3, "step 2 stops a partition for about 36 s"),
         (["--max-downtime", "1s", "--exit-zero"], 0, "step 1 stops a partition"),
-        (["--max-downtime", "1s", "--to", "consumer"], 3, "of step 1 is not predicted"),
+        (["--max-downtime", "1s", "--to", "consumer"], 3, "step 1 stops a partition for about 6 s"),
         (["--max-downtime", "soon"], 2, "expected a duration such as 90s"),
     ],
 )
@@ -161,3 +163,29 @@ def test_max_downtime_blocks_a_plan_that_stops_a_partition_for_longer(
         assert json.loads(told.out)["exit_code"] == code
     if not says:
         assert "downtime" not in told.err
+
+
+@pytest.mark.parametrize(
+    ("members", "to", "limit", "batch", "code", "says"),
+    [
+        (3, "consumer", 10, 1, 0, ""),
+        (3, "consumer", 10, 0, 3, "step 1 stops a partition for about 30 s"),
+        (3, "consumer", 1, 1, 3, "step 1 stops a partition for about"),
+        (-3, "range", 10, 1, 0, ""),
+        (-3, "range", 30, 0, 3, "step 1 stops a partition for about 36 s"),
+        (0, "consumer", 10, 1, 4, "the downtime of step 1 is not predicted"),
+    ],
+)
+def test_max_downtime_judges_moves_to_kip_848_and_back(
+    members: int, to: str, limit: float, *, batch: int, code: int, says: str
+) -> None:
+    """A negative number of members is that of a KIP-848 group."""
+    kind = {"type": "consumer", "elected": "uniform"} if members < 0 else {}
+    kind |= {} if members else {"state": "Empty"}
+    own = {"protocol_type": "consumer"} if members < 0 else {"list": ["range"]}
+    shown = [{"id": f"m{n}", "version": "4.1.1", **own} for n in range(abs(members))]
+    plan = make_plan(group_of({"members": shown, **kind}), to)
+    found, said = planning.too_long(plan, limit, batch, 0)
+    assert found == code
+    assert len(said) == bool(says)
+    assert all(says in line for line in said)

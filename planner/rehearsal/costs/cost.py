@@ -10,11 +10,13 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
+from rebal.groups.assignors.server import SERVER_NAMES
 from rebal.groups.model import Cluster, GroupSnapshot, Record
 from rebal.planner.plan import Cost
 
 FIRST_DELAY: Final = "group.initial.rebalance.delay.ms"
 RECONCILE_INTERVAL: Final = "group.consumer.heartbeat.interval.ms"
+_ASSIGNORS: Final = "group.consumer.assignors"
 
 
 class Speed(Record, frozen=True, kw_only=True):
@@ -64,6 +66,18 @@ class CostModel(Protocol):
 
     def __call__(self, restarts: Restarts) -> Cost:
         """The cost of these restarts."""
+
+
+def figure(value: float) -> str:
+    """Return a figure as people read it: `1,234`, `3.5`."""
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def default_server_side(snapshot: GroupSnapshot) -> str:
+    """Return the assignor of KIP-848 groups that ask for none: the first that the brokers have."""
+    first = snapshot.cluster.settings.get(_ASSIGNORS, "").split(",")[0].strip()
+    named = {"UniformAssignor": "uniform", "RangeAssignor": "range"}
+    return named.get(first.rpartition(".")[2], first) or SERVER_NAMES[0]
 
 
 def batches(count: int, asked: int) -> Iterator[tuple[int, str]]:

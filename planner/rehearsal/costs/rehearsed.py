@@ -1,4 +1,4 @@
-"""Restarts of a classic group's members, rehearsed by the engine: what each pace costs.
+"""Restarts of a group's members, rehearsed by the engine: what each pace costs.
 
 As expected each member stops cleanly and is back when the restart is over. At worst it is killed
 and counts until its session ends, and the others join a rebalance as late as they may. Of a large
@@ -18,7 +18,12 @@ from rebal.planner.facts import names
 from rebal.planner.plan import Cost, Pace
 from rebal.planner.rehearsal.costs.cost import batches
 from rebal.planner.rehearsal.costs.start import Roll, Start
-from rebal.planner.rehearsal.costs.timeouts import back_in_time, held_back_in_words, waits
+from rebal.planner.rehearsal.costs.timeouts import (
+    back_in_time,
+    held_back_in_words,
+    waits,
+    with_brokers_sessions,
+)
 from rebal.planner.rehearsal.costs.work import is_estimate, is_unpriced, samples
 from rebal.planner.rehearsal.engine.world import HELD_BACK
 from rebal.planner.rehearsal.outcome import Measures
@@ -30,6 +35,8 @@ _FAILED: Final = "failed as leader"
 _RESTS: Final = 86_400.0
 # Share: so much do two whole rehearsals with other seeds differ.
 _LEAST: Final = 0.05
+# About half a second.
+_MOST: Final = 500_000
 # Values from which a line and the distance from it follow.
 _FEWEST: Final = 3
 
@@ -37,8 +44,9 @@ _FEWEST: Final = 3
 class Paced(NamedTuple):
     """One pace's cost, and the partitions that stopped, summed over all rebalances.
 
-    `rehearsed` of `batches` batches were rehearsed; `bound` is how far the partition-seconds may be
-    off for it (a share, at 95 % confidence; 0: nothing was left out).
+    `rehearsed` of `batches` batches were rehearsed, with members of which each stands for `share`;
+    `bound` is how far the partition-seconds may be off for it (a share, at 95 % confidence; 0:
+    nothing was left out).
     """
 
     pace: Pace
@@ -46,15 +54,22 @@ class Paced(NamedTuple):
     rehearsed: int = 1
     batches: int = 1
     bound: float = 0.0
+    share: int = 1
 
     @property
     def sampled(self) -> str:
         """A sentence part on what was left out; empty where nothing was."""
-        if self.rehearsed == self.batches:
-            return ""
         what = "restarts" if self.pace.batch == 1 else "batches"
+        left_out = (
+            f"{self.rehearsed:,} of {self.batches:,} {what} rehearsed"
+            if self.rehearsed < self.batches
+            else "",
+            f"rehearsed with one member for {self.share}" if self.share > 1 else "",
+        )
+        if not any(left_out):
+            return ""
         return (
-            f"{self.rehearsed:,} of {self.batches:,} {what} rehearsed, so partition-seconds are "
+            f"{', '.join(filter(None, left_out))}, so partition-seconds are "
             f"within ±{max(1, math.ceil(100 * self.bound))} %"
         )
 
@@ -84,6 +99,8 @@ class RehearsedRoll:
     """A roll-out with its stand-ins; `notes` name what stands in for what is not known."""
 
     def __init__(self, roll: Roll) -> None:
+        snapshot = roll.snapshot
+        roll = replace(roll, snapshot=replace(snapshot, members=with_brokers_sessions(snapshot)))
         self._roll = roll
         self._start = Start(roll)
         self._held_back = False
@@ -115,6 +132,9 @@ class RehearsedRoll:
     def _paced(self, batch: int, name: str) -> Paced:
         cut = [tuple(self._order[at : at + batch]) for at in range(0, len(self._order), batch)]
         places = samples(len(cut), len(self._start.lists), len(self._start.partitions))
+        share = self._share(batch, len(places))
+        if share > 1:
+            return self._by_fewer(share, batch, name)
         expected, bound = self._sum(cut, places, killed=False)
         worst = expected if is_estimate() else self._sum(cut, places, killed=True)[0]
         pace = Pace(
@@ -131,6 +151,28 @@ class RehearsedRoll:
         )
         return Paced(pace, round(expected.stopped), len(places), len(cut), bound)
 
+    def _share(self, batch: int, places: int) -> int:
+        """Return how many members one stands for: each join of a KIP-848 group has a target made.
+
+        With the classic protocol all that join together have one generation.
+        """
+        roll = self._roll
+        if not roll.kip848 or (roll.protocol != "consumer" and batch == len(self._start.lists)):
+            return 1
+        work = places * batch * (len(self._start.lists) + len(self._start.partitions))
+        return min(batch, math.ceil(work / _MOST))
+
+    def _by_fewer(self, share: int, batch: int, name: str) -> Paced:
+        rehearsed = RehearsedRoll(self._roll.shrunk(share))
+        fewer = rehearsed._paced(math.ceil(batch / share), name)
+        # Each that leaves or joins gives the group an epoch.
+        rebalances = fewer.pace.rebalances * len(self._order) / len(rehearsed._order)
+        return fewer._replace(
+            pace=replace(fewer.pace, batch=batch, rebalances=round(rebalances)),
+            bound=max(fewer.bound, _LEAST),
+            share=share * fewer.share,
+        )
+
     def _sum(
         self, cut: Sequence[tuple[str, ...]], places: Sequence[int], *, killed: bool
     ) -> tuple[_Sum, float]:
@@ -138,22 +180,27 @@ class RehearsedRoll:
         if len(places) == len(cut):
             whole = self._run(self._start.scene((), killed), cut, 0, killed, last=False)
             return _Sum().plus(whole), 0.0
-        total, left = _Sum(), len(cut)
+        total, apart = _Sum(), set[int]()
         if not is_estimate():
             # The first is like no other: the members' heartbeats are spread, or all have stopped.
-            total = total.plus(self._run(self._start.scene((), killed), cut[:1], 0, killed))
-            left, places = len(cut) - 1, [place for place in places if place]
-        found = []
-        for place in places:
-            # The restart before lets the members' heartbeats fall together as a rebalance does.
-            begin = max(0, place - 1)
-            done = [name for each in cut[:begin] for name in each]
-            scene = self._start.scene(done, killed)
-            found.append(self._run(scene, cut[begin : place + 1], begin, killed))
-            total = total.plus(found[-1], left / len(places))
+            # The last may be the one that converts the group.
+            apart = {0, len(cut) - 1} if self._roll.kip848 else {0}
+        for place in sorted(apart):
+            total = total.plus(self._at(place, cut, killed))
+        left, places = len(cut) - len(apart), [place for place in places if place not in apart]
+        found = [self._at(place, cut, killed) for place in places]
+        for one in found:
+            total = total.plus(one, left / len(found))
         error = left * _error(places, [one.unowned for one in found], left)
         share = error / total.unowned if total.unowned else 0.0
         return total, max(share, _LEAST) if found else share
+
+    def _at(self, place: int, cut: Sequence[tuple[str, ...]], killed: bool) -> Measures:
+        """Return the measures of one batch."""
+        # The restart before lets the members' heartbeats fall together as a rebalance does.
+        begin = max(0, place - 1)
+        done = [name for each in cut[:begin] for name in each]
+        return self._run(self._start.scene(done, killed), cut[begin : place + 1], begin, killed)
 
     def _run(
         self,
@@ -165,15 +212,18 @@ class RehearsedRoll:
         last: bool = True,
     ) -> Measures:
         """Return the measures of the batches from `place` on, or of the last one alone."""
-        together = self._roll.together
+        together, all_stop = self._roll.together, not self._stay and len(cut[0]) == len(self._order)
         events: list[Event] = []
         if together and not place:
             events += self._stop(self._order, killed)
+            events[0] = replace(events[0], phase="stop" if self._stay else "")
+        elif all_stop and not killed:
+            events.append(Event(do=Deed.STOP, members=tuple(self._order)))
         for number, some in enumerate(cut, place):
             if together:
                 more = self._start_again(some, killed, empty=not (number or self._stay))
             else:
-                more = self._each(some, killed)
+                more = self._each(some, killed, after=0.0 if all_stop else None)
             events += [replace(more[0], phase=str(number)), *more[1:]]
         script = Script(events=tuple(events), rests=_RESTS)
         made = rehearse(scene, script, seed=place, keep=False, assignors=self._start.assignors)
@@ -181,7 +231,10 @@ class RehearsedRoll:
             self._start.stand_in_for_leader()
             made = rehearse(scene, script, seed=place, keep=False, assignors=self._start.assignors)
         self._held_back |= any(note.what == HELD_BACK for note in made.notes)
-        return made.phases[-1].measures if last and len(cut) > 1 else made.measures
+        if last and len(cut) > 1:
+            return made.phases[-1].measures
+        # Rebalances of members that stop, until none is left, depend on who is the quickest.
+        return replace(made.measures, rebalances=sum(p.measures.rebalances for p in made.phases))
 
     def _stop(self, members: Sequence[str], killed: bool) -> list[Event]:
         """Return the end of these; what comes next begins at the earliest after a restart."""
@@ -205,10 +258,10 @@ class RehearsedRoll:
             for each in _stragglers(some, killed and empty)
         ]
 
-    def _each(self, some: Sequence[str], killed: bool) -> list[Event]:
-        """Return the restart of these."""
+    def _each(self, some: Sequence[str], killed: bool, after: float | None) -> list[Event]:
+        """Return the restart of these, so long `after` the event before."""
         if not killed:
-            return [self._back(some, self._roll.speed.restart)]
+            return [replace(self._back(some, self._roll.speed.restart), after=after)]
         quiet = [name for name in some if name in self._quiet]
         loud = [name for name in some if name not in self._quiet]
         events = []
@@ -223,7 +276,11 @@ class RehearsedRoll:
 
     def _back(self, some: Sequence[str], takes: float) -> Event:
         return Event(
-            do=Deed.RESTART, members=tuple(some), seconds=takes, assignors=self._start.then
+            do=Deed.RESTART,
+            members=tuple(some),
+            seconds=takes,
+            assignors=self._start.then,
+            protocol=self._roll.protocol,
         )
 
 

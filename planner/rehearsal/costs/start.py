@@ -15,7 +15,18 @@ from msgspec.structs import replace
 
 from rebal.groups.assignors import NAMES, Assignor, Spec, SpecMember, get
 from rebal.groups.assignors.connect import eager
-from rebal.groups.model import GroupSnapshot, Knowledge, Member, RebalanceProtocol, Record
+from rebal.groups.assignors.server import SERVER_NAMES, server_assignor
+from rebal.groups.model import (
+    CoordinatorKind,
+    GroupSnapshot,
+    GroupType,
+    Knowledge,
+    Member,
+    RebalanceProtocol,
+    Record,
+    TopicPartitions,
+)
+from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.vote import elect
 from rebal.planner.facts import names
 from rebal.planner.rehearsal.costs.cost import Speed
@@ -36,6 +47,7 @@ from rebal.planner.rehearsal.whatif.spec import work_by_worker
 TopicPartition = tuple[str, int]
 Lists = dict[str, tuple[str, ...]]
 
+_CONSUMER: Final = "consumer"
 _COOPERATIVE: Final = "cooperative-sticky"
 _EAGER: Final = "range"
 # Seconds from the start of a rebalance until the last member has heard of it, but for a heartbeat.
@@ -45,17 +57,42 @@ _NOTICED: Final = 0.7
 class Roll(Record, frozen=True, kw_only=True):
     """Members that restart: `order` are their ids, `target` their list then (empty: their own).
 
-    `eager` are the ids of those that run EAGER when it begins; `eager_after` says whether a
-    restarted member does. `together`: all of `order` stop before the first starts again.
+    `protocol` is their group.protocol then (empty: their own), and `server_side` the coordinator's
+    assignor of a KIP-848 group. `eager` are the ids of those that run EAGER when it begins;
+    `eager_after` says whether a restarted member does. `together`: all of `order` stop before the
+    first starts again.
     """
 
     snapshot: GroupSnapshot
     order: tuple[str, ...]
     target: tuple[str, ...] = ()
+    protocol: str = ""
+    server_side: str = SERVER_NAMES[0]
     eager: tuple[str, ...] = ()
     eager_after: bool = False
     together: bool = False
     speed: Speed = Speed()
+
+    @property
+    def kip848(self) -> bool:
+        """True if the group is a KIP-848 group before the roll-out or during it."""
+        return self.protocol == _CONSUMER or self.snapshot.group.type is GroupType.CONSUMER
+
+    def shrunk(self, share: int) -> Roll:
+        """Return the roll-out of a group in which one member owns what so many own here."""
+        here = {member.member_id: member for member in self.snapshot.members}
+        stay = tuple(id_ for id_ in here if id_ not in set(self.order))
+        kept = {
+            ids[at]: [here[id_] for id_ in ids[at : at + share]]
+            for ids in (self.order, stay)
+            for at in range(0, len(ids), share)
+        }
+        members = tuple(_merged(kept[id_]) for id_ in here if id_ in kept)
+        return replace(
+            self,
+            snapshot=replace(self.snapshot, members=members),
+            order=self.order[::share],
+        )
 
 
 class Start:
@@ -73,6 +110,14 @@ class Start:
         self.connectors = connectors_of(roll.snapshot)
         self.topics, self.owned = _owned(roll.snapshot)
         self._everything = tuple(sorted(self.topics))
+        self._protocols = {
+            self._called[id_]: protocol for id_, protocol in _protocols(roll.snapshot).items()
+        }
+        self._ids = {t.name: t.topic_id for t in roll.snapshot.topics if t.topic_id is not None}
+        self._server = roll.server_side
+        if roll.kip848 and self._server not in SERVER_NAMES:
+            self._server = SERVER_NAMES[0]
+            self._stands_in(self._server, roll.server_side)
         self.lists, self.then = self._with_stand_ins()
         self.assignors: dict[str, Assignor] = {}
 
@@ -89,6 +134,8 @@ class Start:
 
     def heartbeat(self, member: Member) -> float:
         """Return the seconds between heartbeats; a short session has more of them."""
+        if self._protocols[self._called[member.member_id]] == _CONSUMER:
+            return self._roll.speed.reconcile
         return min(self._roll.speed.rebalance, waits(member).session / 3)
 
     def scene(self, done: Collection[str], killed: bool) -> Scene:
@@ -105,28 +152,32 @@ class Start:
         }
         kind = brokers_of(roll.snapshot).kind
         elected = elect([one.assignors for one in processes.values()], kind).assignor or ""
-        owned = self.owned if not later else self._shared(here, elected)
+        kip848 = any(one.protocol == _CONSUMER for one in processes.values())
+        owned = self._shared(here, elected, kip848=kip848) if later else self.owned
         if not done:
             elected = self._elected(elected, processes)
-        generation = roll.snapshot.group.generation
+        group = roll.snapshot.group
+        number = group.group_epoch if group.type is GroupType.CONSUMER else group.generation
+        generation = 1 if number is None else number
         return Scene(
             topics=self.topics,
             connectors=self.connectors,
             replicas={topic.name: topic.replicas for topic in roll.snapshot.topics},
             racks={broker.broker_id: broker.rack for broker in roll.snapshot.cluster.brokers},
+            topic_ids=self._ids,
             brokers=self._brokers(),
             running=tuple(
                 Running(
                     process=process,
                     member_id=id_,
                     owned=owned[id_],
-                    generation=1 if generation is None else generation,
+                    generation=generation,
                 )
                 for id_, process in processes.items()
             ),
             assignor=elected,
             leader=None if done else leader_of(roll.snapshot),
-            generation=1 if generation is None else generation,
+            generation=generation,
             restart=roll.speed.restart,
         )
 
@@ -142,6 +193,7 @@ class Start:
             process_of(member, self._subscribed(member), self._roll.speed),
             name=name,
             assignors=(self.then if done else ()) or self.lists[name],
+            protocol=(self._roll.protocol if done else "") or self._protocols[name],
         )
         if refusal(replace(made, assignors=self.then or made.assignors)):
             # A stand-in that its own client would refuse.
@@ -157,23 +209,36 @@ class Start:
         return member.subscribed_topics or self._everything
 
     def _brokers(self) -> Brokers:
-        """Return the brokers; these members are in the group, so they have let them in."""
-        read, members = brokers_of(self._roll.snapshot), self._roll.snapshot.members
+        """Return the brokers; they let these members in, and convert the group where asked to."""
+        roll = self._roll
+        read, members = brokers_of(roll.snapshot), roll.snapshot.members
         sessions = [waits(member).session for member in members]
+        if roll.kip848:
+            # A static member counts twice while it takes its own place.
+            read = replace(
+                read,
+                kind=CoordinatorKind.JAVA,
+                migration="bidirectional",
+                consumer_max_size=max(read.consumer_max_size, 2 * len(members)),
+                consumer_heartbeat=roll.speed.reconcile,
+                consumer_assignor=self._server,
+            )
         return replace(
             read,
-            initial_delay=self._roll.speed.first,
+            initial_delay=roll.speed.first,
             max_size=max(read.max_size, len(members)),
             min_session=min(read.min_session, *sessions),
             max_session=max(read.max_session, *sessions),
         )
 
     def _shared(
-        self, members: Sequence[Member], elected: str
+        self, members: Sequence[Member], elected: str, *, kip848: bool
     ) -> dict[str, tuple[TopicPartition, ...]]:
-        """Return what the elected assignor gives to members of which some have not started yet."""
+        """Return what the group's assignor gives to members of which some have not started yet."""
         if self.connectors:
             return eager((member.member_id for member in members), self.partitions)
+        if kip848:
+            return self._assigned(server_assignor(self._server, self._ids), members)
         return self._assigned(self.assignors.get(elected) or get(elected), members)
 
     def stand_in_for_leader(self) -> None:
@@ -193,23 +258,27 @@ class Start:
 
     def _with_stand_ins(self) -> tuple[Lists, tuple[str, ...]]:
         roll = self._roll
+        called, ids = self._called, [member.member_id for member in roll.snapshot.members]
         elected = roll.snapshot.group.assignor or ""
         if roll.snapshot.group.protocol_type == "connect":
             members = roll.snapshot.members
-            return {self._called[m.member_id]: list_of(m, elected)[0] for m in members}, roll.target
-        lists = {
-            m.member_id: m.assignors.list
-            if m.assignors.knowledge is Knowledge.EXACT and m.assignors.list
-            else (elected,)
-            for m in roll.snapshot.members
-        }
-        unknown = sorted({*chain.from_iterable(lists.values()), *roll.target} - set(NAMES))
-        cooperative = set(lists) - set(roll.eager)
+            return {called[m.member_id]: list_of(m, elected)[0] for m in members}, roll.target
+        cooperative = set(ids) - set(roll.eager)
         calm = bool(cooperative) or (bool(roll.target) and not roll.eager_after)
         other = _COOPERATIVE if calm else _EAGER
+        # A KIP-848 group elects none, and who is restarted with the classic protocol has a list.
+        kip848 = roll.snapshot.group.type is GroupType.CONSUMER
+        usual = (roll.target or (other,)) if kip848 else (elected,)
+        exact = {
+            m.member_id: m.assignors.list
+            for m in roll.snapshot.members
+            if m.assignors.knowledge is Knowledge.EXACT and m.assignors.list
+        }
+        classic = [id_ for id_ in ids if self._protocols[called[id_]] != _CONSUMER]
+        lists = {id_: exact.get(id_, usual) for id_ in classic}
+        unknown = sorted({*chain.from_iterable(lists.values()), *roll.target} - set(NAMES))
         if unknown:
-            these = ", ".join(name or "the elected assignor" for name in unknown)
-            self._notes.append(f"{other} stands in for {these}, which is not modelled")
+            self._stands_in(other, *unknown)
 
         def known(found: Sequence[str]) -> tuple[str, ...]:
             return tuple(dict.fromkeys(name if name in NAMES else other for name in found))
@@ -224,12 +293,17 @@ class Start:
                 id_: found if target[0] in found else tuple(dict.fromkeys((*target, *found)))
                 for id_, found in lists.items()
             }
-        if not set.intersection(*map(set, lists.values())):
+        if lists and not set.intersection(*map(set, lists.values())):
             lists = {id_: tuple(dict.fromkeys((*found, other))) for id_, found in lists.items()}
+        none = target or (other,)
         return {
-            self._called[id_]: self._as(found, eager=id_ in roll.eager)
-            for id_, found in lists.items()
+            called[id_]: self._as(lists[id_], eager=id_ in roll.eager) if id_ in lists else none
+            for id_ in ids
         }, target
+
+    def _stands_in(self, other: str, *unknown: str) -> None:
+        these = ", ".join(name or "the elected assignor" for name in unknown)
+        self._notes.append(f"{other} stands in for {these}, which is not modelled")
 
     def _as(self, found: tuple[str, ...], *, eager: bool) -> tuple[str, ...]:
         """Return the list with which a Java consumer is EAGER, or COOPERATIVE."""
@@ -239,6 +313,28 @@ class Start:
         if eager:
             return (*found, _EAGER)
         return tuple(name for name in found if name == _COOPERATIVE) or (_COOPERATIVE,)
+
+
+def _merged(members: Sequence[Member]) -> Member:
+    """Return the first of these with the partitions of all."""
+    owned: dict[str, list[int]] = {}
+    for member in members:
+        for topic, numbers in _target(member).items():
+            owned.setdefault(topic, []).extend(numbers)
+    made = {topic: Partitions(sorted(set(numbers))) for topic, numbers in owned.items()}
+    return replace(members[0], assignment=made, target_assignment=None)
+
+
+def _target(member: Member) -> TopicPartitions:
+    """Return what it owns, in a KIP-848 group what it is to own."""
+    target = member.target_assignment
+    return member.assignment if target is None else target
+
+
+def _protocols(snapshot: GroupSnapshot) -> dict[str, str]:
+    """Return group.protocol by member id."""
+    usual = _CONSUMER if snapshot.group.type is GroupType.CONSUMER else "classic"
+    return {member.member_id: member.protocol_type or usual for member in snapshot.members}
 
 
 def _owned(
@@ -256,7 +352,7 @@ def _owned(
     seen: set[TopicPartition] = set()
     for member in snapshot.members:
         mine = []
-        for topic, numbers in sorted(member.assignment.items()):
+        for topic, numbers in sorted(_target(member).items()):
             for number in numbers:
                 if (topic, number) not in seen:
                     seen.add((topic, number))

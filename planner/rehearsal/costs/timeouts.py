@@ -19,6 +19,8 @@ from rebal.groups.model import (
     Timeouts,
     Tri,
 )
+from rebal.planner.plan import Pace
+from rebal.planner.rehearsal.costs.cost import figure
 
 _UNKNOWN_FAMILY: Final = "java"
 _CALLED: Final = {
@@ -157,6 +159,18 @@ def in_words(members: Sequence[Member]) -> str:
     if session == rebalance:
         return f"{first}, {second} ({session})"
     return f"{first} ({session}), {second} ({rebalance})"
+
+
+def at_worst(pace: Pace, members: Sequence[Member]) -> str:
+    """Return the worst of a pace in words, with the timeouts that it follows from."""
+    assert pace.worst_seconds is not None
+    assert pace.worst_partition_seconds is not None
+    stopped = f"{figure(pace.worst_partition_seconds)} in " if pace.worst_partition_seconds else ""
+    return (
+        f"at worst {stopped}{figure(pace.worst_seconds)} s, where each member is gone without "
+        "leaving, and each rebalance waits for the slowest as "
+        f"long as it may: {in_words(members)}"
+    )
 
 
 def _by(sources: Sequence[tuple[tuple[Source, ...], str]]) -> str:

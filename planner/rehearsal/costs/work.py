@@ -15,8 +15,6 @@ _ENOUGH: Final = 30_000
 _FEWEST: Final = 6
 _ROUNDS: Final = 3
 _A_MEMBER: Final = 8
-# About half a second.
-_MOST: Final = 150_000
 
 
 class Estimate:
@@ -74,13 +72,3 @@ def samples(restarts: int, members: int, partitions: int) -> Sequence[int]:
     if restarts <= some:
         return range(restarts)
     return [(2 * place + 1) * restarts // (2 * some) for place in range(some)]
-
-
-def too_much(work: int) -> bool:
-    """Return whether a rehearsal of so much work must be left out."""
-    if work > _MOST or _UNPRICED.get():
-        return True
-    estimate = _ESTIMATE.get()
-    if estimate is not None:
-        estimate.work += work
-    return estimate is not None

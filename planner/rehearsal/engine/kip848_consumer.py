@@ -163,7 +163,8 @@ class Kip848Consumer(Member):
             return
         target = self._target or frozenset()
         revoked = self.owned - self._numbers(target)
-        took = self._in_callback(self._give_up(revoked, self.revoked, self.process.on_revoked))
+        took = self._give_up(revoked, self.revoked, self.process.on_revoked)
+        took = self._in_callback(max(took, self.process.slow) if revoked else 0.0)
         self._agenda.after(took, self._assign, self._next_step(), target)
 
     def _assign(self, step: int, target: frozenset[TopicPartition]) -> None:

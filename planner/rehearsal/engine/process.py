@@ -25,7 +25,8 @@ class Process(Record, frozen=True, kw_only=True):
     `name` is what scripts and results call it. `assignors` is partition.assignment.strategy,
     `session`, `rebalance` and `heartbeat` are session.timeout.ms, max.poll.interval.ms and
     heartbeat.interval.ms. It polls every `poll` seconds. It joins again `slow` seconds after it
-    has prepared for a rebalance that it was told of. Its listener takes `on_revoked`,
+    has prepared for a rebalance that it was told of (with KIP-848: says so late that it has revoked
+    partitions). Its listener takes `on_revoked`,
     `on_assigned` and `on_lost` seconds; `fails_in` names those that throw: revoked, assigned, lost.
     `protocol` is group.protocol: classic or consumer; with consumer, `remote_assignor` is
     group.remote.assignor (empty: the brokers' default), and the brokers decide `session` and
