@@ -231,7 +231,7 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
     rested = not any(facts.member.member_id in context.restarted for facts in dynamic)
     open_ = rested or (not static and _shortened(context))
     if dynamic and (context.reloaded is Tri.YES or (context.reloaded is not Tri.NO and open_)):
-        return _first(_as_it_runs(context, facts, step) for facts in dynamic[:TRIED])
+        return rebalance_of(context, dynamic, step=step)
     suspects = _short(context, static)
     if suspects and (context.reloaded is Tri.NO or len(suspects) <= _FEW):
         left = [f for f in suspects if f.member.member_id not in context.restarted]
@@ -243,6 +243,15 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
         return show(
             context, Needs.CONFLICT, "the coordinator's lists and the logs are at odds", step=step
         )
+    return rebalance_of(context, (), step=step)
+
+
+def rebalance_of(context: Context, dynamic: Sequence[Facts], *, step: int | None = None) -> Advice:
+    """Return the advice that starts a rebalance and changes no list: the restart of one of
+    `dynamic`, else a temporary member.
+    """
+    if dynamic:
+        return _first(_as_it_runs(context, facts, step) for facts in dynamic[:TRIED])
     common = _common_list(context)
     join = Join(assignors=common or None, protocol_type="consumer")
     made = Advice(
@@ -272,10 +281,7 @@ def _short(context: Context, static: Sequence[Facts]) -> list[Facts]:
 
 
 def _shortened(context: Context) -> bool:
-    """Return whether a probe's no names an assignor that every member has sent: a load came later.
-
-    A dynamic member sends one list all its life.
-    """
+    """Return whether a probe denies an assignor that every member sent: a load came later."""
     known = [facts.member.assignors for facts in context.members]
     exact = all(one.knowledge is Knowledge.EXACT for one in known)
     denied = context.memory.not_in_all

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from rebal.groups.clients import assignors
@@ -9,6 +11,9 @@ from rebal.groups.evidence.exact import when
 from rebal.groups.model import GroupSnapshot, Refusal, Tri
 from rebal.planner.admission.check import Admission, Join, admitted
 from rebal.planner.admission.memory import CoordinatorMemory
+from rebal.planner.admission.wording import EVIDENCE
+from rebal.planner.facts import listed
+from rebal.planner.plan import Advice
 
 
 def still_out(snapshot: GroupSnapshot) -> tuple[Refusal, ...]:
@@ -42,6 +47,28 @@ def rejected_again(memory: CoordinatorMemory, one: Refusal) -> Admission:
     )
 
 
+def count_of(out: Sequence[Refusal], here: int, *, step: int | None = None) -> Advice:
+    """Return the advice to give the number of members, as the clients `out` have not rejoined.
+
+    `here` is the number of members in the group.
+    """
+    one = len(out) == 1
+    reason = (
+        f"{listed([label(each) for each in out])} {'was' if one else 'were'} rejected and "
+        f"{'has' if one else 'have'} not rejoined"
+    )
+    said = (
+        f"give the number of members: {reason}; --expect-members {here + len(out)} if "
+        f"{'it belongs' if one else 'they belong'} to the service, --expect-members {here} if not"
+    )
+    return Advice(action=EVIDENCE, verdict=Tri.CANNOT_TELL, reason=reason, step=step, text=said)
+
+
+def if_all_are_here(here: int) -> str:
+    """Return the clause for a client that has rejoined, which no evidence shows."""
+    return f"if it is back and the service has no more members: --expect-members {here}"
+
+
 def label(one: Refusal) -> str:
     """Return the client's name for texts."""
     name = one.instance_id or one.client_id or "a client"
@@ -65,10 +92,19 @@ def _is_back(snapshot: GroupSnapshot, one: Refusal) -> bool:
         same = [member for member in named if _address(member.host) in ("", _address(one.host))]
         several = sum(each.client_id == one.client_id for each in snapshot.refusals) > 1
         if not one.host:
-            same = [] if several else named
+            same = [] if several or _is_automatic(snapshot, one.client_id) else named
     if len(same) != 1 or one.at is None:
         return False
     return same[0].joined_at is not None and same[0].joined_at > one.at
+
+
+def _is_automatic(snapshot: GroupSnapshot, client_id: str) -> bool:
+    """Return whether Java made the client id, which is then the same in every process.
+
+    Source: ConsumerConfig.maybeOverrideClientId, `consumer-<group.id>-<number>`.
+    """
+    before, dash, number = client_id.rpartition("-")
+    return before + dash == f"consumer-{snapshot.group.group_id}-" and number.isdigit()
 
 
 def _address(host: str) -> str:

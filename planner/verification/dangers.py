@@ -28,6 +28,7 @@ from rebal.planner.rules import Trait, evaluate, has, rules
 from rebal.planner.verification.gates import wide_list
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.members import MemberStanding
+from rebal.planner.verification.plan_context import context_of
 
 # A cooperative member gets its partitions in a second rebalance, once another has revoked them.
 IDLE: Final = timedelta(seconds=30)
@@ -108,12 +109,18 @@ def went_back(
 
 def new_refusals(plan: Plan, snapshot: GroupSnapshot) -> list[Refusal]:
     """Return the rejections since the plan was made."""
-    before = set(plan.baseline.refusals)
+    before, began = set(plan.baseline.refusals), _began(plan)
     return [
         refusal
         for refusal in snapshot.refusals
-        if refusal not in before and (refusal.at is None or refusal.at > plan.baseline.captured_at)
+        if refusal not in before and (refusal.at is None or refusal.at >= began)
     ]
+
+
+def _began(plan: Plan) -> datetime:
+    """Return when the plan was made, in the milliseconds that logs print."""
+    at = plan.baseline.captured_at
+    return at.replace(microsecond=at.microsecond // 1000 * 1000)
 
 
 def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
@@ -126,11 +133,11 @@ def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
     # Who was out when the plan was made is out since; else an old rejection is history.
     short = len(plan.baseline.members) < (plan.expected_members or 0)
     full = not context.missing and len(context.members) >= (context.expected or 1)
-    now = context.snapshot.captured_at
+    now, began = context.snapshot.captured_at, _began(plan)
     return tuple(
         one
         for one in still_out(context.snapshot)
-        if (one.at is None or short or one.at > plan.baseline.captured_at)
+        if (one.at is None or short or one.at >= began)
         and (not full or (one.at is not None and now - one.at < _counted_for(one, context)))
     )
 
@@ -140,6 +147,23 @@ def undated_rejections(context: Context) -> tuple[Refusal, ...]:
     here = {facts.member.instance_id for facts in context.members if facts.static}
     found = still_out(context.snapshot)
     return tuple(one for one in found if one.at is None and one.instance_id in here)
+
+
+def estimates(plan: Plan, expect_members: int | None) -> bool:
+    """Return whether the number of members is rebal's own: no user gave it.
+
+    It is then the members and the rejected clients that the plan was made of.
+    """
+    known = context_of(plan, plan.baseline).expected
+    return expect_members is None and plan.expected_members == known
+
+
+def uncounted(context: Context) -> tuple[Refusal, ...]:
+    """Return the clients that were rejected and have not rejoined, without static members whose
+    entry is counted.
+    """
+    here = {facts.member.instance_id for facts in context.members if facts.static}
+    return tuple(one for one in still_out(context.snapshot) if one.instance_id not in here)
 
 
 def _counted_for(refusal: Refusal, context: Context) -> timedelta:

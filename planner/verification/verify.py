@@ -20,7 +20,7 @@ from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
 from rebal.planner.admission.advice import show
 from rebal.planner.admission.check import Needs
 from rebal.planner.admission.next_action import comes_before, next_action
-from rebal.planner.admission.rejected import label
+from rebal.planner.admission.rejected import count_of, if_all_are_here, label
 from rebal.planner.admission.wording import CUT_OVER, NONE, RESTART, START, sentence
 from rebal.planner.commands import Given
 from rebal.planner.context import EAGER, Context
@@ -35,11 +35,13 @@ from rebal.planner.verification.dangers import (
     Danger,
     dangers,
     decides,
+    estimates,
     first_seconds,
     lag_of,
     live_findings,
     new_refusals,
     rejected_clients,
+    uncounted,
     undated_rejections,
     went_back,
 )
@@ -65,6 +67,7 @@ from rebal.planner.verification.members import (
     step_standing,
 )
 from rebal.planner.verification.plan_context import GOALS, context_of
+from rebal.planner.verification.unowned import owner_for, without_owner
 
 _T = TypeVar("_T")
 OLD: Final = timedelta(days=7)
@@ -205,6 +208,15 @@ def verify(
     if undated and advice.action == NONE:
         why = f"the log shows that {label(undated[0])} was rejected, and not when"
         advice = show(context, Needs.CLOCK, why, step=number)
+    estimated = estimates(plan, expect_members)
+    if estimated and rejected and context.missing and advice.action == START:
+        advice = replace(advice, text=f"{advice.text}; {if_all_are_here(len(snapshot.members))}")
+    out = uncounted(context) if estimated and advice.action == NONE else ()
+    if out:
+        advice = count_of(out, len(snapshot.members), step=number)
+    unowned = without_owner(context) if advice.action == NONE else ()
+    if unowned:
+        advice = owner_for(context, seen, unowned, step=number)
     if not advice.command and advice.action != NONE and context.given.plan is not None:
         advice = replace(advice, command=context.given.verify())
     if advice.action == START:
@@ -215,7 +227,7 @@ def verify(
     # A gate that opens a step holds only where the step's first restart is admitted.
     opens = advice.recommended or advice.action == NONE
     opens = opens and not (later and comes_before(later, advice, withheld))
-    unsure = unsure or bool(undated) or (later is not None and not opens)
+    unsure = unsure or bool(undated or out or unowned) or (later is not None and not opens)
     holds = gate is Tri.YES and not unsure
     return Standing(
         group_id=plan.group_id,

@@ -1,0 +1,72 @@
+"""Partitions without an owner in a Stable classic group: `without_owner`, `owner_for`.
+
+A COOPERATIVE rebalance takes two rounds. A static member that restarts between them joins without a
+rebalance and owns nothing, so nobody revokes what the first round took from it, and the second
+round never begins (KIP-429, KIP-345; ConsumerCoordinator.onJoinComplete). The next rebalance
+assigns these partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from rebal.groups.clients import assignors
+from rebal.groups.model import GroupSnapshot, GroupState, GroupType
+from rebal.planner.admission.advice import rebalance_of, wait
+from rebal.planner.context import Context
+from rebal.planner.facts import listed
+from rebal.planner.plan import Advice
+from rebal.planner.verification.journal import JournalEntry
+
+# By then a second round has begun: members poll, and their heartbeats are 3 s apart.
+_SECOND_ROUND: Final = timedelta(seconds=10)
+
+
+def without_owner(context: Context) -> tuple[str, ...]:
+    """Return the partitions of subscribed topics that no member owns; Kafka's assignors leave none.
+
+    Empty where the members' assignments are not known, or where an assignor that is not Kafka's is
+    elected.
+    """
+    snapshot, elected = context.snapshot, context.elected
+    if elected not in assignors() or elected in context.borrowed or not _is_at_rest(snapshot):
+        return ()
+    asked = {topic for member in snapshot.members for topic in member.subscribed_topics}
+    owned = {
+        (topic, number)
+        for member in snapshot.members
+        for topic, numbers in member.assignment.items()
+        for number in numbers
+    }
+    return tuple(
+        f"{topic.name}-{number}"
+        for topic in snapshot.topics
+        if topic.name in asked
+        for number in range(topic.partitions)
+        if (topic.name, number) not in owned
+    )
+
+
+def _is_at_rest(snapshot: GroupSnapshot) -> bool:
+    group, members = snapshot.group, snapshot.members
+    consumers = group.type is GroupType.CLASSIC and group.protocol_type == "consumer"
+    read = all(member.subscription is not None for member in members)
+    return consumers and group.state is GroupState.STABLE and bool(members) and read
+
+
+def owner_for(
+    context: Context, entries: Sequence[JournalEntry], unowned: Sequence[str], *, step: int | None
+) -> Advice:
+    """Return the advice that has a rebalance assign the partitions `unowned`.
+
+    The second round of a rebalance may still come, until the members were the same for 10 s.
+    """
+    why = f"{listed(unowned)} {'has' if len(unowned) == 1 else 'have'} no owner"
+    ids = {facts.member.member_id for facts in context.members}
+    same = [entry.at for entry in entries if entry.ids == ids]
+    if not same or context.snapshot.captured_at - same[0] < _SECOND_ROUND:
+        return wait(f"{why} yet", step=step)
+    dynamic = [facts for facts in context.members if not facts.static]
+    return rebalance_of(context, dynamic, step=step)
