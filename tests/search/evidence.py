@@ -40,6 +40,7 @@ from tests.search.histories import Evidence
 from tests.search.sources import (
     BEGAN,
     GROUP,
+    INCOMPATIBLE,
     TOPIC,
     Book,
     Life,
@@ -246,6 +247,21 @@ class Operator:
         if self.merged:
             return [NamedText("all/requests.log", [part.getvalue() for part in parts])]
         return parts
+
+    def shows_rejection(self, life: Life) -> bool:
+        """Return whether a log at hand, which is certainly the group's, shows its rejected join.
+
+        A former coordinator's log shows no member of now once all have been restarted.
+        """
+        broker = self._book.broker
+        found: list[bytes] = []
+        if "request log" in self.kinds:
+            address = f"-{life.host}:{life.port}-".encode()
+            lines = self._book.requests.get(broker, [])[self._requests_from.get(broker, 0) :]
+            found += [one for one in lines if address in one and b'"errorCode":23,' in one]
+        if "client log" in self.kinds and not self._lives_from.get(id(life), 0):
+            found += [one for one in life.lines if INCOMPATIBLE.encode() in one]
+        return bool(found)
 
     def _client_logs(self) -> list[NamedText]:
         given = self._given

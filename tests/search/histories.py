@@ -141,20 +141,33 @@ def draw(seed: int) -> History:
         kinds = evidence.kinds | {"client log"}
         evidence = replace(evidence, kinds=kinds, merged=False, prefixed=False, late=False)
         events = tuple(one for one in events if one.kind not in ("cut", "merge"))
-    return History(
-        seed=seed,
-        goal=goal,
-        consumers=consumers,
-        evidence=evidence,
-        events=events,
-        alike=random.random() < 0.4,
-        counted=random.random() < 0.6,
-        session=random.choice((8.0, 8.0, 45.0, 300.0)),
-        rebalance=random.choice((15.0, 15.0, 60.0)),
-        kind=random.choice(("java", "java", "scala")),
-        epoch=random.choice((0, 3)),
-        max_size=len(consumers) + random.choice((0, 1)) if random.random() < 0.06 else None,
+    return _with_rarer(
+        History(
+            seed=seed,
+            goal=goal,
+            consumers=consumers,
+            evidence=evidence,
+            events=events,
+            alike=random.random() < 0.4,
+            counted=random.random() < 0.6,
+            session=random.choice((8.0, 8.0, 45.0, 300.0)),
+            rebalance=random.choice((15.0, 15.0, 60.0)),
+            kind=random.choice(("java", "java", "scala")),
+            epoch=random.choice((0, 3)),
+            max_size=len(consumers) + random.choice((0, 1)) if random.random() < 0.06 else None,
+        )
     )
+
+
+def _with_rarer(history: History) -> History:
+    """Return the history with what only some seeds have; the others stay as they are."""
+    random = Random(f"{history.seed} rarer")
+    java = all(one.software in JAVA and not one.own for one in history.consumers)
+    if random.random() < 0.12 and java:
+        pod = Event(random.choice((0, 0, 1, 2, 4)), "rejected pod", random.randrange(8))
+        events = sorted((*history.events, pod), key=lambda one: one.look)
+        return replace(history, events=tuple(events), alike=True, counted=False, max_size=None)
+    return history
 
 
 def _evidence(random: Random) -> Evidence:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from rebal.groups.model import RebalanceProtocol
 from tests.live.obey import Limits, Outcome, Over, Process, Story
-from tests.search.histories import Event, History
+from tests.live.obey_stories import FINAL, RANGE
+from tests.search.histories import ROUND_ROBIN, Event, History
 from tests.search.world import SimulatedWorld
 
 LIMITS = Limits(
@@ -88,6 +90,12 @@ class Rehearsed(Story):
                 self.world.world.book.own.discard(found.name if found else name)
         super()._obey(advice)
 
+    def _stop(self, processes: Sequence[Process], *, wait: bool = False) -> None:
+        """Stop them all; a cut-over goes on once the others are Stable, as its advice says."""
+        super()._stop(processes, wait=wait)
+        if wait:
+            self._settled()
+
     def _finish(self, body: dict[str, Any]) -> None:
         for one in self._running():
             cooperative = self.world.runs(one) is RebalanceProtocol.COOPERATIVE
@@ -96,7 +104,28 @@ class Rehearsed(Story):
         for one in self._out:
             if not (one.running or one.retired):
                 self._violated(f"called finished without {one.name}, which the logs show")
+        out = [one for one in self._service() if not one.running and one.name.startswith("pod-")]
+        if out and self.counted and self.world.counts_a_stopped_one():
+            # It makes up the number until its session ends, and no evidence shows who is down.
+            raise Over("finished beside the entry of a stopped member")
+        if body.get("step") is not None and not self.world.counts_a_stopped_one():
+            for fault in self.world.unowned_at_rest():
+                self._violated(f"called finished while {fault}")
+        for one in out:
+            if self.world.shown_rejected(one):
+                self._violated(f"called finished without {one.name}, which the logs show rejected")
         super()._finish(body)
+
+    def _count_or_find(self) -> None:
+        """Answer how many members there are, then which of them is down."""
+        down = [one for one in self._service() if not one.running and one.name.startswith("pod-")]
+        if not self.counted:
+            self._count()
+        elif down and (running := self._running()):
+            # A crash loop, as the deployment shows it: the pod gets what the others run.
+            self.outcome.answers.append("missing member")
+            down[0].assignors = self.rng.choice(running).assignors
+            self._came(down[0], "is started by the operator")
 
     def _cut_late(self) -> None:
         if self.world.history.evidence.late:
@@ -130,6 +159,7 @@ class Rehearsed(Story):
             "merge": self._merge,
             "wrong list": self._wrong_list,
             "leave": self._leave,
+            "rejected pod": self._rejected_pod,
         }[event.kind]
         done()
 
@@ -165,8 +195,30 @@ class Rehearsed(Story):
         one.due = self.world.now() + self.rng.choice((3.0, 100.0))
         self._event(f"{one.name} is stopped for a while")
 
+    def _rejected_pod(self) -> None:
+        """A new pod of the service is rejected at its first start, and stays out."""
+        running = self._running()
+        if not running:
+            return
+        pattern = self.rng.choice(running)
+        lists = [
+            names
+            for names in (FINAL, RANGE, ROUND_ROBIN)
+            if not all({*names} & {*one.assignors} for one in running)
+        ]
+        if not lists:
+            return
+        self._serial += 1
+        pod = Process(f"pod-{self._serial}", pattern.software, self.rng.choice(lists))
+        self._event(f"{pod.name} is a new pod with {list(pod.assignors)}")
+        self.world.processes.append(pod)
+        self._came(pod, "starts")
+
     def _evidence(self, advice: dict[str, Any]) -> None:
         """Give what is asked for; the right to read records and the logs' zone count as well."""
+        if "--expect-members" in advice["text"]:
+            self._wait(advice)
+            return
         for kind in ("offsets topic", "log timezone"):
             if kind in advice["evidence_needed"] and self.world.grant(kind):
                 self.outcome.granted += 1
@@ -181,8 +233,11 @@ class Rehearsed(Story):
             # Its supervisor starts it again.
             self._progressed()
         self._asked(advice)
-        if "--expect-members" in advice["text"] and not self.counted:
-            self._count()
+        if "--expect-members" in advice["text"]:
+            about_rejected = advice["action"] != "wait"
+            if about_rejected and not self.world.has_rejected:
+                self._broken(f"asks about a client of another group: {advice['text']}")
+            self._count_or_find()
         if advice["error"] == "GROUP_MAX_SIZE_REACHED":
             raise Over("blocked: group.max.size")
         patience = self.world.session_seconds + self.world.rebalance_seconds + _RECENT

@@ -49,7 +49,7 @@ _SPEAKS = {
     "kafka-python": (7, "kafka-python", "3.0.12"),
     "franz-go": (9, "kgo", "v1.22.1"),
 }
-_INCOMPATIBLE = (
+INCOMPATIBLE = (
     "JoinGroup failed due to fatal error: The group member's supported protocols are incompatible "
     "with those of existing members or first group member tried to join with empty protocol type "
     "or empty protocol list."
@@ -361,7 +361,7 @@ class Line:
         elif error is Error.UNKNOWN_MEMBER_ID:
             self._reset("JOIN_GROUP")
         elif error is Error.INCONSISTENT_GROUP_PROTOCOL:
-            book.say(life, _INCOMPATIBLE)
+            book.say(life, INCOMPATIBLE)
         elif error is Error.GROUP_MAX_SIZE_REACHED:
             book.say(
                 life,

@@ -10,6 +10,24 @@ from tests.search.obey import rehearse
 
 UNDATED = Evidence(kinds=frozenset({"probe", "request log"}), dated=False, late=True)
 
+UNOWNED = History(
+    seed=203_471,
+    goal="cooperative",
+    consumers=(
+        Consumer("app-0", "java-3.9.1", DEFAULT, static=True),
+        Consumer("app-1", "java-3.9.1", DEFAULT),
+    ),
+    evidence=Evidence(),
+    events=(
+        Event(0, "old image", 0),
+        Event(0, "wrong list", 0),
+        Event(1, "rejected pod", 0),
+        Event(4, "wrong list", 2),
+    ),
+    session=300.0,
+    epoch=0,
+)
+
 FOUND = {
     "a member that left, and whose client nobody knows, got a mixed list": History(
         seed=201_073,
@@ -111,6 +129,54 @@ FOUND = {
         counted=True,
         epoch=0,
     ),
+    "a log that was added at the end showed a rejected pod, and the plan was finished": History(
+        seed=200_168,
+        goal="cooperative",
+        consumers=(Consumer("app-0", "java-3.9.1", RANGE),),
+        evidence=Evidence(),
+        events=(Event(0, "rejected pod", 0),),
+        epoch=0,
+    ),
+    "a restarted member was taken for the rejected pod with the same client id": History(
+        seed=201_079,
+        goal="cooperative",
+        consumers=(Consumer("app-0", "java-3.9.1", RANGE),),
+        evidence=Evidence(),
+        events=(Event(0, "rejected pod", 0),),
+        alike=True,
+        epoch=0,
+    ),
+    "a pod that was back was to be started for ever": History(
+        seed=1776,
+        goal="cooperative",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", RANGE),
+            Consumer("app-1", "java-3.9.1", RANGE, static=True),
+            Consumer("app-2", "java-3.9.1", RANGE),
+        ),
+        evidence=Evidence(kinds=frozenset({"client log"})),
+        events=(
+            Event(0, "roll back", 0),
+            Event(2, "crash", 0),
+            Event(4, "rejected pod", 0),
+            Event(5, "roll back", 3),
+        ),
+        alike=True,
+        epoch=0,
+    ),
+    "a rejection in the millisecond of the plan was one before it": History(
+        seed=205_425,
+        goal="cooperative",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", DEFAULT),
+            Consumer("app-1", "java-3.9.1", DEFAULT),
+        ),
+        evidence=Evidence(kinds=frozenset({"request log"})),
+        events=(Event(0, "leave", 0), Event(0, "reload", 0), Event(1, "rejected pod", 0)),
+        alike=True,
+        epoch=0,
+    ),
+    "a static member restarted between the rounds of a rebalance left a partition": UNOWNED,
 }
 
 
@@ -129,3 +195,13 @@ def test_the_advice_to_wait_names_the_option_that_corrects_the_count() -> None:
     waits = [line for line in outcome.told if "1 of 3 expected members is not in" in line]
     assert waits
     assert all("--expect-members 2" in line for line in waits)
+
+
+def test_a_plan_is_not_finished_while_a_partition_has_no_owner() -> None:
+    outcome = rehearse(UNOWNED)
+    assert outcome is not None
+    advice = [line for line in outcome.told if "advice: " in line]
+    waits = [number for number, line in enumerate(advice) if "wait: orders-3 has no owner" in line]
+    assert waits
+    assert "with its CURRENT list" in advice[waits[-1] + 1]
+    assert "the plan is carried out" in advice[waits[-1] + 2]

@@ -16,7 +16,7 @@ from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import GroupPhase
 from rebal.planner.rehearsal.engine.process import Process as Settings
-from rebal.planner.rehearsal.engine.world import World
+from rebal.planner.rehearsal.engine.world import Happened, World
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.verify import (
     ContradictedError,
@@ -183,23 +183,42 @@ class SimulatedWorld:
     def _judge_owners(self) -> None:
         """At rest each partition has one owner, where every member of the group is alive.
 
-        A load between the two rounds of a cooperative rebalance ends it (the record says Stable):
-        what a member has revoked waits for the next rebalance if the member restarts just then.
+        The second round of a cooperative rebalance may not come: a load ends the rebalance (the
+        record says Stable), and a static member that restarts has nothing to revoke. What was to
+        move then waits for the next rebalance: rebal asks for one before a plan is finished.
         """
-        if self.now() - self.world.book.loaded_at < _AFTER_LOAD:
+        if not self._all_alive():
             return
+        started = max((one.at for one in self.world.happened if self._is_static(one)), default=0.0)
+        cut_short = started >= self.world.book._completed
+        if cut_short or self.now() - self.world.book.loaded_at < _AFTER_LOAD:
+            return
+        self.faults += self.unowned_at_rest()
+        for (topic, number), owners in self.world.ledger.owners().items():
+            # franz-go keeps what it owns when a vote turns it EAGER ("not supported per KIP-429").
+            mixed = any(one.software == "franz-go" for one in self.processes)
+            if len(owners) > 1 and not mixed:
+                self.faults.append(f"{topic}-{number} at rest is owned by {list(owners)}")
+
+    def _is_static(self, one: Happened) -> bool:
+        static = {each.name for each in self.processes if each.instance_id}
+        return one.what == "started" and one.who in static
+
+    def unowned_at_rest(self) -> list[str]:
+        """Return a fault for the first partition that no process owns."""
+        owners = self.world.ledger.owners()
+        found = [
+            f"{topic}-{number} has no owner" for (topic, number), who in owners.items() if not who
+        ]
+        return found[:1]
+
+    def _all_alive(self) -> bool:
+        """Return whether each member that the coordinator counts runs."""
         lives = [member.client.life for member in self.world.classic._members.values()]
         alive = {
             id(self.world.witness.line(one).life) for one in self._current.values() if one.alive
         }
-        if any(id(life) not in alive for life in lives):
-            return
-        for (topic, number), owners in self.world.ledger.owners().items():
-            # franz-go keeps what it owns when a vote turns it EAGER ("not supported per KIP-429").
-            mixed = any(one.software == "franz-go" for one in self.processes)
-            if not owners or (len(owners) > 1 and not mixed):
-                self.faults.append(f"{topic}-{number} at rest is owned by {list(owners)}")
-                return
+        return all(id(life) in alive for life in lives)
 
     def gone(self, processes: Sequence[Process]) -> bool:
         lives = {id(self.world.witness.line(self._current[one.name]).life) for one in processes}
@@ -229,12 +248,31 @@ class SimulatedWorld:
             for line in text.splitlines()
         )
 
+    @property
+    def has_rejected(self) -> bool:
+        """True once the coordinator has rejected a process."""
+        return any(one.what == "rejected" for one in self.world.happened)
+
+    def counts_a_stopped_one(self) -> bool:
+        """Return whether the coordinator still counts a process that has ended."""
+        return not self._all_alive()
+
+    def shown_rejected(self, process: Process) -> bool:
+        """Return whether the evidence shows that this process was rejected at its last start."""
+        life = next(
+            (one for one in reversed(self.world.book.lives) if one.process.name == process.name),
+            None,
+        )
+        return life is not None and self.operator.shows_rejection(life)
+
     def found(self, member_id: str, name: str) -> Process | None:
         for life in reversed(self.world.book.lives):
             if member_id and life.member_id == member_id:
                 return next(p for p in self.processes if p.name == life.process.name)
-        # A pod of an automatic client id: one that is down, of the service if there is one.
-        down = iter(sorted((p for p in self.processes if not p.running), key=lambda p: p.retired))
+        # A pod of an automatic client id: one that is down and that no supervisor starts again, of
+        # the service if there is one.
+        stopped = (p for p in self.processes if not p.running)
+        down = iter(sorted(stopped, key=lambda p: (p.retired, p.due is not None)))
         named = (each for each in self.processes if each.name == name)
         return next(down if name == _automatic(None) else named, None)
 
