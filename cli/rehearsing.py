@@ -43,6 +43,7 @@ from rebal.planner.rehearsal.script import Scene, Script
 from rebal.planner.rehearsal.script_file import ScriptError, ScriptText, load_script, script_of
 from rebal.planner.rehearsal.scripts import READY, Pace, about, ready_script
 from rebal.planner.rehearsal.variants import NOW, PLAN, VARIANTS, variant, without_lists
+from rebal.planner.rehearsal.whatif.spec import assigns_tasks
 
 # Changes of owner that are kept for lanes and documents: a large group has millions.
 _MOST_KEPT: Final = 1_000_000
@@ -219,6 +220,12 @@ def rehearsed(story: Story, *, keep: bool = False) -> RehearsalDocument:
         RebalError: the group cannot be rehearsed.
     """
     found, asked = story.found, story.asked
+    others = [name for name in asked.compare if name not in (PLAN, NOW)]
+    if others and assigns_tasks(found):
+        raise UsageError(
+            f"--compare {others[0]}: the members of {found.group.group_id} assign tasks by their "
+            f"own protocol: only {PLAN} and {NOW} apply."
+        )
     given = {**_set_by(story.source), **_parameters(asked.parameters)}
     scene, assumes = scene_of(
         found,
@@ -253,7 +260,7 @@ def rehearsed(story: Story, *, keep: bool = False) -> RehearsalDocument:
         group_id=found.group.group_id,
         captured_at=found.captured_at,
         members=len(scene.running),
-        partitions=sum(scene.topics.values()),
+        partitions=sum(scene.topics.values()) + sum(n + 1 for n in scene.connectors.values()),
         plan=None if asked.rollout is None else str(asked.rollout),
         script=asked.script,
         about=script.about if asked.script else "",
@@ -261,6 +268,7 @@ def rehearsed(story: Story, *, keep: bool = False) -> RehearsalDocument:
         parameters=used(scene, given),
         assumes=assumes,
         runs=tuple(runs),
+        unit=runs[0].rehearsal.unit,
     )
 
 

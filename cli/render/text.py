@@ -300,6 +300,13 @@ def when(at: datetime, now: datetime) -> str:
     return f"{at:%b} {at.day} {at:%H:%M}Z" if at.year == now.year else f"{at:%Y-%m-%d %H:%M}Z"
 
 
+def moment(seconds: float) -> str:
+    """Return a moment of a simulated time: `2:05`, `1:02:05`."""
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
+
+
 def span_text(span: timedelta) -> str:
     """Return a duration with one number: `40 s`, `12 min`, `5 h`, `9 days`."""
     seconds = max(0, round(span.total_seconds()))

@@ -120,7 +120,8 @@ class MemberStory(Record, frozen=True, kw_only=True):
 class Rehearsal(Record, frozen=True, kw_only=True, omit_defaults=False):
     """A whole story as it would go, by one seed.
 
-    `at_rest` says whether the group came to rest at the end.
+    `at_rest` says whether the group came to rest at the end. `unit` is what members own: partition,
+    task (of Connect workers: a connector counts as a task), or none where it is not modelled.
     """
 
     about: str
@@ -135,6 +136,7 @@ class Rehearsal(Record, frozen=True, kw_only=True, omit_defaults=False):
     partitions: tuple[PartitionStory, ...] = ()
     members: tuple[MemberStory, ...] = ()
     assumes: tuple[str, ...] = ()
+    unit: str = "partition"
 
 
 def endangered(run: Rehearsal) -> bool:

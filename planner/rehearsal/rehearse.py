@@ -145,6 +145,7 @@ class _Run:
                 for name, consumer in world.consumers.items()
             ),
             assumes=tuple(map(_not_modelled, sorted(world.opaque))),
+            unit="none" if world.opaque else "task" if self._scene.connectors else "partition",
         )
 
     def _take(self, event: Event) -> None:
@@ -270,7 +271,7 @@ class _Run:
         )
 
     def _partitions(self) -> tuple[PartitionStory, ...]:
-        if not self._keep:
+        if not self._keep or self._world.opaque:
             return ()
         ledger = self._world.ledger
         spans, gaps = ledger.close(), ledger.gaps(self._world.agenda.now)
@@ -317,10 +318,10 @@ _CALLED: Final = (
 
 
 def _not_modelled(assignor: str) -> str:
-    return (
-        f"the assignment of {assignor} is not modelled: the rehearsal shows rebalances and "
-        "rejections, but no partitions"
-    )
+    what = f"the assignment of {assignor} is"
+    if assignor == "stream":
+        what = "the tasks that Kafka Streams assigns are"
+    return f"{what} not modelled: the rehearsal shows rebalances and rejections, but no downtime"
 
 
 def _note(one: Happened) -> Note:

@@ -60,13 +60,16 @@ def test_a_hostile_name_is_text_and_nothing_else() -> None:
 def test_dangers_lead_and_name_the_members() -> None:
     run = play(scene(BOTH, BOTH, RANGE, elected="range"), restart("m0", to=DONE))
     page = rehearsal_html(run, "orders")
-    danger = page.index("m0 rejected by the coordinator: INCONSISTENT_GROUP_PROTOCOL")
+    danger = page.index("rejected: m0 is rejected (INCONSISTENT_GROUP_PROTOCOL) at 0:")
     assert danger < page.index("<dt>takes</dt>")
-    assert "without an owner at the end" not in page
+    assert "no owner: " not in page
     late = Event(do=Deed.STOP, members=("m0", "m1", "m2"), at=10)
-    assert "12 partitions without an owner at the end" in rehearsal_html(
+    assert "no owner: 12 partitions have no owner at the end, such as orders-0" in rehearsal_html(
         play(scene(RANGE, RANGE, RANGE), late), "orders"
     )
+    deleted = Event(do=Deed.DELETE_TOPIC, topic="orders", at=10)
+    page = rehearsal_html(play(scene(RANGE, RANGE, RANGE), deleted), "orders")
+    assert 'class="danger"' not in page
 
 
 def test_a_safe_story_shows_no_danger() -> None:

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from rebal.cli.errors import UsageError
 from rebal.cli.output import escape, shown
 from rebal.cli.render.plans.costs import duration
-from rebal.cli.render.text import count, listing
+from rebal.cli.render.simulation.dangers import called, dangers
+from rebal.cli.render.text import count
 from rebal.planner.rehearsal.lanes import Doing, Stretch, lanes
 from rebal.planner.rehearsal.outcome import Rehearsal
 
@@ -72,12 +73,12 @@ def rehearsal_html(run: Rehearsal, group: str) -> str:
     drawn = {shown(name): line for name, line in lanes(run, columns, usual=not tall).items()}
     gaps, total = _unowned(run), len(run.partitions)
     small = total <= _MOST_PARTITIONS and sum(len(p.owners) for p in run.partitions) <= _MOST_SPANS
-    dangers = list(_dangers(run))
+    found = [f"{one.label}: {one.text}" for one in dangers(run)]
     run = shown(run if small else replace(run, partitions=()))
     made = environment.from_string(read("page.html")).render(
         run=run,
         group=str(shown(group)),
-        dangers=shown(dangers),
+        dangers=shown(found),
         sums=list(_sums(run)),
         total=total,
         members=list(_member_rows(run, drawn, columns, tall=tall)),
@@ -94,36 +95,20 @@ def rehearsal_html(run: Rehearsal, group: str) -> str:
     return "\n".join(map(escape, made.split("\n")))
 
 
-def _dangers(run: Rehearsal) -> Iterator[str]:
-    measures = run.measures
-    if measures.twice > measures.twice_past:
-        seconds = measures.twice - measures.twice_past
-        yield f"partitions had two owners at once for {seconds:,.1f} partition-seconds"
-    for what in dict.fromkeys(note.detail for note in run.notes if note.what == "rejected"):
-        who = {
-            note.who: None for note in run.notes if (note.what, note.detail) == ("rejected", what)
-        }
-        yield f"{listing(list(who))} rejected by the coordinator: {what}"
-    left = sum(all(span.end is not None for span in story.owners) for story in run.partitions)
-    if left:
-        yield f"{count(left, 'partition')} without an owner at the end"
-    if not run.at_rest:
-        yield "the group did not come to rest"
-
-
 def _sums(run: Rehearsal) -> Iterator[tuple[str, str]]:
     measures = run.measures
     yield "takes", duration(measures.seconds)
     yield "ends", f"{run.state}, assignor {run.assignor or 'none'}"
     yield "rebalances", f"{measures.rebalances:,}"
-    yield "downtime", f"{measures.unowned:,.1f} partition-seconds"
-    yield "longest", f"{measures.longest:,.1f} s without an owner, for one partition"
+    if run.unit == "none":
+        yield "downtime", "not modelled"
+        return
+    yield "downtime", f"{measures.unowned:,.1f} {run.unit}-seconds"
+    yield "longest", f"{measures.longest:,.1f} s without an owner, for one {run.unit}"
     yield "moved", f"{measures.moved:,} changes of owner"
     if measures.twice_past:
-        yield (
-            "past a timeout",
-            f"{measures.twice_past:,.1f} partition-seconds with a second owner that has not polled",
-        )
+        late = f"{measures.twice_past:,.1f} {run.unit}-seconds"
+        yield "past a timeout", f"{late} with a second owner that has not polled"
 
 
 def _member_rows(
@@ -138,9 +123,7 @@ def _member_rows(
                 left=one.start * _WIDE / columns,
                 width=(one.end - one.start) * _WIDE / columns,
                 kind=str(one.doing),
-                title=f"{name}, from {duration(one.start * length / columns)}: {_said(one)}"
-                if tall
-                else "",
+                title=_title(name, one.start * length / columns, one, run.unit) if tall else "",
                 share=0.35 + 0.65 * one.partitions / most if one.partitions else 1.0,
             )
             for one in line
@@ -148,15 +131,16 @@ def _member_rows(
         yield Row(name, number * (_TALL if tall else _FLAT), boxes)
 
 
-def _said(one: Stretch) -> str:
-    owns = count(one.partitions, "partition")
-    return {
-        Doing.TWICE: f"a partition has a second owner; {owns}",
+def _title(name: str, at: float, one: Stretch, unit: str) -> str:
+    owns = count(one.partitions, unit)
+    does = {
+        Doing.TWICE: f"a {unit} has a second owner; {owns}",
         Doing.REJECTED: "rejected",
         Doing.DOWN: "not running",
-        Doing.IDLE: "runs, owns nothing",
+        Doing.IDLE: "runs" if unit == "none" else "runs, owns nothing",
         Doing.OWNS: owns,
-    }[one.doing]
+    }
+    return f"{name}, from {duration(at)}: {does[one.doing]}"
 
 
 def _partition_rows(run: Rehearsal) -> Iterator[Row]:
@@ -165,17 +149,18 @@ def _partition_rows(run: Rehearsal) -> Iterator[Row]:
     # No member is red: a partition without an owner is.
     hues = {member.name: 40 + number * 117 % 280 for number, member in enumerate(run.members)}
     for number, story in enumerate(run.partitions):
+        name = called(story, run.unit)
         boxes = tuple(
             Box(
                 left=_WIDE * span.start / length,
                 width=_WIDE * ((length if span.end is None else span.end) - span.start) / length,
                 kind="of",
-                title=f"{story.topic}-{story.partition}: {span.owner} from {duration(span.start)}",
+                title=f"{name}: {span.owner} from {duration(span.start)}",
                 hue=hues.get(span.owner, 0),
             )
             for span in story.owners
         )
-        yield Row(f"{story.topic}-{story.partition}", number * 10, boxes)
+        yield Row(name, number * 10, boxes)
 
 
 def _unowned(run: Rehearsal) -> str:

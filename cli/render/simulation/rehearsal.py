@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -10,16 +10,15 @@ from rich.text import Text
 
 from rebal.cli.output import View, shown
 from rebal.cli.render.plans.costs import duration
+from rebal.cli.render.simulation.dangers import NEVER, dangers
 from rebal.cli.render.simulation.lanes import LanesView
 from rebal.cli.render.simulation.rehearsal_document import RehearsalDocument, RunDocument, short
-from rebal.cli.render.text import Column, FittingTable, Rows, count, facts, listing, spread
+from rebal.cli.render.text import Column, FittingTable, Rows, count, facts, moment, spread
 from rebal.groups.commands import Command
-from rebal.planner.rehearsal.lanes import overlaps
 from rebal.planner.rehearsal.outcome import (
     CallbackTimes,
     Distribution,
     Measures,
-    Note,
     Range,
     Rebalance,
     Rehearsal,
@@ -31,10 +30,8 @@ if TYPE_CHECKING:
 
 _LABEL: Final = 11
 _MOST_REBALANCES: Final = 10
+_NONE: Final = "none"
 _NO_LANES: Final = "Partitions change their owners too often here for a line for each member."
-_NEVER: Final = 1e-6
-_LATE: Final = ("past its poll timeout", "frozen")
-_REJOINS: Final = "rejected"
 
 
 def rehearsal_view(
@@ -59,12 +56,14 @@ def rehearsal_view(
     if one.distribution is None:
         top.append(facts(_sums(run), label=_LABEL))
     else:
-        parts += [[_figures(one.distribution)], [Text(f"The run with seed {run.seed}:")]]
+        parts.append([_figures(one.distribution, run.unit)])
+        if details or len(run.phases) > 1 or run.unit != _NONE:
+            parts.append([Text(f"The run with seed {run.seed}:")])
     if len(run.phases) > 1:
         parts.append([_phases(run)])
     if lanes and whole.members:
         parts.append([LanesView(whole)])
-    elif whole.members:
+    elif whole.members and run.unit != _NONE:
         parts.append([Text(_NO_LANES)])
     if run.rebalances and (details or one.distribution is None):
         parts.append([_rebalances(run, whole=details)])
@@ -99,8 +98,17 @@ def _head(document: RehearsalDocument, source: str) -> Text:
     return Text.assemble(
         (document.group_id, "bold"),
         f": {' with '.join(filter(None, [of, script]))} rehearsed ({source}; "
-        f"{count(document.members, 'member')}, {count(document.partitions, 'partition')})",
+        f"{count(document.members, 'member')}{_size(document)})",
     )
+
+
+def _size(document: RehearsalDocument) -> str:
+    """Return how much the members own: nothing where it is not modelled."""
+    if document.unit == _NONE:
+        return ""
+    if document.unit == "task":
+        return f", {document.partitions:,} connectors and tasks"
+    return f", {count(document.partitions, 'partition')}"
 
 
 def _name(file: str | None) -> str:
@@ -112,96 +120,18 @@ def _name(file: str | None) -> str:
 
 
 def _fine(document: RehearsalDocument) -> Text:
-    said = "No member is rejected, and no partition is owned twice"
+    said = "No member is rejected"
+    if document.unit != _NONE:
+        said += f", and no {document.unit} is owned twice"
     if document.assumes:
         return Text(f"{said}, if what is assumed below holds.", style="bold yellow")
     return Text(f"{said}.", style="bold green")
 
 
-_OUT: Final = {
-    "rejected": "rejected",
-    "did not start": "not started",
-    "failed as leader": "leader fails",
-}
-
-
-def _dangers(
-    run: Rehearsal, spread_: Distribution | None, prefix: str = ""
-) -> Iterator[tuple[Text, RenderableType]]:
-    """Yield what goes wrong; nothing where all is well."""
-    red = "bold red"
-    found = 0
-    for (what, detail), notes in _grouped(note for note in run.notes if note.what in _OUT):
-        found += 1
-        yield Text(_OUT[what], style=red), shown(prefix + _out(run, what, detail, notes))
-    measures = run.measures
-    if measures.twice - measures.twice_past > _NEVER:
-        found += 1
-        yield Text("owned twice", style=red), shown(prefix + _twice(run))
-    if spread_ is not None and spread_.endangered and not found:
-        found += 1
-        yield (
-            Text("danger", style=red),
-            f"{prefix}in {spread_.endangered:,} of {count(spread_.runs, 'run')} a member is "
-            "rejected, or a partition is owned twice",
-        )
-    if measures.twice_past > _NEVER:
-        late = dict.fromkeys(
-            n.who for n in run.notes if n.what in ("past its poll timeout", "frozen")
-        )
-        yield (
-            Text("late", style="yellow"),
-            shown(
-                f"{prefix}{listing(list(late))} goes past a timeout and owns on until its next "
-                f"poll, which gives {measures.twice_past:,.0f} partition-seconds with two owners"
-            ),
-        )
-    restless = spread_.restless if spread_ is not None else int(not run.at_rest)
-    if restless:
-        of = f" in {restless:,} of {count(spread_.runs, 'run')}" if spread_ is not None else ""
-        yield Text("restless", style=red), f"{prefix}the group does not come to rest{of}"
-
-
-def _out(run: Rehearsal, what: str, detail: str, notes: Sequence[Note]) -> str:
-    who = listing(list(dict.fromkeys(note.who for note in notes)), 4)
-    one = len({note.who for note in notes}) == 1
-    when = _at(notes[0].at)
-    if what == "did not start":
-        return f"{who} {'does' if one else 'do'} not start at {when}: {detail}"
-    if what == "failed as leader":
-        return f"{who} {'fails' if one else 'fail'} as leader at {when}: {detail}"
-    state = {member.name: member for member in run.members}
-    ended = {note.who for note in run.notes if note.what == "ended" and note.at >= notes[0].at}
-    after = "stops" if notes[0].who in ended else "retries"
-    after = after if one else after.removesuffix("s") if after == "stops" else "retry"
-    owners = [member.name for member in run.members if member.owned]
-    stays = [note.who for note in notes if state[note.who].state == _REJOINS]
-    rest = ""
-    if stays and owners and run.state != "Empty":
-        has = "owns" if len(owners) == 1 else "own"
-        rest = f"; {listing(owners, 3)} {has} all partitions at the end"
-    verb = "is" if one else "are"
-    return f"{who} {verb} rejected ({detail}) at {when} and {after}{rest}"
-
-
-def _twice(run: Rehearsal) -> str:
-    pairs: dict[str, None] = {}
-    partitions: list[str] = []
-    for story in run.partitions:
-        for one, other in overlaps(story.owners, run.measures.seconds):
-            pairs[f"{one.owner} and {other.owner}"] = None
-            name = f"{story.topic}-{story.partition}"
-            partitions += [] if name in partitions else [name]
-    lasts = run.measures.twice - run.measures.twice_past
-    some = f"{listing(partitions, 3)} by {listing(list(pairs), 2)}: " if pairs else ""
-    return f"{some}{lasts:,.0f} partition-seconds, in which records are processed twice"
-
-
-def _grouped(notes: Iterable[Note]) -> Iterator[tuple[tuple[str, str], list[Note]]]:
-    made: dict[tuple[str, str], list[Note]] = {}
-    for note in notes:
-        made.setdefault((note.what, note.detail), []).append(note)
-    yield from made.items()
+def _dangers(run: Rehearsal, spread_: Distribution | None, prefix: str = "") -> Rows:
+    for one in dangers(run, spread_):
+        style = "bold red" if one.severe else "yellow"
+        yield Text(one.label, style=style), shown(prefix + one.text)
 
 
 # What it costs
@@ -213,17 +143,20 @@ def _sums(run: Rehearsal) -> Rows:
     rebalances = count(measures.rebalances, "rebalance") if measures.rebalances else "no rebalance"
     rebalances += f", the longest {_seconds(longest)}" if longest else ""
     yield "takes", f"{duration(measures.seconds)}, {rebalances}"
-    if not measures.unowned:
-        yield "downtime", "none: every partition has an owner all the time"
-        return
-    yield (
-        "downtime",
-        f"at most {_seconds(measures.longest)} for one partition; {measures.unowned:,.0f} "
-        f"partition-seconds in {count(measures.stopped, 'stop')}; {count(measures.moved, 'move')}",
-    )
+    if run.unit == _NONE:
+        yield "downtime", "not modelled"
+    elif not measures.unowned:
+        yield "downtime", f"none: every {run.unit} has an owner all the time"
+    else:
+        yield (
+            "downtime",
+            f"at most {_seconds(measures.longest)} for one {run.unit}; {measures.unowned:,.0f} "
+            f"{run.unit}-seconds in {count(measures.stopped, 'stop')}; "
+            f"{count(measures.moved, 'move')}",
+        )
 
 
-def _figures(found: Distribution) -> RenderableType:
+def _figures(found: Distribution, unit: str) -> RenderableType:
     columns = [
         Column(f"OVER {count(found.runs, 'RUN').upper()}"),
         Column("MEDIAN", right=True),
@@ -233,10 +166,13 @@ def _figures(found: Distribution) -> RenderableType:
     rows = [
         ("takes", *_spanned(found.seconds, _seconds)),
         ("rebalances", *_spanned(found.rebalances, _plain)),
-        ("longest downtime of a partition", *_spanned(found.longest, _seconds)),
-        ("partition-seconds", *_spanned(found.unowned, _plain)),
-        ("moves", *_spanned(found.moved, _plain)),
     ]
+    if unit != _NONE:
+        rows += [
+            (f"longest downtime of a {unit}", *_spanned(found.longest, _seconds)),
+            (f"{unit}-seconds", *_spanned(found.unowned, _plain)),
+            ("moves", *_spanned(found.moved, _plain)),
+        ]
     return FittingTable(columns, rows)
 
 
@@ -255,19 +191,21 @@ def _phases(run: Rehearsal) -> RenderableType:
         Column("BEGINS", right=True),
         Column("TAKES", right=True),
         Column("REBALANCES", right=True),
+        *_downtime(run.unit, 1),
+    ]
+    rows = [(phase.name, moment(phase.began), *_cells(phase.measures)) for phase in run.phases]
+    return FittingTable(columns, [row[: len(columns)] for row in rows])
+
+
+def _downtime(unit: str, rank: int = 0) -> list[Column]:
+    """Return the columns of what members own: none where that is not modelled."""
+    if unit == _NONE:
+        return []
+    return [
         Column("LONGEST STOP", right=True),
-        Column("PARTITION-S", right=True, rank=1),
-        Column("MOVES", right=True, rank=2),
+        Column(f"{unit.upper()}-S", right=True, rank=rank),
+        Column("MOVES", right=True, rank=2 * rank),
     ]
-    rows = [
-        (
-            phase.name,
-            _at(phase.began),
-            *_cells(phase.measures),
-        )
-        for phase in run.phases
-    ]
-    return FittingTable(columns, rows)
 
 
 def _cells(measures: Measures) -> tuple[str, ...]:
@@ -281,21 +219,20 @@ def _cells(measures: Measures) -> tuple[str, ...]:
 
 
 def _compared(runs: Sequence[RunDocument]) -> RenderableType:
+    unit = runs[0].rehearsal.unit
     often = any(one.distribution is not None for one in runs)
     columns = [
         Column("MEDIANS" if often else "AS"),
         Column("TAKES", right=True),
         Column("REBALANCES", right=True),
-        Column("LONGEST STOP", right=True),
-        Column("PARTITION-S", right=True),
-        Column("MOVES", right=True),
+        *_downtime(unit),
         Column("REJECTED", right=True, rank=1),
-        Column("OWNED TWICE", right=True, rank=2),
+        *([] if unit == _NONE else [Column("OWNED TWICE", right=True, rank=2)]),
     ]
-    return FittingTable(columns, [_compared_row(one) for one in runs])
+    return FittingTable(columns, [_compared_row(one, unit) for one in runs])
 
 
-def _compared_row(one: RunDocument) -> tuple[str, ...]:
+def _compared_row(one: RunDocument, unit: str) -> tuple[str, ...]:
     measures = one.rehearsal.measures
     cells = _cells(measures)
     if one.distribution is not None:
@@ -308,11 +245,13 @@ def _compared_row(one: RunDocument) -> tuple[str, ...]:
             _plain(found.moved.median),
         )
     twice = measures.twice - measures.twice_past
+    if unit == _NONE:
+        return one.name, *cells[:2], f"{measures.rejected:,}"
     return (
         one.name,
         *cells,
         f"{measures.rejected:,}",
-        f"{twice:,.0f} s" if twice > _NEVER else "0",
+        f"{twice:,.0f} s" if twice > NEVER else "0",
     )
 
 
@@ -320,12 +259,12 @@ def _compared_row(one: RunDocument) -> tuple[str, ...]:
 
 
 def _rebalances(run: Rehearsal, *, whole: bool) -> RenderableType:
+    bare = run.unit == _NONE
     columns = [
         Column("REBALANCE"),
         Column("WHY"),
         Column("LASTS", right=True),
-        Column("STOPS", right=True),
-        Column("MOVES", right=True, rank=1),
+        *([] if bare else [Column("STOPS", right=True), Column("MOVES", right=True, rank=1)]),
         Column("MEMBERS", right=True, rank=2),
         *([Column("ASSIGNOR", rank=3)] if whole else []),
     ]
@@ -335,7 +274,7 @@ def _rebalances(run: Rehearsal, *, whole: bool) -> RenderableType:
         named = sorted(run.rebalances, key=lambda one: _order(run, one))
         groups = [list(same) for _, same in groupby(named, key=lambda one: _order(run, one))]
         groups.sort(key=lambda same: same[0].began)
-    return FittingTable(columns, [_rebalance_row(same)[: len(columns)] for same in groups])
+    return FittingTable(columns, [_rebalance_row(same, bare)[: len(columns)] for same in groups])
 
 
 def _order(run: Rehearsal, one: Rebalance) -> tuple[float, str, str]:
@@ -344,9 +283,11 @@ def _order(run: Rehearsal, one: Rebalance) -> tuple[float, str, str]:
     return began, one.why, one.assignor or ""
 
 
-def _rebalance_row(same: Sequence[Rebalance]) -> tuple[str, ...]:
+def _rebalance_row(same: Sequence[Rebalance], bare: bool) -> tuple[str, ...]:
     first, last = same[0], same[-1]
-    when = _at(first.began) if len(same) == 1 else f"{_at(first.began)} to {_at(last.began)}"
+    when = moment(first.began)
+    if len(same) > 1:
+        when += f" to {moment(last.began)}"
     lasts = sorted(_lasts(one) for one in same)
     lasted = _seconds(lasts[-1])
     if len(same) > 1 and _seconds(lasts[0]) != lasted:
@@ -355,8 +296,7 @@ def _rebalance_row(same: Sequence[Rebalance]) -> tuple[str, ...]:
         when,
         f"{len(same):,} × {first.why}" if len(same) > 1 else first.why,
         "not ended" if any(one.ended is None for one in same) else lasted,
-        spread(one.stopped for one in same),
-        spread(one.moved for one in same),
+        *(() if bare else (spread(one.stopped for one in same), spread(one.moved for one in same))),
         spread(one.members for one in same),
         first.assignor or "none",
     )
@@ -409,7 +349,7 @@ def _callback(one: CallbackTimes) -> str:
 def _happened(run: Rehearsal) -> Rows:
     for note in run.notes:
         if note.what != "ended":
-            yield _at(note.at), " ".join(filter(None, [note.who, f"{note.what}", note.detail]))
+            yield moment(note.at), " ".join(filter(None, [note.who, f"{note.what}", note.detail]))
 
 
 # The end
@@ -444,10 +384,3 @@ def _seconds(seconds: float) -> str:
     if seconds >= 60:
         return duration(seconds)
     return f"{seconds:.1f} s".replace(".0 s", " s")
-
-
-def _at(seconds: float) -> str:
-    """Return a moment of the story: `2:05`, `1:02:05`."""
-    minutes, second = divmod(int(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"

@@ -29,7 +29,8 @@ class RehearsalDocument(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     `script` is the ready script's name or the script's file, `plan` the plan's file (None: none).
     `assumes` is what was taken for granted where the evidence shows nothing, a sentence each;
-    `parameters` are the times that were used.
+    `parameters` are the times that were used. `partitions` counts what members can own, in the
+    `unit` of the rehearsals.
     """
 
     group_id: str
@@ -43,6 +44,7 @@ class RehearsalDocument(Record, frozen=True, kw_only=True, omit_defaults=False):
     parameters: tuple[Used, ...] = ()
     assumes: tuple[str, ...] = ()
     runs: tuple[RunDocument, ...] = ()
+    unit: str = "partition"
 
 
 def code_of(runs: Sequence[RunDocument], *, exit_zero: bool) -> int:

@@ -44,9 +44,7 @@ def task_spec_of(snapshot: GroupSnapshot) -> Spec | None:
         CannotSimulateError: the group has no members.
     """
     group = snapshot.group
-    if group.type in (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS):
-        return None
-    if group.protocol_type != "connect" and not _is_streams(snapshot):
+    if not assigns_tasks(snapshot):
         return None
     _check_members(snapshot)
     work = work_by_worker(snapshot) or {}
@@ -63,6 +61,13 @@ def task_spec_of(snapshot: GroupSnapshot) -> Spec | None:
         ),
         partitions={},
     )
+
+
+def assigns_tasks(snapshot: GroupSnapshot) -> bool:
+    """Return whether it is a classic group of Connect workers or of Kafka Streams."""
+    if snapshot.group.type in (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS):
+        return False
+    return snapshot.group.protocol_type == "connect" or _is_streams(snapshot)
 
 
 def work_by_worker(snapshot: GroupSnapshot) -> dict[str, Work] | None:

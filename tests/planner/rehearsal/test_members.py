@@ -227,8 +227,8 @@ def test_streams_group_votes_and_rejects_but_its_tasks_are_not_modelled() -> Non
     assert [one.members for one in run.rebalances][-1] == 2
     assert run.measures.unowned == run.measures.moved == 0
     assert run.assumes == (
-        "the assignment of stream is not modelled: the rehearsal shows rebalances and "
-        "rejections, but no partitions",
+        "the tasks that Kafka Streams assigns are not modelled: the rehearsal shows rebalances "
+        "and rejections, but no downtime",
     )
 
 

@@ -1,0 +1,115 @@
+"""What goes wrong in a rehearsal, in words: for the screen and for the HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from rebal.cli.render.text import count, listing, moment
+from rebal.groups.wire.user_data import CONNECTOR
+from rebal.planner.rehearsal.lanes import overlaps
+from rebal.planner.rehearsal.outcome import Distribution, Note, PartitionStory, Rehearsal
+
+NEVER: Final = 1e-6
+"""Partition-seconds below this are rounding errors."""
+_LATE: Final = ("past its poll timeout", "frozen")
+_REJECTED: Final = "rejected"
+_OUT: Final = {
+    _REJECTED: "rejected",
+    "did not start": "not started",
+    "failed as leader": "leader fails",
+}
+
+
+class Danger(NamedTuple):
+    """One thing that goes wrong; not `severe`: a client does it by itself, and ends it."""
+
+    label: str
+    text: str
+    severe: bool = True
+
+
+def dangers(run: Rehearsal, spread: Distribution | None = None) -> Iterator[Danger]:
+    """Yield what goes wrong; nothing where all is well. Names are not escaped."""
+    found = [
+        Danger(_OUT[what], _out(run, what, detail, notes))
+        for (what, detail), notes in _grouped(note for note in run.notes if note.what in _OUT)
+    ]
+    measures = run.measures
+    if measures.twice - measures.twice_past > NEVER:
+        found.append(Danger("owned twice", _twice(run)))
+    if spread is not None and spread.endangered and not found:
+        text = (
+            f"in {spread.endangered:,} of {count(spread.runs, 'run')} a member is rejected, or a "
+            f"{run.unit} is owned twice"
+        )
+        found.append(Danger("danger", text))
+    yield from found
+    if measures.twice_past > NEVER:
+        late = dict.fromkeys(note.who for note in run.notes if note.what in _LATE)
+        text = (
+            f"{listing(list(late))} goes past a timeout and owns on until its next poll, which "
+            f"gives {measures.twice_past:,.0f} {run.unit}-seconds with two owners"
+        )
+        yield Danger("late", text, severe=False)
+    deleted = {note.detail for note in run.notes if note.what == "topic deleted"}
+    left = [one for one in run.partitions if one.topic not in deleted and _is_left(one)]
+    if left:
+        verb, some = ("has", "") if len(left) == 1 else ("have", "such as ")
+        text = f"{count(len(left), run.unit)} {verb} no owner at the end, {some}"
+        yield Danger("no owner", text + called(left[0], run.unit))
+    restless = spread.restless if spread is not None else int(not run.at_rest)
+    if restless:
+        of = f" in {restless:,} of {count(spread.runs, 'run')}" if spread is not None else ""
+        yield Danger("restless", f"the group does not come to rest{of}")
+
+
+def _is_left(story: PartitionStory) -> bool:
+    return bool(story.owners) and all(span.end is not None for span in story.owners)
+
+
+def called(story: PartitionStory, unit: str) -> str:
+    """Return `orders-3`; of a Connect worker's connector the name alone."""
+    itself = unit == "task" and story.partition == CONNECTOR
+    return story.topic if itself else f"{story.topic}-{story.partition}"
+
+
+def _out(run: Rehearsal, what: str, detail: str, notes: Sequence[Note]) -> str:
+    who = listing(list(dict.fromkeys(note.who for note in notes)), 4)
+    one = len({note.who for note in notes}) == 1
+    when = moment(notes[0].at)
+    if what == "did not start":
+        return f"{who} {'does' if one else 'do'} not start at {when}: {detail}"
+    if what == "failed as leader":
+        return f"{who} {'fails' if one else 'fail'} as leader at {when}: {detail}"
+    state = {member.name: member for member in run.members}
+    ended = {note.who for note in run.notes if note.what == "ended" and note.at >= notes[0].at}
+    after = "stops" if notes[0].who in ended else "retries"
+    after = after if one else after.removesuffix("s") if after == "stops" else "retry"
+    owners = [member.name for member in run.members if member.owned]
+    stays = [note.who for note in notes if state[note.who].state == _REJECTED]
+    rest = ""
+    if stays and owners and run.state != "Empty":
+        has = "owns" if len(owners) == 1 else "own"
+        rest = f"; {listing(owners, 3)} {has} all {run.unit}s at the end"
+    verb = "is" if one else "are"
+    return f"{who} {verb} rejected ({detail}) at {when} and {after}{rest}"
+
+
+def _twice(run: Rehearsal) -> str:
+    pairs: dict[str, None] = {}
+    names: dict[str, None] = {}
+    for story in run.partitions:
+        for one, other in overlaps(story.owners, run.measures.seconds):
+            pairs[f"{one.owner} and {other.owner}"] = None
+            names[called(story, run.unit)] = None
+    lasts = run.measures.twice - run.measures.twice_past
+    some = f"{listing(list(names), 3)} by {listing(list(pairs), 2)}: " if pairs else ""
+    return f"{some}{lasts:,.0f} {run.unit}-seconds, in which records are processed twice"
+
+
+def _grouped(notes: Iterable[Note]) -> Iterator[tuple[tuple[str, str], list[Note]]]:
+    made: dict[tuple[str, str], list[Note]] = {}
+    for note in notes:
+        made.setdefault((note.what, note.detail), []).append(note)
+    yield from made.items()

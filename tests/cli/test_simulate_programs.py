@@ -1,0 +1,122 @@
+"""`rebal simulate --rollout` and `--script` on groups of Connect workers and of Kafka Streams."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from rebal.cli.app import run
+from rebal.groups.evidence.merge import merge
+from rebal.groups.snapshot.documents import dump_snapshot
+from tests.planner.builder import group_of
+from tests.planner.worker_groups import workers
+
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "connect.yaml"
+    path.write_text(dump_snapshot(workers("default"), "yaml"))
+    return path.name
+
+
+@pytest.fixture
+def streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    members = [
+        {"id": name, "list": ["stream"], "family": "streams", "version": "2.3.1"} for name in "abc"
+    ]
+    path = tmp_path / "streams.yaml"
+    group = group_of({"elected": "stream", "members": members})
+    path.write_text(dump_snapshot(merge(group, ()), "yaml"))
+    return path.name
+
+
+def planned(snapshot: str, capsys: Said) -> str:
+    assert run(["plan-upgrade", "--snapshot", snapshot, "-o", "yaml"]) == 0
+    Path("plan.yaml").write_text(capsys.readouterr().out)
+    return "plan.yaml"
+
+
+def printed(words: list[str], capsys: Said, code: int = 0) -> str:
+    assert run(["simulate", *words]) == code
+    out = capsys.readouterr().out
+    if "-o" not in words:
+        # A command is one line, to be copied.
+        assert all(len(line) <= 80 for line in out.splitlines() if not line.startswith("next:"))
+    return out
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_rollout_of_connect_workers_counts_tasks(connect: str, capsys: Said) -> None:
+    words = ["--rollout", planned(connect, capsys)]
+    text = flat(printed([*words, "--details"], capsys))
+    assert "3 members, 15 connectors and tasks)" in text
+    assert "no task is owned twice" in text
+    assert "7 rebalances" in text
+    assert "task-seconds in 80 stops; 56 moves" in text
+    assert "partition" not in text.lower()
+    told = json.loads(printed([*words, "-o", "json"], capsys))
+    assert (told["unit"], told["partitions"]) == ("task", 15)
+    (made,) = told["runs"]
+    assert (made["rehearsal"]["unit"], made["rehearsal"]["assignor"]) == ("task", "sessioned")
+    assert len(made["rehearsal"]["partitions"]) == 15
+
+
+def test_lost_work_of_a_worker_is_held_back(connect: str, capsys: Said) -> None:
+    Path(connect).write_text(dump_snapshot(workers("sessioned", 60_000), "yaml"))
+    Path("stop.yaml").write_text(
+        "schema: rebal.script/1\nevents:\n  - stop: w1\n    at: 5s\n  - stop: [w0, w2]\n"
+    )
+    words = ["--snapshot", connect, "--script", "stop.yaml", "--details"]
+    text = flat(printed(words, capsys))
+    assert "held back 60 s" in text
+    # The group is at rest, and the others stop, when the delay is over.
+    assert re.search(r"1:0[5-9] the leader joined again", text)
+    assert "no owner 15 tasks have no owner at the end, such as c0" in text
+
+
+def test_rollout_of_streams_says_that_tasks_are_not_modelled(streams: str, capsys: Said) -> None:
+    words = ["--rollout", planned(streams, capsys)]
+    text = flat(printed([*words, "--details"], capsys))
+    assert "3 members) No member is rejected, if what is assumed below holds." in text
+    assert "takes 3 min 5 s, 12 rebalances" in text
+    assert "downtime not modelled" in text
+    assert "the tasks that Kafka Streams assigns are not modelled" in text
+    assert not {"STOPS", "MOVES", "TASK-S", "PARTITION-S"} & set(text.split())
+    assert "partition" not in text.lower().replace("parts", "")
+    told = json.loads(printed([*words, "-o", "json"], capsys))
+    assert (told["unit"], told["runs"][0]["rehearsal"]["partitions"]) == ("none", [])
+    page = printed([*words, "-o", "html"], capsys)
+    assert "<dt>downtime</dt><dd>not modelled</dd>" in page
+    assert "without an owner" not in page
+    assert "<th>Stopped</th>" not in page
+
+
+def test_many_runs_of_streams_show_times_and_rebalances_alone(streams: str, capsys: Said) -> None:
+    text = printed(["--snapshot", streams, "--script", "crash", "--runs", "3"], capsys)
+    table = [line for line in text.splitlines() if line[:10].strip() in ("takes", "rebalances")]
+    assert len(table) == 2
+    assert "downtime" not in text.split("assumed")[0]
+
+
+@pytest.mark.parametrize("name", ["eager", "cooperative", "consumer"])
+def test_partition_assignors_are_not_compared_on_groups_that_assign_tasks(
+    connect: str, streams: str, capsys: Said, name: str
+) -> None:
+    for snapshot in (connect, streams):
+        words = ["simulate", "--snapshot", snapshot, "--script", "rolling", "--compare", name]
+        assert run(words) == 2
+        assert "assign tasks by their own protocol: only plan and now" in flat(
+            capsys.readouterr().err
+        )
