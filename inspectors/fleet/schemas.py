@@ -43,6 +43,7 @@ REQUESTS: Final = pa.schema(
         ("error", INT),
         ("client_id", TEXT),
         ("host", TEXT),
+        ("connection", TEXT),
         ("software_name", TEXT),
         ("software_version", TEXT),
         ("member_id", TEXT),
@@ -85,7 +86,7 @@ there. `at` is the completion; a JOIN_GROUP began `total_ms` before. `protocols`
 ordered list with its metadata, `members` what a leader was handed, `assignments` what a leader
 sent, `protocol` what was elected. `generation` is the answer's for a JOIN_GROUP and the request's
 for all others (a CONSUMER_GROUP_HEARTBEAT's member epoch: 0 joins, -1 and -2 leave);
-`member_epoch` is that heartbeat's answer."""
+`member_epoch` is that heartbeat's answer. `connection` names the TCP connection on the broker."""
 
 GROUPS: Final = pa.schema(
     [

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rebal.cli.fleet import FleetReport
 
 CAPTURES = Path(__file__).parents[1] / "data" / "captures"
+TIMEOUTS = CAPTURES.with_name("captures_timeouts")
 OFFSETS = CAPTURES / "consumer_offsets.jsonl.gz"
 REQUEST_LOG = CAPTURES / "kafka-request.log.gz"
 

@@ -122,6 +122,7 @@ def test_a_leaders_join_says_who_is_in_the_generation():
         "error": 0,
         "client_id": "c-1",
         "host": "10.0.0.7",
+        "connection": "10.0.0.1:9092-10.0.0.7:48174-0-38",
         "software_name": "apache-kafka-java",
         "software_version": "4.1.1",
         "member_id": "m-1",
@@ -180,6 +181,18 @@ def test_heartbeats_are_kept_where_they_say_something():
         line("HEARTBEAT", beat, {"errorCode": 0}), line("HEARTBEAT", beat, {"errorCode": 27})
     )
     assert [(row["error"], row["generation"], row["position"]) for row in kept] == [(27, 4, 1)]
+
+
+def test_only_commits_of_fenced_members_are_kept():
+    request = {"memberId": "m-1", "groupInstanceId": "i", "generationIdOrMemberEpoch": 4}
+
+    def answer(error: int) -> dict[str, object]:
+        partitions = [{"partitionIndex": 0, "errorCode": error}]
+        return {"topics": [{"name": "orders", "partitions": partitions}]}
+
+    kept = rows_of(*(line("OFFSET_COMMIT", request, answer(error)) for error in (0, 82, 25)))
+    said = [(row["api"], row["error"], row["member_id"], row["instance_id"]) for row in kept]
+    assert said == [("OFFSET_COMMIT", 82, "m-1", "i")]
 
 
 def consumer_heartbeat(epoch: int, answered: int, topics: list[str] | None = None) -> str:

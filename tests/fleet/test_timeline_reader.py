@@ -23,6 +23,7 @@ from rebal.inspectors.fleet.timeline.reader import Value, ValueReader
 from rebal.inspectors.fleet.timeline.values import UNTOLD, Head, Seen, Values, sums_of
 from tests.examples import examples
 from tests.fleet.timeline_input import record, tables
+from tests.fleet.timeline_story import M, Story
 from tests.groups.test_group_metadata import written
 
 START = 1_790_000_000_000_000
@@ -383,3 +384,14 @@ def test_batches_of_any_size_make_the_same_tables(
         for n, one in enumerate(history)
     ]
     assert tables(rows, size=data.draw(st.integers(1, len(rows)))) == tables(rows)
+
+
+def test_a_subscription_sent_again_is_the_same_in_another_batch() -> None:
+    """Who rejoined with nothing in a rewritten generation said nothing new in the next one."""
+    story = Story()
+    others = [M("a1", generation=2), M("a2", generation=2)]
+    for number, owned, said in ((2, (0,), 2), (3, (0,), 2), (4, (0,), 2), (4, (), 4), (5, (), 4)):
+        kept = M("b", (0,), owned, generation=said)
+        newcomer = [M("a", generation=3)] if number == 3 else []
+        story.generation(story.offset * 60, number, [kept, *others, *newcomer])
+    assert tables(story.rows, size=1) == tables(story.rows)

@@ -163,7 +163,7 @@ def _runs(name: str, group: dict[str, Any]) -> list[Run]:
                 name,
                 client,
                 event["t_ms"],
-                tuple(event["assignors"]),
+                tuple(event["assignors"] or ()),
                 family(event["software"]),
                 event["version"],
                 event["instance_id"],
@@ -176,11 +176,11 @@ def _runs(name: str, group: dict[str, Any]) -> list[Run]:
             run.seen += [one for one in printed if (one["client_id"], one["run"]) == mine]
             runs.append(run)
             running.setdefault(client, []).append(run)
-        elif event["action"] in ("stop", "kill", "died"):
+        elif event["action"] in ("stop", "kill", "died") and running.get(client):
             run = _first_silent(running[client])
             running[client].remove(run)
             run.end, run.how = event["t_ms"], event["action"]
-            run.gone, run.error = event.get("gone_ms"), event.get("error", "")
+            run.gone, run.error = event.get("gone_ms"), event.get("error") or ""
     return runs
 
 

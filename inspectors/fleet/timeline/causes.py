@@ -29,7 +29,11 @@ NOT_REJOINED: Final = "did not rejoin in time"
 """Why a member went, in `members.left_reason`, beside `EXPIRED`, `LEFT` and what it said itself."""
 DELETED: Final = "group deleted"
 RESTARTED: Final = "replaced by a restart of the same instance"
+FENCED: Final = "fenced: another process joined with the same group.instance.id"
+"""The broker answered FENCED_INSTANCE_ID to a member after another one took its instance id
+(KIP-345): its process was alive. Only a request log shows it."""
 
+_TIMED_OUT: Final = "poll timeout"
 _NOTHING: Final = (
     "group is already rebalancing",
     "need to re-join with the given member-id",
@@ -46,6 +50,11 @@ _SAID: Final = (
 )
 
 
+def is_slow(reason: str | None) -> bool:
+    """Return whether a member left because it was past max.poll.interval.ms."""
+    return reason is not None and _TIMED_OUT in reason
+
+
 class Hint(NamedTuple):
     """One thing that can have started a rebalance, and when (microseconds)."""
 
@@ -55,7 +64,7 @@ class Hint(NamedTuple):
 
 def of_leave(reason: str | None) -> str:
     """The cause that a LEAVE_GROUP tells."""
-    return SLOW if reason is not None and "poll timeout" in reason else LEFT
+    return SLOW if is_slow(reason) else LEFT
 
 
 def of_rejoin(reason: str | None, leads: bool) -> str | None:

@@ -6,7 +6,12 @@ from rebal.groups.model import GroupType, RebalanceProtocol
 from rebal.inspectors.fleet.timeline.log import Log, Person, Round
 from rebal.inspectors.fleet.timeline.members import Standing
 from rebal.inspectors.fleet.timeline.protocol import Kind, Profile, Protocols
-from rebal.inspectors.fleet.timeline.rebalances import Change, Generation
+from rebal.inspectors.fleet.timeline.rebalances import (
+    Change,
+    Generation,
+    client_of,
+    may_be_slow,
+)
 from rebal.inspectors.fleet.timeline.values import NOTHING, Places, Seen
 
 
@@ -141,6 +146,8 @@ class Cost:
         for seen in change.new:
             owned = seen.sent.owned
             profiles.add(self._of_kind(seen, new, owned is not None and owned.count > 0, False))
+            revoked = self._revoked_late(old, new, seen, change)
+            stopped = None if stopped is None or revoked is None else stopped + revoked
         self.protocol = protocols.of_group(frozenset(profiles))
         told = old.members is not None if old is not None else new.number == 1
         self.stopped = stopped if told else None
@@ -178,11 +185,35 @@ class Cost:
         owned = seen.sent.owned
         if owned is not None and owned.count:
             return True, False
-        had = standing.seen.given.partitions
-        if old is None or had is None or not had.count or seen.sent is standing.seen.sent:
+        had, before = standing.seen.given.partitions, standing.seen.sent
+        if old is None or had is None or not had.count or seen.sent.says_the_same(before):
             return standing.profile is not None and standing.profile.kind.kept, False
         synced = self._round is not None and seen.member_id in self._round.synced
         return False, synced and owned is not None and seen.sent.generation == old.number
+
+    def _revoked_late(
+        self, old: Generation | None, new: Generation, seen: Seen, change: Change
+    ) -> int | None:
+        """How many partitions a new member revokes that was past max.poll.interval.ms before.
+
+        Java before 2.4 revokes what it had when it polls again and joins under a new member id; 2.4
+        and later call it lost (KIP-429). None where no log tells that from a restart.
+        """
+        person = self._log.persons.get(seen.member_id)
+        if person is not None and person.software_name is not None:
+            return 0
+        before = person.before if person is not None else None
+        if before is not None:
+            for gone in change.gone:
+                if gone.seen.member_id == before.member_id:
+                    return None if gone.seen.count < 0 else gone.seen.count
+            return before.had
+        name = client_of(seen)
+        may_be = self._log.away.pop(name, False) or any(
+            client_of(gone.seen) == name and may_be_slow(gone, self._log, old, new)
+            for gone in change.gone
+        )
+        return None if may_be else 0
 
     def _stopped(self, ran: Profile, standing: Standing, seen: Seen) -> int | None:
         """How many partitions one member stopped; `ran` is how it ran as it rejoined."""
@@ -209,7 +240,7 @@ def _goes_on(profile: Profile, before: Seen, seen: Seen) -> bool:
     owned = seen.sent.owned
     if owned is not None and owned.count:
         return profile.kind.kept
-    return seen.sent is before.sent
+    return seen.sent.says_the_same(before.sent)
 
 
 def _tells(person: Person | None, kind: Kind) -> bool:

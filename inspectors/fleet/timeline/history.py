@@ -19,7 +19,9 @@ from rebal.inspectors.fleet.timeline.rebalances import (
     Generation,
     Owners,
     cause,
+    client_of,
     count_of,
+    may_be_slow,
     moved,
     went,
 )
@@ -165,11 +167,12 @@ class History:
         if self.now is None:
             return
         for member_id in list(self.roster.members) if self.log.left else ():
-            at, said = self.log.left.get(member_id, (0, None))
-            if at > self.now.ended:
-                reason = said or causes.LEFT
-                gone = self.roster.leave(member_id, self._last(), at, reason)
-                self.incidents.left(gone, at, reason, self.roster.like(gone.seen))
+            left = self.log.left.get(member_id)
+            if left is not None and left.at > self.now.ended:
+                reason = left.reason or causes.LEFT
+                gone = self.roster.leave(member_id, self._last(), left.at, reason)
+                others = self.roster.like(gone.seen)
+                self.incidents.left(gone, left.at, reason, others, closed=True)
 
     def _recall(self) -> None:
         """Before the last generation is forgotten: which one its members' subscriptions said."""
@@ -258,9 +261,12 @@ class History:
         known = old is not None and old.members is not None
         for standing in change.gone:
             member_id = standing.seen.member_id
+            if may_be_slow(standing, self.log, old, new):
+                self.log.away[client_of(standing.seen)] = True
             at, reason = self._departure(standing, change, new, rebalance)
             roster.leave(member_id, last, at, reason)
-            self.incidents.left(standing, at or new.ended, reason, roster.like(standing.seen))
+            others, closed = roster.like(standing.seen), member_id in self.log.left
+            self.incidents.left(standing, at or new.ended, reason, others, closed=closed)
         roster.go_on(change.changed, last, now)
         for seen in change.new:
             replaced = change.replaced.get(seen.member_id)
@@ -273,7 +279,8 @@ class History:
     ) -> tuple[int | None, str | None]:  # fmt: skip
         """When and why a member went."""
         if change.replaced and any(standing is one for one in change.replaced.values()):
-            return new.ended, causes.RESTARTED
+            fenced = standing.seen.member_id in self.log.fenced
+            return new.ended, causes.FENCED if fenced else causes.RESTARTED
         round_, sure = rebalance or (None, False)
         if round_ is None and not self.log.left:
             return new.ended, None
@@ -281,7 +288,8 @@ class History:
         left = self.log.left.get(standing.seen.member_id)
         reason = went(standing, self.log, began, new.ended, sure)
         if left is not None:
-            return left[0], reason
+            left.had = None if standing.seen.count < 0 else standing.seen.count
+            return left.at, reason
         if reason == causes.EXPIRED:
             self.incidents.expired(standing, began or new.ended)
         return new.ended, reason

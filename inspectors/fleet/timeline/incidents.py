@@ -5,7 +5,11 @@ A member's own session timeout is the measure of what is soon: it is what its op
   within the session timeout (the shortest of the members') of the one before.
 - crash loop: one client (client id and host, or instance) refused `LOOPS` times with one list
   (librdkafka and franz-go try for ever, supervisors restart the others); or gone `LOOPS` times in a
-  row within `SHORT_LIFE` session timeouts of its join.
+  row within `SHORT_LIFE` session timeouts of its join, back within ten minutes each time. A member
+  that left (LEAVE_GROUP: closed, scaled in) did not crash, and one that was gone before its session
+  could expire left, whether a log shows it or not.
+- duplicate instance id: a member was answered FENCED_INSTANCE_ID after another process joined with
+  its `group.instance.id`.
 - owns nothing: a member without a partition in `EMPTY_GENERATIONS` generations in a row, while
   others had some.
 """
@@ -16,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rebal.inspectors.fleet.timeline import causes
-from rebal.inspectors.fleet.timeline.log import MILLI
+from rebal.inspectors.fleet.timeline.log import MILLI, NEARLY
 from rebal.inspectors.fleet.timeline.members import Standing
 from rebal.inspectors.fleet.timeline.rebalances import Generation
 from rebal.inspectors.fleet.timeline.rows import Rows
@@ -28,6 +32,7 @@ OWNS_NOTHING: Final = "owns nothing"
 HIDDEN_LIST: Final = "hidden list"
 EXPIRED: Final = "session expired"
 SLOW: Final = "slow member"
+FENCED: Final = "duplicate instance id"
 DELETED: Final = "deleted"
 RECREATED: Final = "recreated"
 TO_CONSUMER: Final = "converted to consumer"
@@ -135,19 +140,29 @@ class Incidents:
                 OWNS_NOTHING, (streak.first_at, streak.last_at), (member_id,), streak.count, detail
             )
 
-    def left(self, gone: Standing, at: int, reason: str | None, others: Iterable[Seen]) -> None:
-        """A member went at `at`; `others` are those who are there with its client id."""
+    def left(
+        self, gone: Standing, at: int, reason: str | None, others: Iterable[Seen], *, closed: bool
+    ) -> None:
+        """A member went at `at`; `others` are those who are there with its client id.
+
+        `closed` is whether it was seen to leave.
+        """
         seen = gone.seen
-        if reason is not None and "poll timeout" in reason:
-            self._add(SLOW, (at, at), (seen.member_id,), 1, reason)
+        if causes.is_slow(reason):
+            self.slow(seen.member_id, at, reason or "")
         client = _client(seen)
         began = gone.joined_at
+        if closed or (reason is None and began is not None and _left(seen, at - began)):
+            return
         short = SHORT_LIFE * seen.session_ms * MILLI
         stayed = began is None or at - began > short
         if client is None or (stayed and client not in self._short):
             return
         if any(other is not seen and _client(other) == client for other in others):
             return
+        streak = self._short.get(client)
+        if streak is not None and began is not None and began - streak.last_at > _IDLE:
+            self._end_short(client)
         if began is None or stayed:
             self._end_short(client)
             return
@@ -158,6 +173,15 @@ class Incidents:
         if len(self._short) > _SPARE:
             for key in [k for k, one in self._short.items() if at - one.last_at > _IDLE]:
                 self._end_short(key)
+
+    def slow(self, member_id: str, at: int, detail: str) -> None:
+        """A member was past max.poll.interval.ms."""
+        self._add(SLOW, (at, at), (member_id,), 1, detail)
+
+    def fenced(self, member_id: str, instance_id: str | None, at: int) -> None:
+        """A member was fenced by another process with its instance id."""
+        detail = f"{instance_id or member_id} was used by two processes at once"
+        self._add(FENCED, (at, at), (member_id,), 1, detail)
 
     def _end_short(self, client: _Client) -> None:
         streak = self._short.pop(client, None)
@@ -227,6 +251,11 @@ class Incidents:
         for at, member, detail in self._hidden:
             self._add(HIDDEN_LIST, (at, None), (member,), 1, detail)
         self._hidden.clear()
+
+
+def _left(seen: Seen, lived: int) -> bool:
+    """Return whether a member was gone too soon for its session to have expired."""
+    return lived < NEARLY * seen.session_ms * MILLI
 
 
 def _client(seen: Seen) -> _Client | None:

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 MILLI: Final = 1000
 """Microseconds in a millisecond: times are microseconds, durations in rows milliseconds."""
+NEARLY: Final = 0.9
+"""Two log lines may be a little less apart than the timeout that passed between them."""
 _SPARE: Final = 256
 
 
@@ -21,6 +23,7 @@ class Person:
 
     __slots__ = (
         "assignors",
+        "before",
         "client_id",
         "era",
         "first_at",
@@ -56,6 +59,8 @@ class Person:
         self.joined_at: int | None = None
         self.reason: str | None = None
         self.replaced: str | None = None
+        # what its process left as when it was past max.poll.interval.ms
+        self.before: Left | None = None
         self.last_at = 0
         # of a member that speaks KIP-848's own protocol: its epochs, and when the first was told
         self.topics: tuple[str, ...] | None = None
@@ -147,6 +152,18 @@ class Era:
             del self.recorded[next(iter(self.recorded))]
 
 
+class Left:
+    """A LEAVE_GROUP of a member; `had` is how many partitions it then had, None: not known."""
+
+    __slots__ = ("at", "had", "member_id", "reason")
+
+    def __init__(self, member_id: str, at: int, reason: str | None) -> None:
+        self.member_id = member_id
+        self.at = at
+        self.reason = reason
+        self.had: int | None = None
+
+
 class Log:
     """The facts of one group's request log that its next rebalances need."""
 
@@ -156,7 +173,13 @@ class Log:
         self.cut_at: int | None = None
         self.persons: dict[str, Person] = {}
         self.instances: dict[str, str] = {}
-        self.left: dict[str, tuple[int, str | None]] = {}
+        self.left: dict[str, Left] = {}
+        # connection -> who left on it, and nobody has joined on it since
+        self.left_on: dict[str, Left] = {}
+        # clients before 2.4 that may come back though their member went, by name and host
+        self.away: dict[tuple[str | None, str | None], bool] = {}
+        # member -> when it was answered FENCED_INSTANCE_ID first
+        self.fenced: dict[str, int] = {}
         # client -> when it was refused first and last since the last rebalance
         self.refused: dict[str, tuple[int, int]] = {}
         self.since: int | None = None
@@ -241,6 +264,13 @@ class Log:
                 self.era.newest = found
         return found
 
+    def leave(self, member_id: str, at: int, reason: str | None, connection: str | None) -> None:
+        """A member left; who comes back on its connection is the same process."""
+        left = self.left[member_id] = Left(member_id, at, reason)
+        if connection and not reason:
+            self.left_on.pop(connection, None)
+            self.left_on[connection] = left
+
     def refuse(self, client: str, at: int) -> None:
         """A join of this client was refused."""
         first, last = self.refused.get(client, (at, at))
@@ -280,7 +310,13 @@ class Log:
                 del self.persons[key]
             self._limit = _SPARE + 2 * len(self.persons)
         if len(self.left) > _SPARE:
-            self.left = {key: found for key, found in self.left.items() if found[0] >= before}
+            self.left = {key: found for key, found in self.left.items() if found.at >= before}
+        while len(self.left_on) > _SPARE:
+            del self.left_on[next(iter(self.left_on))]
+        while len(self.fenced) > _SPARE:
+            del self.fenced[next(iter(self.fenced))]
+        while len(self.away) > _SPARE:
+            del self.away[next(iter(self.away))]
         if len(self.refused) > _SPARE:
             self.refused = {key: one for key, one in self.refused.items() if one[1] >= before}
         return dropped

@@ -9,14 +9,13 @@ from typing import Final
 
 from rebal.groups.model import GroupType
 from rebal.inspectors.fleet.timeline import causes
-from rebal.inspectors.fleet.timeline.log import MILLI, Log, Round
+from rebal.inspectors.fleet.timeline.log import MILLI, NEARLY, Log, Round
 from rebal.inspectors.fleet.timeline.members import Standing
 from rebal.inspectors.fleet.timeline.reader import Value
 from rebal.inspectors.fleet.timeline.values import NOTHING, Places, Seen, sums_of
 
 TOPIC: Final = "offsets topic"
 LOG: Final = "request log"
-_NEARLY: Final = 0.9
 
 
 class Generation:
@@ -237,14 +236,37 @@ def went(standing: Standing, log: Log, began: int | None, ended: int, sure: bool
     seen = standing.seen
     left = log.left.get(seen.member_id)
     if left is not None:
-        return left[1] or causes.LEFT
+        return left.reason or causes.LEFT
     if not sure:
         return None
     person = log.persons.get(seen.member_id)
     limit = seen.head.rebalance_timeout_ms or (person.rebalance_timeout_ms if person else None)
-    if began is not None and limit and ended - began >= _NEARLY * limit * MILLI:
+    if began is not None and limit and ended - began >= NEARLY * limit * MILLI:
         return causes.NOT_REJOINED
     return causes.EXPIRED
+
+
+def client_of(seen: Seen) -> tuple[str | None, str | None]:
+    """Return by what a dynamic member's process can be known again: its client id and its host."""
+    return seen.head.client_id, seen.head.host
+
+
+def may_be_slow(gone: Standing, log: Log, old: Generation | None, new: Generation) -> bool:
+    """Return whether a member that went can have been a Java client before 2.4 that was too slow.
+
+    That is one with a subscription of version 0, in its place for max.poll.interval.ms at least,
+    of which no log shows a LEAVE_GROUP.
+    """
+    head = gone.seen.head
+    longest = head.rebalance_timeout_ms
+    return (
+        gone.seen.sent.version == 0
+        and head.instance_id is None
+        and head.member_id not in log.left
+        and old is not None
+        and longest is not None
+        and new.ended - old.completed >= NEARLY * longest * MILLI
+    )
 
 
 def cause(
@@ -281,7 +303,7 @@ def _was_empty(change: Change, log: Log, began: int | None) -> bool:
     if began is None or not change.gone or not log.left:
         return False
     lefts = [log.left.get(one.seen.member_id) for one in change.gone]
-    return all(left is not None and left[0] <= began for left in lefts) and not change.stayed()
+    return all(left is not None and left.at <= began for left in lefts) and not change.stayed()
 
 
 def _logged(
@@ -295,7 +317,7 @@ def _logged(
     for one in gone:
         left = log.left.get(one.seen.member_id)
         if left is not None:
-            hints.append(causes.Hint(left[0], causes.of_leave(left[1])))
+            hints.append(causes.Hint(left.at, causes.of_leave(left.reason)))
     joins = round_.joins if round_ is not None else {}
     stayed = {seen.member_id for _, seen in change.stayed()} if joins else set[str]()
     for member_id, (start, at, reason) in joins.items():

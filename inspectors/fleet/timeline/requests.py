@@ -14,8 +14,8 @@ from rebal.inspectors.errors import error_code
 from rebal.inspectors.fleet.timeline import causes
 from rebal.inspectors.fleet.timeline.history import History
 from rebal.inspectors.fleet.timeline.lists import Lists
-from rebal.inspectors.fleet.timeline.log import MILLI, Log, Round
-from rebal.inspectors.logs.requests.lines import Outcome, join_outcome
+from rebal.inspectors.fleet.timeline.log import MILLI, NEARLY, Left, Log, Round
+from rebal.inspectors.logs.requests.lines import FENCED, Outcome, join_outcome
 
 _LIST_REJECTED: Final = error_code("INCONSISTENT_GROUP_PROTOCOL")
 _IN_GROUP: Final = (Outcome.ACCEPTED, Outcome.ID_GIVEN)
@@ -51,16 +51,18 @@ class Requests:
         api, error = request["api"], request["error"] or 0
         if api == "JOIN_GROUP":
             return self._join(at, request, error)
-        if api == "SYNC_GROUP":
+        if api == "SYNC_GROUP" and error != FENCED:
             round_ = self.log.synced(request, at)
             return round_ if request["assignments"] else None
         if error:
+            if error == FENCED and request["member_id"]:
+                self._fenced(request, at)
             return None
         if api == "LEAVE_GROUP":
             for one in request["left"] or ():
                 member_id = one["member_id"] or self.log.instances.get(one["instance_id"] or "")
                 if member_id:
-                    self.log.left[member_id] = (at, one["reason"])
+                    self.log.leave(member_id, at, one["reason"], request["connection"])
         elif api == "CONSUMER_GROUP_HEARTBEAT":
             self._heartbeat(at, request)
         return None
@@ -89,6 +91,8 @@ class Requests:
             self.history.incidents.refused(request, names, at)
             return None
         member_id, instance_id = request["member_id"], request["instance_id"]
+        if error == FENCED and member_id and not request["probe"]:
+            self._fenced(request, at)
         if outcome not in _IN_GROUP or not member_id:
             return None
         replaced = None
@@ -98,6 +102,9 @@ class Requests:
             self.log.instances[instance_id] = member_id
         self.lists.joined(request, at, names, replaced)
         person = self.log.person(member_id)
+        left = self.log.left_on.pop(request["connection"] or "", None)
+        if left is not None and left.member_id != member_id and self._was_slow(left, request):
+            person.before = left
         if person.assignors is None:
             person.reason = _said(request["reason"])
         person.saw(request, at)
@@ -124,6 +131,32 @@ class Requests:
             return Replacement(request["generation"], replaced, member_id, request["leader"])
         return None
 
+    def _was_slow(self, left: Left, request: Mapping[str, Any]) -> bool:
+        """Return whether a process that left, and now joins again, was past max.poll.interval.ms.
+
+        Clients before KIP-800 do not say so. A client that is closed closes its connection too; one
+        that unsubscribes and subscribes again may keep it, at any time. The heartbeat thread sends
+        its LEAVE_GROUP no sooner than that interval after the last poll, and a join needs a poll.
+        """
+        before = self.log.persons.get(left.member_id)
+        polled = before.last_at if before is not None else self.log.since
+        longest = request["rebalance_timeout_ms"]
+        if polled is None or not longest or left.at - polled < NEARLY * longest * MILLI:
+            return False
+        standing = self.history.roster.members.get(left.member_id)
+        left.reason = causes.SLOW
+        if standing is None:
+            who = request["client_id"] or left.member_id
+            self.history.incidents.slow(left.member_id, left.at, f"{who}: {causes.SLOW}")
+        return True
+
+    def _fenced(self, request: Mapping[str, Any], at: int) -> None:
+        """A member whose instance id another process took is alive: this was no restart."""
+        member_id = request["member_id"]
+        if member_id not in self.log.fenced:
+            self.log.fenced[member_id] = at
+            self.history.incidents.fenced(member_id, request["instance_id"], at)
+
     def _hidden(self, member_id: str, replaced: str, names: tuple[str, ...], at: int) -> None:
         """A static member's restart that was answered within a generation: did its list change."""
         before = self.log.persons.get(replaced)
@@ -142,7 +175,7 @@ class Requests:
         if asked == _AWAY:
             return  # it keeps its place until its session expires or its instance comes back
         if asked is not None and asked < 0:
-            self.log.left[member_id] = (at, None)
+            self.log.leave(member_id, at, None, None)
             person.goes(at, causes.LEFT)
             return
         in_place = False

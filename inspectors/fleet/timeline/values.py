@@ -118,6 +118,14 @@ class Sent:
         self.error = error
         self.exact = exact
 
+    def says_the_same(self, other: Sent) -> bool:
+        """Return whether the two differ in nothing but the generation."""
+        return self is other or (
+            self.owned == other.owned
+            and (self.version, self.topics, self.rack, self.user_data, self.error)
+            == (other.version, other.topics, other.rack, other.user_data, other.error)
+        )
+
 
 class Given:
     """An assignment; `partitions` is None where it could not be read (`error` says why)."""

@@ -43,9 +43,12 @@ _PRESENT: Final = re.compile(
 )
 JOIN, SYNC, LEAVE = "JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP"
 HEARTBEAT, CONSUMER_HEARTBEAT = "HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT"
+COMMIT = "OFFSET_COMMIT"
 _APIS: Final = (JOIN, SYNC, LEAVE, CONSUMER_HEARTBEAT)
 _PLAIN_APIS: Final = frozenset(api.encode() for api in _APIS)
 _MEMBER_ID_REQUIRED: Final = error_code("MEMBER_ID_REQUIRED")
+FENCED: Final = error_code("FENCED_INSTANCE_ID")
+_IS_FENCED: Final = b'"errorCode":%d' % FENCED
 # The start of msgspec's message for a text that is no base64.
 _BASE64_ERROR: Final = "Invalid base64"
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
@@ -266,7 +269,11 @@ def may_concern_group(raw: bytes, heartbeats: bool = False) -> bool:
         api = raw[at : raw.find(b'"', at)]
         if api in _PLAIN_APIS:
             return True
-        return heartbeats and api == b"HEARTBEAT" and not _NO_ERROR.search(raw, at)
+        if not heartbeats:
+            return False
+        if api == b"OFFSET_COMMIT":
+            return _IS_FENCED in raw
+        return api == b"HEARTBEAT" and not _NO_ERROR.search(raw, at)
     if b"_GROUP" in raw and _WANTED.search(raw):
         return True
     return heartbeats and b"HEARTBEAT" in raw and not _NO_ERROR.search(raw)
@@ -278,7 +285,8 @@ def parse(
     """Return the group request in a line that holds `MARK`, or why there is none.
 
     `zone` is used for a time without a zone. With `heartbeats`, a classic member's heartbeat that
-    was answered with an error gives a record too; other heartbeats never do.
+    was answered with an error gives a record too, and a commit that was answered with
+    FENCED_INSTANCE_ID; other heartbeats and commits never do.
     """
     if not may_concern_group(raw, heartbeats):
         return OTHER
@@ -294,7 +302,7 @@ def parse(
     if isinstance(found, Unread):
         return found
     api = found.request_header.request_api_key_name
-    if api not in _APIS and not (heartbeats and api == HEARTBEAT):
+    if api not in _APIS and not (heartbeats and api in (HEARTBEAT, COMMIT)):
         return OTHER
     if found.response is None or found.request.group_id is None:
         return _BROKEN
@@ -303,7 +311,8 @@ def parse(
 
 def _record(found: _Line, answer: _Body, stamp: Stamp | None, log: str, line: int) -> Request:
     header, body = found.request_header, found.request
-    api, error = header.request_api_key_name, answer.error_code
+    api = header.request_api_key_name
+    error = FENCED if api == COMMIT else answer.error_code
     software = found.client_information or _Software()
     broker, host = _ends(found.connection)
     if api == JOIN:
