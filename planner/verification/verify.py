@@ -209,7 +209,8 @@ def verify(
         why = f"the log shows that {label(undated[0])} was rejected, and not when"
         advice = show(context, Needs.CLOCK, why, step=number)
     estimated = estimates(plan, expect_members)
-    if estimated and rejected and context.missing and advice.action == START:
+    unnamed = bool(context.missing) and not missing
+    if estimated and rejected and unnamed and advice.action == START:
         advice = replace(advice, text=f"{advice.text}; {if_all_are_here(len(snapshot.members))}")
     out = uncounted(context) if estimated and advice.action == NONE else ()
     if out:
