@@ -307,6 +307,8 @@ class _Leader:
 
 def _among(items: Collection[Item], some: Collection[Item]) -> Iterator[Item]:
     """Return those of a worker's `items` that are in `some`, in the order of Kafka's sets."""
+    if not any(map(some.__contains__, items)):
+        return
     for kind in (False, True):
         held = _hash_set([item for item in items if _is_task(item) is kind])
         for item in [item for item in items if item not in some]:
