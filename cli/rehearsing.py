@@ -10,16 +10,17 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.cli import output, sources
+from rebal.cli import output
 from rebal.cli.custom import custom_assignors
 from rebal.cli.errors import UsageError, did_you_mean
 from rebal.cli.files import read_text, write_text
 from rebal.cli.output import SimulateFormat
-from rebal.cli.params import ENDINGS, Connection
+from rebal.cli.params import ENDINGS
 from rebal.cli.render.simulation.page import rehearsal_html
 from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
 from rebal.cli.render.simulation.rehearsal_document import RehearsalDocument, RunDocument, code_of
 from rebal.cli.render.text import when
+from rebal.cli.sources import Source
 from rebal.cli.verifying import check_same, read_plan
 from rebal.groups.assignors import NAMES, Assignor
 from rebal.groups.commands import Command, option, options
@@ -96,9 +97,7 @@ class Story(Record, frozen=True, kw_only=True):
     source: ScriptText | None = None
 
 
-def rehearse_group(
-    group: str | None, snapshot: Path | None, connection: Connection, asked: Asked, show: Show
-) -> int:
+def rehearse_group(source: Source, asked: Asked, show: Show) -> int:
     """Rehearse what the options ask for, print it, and return the exit code.
 
     Raises:
@@ -109,15 +108,17 @@ def rehearse_group(
     if show.page and len(asked.compare) > 1:
         raise UsageError("an HTML page shows one rehearsal: name one protocol with --compare.")
     plan = None if asked.rollout is None else read_plan(asked.rollout).kept_as(str(asked.rollout))
-    source = _script_text(asked.script)
-    if plan is not None and group is None and snapshot is None:
-        found, where = plan.baseline, "as planned"
+    script = _script_text(asked.script)
+    snapshot = source.snapshot
+    named = source.group is not None or snapshot is not None or plan is None
+    if plan is not None and not named:
+        found, where = source.added_to(plan.baseline), "as planned"
     else:
-        found = sources.snapshot_for(group, snapshot, connection)
-        where = str(snapshot) if snapshot else "live" if group else "saved"
+        found = source.read()
+        where = str(snapshot) if snapshot else "live" if source.group else "saved"
         if plan is not None:
             check_same(plan, found)
-    document = rehearsed(Story(found=found, asked=asked, plan=plan, source=source), keep=show.page)
+    document = rehearsed(Story(found=found, asked=asked, plan=plan, source=script), keep=show.page)
     code = code_of(document.runs, exit_zero=show.exit_zero)
     if show.html is not None:
         write_text(show.html, _page(document))
@@ -125,9 +126,8 @@ def rehearse_group(
     if show.form == "html":
         output.write(_page(document))
     elif show.form == "text":
-        words = connection.given(snapshot=snapshot)
+        words = source.connection.given(evidence=source.words, snapshot=snapshot)
         words = replace(words, plan=str(asked.rollout)) if plan is not None else words
-        named = group is not None or snapshot is not None or plan is None
         following = _next(found, plan, words, asked, named=named)
         _print(document, found, where, following, show)
     else:

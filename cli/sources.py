@@ -175,6 +175,47 @@ class EvidenceFiles:
             say(f"--client-log: shows the start of {every} of {group}.")
 
 
+@dataclass(frozen=True)
+class Source:
+    """The group that the options name, and the evidence that they add to it."""
+
+    group: str | None
+    snapshot: Path | None
+    connection: Connection
+    probe: bool = False
+    files: EvidenceFiles = field(default_factory=EvidenceFiles)
+    scan: Path | None = None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the options that add evidence, for a printed command."""
+        return self.files.words(probe=self.probe, scan=self.scan)
+
+    def read(self) -> GroupSnapshot:
+        """Return the group as `snapshot_for` does."""
+        return snapshot_for(
+            self.group,
+            self.snapshot,
+            self.connection,
+            probe=self.probe,
+            files=self.files,
+            scan=self.scan,
+        )
+
+    def added_to(self, found: GroupSnapshot) -> GroupSnapshot:
+        """Return a group that was read before, with the evidence of the options.
+
+        Raises:
+            UsageError: --probe, which needs a live group.
+        """
+        if not self.words:
+            return found
+        if self.probe:
+            raise UsageError("--probe reads a live group: give GROUP and -b HOST:PORT.")
+        (merged,) = with_evidence([found], self.files, self.scan)
+        return merged
+
+
 def snapshot_for(
     group: str | None,
     snapshot: Path | None,

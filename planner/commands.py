@@ -137,12 +137,13 @@ class Given(Record, frozen=True, kw_only=True):
         return self._of_group("plan-upgrade", group, words)
 
     def simulate(self, group: str, *more: str) -> Command:
-        """Return the command that simulates an assignor on the group."""
-        return self._of_group("simulate", group, (*more, *self._where()))
+        """Return the command that simulates an assignor on the group, with the same evidence."""
+        return self._of_group("simulate", group, (*more, *self._where(), *self._not_probed()))
 
     def rehearse(self, group: str | None, *more: str) -> Command:
         """Return the command that rehearses a plan or a script; None: the plan's own group."""
-        return self._of_group("simulate", group, (*more, *(self._where() if group else ())))
+        where = self._where() if group else ()
+        return self._of_group("simulate", group, (*more, *where, *self._not_probed()))
 
     def verify(self, *more: str) -> Command:
         """Return the command that checks the plan's file against the live group."""
@@ -156,14 +157,8 @@ class Given(Record, frozen=True, kw_only=True):
 
     def confirm(self, *more: str) -> Command:
         """Return the command that confirms a step of the plan; it ignores no rule."""
-        kept: list[str] = []
-        words = iter(self.looks)
-        for word in words:
-            if word in ("--ignore", "--reason"):
-                next(words, None)
-            elif not word.startswith(("--ignore=", "--reason=")):
-                kept.append(word)
-        return replace(self, looks=tuple(kept)).verify(*more)
+        kept = _without(self.looks, "--ignore", "--reason")
+        return replace(self, looks=kept).verify(*more)
 
     def request_log(self, broker: int | None) -> Iterator[NamedCommand]:
         """Yield the commands that switch a broker's request log on, and off again (KIP-412).
@@ -193,6 +188,10 @@ class Given(Record, frozen=True, kw_only=True):
         added = tuple(word for word in more if word not in self.evidence)
         return (*added, *self._where(), *self.evidence)
 
+    def _not_probed(self) -> tuple[str, ...]:
+        """Return the evidence for `simulate`, whose --assignor is what it simulates."""
+        return _without(self.evidence, "--assignor")
+
     def _where(self) -> tuple[str, ...]:
         if self.snapshot is None:
             return self.connection
@@ -212,3 +211,14 @@ def explain(rule: str) -> Command:
 def show(plan: str, *more: str) -> Command:
     """Return the command that prints a kept plan."""
     return rebal("show", (plan,), more)
+
+
+def _without(words: Iterable[str], *names: str) -> tuple[str, ...]:
+    """Return the words without these options and their values."""
+    kept, left = [], iter(words)
+    for word in left:
+        if word in names:
+            next(left, None)
+        elif word.partition("=")[0] not in names:
+            kept.append(word)
+    return tuple(kept)

@@ -141,6 +141,12 @@ def command(
     overrides: params.Overrides = None,
     profile: params.Profile = None,
     timeout: params.Timeout = 10,
+    probe: params.Probe = False,
+    request_log: params.RequestLog = None,
+    client_log: params.ClientLog = None,
+    log_timezone: params.LogTimezone = None,
+    inventory: params.Inventory = None,
+    evidence: params.Evidence = None,
     form: Annotated[
         SimulateFormat,
         typer.Option("--output", "-o", help="How to print the answer; html for a rehearsal."),
@@ -161,6 +167,7 @@ def command(
     breaks its contract; in a rehearsal when a member is rejected or a partition is owned twice, and
     with 4 when the group does not come to rest.
     """
+    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     whatifs = (add_member, topics, remove_member, restart_member, add_partitions, add_topic, rack)
     if rollout is not None or script is not None or compare:
         if assignors or any(whatifs):
@@ -169,12 +176,12 @@ def command(
                 "what-ifs."
             )
         from rebal.cli import rehearsing
+        from rebal.cli.sources import EvidenceFiles, Source
 
+        files = EvidenceFiles(request_log, client_log, inventory, log_timezone)
         times = () if restart_seconds is None else (f"restart={restart_seconds:g}",)
         return rehearsing.rehearse_group(
-            group,
-            snapshot,
-            params.Connection(bootstrap, command_config, overrides, profile, timeout),
+            Source(group, snapshot, connection, probe, files, evidence),
             rehearsing.Asked(
                 rollout=rollout,
                 script=script,
@@ -201,13 +208,14 @@ def command(
     from rebal.cli import simulating, sources
     from rebal.planner.rehearsal.whatif.changes import Changes
 
-    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
-    found = sources.snapshot_for(group, snapshot, connection)
+    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
+    source = sources.Source(group, snapshot, connection, probe, files, evidence)
+    found = source.read()
     show = simulating.Show(
         form=form,
         wide=wide,
         where=str(snapshot) if snapshot else "live" if group else "saved",
-        given=connection.given(snapshot=snapshot),
+        given=connection.given(evidence=source.words, snapshot=snapshot),
     )
     if set(names) & set(OF_WORKERS):
         more = (add_member, topics, remove_member, add_partitions, add_topic, rack, most)

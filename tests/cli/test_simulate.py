@@ -15,6 +15,7 @@ from rebal.cli.commands.simulate_cmd import OF_CONSUMERS
 from rebal.cli.output import render
 from rebal.cli.params import Connection
 from rebal.cli.render.simulation.screen import simulate_view
+from rebal.cli.sources import EvidenceFiles
 from rebal.groups.assignors import NAMES
 from rebal.groups.model import GroupSnapshot, Member, Subscription, Topic
 from rebal.groups.snapshot.compact import Partitions
@@ -236,8 +237,8 @@ def test_a_group_is_read_live_with_the_connection_that_was_typed(
 ) -> None:
     seen: list[object] = []
 
-    def read(*given: object) -> GroupSnapshot:
-        seen.extend(given)
+    def read(*given: object, probe: bool, files: EvidenceFiles, scan: Path | None) -> GroupSnapshot:
+        seen.extend((*given, probe, files.words(), scan))
         return replace(group(), members=members(["0-5", "6-11"]))
 
     monkeypatch.setattr("rebal.cli.sources.snapshot_for", read)
@@ -248,4 +249,4 @@ def test_a_group_is_read_live_with_the_connection_that_was_typed(
     again = "simulate checkout --assignor cooperative-sticky -b kafka-1:9092 -X a=b --timeout 3"
     assert f"rebal {again}\n" in out
     typed = Connection("kafka-1:9092", overrides=["a=b"], timeout=3)
-    assert seen == ["checkout", None, typed]
+    assert seen == ["checkout", None, typed, False, (), None]

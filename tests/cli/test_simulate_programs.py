@@ -39,8 +39,8 @@ def streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return path.name
 
 
-def planned(snapshot: str, capsys: Said) -> str:
-    assert run(["plan-upgrade", "--snapshot", snapshot, "-o", "yaml"]) == 0
+def planned(snapshot: str, capsys: Said, to: str = "cooperative") -> str:
+    assert run(["plan-upgrade", "--snapshot", snapshot, "--to", to, "-o", "yaml"]) == 0
     Path("plan.yaml").write_text(capsys.readouterr().out)
     return "plan.yaml"
 
@@ -120,3 +120,38 @@ def test_partition_assignors_are_not_compared_on_groups_that_assign_tasks(
         assert "assign tasks by their own protocol: only plan and now" in flat(
             capsys.readouterr().err
         )
+
+
+@pytest.mark.parametrize("inspected", [True, False])
+def test_evidence_of_the_options_decides_the_times(
+    connect: str, capsys: Said, inspected: bool
+) -> None:
+    Path(connect).write_text(dump_snapshot(workers("sessioned"), "yaml"))
+    for name in ("w0", "w1", "w2"):
+        Path("inventory").mkdir(exist_ok=True)
+        (Path("inventory") / f"{name}.properties").write_text(
+            f"group.id=workers\nclient.id={name}\nconnect.protocol=sessioned\n"
+            "config.storage.topic=c\nscheduled.rebalance.max.delay.ms=60000\n"
+        )
+    words = ["--snapshot", connect, "--inventory", "inventory"]
+    if inspected:
+        text = printed([*words, "--assignor", "sessioned", "--restart-member", "w1"], capsys)
+        assert "scheduled.rebalance.max.delay.ms is over (60 s)" in flat(text)
+    else:
+        Path("stop.yaml").write_text("schema: rebal.script/1\nevents:\n  - stop: w1\n")
+        text = printed([*words, "--script", "stop.yaml", "--details"], capsys)
+        assert "held back 60 s" in flat(text)
+    (following,) = [line for line in text.splitlines() if line.startswith("next:")]
+    assert following.endswith(" --inventory inventory")
+
+
+def test_rollout_of_a_plan_takes_evidence_too_but_no_probe(connect: str, capsys: Said) -> None:
+    Path(connect).write_text(dump_snapshot(workers("sessioned"), "yaml"))
+    Path("w.properties").write_text(
+        "group.id=workers\nclient.id=w1\nconfig.storage.topic=c\nsession.timeout.ms=20000\n"
+    )
+    plan = planned(connect, capsys, "eager")
+    text = flat(printed(["--rollout", plan, "--inventory", "w.properties"], capsys))
+    assert "session 10 to 20 s" in text
+    assert run(["simulate", "--rollout", plan, "--probe"]) == 2
+    assert "--probe reads a live group: give GROUP" in capsys.readouterr().err

@@ -219,3 +219,14 @@ def test_a_client_that_is_guessed_comes_after_one_that_is_known() -> None:
 
 def test_commands_are_printed_as_commands() -> None:
     assert isinstance(TYPED.verify(), Command)
+
+
+def test_simulations_repeat_the_evidence_without_the_assignors_to_probe_for() -> None:
+    words = ("--probe", "--assignor", "own", "--assignor=other", "--client-log", "a.log")
+    given = Given(connection=("-b", "x:1"), evidence=words)
+    kept = "-b x:1 --probe --client-log a.log"
+    simulated = given.simulate("g", "--assignor", "sticky")
+    assert simulated == f"rebal simulate g --assignor sticky {kept}"
+    assert given.rehearse("g", "--script", "crash") == f"rebal simulate g --script crash {kept}"
+    alone = given.rehearse(None, "--rollout", "plan.yaml")
+    assert alone == "rebal simulate --rollout plan.yaml --probe --client-log a.log"

@@ -1,4 +1,4 @@
-"""What goes wrong in a rehearsal, in words: for the screen and for the HTML page."""
+"""Dangers of a rehearsal in words, for the screen and for the HTML page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to restart Connect workers, rehearsed with the assignors that their leaders use."""
+"""Costs of restarting Connect workers, rehearsed with the assignors that their leaders use."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def stop_all(restarts: Restarts) -> Cost:
 
     def told(pace: Pace) -> str:
         return (
-            f"{text}: {total:,} connectors and tasks stand still for about "
+            f"{text}: {total:,} connectors and tasks are stopped for about "
             f"{figure(pace.seconds)} s, {figure(pace.partition_seconds)} task-seconds (a connector "
             f"counts as a task), if a restart takes {figure(restarts.speed.restart)} s and workers "
             f"send a heartbeat every {figure(restarts.speed.rebalance)} s; "

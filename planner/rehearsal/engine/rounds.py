@@ -84,7 +84,7 @@ class Rounds:
         return before
 
     def rebalance(self) -> tuple[Spec, Assignment]:
-        """Have all members join, and return what they sent and what was assigned.
+        """Rebalance once, and return what the members sent and what was assigned.
 
         Raises:
             LeaderWouldFail: the real leader throws or never ends.
@@ -107,7 +107,7 @@ class Rounds:
         return spec, result
 
     def _receive(self) -> None:
-        """Have the members take over their assignment; all are of one generation then."""
+        """Take over the last assignment; all members are of one generation then."""
         result, self._result = self._result, None
         if result is None:
             return

@@ -20,7 +20,7 @@ class CannotSimulateError(RebalError):
 
 
 def spec_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> Spec:
-    """What the assignor would be handed if the group rebalanced now.
+    """Return the input of the assignor if the group rebalanced now.
 
     Members are in the order of the snapshot, each with the partitions it owns now (topics, then
     partitions ascending, as they are sent) and the group's generation; `user_data` is left out.
