@@ -26,6 +26,7 @@ from rebal.planner.admission.check import (
     restart,
 )
 from rebal.planner.admission.memory import INCONSISTENT, memory_of
+from rebal.planner.admission.suspects import left_behind, short, shortened, undated
 from rebal.planner.admission.wording import (
     CONFIRM,
     CUT_OVER,
@@ -229,11 +230,13 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
     dynamic = [facts for facts in context.members if not facts.static]
     static = [facts for facts in context.members if facts.static]
     rested = not any(facts.member.member_id in context.restarted for facts in dynamic)
-    open_ = rested or (not static and _shortened(context))
+    open_ = rested or (not static and shortened(context))
     if dynamic and (context.reloaded is Tri.YES or (context.reloaded is not Tri.NO and open_)):
         return rebalance_of(context, dynamic, step=step)
-    suspects = _short(context, static)
-    if suspects and (context.reloaded is Tri.NO or len(suspects) <= _FEW):
+    suspects = short(context, static)
+    down = left_behind(context, suspects)
+    if suspects and (context.reloaded is Tri.NO or len(down or suspects) <= _FEW):
+        suspects = down or suspects
         left = [f for f in suspects if f.member.member_id not in context.restarted]
         if left:
             return _first(_as_it_runs(context, facts, step) for facts in left[:TRIED])
@@ -243,6 +246,9 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
         return show(
             context, Needs.CONFLICT, "the coordinator's lists and the logs are at odds", step=step
         )
+    if context.reloaded is Tri.CANNOT_TELL and undated(context):
+        why = "the logs show every list, and not whether it was sent after the load"
+        return show(context, Needs.CLOCK, why, step=step)
     return rebalance_of(context, (), step=step)
 
 
@@ -272,20 +278,6 @@ def _as_it_runs(context: Context, facts: Facts, step: int | None) -> Advice:
     return restart_of(
         context, facts, runs.list if exact and declared != runs.list else (), step=step
     )
-
-
-def _short(context: Context, static: Sequence[Facts]) -> list[Facts]:
-    """Return the static members whose list the coordinator may still hold as a reload left it."""
-    open_ = {e.member_id for case in context.memory.cases for e in case if len(e.lists) > 1}
-    return [facts for facts in static if facts.member.member_id in open_]
-
-
-def _shortened(context: Context) -> bool:
-    """Return whether a probe denies an assignor that every member sent: a load came later."""
-    known = [facts.member.assignors for facts in context.members]
-    exact = all(one.knowledge is Knowledge.EXACT for one in known)
-    denied = context.memory.not_in_all
-    return exact and any(all(name in one.list for one in known) for name in denied)
 
 
 def _first(found: Iterable[Advice]) -> Advice:

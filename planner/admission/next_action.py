@@ -119,6 +119,8 @@ def _of_aim(
         agreed = context.accepting(Risk.STOP.rule, AGREED)
         return replace(advised.stop(step.precondition, step=step.id), command=agreed.line), ()
     if step.kind is StepKind.CUT_OVER:
+        if not to_do:
+            return advised.replan(context, "no member is left to stop", step=step.id), ()
         made, withheld = advised.cutting_over(
             context, to_do, step.target_list, wide_list(plan, context), step=step.id
         )

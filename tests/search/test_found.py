@@ -176,6 +176,31 @@ FOUND = {
         alike=True,
         epoch=0,
     ),
+    "the clients that were to stop together had left, and nobody was to be stopped": History(
+        seed=1_000_851,
+        goal="cooperative",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", RANGE),
+            Consumer("app-1", "java-3.9.1", RANGE),
+            Consumer("app-2", "kafka-python", RANGE),
+        ),
+        evidence=Evidence(kinds=frozenset({"probe"})),
+        events=(Event(4, "scale down", 5),),
+        counted=True,
+        epoch=0,
+    ),
+    "each temporary member began the session of a static member anew that was down": History(
+        seed=1_003_485,
+        goal="cooperative",
+        consumers=tuple(
+            Consumer(f"app-{number}", "java-3.9.1", DEFAULT, static=True) for number in range(3)
+        ),
+        evidence=Evidence(kinds=frozenset({"request log"})),
+        events=(Event(0, "scale down", 0), Event(0, "reload", 0)),
+        counted=True,
+        session=45.0,
+        epoch=0,
+    ),
     "a static member restarted between the rounds of a rebalance left a partition": UNOWNED,
 }
 
