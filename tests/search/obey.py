@@ -96,6 +96,14 @@ class Rehearsed(Story):
         if wait:
             self._settled()
 
+    def _bystanders(self, when: str) -> None:
+        """Judge those whom nobody touched; who joins a full group first is an event's doing."""
+        for one in self._running() if when == "between two looks" else ():
+            if "GROUP_MAX_SIZE_REACHED" in (self.world.error(one) or ""):
+                one.running = False
+                self._say(f"{one.name} finds the group full")
+        super()._bystanders(when)
+
     def _finish(self, body: dict[str, Any]) -> None:
         for one in self._running():
             cooperative = self.world.runs(one) is RebalanceProtocol.COOPERATIVE

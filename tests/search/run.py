@@ -12,7 +12,7 @@ from tests.search.histories import History, draw, smaller
 from tests.search.obey import End, rehearse
 
 Fails = Callable[[History], str]
-_DETAIL = re.compile(r"\(.*|\[.*|[\d.]+ s\b|\b(?:app|more|old|tmp|orders)-\d+|\d+")
+_DETAIL = re.compile(r"\([^)]*\)?|\[[^\]]*\]?|[\d.]+ s\b|\b(?:app|more|old|tmp|orders)-\d+|\d+")
 _MOST_SHRINKS = 400
 
 
