@@ -48,7 +48,7 @@ class Reading(NamedTuple):
     connection: Connection
     probe: bool
     files: sources.EvidenceFiles
-    scan: Path | None
+    scan: str | None
 
 
 def side_of(path: Path) -> Side:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -133,7 +132,7 @@ class FleetReport(Record, frozen=True, kw_only=True):
 
 
 def make_fleet_report(
-    folder: Path,
+    folder: str,
     *,
     match: str | None = None,
     group: str | None = None,
@@ -158,7 +157,7 @@ def make_fleet_report(
     if group is not None and not history:
         raise UsageError(
             f"{folder}: the scan saw no group {group}. Those it saw are in its report:",
-            rebal("fleet report", (str(folder),), ()),
+            rebal("fleet report", (folder,), ()),
         )
     if match is not None and not history:
         raise UsageError(f"{folder}: no group of the scan matches {match} as a whole name.")
@@ -184,7 +183,7 @@ def make_fleet_report(
         ordered = in_order(exact.get(one.plan.group_id, one) for one in ordered)
     groups = [FleetGroup(history=history[one.plan.group_id], readiness=one) for one in ordered]
     gone = [FleetGroup(history=one) for one in history.values() if one.is_gone]
-    return FleetReport(folder=str(folder), manifest=tables.manifest, to=to, groups=(*groups, *gone))
+    return FleetReport(folder=folder, manifest=tables.manifest, to=to, groups=(*groups, *gone))
 
 
 def hurts(kind: str) -> bool:

@@ -133,10 +133,10 @@ Assignors = Annotated[
     typer.Option("--assignor", metavar="NAME", help="One more assignor to probe for; repeatable."),
 ]
 Evidence = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--evidence",
-        metavar="DIR",
+        metavar="LAKE",
         help="Tables of rebal fleet scan; without a broker, the group as the scan saw it.",
     ),
 ]

@@ -85,7 +85,7 @@ class EvidenceFiles:
         *,
         probe: bool = False,
         assignors: Sequence[str] | None = None,
-        scan: Path | None = None,
+        scan: str | None = None,
     ) -> tuple[str, ...]:
         """Return all options that add evidence, as they were typed, for a printed command."""
         return (
@@ -95,7 +95,7 @@ class EvidenceFiles:
             *options("--client-log", [str(path) for path in self.client_log or ()]),
             *(option("--log-timezone", self.log_timezone) if self.log_timezone else ()),
             *(option("--inventory", str(self.inventory)) if self.inventory else ()),
-            *(option("--evidence", str(scan)) if scan else ()),
+            *(option("--evidence", scan) if scan else ()),
         )
 
     def observations(self) -> tuple[Observation, ...]:
@@ -184,7 +184,7 @@ class Source:
     connection: Connection
     probe: bool = False
     files: EvidenceFiles = field(default_factory=EvidenceFiles)
-    scan: Path | None = None
+    scan: str | None = None
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -224,7 +224,7 @@ def snapshot_for(
     probe: bool = False,
     assignors: Sequence[str] = (),
     files: EvidenceFiles | None = None,
-    scan: Path | None = None,
+    scan: str | None = None,
 ) -> GroupSnapshot:
     """Return the one group that a command is about, with all evidence merged into it.
 
@@ -260,7 +260,7 @@ def snapshot_for(
 
 
 def with_evidence(
-    found: Sequence[GroupSnapshot], files: EvidenceFiles | None, scan: Path | None
+    found: Sequence[GroupSnapshot], files: EvidenceFiles | None, scan: str | None
 ) -> list[GroupSnapshot]:
     """Return the groups with the evidence of `files`, and of the scan in the folder `scan`."""
     observations = files.observations() if files is not None else ()
@@ -324,7 +324,7 @@ def _hinted(failures: Sequence[GroupFailure], config: ClusterConfig) -> list[Gro
 
 
 def survey_of(
-    connection: Connection, match: str | None, scan: Path | None
+    connection: Connection, match: str | None, scan: str | None
 ) -> tuple[list[GroupSnapshot], list[GroupFailure], tuple[str, ...]]:
     """Return all or the matching groups, why others could not be read, and notes on all of them.
 
@@ -352,7 +352,7 @@ def takes_scan(connection: Connection, *, probe: bool) -> bool:
     return offline
 
 
-def scan_observations(folder: Path | None, groups: Sequence[str]) -> tuple[Observation, ...]:
+def scan_observations(folder: str | None, groups: Sequence[str]) -> tuple[Observation, ...]:
     """Return what the scan in `folder` saw of these groups' members; say how old it is.
 
     Raises:
@@ -375,7 +375,7 @@ def scan_observations(folder: Path | None, groups: Sequence[str]) -> tuple[Obser
 
 
 def scan_snapshots(
-    folder: Path,
+    folder: str,
     groups: Sequence[str] = (),
     *,
     match: str | None = None,
@@ -399,7 +399,7 @@ def scan_snapshots(
         raise UsageError(
             f"--evidence {folder}: the scan saw no group {unseen[0]}.{hint} To read it "
             "live, name a broker: -b HOST:PORT. The groups that the scan saw are in its report:",
-            rebal("fleet report", (str(folder),), ()),
+            rebal("fleet report", (folder,), ()),
         )
     pattern = whole_name(match)
     chosen = [

@@ -31,7 +31,10 @@ _ENDINGS: Final[Mapping[str, FleetFormat]] = {
 
 def command(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder that rebal fleet scan wrote.")
+        str,
+        typer.Argument(
+            metavar="LAKE", help="What rebal fleet scan wrote; LAKE#CLUSTER where it has several."
+        ),
     ],
     *,
     match: Annotated[

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,8 +20,19 @@ if TYPE_CHECKING:
 def command(
     *,
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where the tables go; a scan adds to them.")
+        str,
+        typer.Option(
+            "--out",
+            metavar="LAKE",
+            help="A folder or a URL (s3://, abfss://, gs://, hdfs://); a scan adds to it.",
+        ),
     ],
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster", metavar="NAME", help="The cluster, where neither brokers nor files say it."
+        ),
+    ] = None,
     offsets: Annotated[
         list[str] | None,
         typer.Option(
@@ -51,7 +61,7 @@ def command(
     profile: params.Profile = None,
     timeout: params.Timeout = 10,
     full: Annotated[
-        bool, typer.Option("--full", help="Start anew; do not go on from the tables in DIR.")
+        bool, typer.Option("--full", help="Start anew; do not go on from the cluster's last scan.")
     ] = False,
     master: Annotated[
         str | None,
@@ -65,17 +75,25 @@ def command(
         list[str] | None,
         typer.Option("--spark-jars", metavar="JAR,...", help="Jars of Spark's Kafka source."),
     ] = None,
+    lake_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--lake-option",
+            metavar="KEY=VALUE",
+            help="One setting of the lake's store, such as AWS_ENDPOINT_URL; repeatable.",
+        ),
+    ] = None,
     form: Annotated[
         output.Format,
         typer.Option("--output", "-o", help="How to print what was read and made."),
     ] = "text",
 ) -> int:
-    """Read the history of all groups of a cluster into Parquet tables, in one pass.
+    """Read the history of all groups of a cluster into Delta tables, in one pass.
 
     The records come from the brokers (-b), from captured files (--offsets) or from log segments
     (--segments); request logs add assignor lists, versions, reasons and rejected joins. A later
-    scan into the same DIR reads only new records. Nothing is changed on the cluster. Needs Java 17.
-    The counts are printed on stderr; with -o json or yaml they are a document on stdout.
+    scan into the same lake reads only new records. Nothing is changed on the cluster. It needs Java
+    17. The counts are printed on stderr; with -o json or yaml they are a document on stdout.
     """
     given = [name for name, paths in (("--offsets", offsets), ("--segments", segments)) if paths]
     if len(given) > 1 or (given and bootstrap):
@@ -92,10 +110,13 @@ def command(
     from rebal.cli.render.fleet.document import summary_document
     from rebal.cli.render.fleet.summary import summary_lines
     from rebal.inspectors.fleet.job import ScanOrder, run_scan
+    from rebal.inspectors.fleet.lake.place import find_place
     from rebal.inspectors.fleet.session import SparkSettings
 
+    place = find_place(out, dict(_pair("--lake-option", text) for text in lake_option or ()))
     order = ScanOrder(
-        out=out,
+        out=place,
+        cluster=cluster,
         config=config,
         offsets=tuple(offsets or ()),
         segments=tuple(segments or ()),
@@ -103,7 +124,7 @@ def command(
         full=full,
         spark=SparkSettings(
             master=master,
-            conf=tuple(_pair(text) for text in spark_conf or ()),
+            conf=tuple(_pair("--spark-conf", text) for text in spark_conf or ()),
             jars=tuple(jar for text in spark_jars or () for jar in text.split(",") if jar),
             tokens=tokens,
         ),
@@ -119,10 +140,10 @@ def command(
     return DONE
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _pair(option: str, text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise UsageError(f"--spark-conf {text}: expected key=value.")
+        raise UsageError(f"{option} {text}: expected key=value.")
     return key.strip(), value
 
 

@@ -1,4 +1,4 @@
-"""Raw inputs on disk, sorted into buckets by group, so that a task reads the groups it is to tell.
+"""Raw inputs in the lake, in buckets by group, so that a task reads the groups it is to tell.
 
 A task that reads the source writes each kind of input to one file, whose row groups hold the rows
 of one part of all buckets (column `bucket`, the group's CRC-32). A later task is given a range of
@@ -11,7 +11,6 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rebal.inspectors.fleet import schemas
-from rebal.inspectors.fleet.parts import PartWriter
+from rebal.inspectors.fleet.lake.place import Place
+from rebal.inspectors.fleet.parts import WRITTEN, PartWriter
 
 Ints = np.ndarray[Any, np.dtype[Any]]
 
@@ -120,17 +120,19 @@ def _by_bucket(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(np.argsort(buckets, kind="stable")))
 
 
-def find_pieces(kind: str, paths: Iterable[Path]) -> list[Piece]:
+def find_pieces(kind: str, place: Place, paths: Iterable[str]) -> list[Piece]:
     """The row groups of these input files of one kind; only their footers are read."""
     found: list[Piece] = []
+    files = place.files()
     for path in paths:
-        metadata = pq.read_metadata(path)
+        with files.open_input_file(path) as opened:
+            metadata = pq.read_metadata(opened)
         names = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
         column = names.index(BUCKET)
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
             seen = group.column(column).statistics
-            found.append(Piece(kind, str(path), number, seen.min, seen.max, group.total_byte_size))
+            found.append(Piece(kind, path, number, seen.min, seen.max, group.total_byte_size))
     return found
 
 
@@ -154,9 +156,9 @@ def make_ranges(pieces: Sequence[Piece], least: int) -> list[Range]:
     ]
 
 
-def read_range(within: Range, kind: str) -> list[pa.Table]:
+def read_range(place: Place, within: Range, kind: str) -> list[pa.Table]:
     """All rows of one kind in a range, as they come."""
-    files = _Files()
+    files = _Files(place)
     return [
         _inside(piece, within, files.read(piece, None))
         for piece in within.pieces
@@ -165,14 +167,14 @@ def read_range(within: Range, kind: str) -> list[pa.Table]:
 
 
 def in_order(
-    within: Range, shapes: Mapping[str, Shape], order: Sequence[str]
+    place: Place, within: Range, shapes: Mapping[str, Shape], order: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a range, of all kinds in `shapes`, sorted by `order` (nulls last).
 
     Only what they are sorted by is in memory of all of them, and a bounded part of the rows.
     """
     pieces = [piece for piece in within.pieces if piece.kind in shapes]
-    cache = _Cache(pieces, shapes)
+    cache = _Cache(place, pieces, shapes)
     keys = []
     for number, piece in enumerate(pieces):
         read = cache.keys(number)
@@ -193,24 +195,27 @@ def in_order(
 class _Files:
     """Input files, each opened once."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: Place) -> None:
+        self._files = place.files()
         self._open: dict[str, pq.ParquetFile] = {}
 
     def read(self, piece: Piece, columns: list[str] | None) -> pa.Table:
-        """These columns of a piece, all of them where None."""
+        """These columns of a piece, all that the kind has where None."""
         file = self._open.get(piece.path)
         if file is None:
-            file = self._open[piece.path] = pq.ParquetFile(piece.path, memory_map=True)
-        return file.read_row_group(piece.number, columns=columns, use_threads=False)
+            opened = self._files.open_input_file(piece.path)
+            file = self._open[piece.path] = pq.ParquetFile(opened)
+        wanted = columns or WRITTEN[piece.kind].names
+        return file.read_row_group(piece.number, columns=wanted, use_threads=False)
 
 
 class _Cache:
     """Whole pieces, the last used of them in memory."""
 
-    def __init__(self, pieces: Sequence[Piece], shapes: Mapping[str, Shape]) -> None:
+    def __init__(self, place: Place, pieces: Sequence[Piece], shapes: Mapping[str, Shape]) -> None:
         self._pieces = pieces
         self._shapes = shapes
-        self._files = _Files()
+        self._files = _Files(place)
         self._held: OrderedDict[int, pa.Table] = OrderedDict()
         self._bytes = 0
         self._small = sum(piece.size for piece in pieces) <= _READ

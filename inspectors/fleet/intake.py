@@ -20,7 +20,7 @@ from rebal.inspectors.fleet.buckets import BucketWriter, Ints, bucket_of
 from rebal.inspectors.fleet.commits.sums import CommitSums
 from rebal.inspectors.fleet.commits.table import name_topics
 from rebal.inspectors.fleet.kinds import explain, group_in, sort_out
-from rebal.inspectors.fleet.parts import PartWriter
+from rebal.inspectors.fleet.parts import PartWriter, Target
 from rebal.inspectors.fleet.schemas import BUCKET, RECORDS, REQUESTS
 from rebal.inspectors.fleet.tasks import Work
 
@@ -44,10 +44,10 @@ def only_new(
 
 
 def take_in(
-    batches: Iterable[pa.RecordBatch], folder: str, read: Work | None
+    batches: Iterable[pa.RecordBatch], target: Target, read: Work | None
 ) -> Iterator[pa.RecordBatch]:
-    """One task's part of the source → its files in `folder`, and reports (`parts.REPORT`)."""
-    writer = PartWriter(folder)
+    """One task's part of the source → its files in the lake, and reports (`parts.REPORT`)."""
+    writer = PartWriter(target)
     commits = CommitSums()
     history = BucketWriter(writer, "records")
     for batch in batches if read is None else read(batches):
@@ -76,9 +76,9 @@ def take_in(
     yield from writer.report()
 
 
-def take_requests(batches: Iterable[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
-    """Rows of `schemas.REQUESTS` → files in `folder`, and reports."""
-    writer = PartWriter(folder)
+def take_requests(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
+    """Rows of `schemas.REQUESTS` → files in the lake, and reports."""
+    writer = PartWriter(target)
     held = BucketWriter(writer, "requests")
     for batch in batches:
         groups = batch.column(REQUESTS.get_field_index("group_id")).to_pylist()

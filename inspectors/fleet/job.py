@@ -8,21 +8,27 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rebal.groups.errors import RebalError
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.fleet.session import SparkError, SparkSettings, require, spark_session
+from rebal.inspectors.fleet.session import (
+    SparkError,
+    SparkSettings,
+    executors,
+    require,
+    spark_session,
+)
 from rebal.inspectors.fleet.sources.kafka_options import java_options, no_token
 from rebal.inspectors.logs.text_input import cannot_read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rebal.inspectors.fleet.lake.place import Place
+    from rebal.inspectors.fleet.lake.run import Run
     from rebal.inspectors.fleet.sources.source import Source
-    from rebal.inspectors.fleet.store import Run
 
 Say = Callable[[str], None]
 Tasks = Callable[[int, int], None]
@@ -33,9 +39,13 @@ _LONGEST: Final = 300
 
 @dataclass(frozen=True)
 class ScanOrder:
-    """The sources of one scan: `config`, `offsets` or `segments`, or `request_logs` alone."""
+    """The sources of one scan: `config`, `offsets` or `segments`, or `request_logs` alone.
 
-    out: Path
+    `cluster` is what the operator calls it, where the sources do not say.
+    """
+
+    out: Place
+    cluster: str | None = None
     config: ClusterConfig | None = None
     offsets: tuple[str, ...] = ()
     segments: tuple[str, ...] = ()
@@ -51,20 +61,37 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
         RebalError: what was wrong, in one sentence; the tables of an earlier run are untouched.
     """
     require()
-    from rebal.inspectors.fleet.store import new_run
+    from rebal.inspectors.fleet.lake.run import find_cluster, new_run
 
-    with new_run(order.out, full=order.full) as run:
+    told, whose = _cluster(order)
+    cluster = find_cluster(order.out, order.cluster, told, whose=whose)
+    with new_run(order.out, cluster, full=order.full) as run:
         what = _look(order, run)
         with spark_session(order.spark, kafka=order.config is not None) as spark:
             try:
                 with _watch(spark, tasks):
-                    return _carry_out(spark, run, order, what, say)
+                    manifest = _carry_out(spark, run, order, what, say)
+                say(f"Spark ran on {executors(spark)}.")
+                return manifest
             except RebalError:
                 raise
             except Exception as error:
                 if os.environ.get("REBAL_DEBUG"):
                     raise
                 raise _in_words(error, order) from None
+
+
+def _cluster(order: ScanOrder) -> tuple[str | None, str]:
+    """Return what the sources say of whose records they are, and how to speak of them."""
+    if order.config is not None:
+        from rebal.inspectors.fleet.sources.kafka import find_cluster_id
+
+        return find_cluster_id(order.config), f"{order.config.bootstrap} is"
+    if order.segments:
+        from rebal.inspectors.fleet.sources.segments import find_cluster_id_of
+
+        return find_cluster_id_of(order.segments), "the log segments are"
+    return None, "the files are"
 
 
 def _look(order: ScanOrder, run: Run) -> Any:

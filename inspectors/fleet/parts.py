@@ -1,4 +1,4 @@
-"""Table files as a task writes them, and the rows in which it reports them to the driver.
+"""Files as a task writes them into the lake, and the rows in which it reports them to the driver.
 
 Runs on the executors. A file counts only when the driver has got its task's report: what a task
 that failed or was started twice has left behind is never looked at.
@@ -6,47 +6,72 @@ that failed or was started twice has left behind is never looked at.
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 
-from rebal.inspectors.fleet.schemas import INPUTS, TABLES
+from rebal.inspectors.fleet.lake.place import Place
+from rebal.inspectors.fleet.schemas import INPUTS, LONG, TABLES
 
 REPORT: Final = pa.schema(
-    [("what", pa.string()), ("name", pa.string()), ("file", pa.string()), ("amount", pa.int64())]
+    [
+        ("what", pa.string()),
+        ("name", pa.string()),
+        ("file", pa.string()),
+        ("amount", pa.int64()),
+        ("size", pa.int64()),
+        ("low", pa.string()),
+        ("high", pa.string()),
+    ]
 )
-"""`what` is `rows` (a table's file and how many rows are in it), `count` (a number by name), `last`
-(the last offset read of the partition `name`), `from` or `until` (a time in microseconds), `topic`
-(a topic's id, and in `file` its name)."""
-REPORT_DDL: Final = "what string, name string, file string, amount bigint"
+"""`what` is `rows` (a file of a kind: its path in the lake, how many rows and bytes are in it, and
+its first and last group), `count` (a number by name), `last` (the last offset read of the partition
+`name`), `from` or `until` (a time in microseconds), `topic` (a topic's id, and in `file` its
+name)."""
+REPORT_DDL: Final = (
+    "what string, name string, file string, amount bigint, size bigint, low string, high string"
+)
 WRITTEN: Final = {**TABLES, **INPUTS}
 """What tasks write: the tables, and what later tasks make them of."""
+WORK: Final = "_work"
+FOLDERS: Final = {**{name: name for name in WRITTEN}, "broken": "errors", "commit_parts": WORK}
+"""Where in the lake each kind's files are."""
+SCAN: Final = pa.field("scan_id", LONG)
 _AT_ONCE: Final = 4096
 _DRIVER: Final = 99_999
 
 
+class Target(NamedTuple):
+    """Where a scan's tasks write: a lake, a name for their folders, and the scan's number."""
+
+    place: Place
+    token: str
+    number: int
+
+
+def columns_of(table: str) -> pa.Schema:
+    """Return the columns of a table's files."""
+    return WRITTEN[table].append(SCAN)
+
+
 class PartWriter:
-    """Writes one task's rows to one file a table, as they come.
+    """Writes one task's rows to one file a kind, as they come."""
 
-    `folder` is the run's folder for task files, on a file system that driver and executors share.
-    """
-
-    def __init__(self, folder: str) -> None:
-        self._folder = Path(folder)
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._files = target.place.files()
         context = TaskContext.get()
         # In the order of the partitions, so that the same input gives the same order of files;
         # what the driver adds comes last.
         number = context.partitionId() if context is not None else _DRIVER
         self._task = f"{number:05d}-{uuid.uuid4().hex}"
-        self._writers: dict[str, pq.ParquetWriter] = {}
-        self._rows: Counter[str] = Counter()
+        self._writers: dict[str, _File] = {}
         self._held: dict[str, list[Mapping[str, Any]]] = {}
         self._counts: Counter[str] = Counter()
         self._last: dict[str, int] = {}
@@ -54,18 +79,18 @@ class PartWriter:
         self._span: tuple[int, int] | None = None
         self._topics: dict[str, str] = {}
 
-    def add(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    def add(self, kind: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Rows as dicts by column name; a column that is left out is null."""
-        held = self._held.setdefault(table, [])
+        held = self._held.setdefault(kind, [])
         held.extend(rows)
         if len(held) >= _AT_ONCE:
-            self._flush(table)
+            self._flush(kind)
 
-    def write(self, table: str, batch: pa.RecordBatch | pa.Table) -> None:
-        """Columns in the order of the table's schema."""
-        self._flush(table)
+    def write(self, kind: str, batch: pa.RecordBatch | pa.Table) -> None:
+        """Columns in the order of the kind's schema."""
+        self._flush(kind)
         self._write(
-            table, pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+            kind, pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
         )
 
     def count(self, name: str, amount: int = 1) -> None:
@@ -88,47 +113,66 @@ class PartWriter:
 
     def report(self) -> Iterator[pa.RecordBatch]:
         """Close every file and say what there is: rows of `REPORT`."""
-        for table in list(self._held):
-            self._flush(table)
-        for writer in self._writers.values():
-            writer.close()
-        rows = [("rows", name, self._name(name), amount) for name, amount in self._rows.items()]
-        rows += [("count", name, "", amount) for name, amount in self._counts.items()]
-        rows += [("last", name, "", offset) for name, offset in self._last.items()]
-        rows += [("offsets", name, "", amount) for name, amount in self._offsets.items()]
-        rows += [("topic", topic_id, name, 0) for topic_id, name in self._topics.items()]
+        for kind in list(self._held):
+            self._flush(kind)
+        none = (0, None, None)
+        rows: list[tuple[Any, ...]] = [one.close() for one in self._writers.values()]
+        rows += [("count", name, "", amount, *none) for name, amount in self._counts.items()]
+        rows += [("last", name, "", offset, *none) for name, offset in self._last.items()]
+        rows += [("offsets", name, "", amount, *none) for name, amount in self._offsets.items()]
+        rows += [("topic", topic_id, name, 0, *none) for topic_id, name in self._topics.items()]
         if self._span:
-            rows += [("from", "", "", self._span[0]), ("until", "", "", self._span[1])]
-        columns = [pa.array(column) for column in zip(*rows, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=REPORT) if rows else _nothing()
+            first, last = self._span
+            rows += [("from", "", "", first, *none), ("until", "", "", last, *none)]
+        columns = zip(*rows, strict=True) if rows else [[] for _ in REPORT]
+        arrays = [pa.array(c, field.type) for c, field in zip(columns, REPORT, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=REPORT)
 
-    def _flush(self, table: str) -> None:
-        held = self._held.pop(table, None)
+    def _flush(self, kind: str) -> None:
+        held = self._held.pop(kind, None)
         if held:
-            self._write(table, pa.Table.from_pylist(held, WRITTEN[table]))
+            self._write(kind, pa.Table.from_pylist(held, WRITTEN[kind]))
 
-    def _write(self, table: str, rows: pa.Table) -> None:
+    def _write(self, kind: str, rows: pa.Table) -> None:
         if not len(rows):
             return
-        if table not in self._writers:
-            os.makedirs(self._folder, exist_ok=True)
-            path = self._folder / self._name(table)
-            # A dictionary of raw keys and values would only be given up again, and nobody asks for
-            # the least of them.
-            names = [name for name in WRITTEN[table].names if name not in ("key", "value")]
-            self._writers[table] = pq.ParquetWriter(
-                path,
-                WRITTEN[table],
-                compression="zstd",
-                use_dictionary=names,
-                write_statistics=names,
-            )
-        self._writers[table].write_table(rows.cast(WRITTEN[table]))
-        self._rows[table] += len(rows)
-
-    def _name(self, table: str) -> str:
-        return f"{table}-{self._task}.parquet"
+        if kind not in self._writers:
+            folder = f"{FOLDERS[kind]}/{self._target.token}"
+            self._files.create_dir(folder, recursive=True)
+            path = f"{folder}/{kind}-{self._task}.parquet"
+            self._writers[kind] = _File(kind, self._files.open_output_stream(path), path)
+        number = pa.array([self._target.number], LONG)
+        self._writers[kind].write(rows.cast(WRITTEN[kind]), number)
 
 
-def _nothing() -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], REPORT)
+class _File:
+    """One file that is being written."""
+
+    def __init__(self, kind: str, out: pa.NativeFile, path: str) -> None:
+        self._kind, self._out, self._path = kind, out, path
+        self._rows = 0
+        self._groups: tuple[str, str] | None = None
+        # A dictionary of raw keys and values would only be given up again, and nobody asks for the
+        # least of them.
+        names = [name for name in columns_of(kind).names if name not in ("key", "value")]
+        self._writer = pq.ParquetWriter(
+            out, columns_of(kind), compression="zstd", use_dictionary=names, write_statistics=names
+        )
+
+    def write(self, rows: pa.Table, scan: pa.Array) -> None:
+        """Rows of the kind, all of this scan."""
+        numbers = scan.take(pa.array([0] * len(rows), pa.int8()))
+        self._writer.write_table(rows.append_column(SCAN, numbers))
+        self._rows += len(rows)
+        if "group_id" in rows.column_names:
+            found = pc.min_max(rows["group_id"]).as_py()
+            if found["min"] is not None:
+                low, high = self._groups or (found["min"], found["max"])
+                self._groups = min(low, found["min"]), max(high, found["max"])
+
+    def close(self) -> tuple[Any, ...]:
+        """Write the rest; the file's row of `REPORT`."""
+        self._writer.close()
+        size = self._out.tell()
+        self._out.close()
+        return ("rows", self._kind, self._path, self._rows, size, *(self._groups or (None, None)))

@@ -1,9 +1,9 @@
 """The job: source and request logs → inputs by group → the tables → a finished run.
 
     source ── tasks read, reduce and sort out ─┬─ errors
-                                               ├─ _inputs/records ── and those of earlier scans ─┐
+                                               ├─ records ── and those of earlier scans ─────────┐
                                                └─ commit_parts ── and the commits table before ──┤
-    request logs ── _inputs/requests ── and those of earlier scans ──────────────────────────────┤
+    request logs ── requests ── and those of earlier scans ──────────────────────────────────────┤
                                                                                                  │
     all tables ── tasks tell a range of groups each ── inputs by bucket ─────────────────────────┘
 
@@ -15,7 +15,7 @@ timeline anew from all inputs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -35,16 +35,20 @@ from rebal.inspectors.fleet.buckets import find_pieces, make_ranges
 from rebal.inspectors.fleet.commits.table import again
 from rebal.inspectors.fleet.intake import ROWS, only_new, take_in, take_requests
 from rebal.inspectors.fleet.kinds import REPEATED
-from rebal.inspectors.fleet.manifest import Manifest, TableEntry
-from rebal.inspectors.fleet.parts import REPORT_DDL
-from rebal.inspectors.fleet.schemas import REQUESTS, TABLES
+from rebal.inspectors.fleet.lake.place import Place
+from rebal.inspectors.fleet.lake.run import Run, counted
+from rebal.inspectors.fleet.lake.table import DataFile
+from rebal.inspectors.fleet.manifest import Manifest
+from rebal.inspectors.fleet.parts import FOLDERS, REPORT_DDL
+from rebal.inspectors.fleet.schemas import REQUESTS
 from rebal.inspectors.fleet.sources.requests import read_requests
 from rebal.inspectors.fleet.sources.source import SKIPPED, TOPIC, Source, whole_rows
-from rebal.inspectors.fleet.store import Run, counted
 from rebal.inspectors.fleet.tasks import in_tasks
 from rebal.inspectors.fleet.telling import Tale, tell
 
 Say = Callable[[str], None]
+_BROKEN: Final = "broken-"
+"""How files of rows begin that every later scan keeps: what it cannot read does not change."""
 _PLACE: Final = ("source", "position")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -60,9 +64,8 @@ class _Totals:
     first_us: int | None = None
     until_us: int | None = None
     topics: dict[str, str] = field(default_factory=dict)
-    parts: list[Path] = field(default_factory=list)
-    tables: list[tuple[str, str, int]] = field(default_factory=list)
-    """Files of the tables as (table, file, rows)."""
+    made: dict[str, list[DataFile]] = field(default_factory=dict)
+    """The files of each kind that tasks wrote; their paths are the lake's."""
 
     @property
     def read(self) -> int:
@@ -75,16 +78,11 @@ class _Totals:
         """Return the number of records of each kind, by its name."""
         return {n: c for n, c in self.counts.items() if n != ROWS and not n.startswith(SKIPPED)}
 
-    def take(self, run: Run, reports: DataFrame) -> None:
-        """Run the tasks, add up what they report, and put their inputs where later tasks look."""
-        inputs: list[tuple[str, str, int]] = []
-        for what, name, file, amount in reports.collect():
-            if what == "rows" and name in TABLES:
-                self.tables.append((name, file, amount))
-            elif what == "rows" and name == "commit_parts":
-                self.parts.append(run.tasks / file)
-            elif what == "rows":
-                inputs.append((name, file, amount))
+    def take(self, reports: DataFrame) -> None:
+        """Run the tasks and add up what they report."""
+        for what, name, file, amount, size, low, high in reports.collect():
+            if what == "rows":
+                self.made.setdefault(name, []).append(DataFile(file, amount, size, low, high))
             elif what == "count":
                 self.counts[name] += amount
             elif what == "topic":
@@ -97,7 +95,10 @@ class _Totals:
                 self.first_us = amount if self.first_us is None else min(amount, self.first_us)
             elif what == "until":
                 self.until_us = amount if self.until_us is None else max(amount, self.until_us)
-        run.take_inputs(inputs)
+
+    def paths(self, kind: str) -> list[str]:
+        """The files of a kind that tasks wrote, sorted."""
+        return sorted(one.path for one in self.made.get(kind, ()))
 
 
 def scan(
@@ -108,7 +109,7 @@ def scan(
     request_logs: Sequence[str] = (),
     say: Say,
 ) -> Manifest:
-    """Fill `run` from `source` and the request logs and make it the current one.
+    """Fill `run` from `source` and the request logs and finish it.
 
     Raises:
         DocumentError: what was named holds no record of a group.
@@ -116,8 +117,6 @@ def scan(
     """
     totals = _Totals()
     requests: Mapping[str, int] = {}
-    for kind in ("records", "requests", "broken"):
-        run.keep_inputs(kind)
     if source is not None:
         say(f"reading {', '.join(source.names[:3])}{' …' if len(source.names) > 3 else ''}")
         _read_records(run, source, totals)
@@ -127,12 +126,8 @@ def scan(
         requests = _read_requests(spark, run, request_logs, totals)
     say("putting each group's history in order")
     _tell(spark, run, totals)
-    tables = run.take([*totals.tables, *run.lend_errors()])
-    manifest = _manifest(
-        run, totals, tables, source=source, request_logs=request_logs, requests=requests
-    )
-    run.finish(manifest)
-    return manifest
+    manifest = _manifest(run, totals, source=source, request_logs=request_logs, requests=requests)
+    return run.finish(manifest, _files(run, totals))
 
 
 class ScanError(DocumentError):
@@ -148,8 +143,8 @@ def _read_records(run: Run, source: Source, totals: _Totals) -> None:
     seen = None
     if source.may_repeat:
         source, seen = _each_once(source)
-    work = partial(take_in, folder=str(run.tasks), read=source.read)
-    totals.take(run, in_tasks(source.rows, work, REPORT_DDL))
+    work = partial(take_in, target=run.target, read=source.read)
+    totals.take(in_tasks(source.rows, work, REPORT_DDL))
     if seen is not None:
         repeated = seen.get["rows"] - totals.counts[ROWS]
         totals.counts[ROWS] += repeated
@@ -169,22 +164,19 @@ def _each_once(source: Source) -> tuple[Source, Observation]:
 def _broken_lines(run: Run) -> frozenset[tuple[str, bytes]]:
     """Return what earlier scans could not read, of sources whose records have no offset."""
     found: set[tuple[str, bytes]] = set()
-    for path in _parquet_in(run.inputs("broken")):
-        rows = pq.read_table(path, columns=["offset", "source", "value"])
+    for file in run.kept("errors", _BROKEN):
+        rows = _read(run, f"errors/{file.path}", ["offset", "source", "value"])
         rows = rows.filter(pc.is_null(rows["offset"]))
         found |= set(zip(rows["source"].to_pylist(), rows["value"].to_pylist(), strict=True))
     return frozenset(found)
 
 
 def _take_earlier_commits(spark: SparkSession, run: Run, totals: _Totals) -> None:
-    if run.previous is None or run.previous_folder is None:
-        return
-    entry = run.previous.tables.get("commits", TableEntry())
-    tables = [str(run.previous_folder / file.path) for file in entry.files]
+    tables = run.earlier("commits")
     if tables:
         numbers = spark.range(0, len(tables), 1, len(tables))
-        work = partial(again, folder=str(run.tasks), tables=tables)
-        totals.take(run, in_tasks(numbers, work, REPORT_DDL))
+        work = partial(again, target=run.target, tables=tables)
+        totals.take(in_tasks(numbers, work, REPORT_DDL))
 
 
 def _account(run: Run, source: Source, totals: _Totals) -> None:
@@ -222,12 +214,12 @@ def _read_requests(
         .withColumn("nth", sql.row_number().over(first))
         .where("nth = 1")
     )
-    known = _parquet_in(run.inputs("requests"))
+    known = run.earlier("requests")
     if known:
-        before = _frame(spark, known, REQUESTS).select(mark.alias("mark")).distinct()
+        before = _requests_in(spark, run, known).select(mark.alias("mark")).distinct()
         fresh = fresh.join(before, "mark", "left_anti")
-    work = partial(take_requests, folder=str(run.tasks))
-    totals.take(run, in_tasks(fresh.select(*REQUESTS.names), work, REPORT_DDL))
+    work = partial(take_requests, target=run.target)
+    totals.take(in_tasks(fresh.select(*REQUESTS.names), work, REPORT_DDL))
     return logs.counts()
 
 
@@ -236,9 +228,9 @@ def _tell(spark: SparkSession, run: Run, totals: _Totals) -> None:
     pieces = [
         piece
         for kind in ("records", "requests")
-        for piece in find_pieces(kind, sorted(run.inputs(kind).glob("*.parquet")))
+        for piece in find_pieces(kind, run.place, [*run.earlier(kind), *totals.paths(kind)])
     ]
-    pieces += find_pieces("commit_parts", totals.parts)
+    pieces += find_pieces("commit_parts", run.place, totals.paths("commit_parts"))
     first, until = _extent(run, totals)
     tale = Tale(
         tuple(make_ranges(pieces, spark.sparkContext.defaultParallelism)),
@@ -248,25 +240,46 @@ def _tell(spark: SparkSession, run: Run, totals: _Totals) -> None:
         breaks=_breaks(run, totals),
     )
     numbers = spark.range(0, len(tale.ranges), 1, len(tale.ranges))
-    work = partial(tell, folder=str(run.tasks), tale=tale)
-    totals.take(run, in_tasks(numbers, work, REPORT_DDL))
+    work = partial(tell, target=run.target, tale=tale)
+    totals.take(in_tasks(numbers, work, REPORT_DDL))
 
 
-def _frame(spark: SparkSession, paths: Sequence[str], schema: pa.Schema) -> DataFrame:
-    form = from_arrow_schema(schema, prefer_timestamp_ntz=False)
-    if not paths:
-        return spark.createDataFrame([], form)
-    return spark.read.schema(form).parquet(*(Path(path).as_uri() for path in paths))
+def _requests_in(spark: SparkSession, run: Run, paths: Sequence[str]) -> DataFrame:
+    """The rows of these files of the table `requests`, read where the tasks run."""
+    numbers = spark.range(0, len(paths), 1, len(paths))
+    work = partial(_reread, place=run.place, paths=paths)
+    return in_tasks(numbers, work, from_arrow_schema(REQUESTS, prefer_timestamp_ntz=False))
 
 
-def _parquet_in(folder: Path) -> list[str]:
-    return sorted(str(path) for path in folder.glob("*.parquet"))
+def _reread(
+    batches: Iterable[pa.RecordBatch], place: Place, paths: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    files = place.files()
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            with files.open_input_file(paths[number]) as opened:
+                yield from pq.ParquetFile(opened).iter_batches(columns=REQUESTS.names)
+
+
+def _read(run: Run, path: str, columns: list[str]) -> pa.Table:
+    with run.place.errors(), run.place.files().open_input_file(path) as opened:
+        return pq.ParquetFile(opened).read(columns=columns)
+
+
+def _files(run: Run, totals: _Totals) -> dict[str, list[DataFile]]:
+    """All files of the finished scan by table: what it made, and what it keeps of earlier ones."""
+    found = {"errors": list(run.kept("errors", _BROKEN))}
+    found |= {name: list(run.kept(name)) for name in ("records", "requests")}
+    for kind, files in totals.made.items():
+        table = FOLDERS[kind]
+        below = [one._replace(path=one.path.removeprefix(f"{table}/")) for one in files]
+        found.setdefault(table, []).extend(below)
+    return found
 
 
 def _manifest(
     run: Run,
     totals: _Totals,
-    tables: dict[str, TableEntry],
     *,
     source: Source | None,
     request_logs: Sequence[str],
@@ -280,6 +293,7 @@ def _manifest(
     names = {*(source.names if source else ()), *(Path(path).name for path in request_logs)}
     return Manifest(
         rebal=VERSION,
+        cluster=run.cluster,
         run=run.number,
         finished_at=datetime.now(UTC).replace(microsecond=0),
         observed_from=first,
@@ -292,7 +306,6 @@ def _manifest(
         offsets=dict(sorted({**(before.offsets if before else {}), **totals.last}.items())),
         breaks=_breaks(run, totals),
         brokers=(source.brokers if source else None) or (before.brokers if before else None),
-        tables=tables,
     )
 
 
@@ -314,8 +327,8 @@ def _extent(run: Run, totals: _Totals) -> tuple[datetime | None, datetime | None
     if run.previous is not None:
         firsts += [run.previous.observed_from] if run.previous.observed_from else []
         lasts += [run.previous.observed_until] if run.previous.observed_until else []
-    for path in _parquet_in(run.inputs("requests")):
-        for group in _row_groups(path):
+    for path in (*run.earlier("requests"), *totals.paths("requests")):
+        for group in _row_groups(run.place, path):
             statistics = group.statistics
             if statistics is not None and statistics.has_min_max:
                 firsts.append(statistics.min)
@@ -327,8 +340,9 @@ def _micros(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
-def _row_groups(path: str) -> Iterator[pq.ColumnChunkMetaData]:
-    metadata = pq.ParquetFile(path).metadata
+def _row_groups(place: Place, path: str) -> Iterator[pq.ColumnChunkMetaData]:
+    with place.files().open_input_file(path) as opened:
+        metadata = pq.read_metadata(opened)
     names = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
     for number in range(metadata.num_row_groups):
         yield metadata.row_group(number).column(names.index("at"))

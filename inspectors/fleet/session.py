@@ -180,13 +180,25 @@ def _set_up(session: SparkSession, settings: SparkSettings) -> SparkSession:
     return session
 
 
+def executors(session: SparkSession) -> str:
+    """Return where a session's tasks run, in words: its master and how many executors it has."""
+    context: Any = session.sparkContext
+    master = context.master
+    if master.startswith("local"):
+        cores = context.defaultParallelism
+        return f"{master}, {cores} {'core' if cores == 1 else 'cores'} of this machine"
+    # Each executor and the driver report their memory.
+    amount = max(0, context._jsc.sc().getExecutorMemoryStatus().size() - 1)
+    return f"{master}, with {amount} {'executor' if amount == 1 else 'executors'}"
+
+
 def require() -> None:
     """Check that the extra `fleet` and Java are installed.
 
     Raises:
         SparkError: one of them is missing or too old; says how to get it.
     """
-    for name in ("pyspark", "pyarrow", "pandas", "numpy"):
+    for name in ("pyspark", "pyarrow", "pandas", "numpy", "deltalake"):
         try:
             __import__(name)
         except ImportError:

@@ -12,7 +12,8 @@ from rebal.inspectors.fleet.buckets import BUCKET, Range, Shape, in_order, read_
 from rebal.inspectors.fleet.commits.groups import commit_groups
 from rebal.inspectors.fleet.commits.table import merge_commits, write_commits
 from rebal.inspectors.fleet.kinds import group_in
-from rebal.inspectors.fleet.parts import PartWriter
+from rebal.inspectors.fleet.lake.place import Place
+from rebal.inspectors.fleet.parts import PartWriter, Target
 from rebal.inspectors.fleet.schemas import GROUPS, TEXT
 from rebal.inspectors.fleet.timeline.timeline import ORDER, RECORD, make_tables
 
@@ -30,19 +31,19 @@ class Tale:
     breaks: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
-def tell(batches: Iterable[pa.RecordBatch], folder: str, tale: Tale) -> Iterator[pa.RecordBatch]:
-    """The ranges whose numbers the batches hold → files in `folder`, and reports."""
-    writer = PartWriter(folder)
+def tell(batches: Iterable[pa.RecordBatch], target: Target, tale: Tale) -> Iterator[pa.RecordBatch]:
+    """The ranges whose numbers the batches hold → files in the lake, and reports."""
+    writer = PartWriter(target)
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            _tell(tale.ranges[number], tale, writer)
+            _tell(target.place, tale.ranges[number], tale, writer)
     yield from writer.report()
 
 
-def _tell(within: Range, tale: Tale, writer: PartWriter) -> None:
-    commits = write_commits(merge_commits(read_range(within, "commit_parts")), writer)
+def _tell(place: Place, within: Range, tale: Tale, writer: PartWriter) -> None:
+    commits = write_commits(merge_commits(read_range(place, within, "commit_parts")), writer)
     groups = [GROUPS.empty_table()]
-    rows = in_order(within, _SHAPES, ORDER)
+    rows = in_order(place, within, _SHAPES, ORDER)
     for table, made in make_tables(rows, tale.topic_names, tale.observed, tale.breaks):
         if table == "groups":
             groups.append(pa.Table.from_batches([made]))

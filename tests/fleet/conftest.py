@@ -91,20 +91,15 @@ def local_tables(scanned: Path) -> Tables:
 
 
 def read_tables(out: Path) -> Tables:
-    """All tables of the finished run in `out`, as the manifest names their files."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from rebal.inspectors.fleet.manifest import read_manifest
+    """All tables of the last finished scan in `out`, whole."""
     from rebal.inspectors.fleet.schemas import TABLES
+    from rebal.inspectors.fleet.tables.reader import open_tables
 
+    tables = open_tables(str(out))
     made: Tables = {}
-    for name, entry in read_manifest(out).tables.items():
-        parts = [pq.read_table(out / "current" / file.path) for file in entry.files]
-        for part, file in zip(parts, entry.files, strict=True):
-            assert part.schema == TABLES[name], name
-            assert len(part) == file.rows
-        whole = pa.concat_tables(parts) if parts else TABLES[name].empty_table()
+    for name, columns in TABLES.items():
+        whole = tables.read(name, columns.names)
+        assert len(whole) == tables.manifest.tables[name].rows
         made[name] = whole.to_pylist()
     return made
 
@@ -140,7 +135,7 @@ def small_scan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def large_scan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with two thousand groups."""
-    return write_tables(tmp_path_factory.mktemp("large"), fleet(2000), files=4)
+    return write_tables(tmp_path_factory.mktemp("large"), fleet(2000), parts=4)
 
 
 @pytest.fixture(scope="session")
@@ -148,7 +143,7 @@ def large_report(large_scan: Path) -> FleetReport:
     """What `rebal fleet report` makes of it."""
     from rebal.cli.fleet import make_fleet_report
 
-    return make_fleet_report(large_scan)
+    return make_fleet_report(str(large_scan))
 
 
 def report_lines(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:

@@ -1,7 +1,8 @@
-"""A scan's folder as the pipeline leaves it, from rows written by hand; no Spark, no Java."""
+"""A lake as the pipeline leaves it, from rows written by hand; no Spark, no Java."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,8 +11,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rebal.inspectors.fleet.manifest import Manifest, TableEntry, TableFile, dump_manifest
+from rebal.inspectors.fleet.lake.place import find_place
+from rebal.inspectors.fleet.lake.run import UNNAMED, new_run
+from rebal.inspectors.fleet.lake.scans import SCANS
+from rebal.inspectors.fleet.lake.table import DataFile
+from rebal.inspectors.fleet.manifest import SCHEMA, Manifest
+from rebal.inspectors.fleet.parts import Target
 from rebal.inspectors.fleet.schemas import TABLES
+from rebal.inspectors.fleet.tables.reader import open_tables
 from rebal.inspectors.kafka.brokers import ClusterReading
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -23,52 +30,77 @@ def write_tables(
     folder: Path,
     rows: Rows,
     *,
-    schema: str = "rebal.fleet-scan/2",
-    files: int = 1,
+    schema: str = SCHEMA,
+    parts: int = 1,
     more: Mapping[str, pa.DataType] | None = None,
     records: Mapping[str, int] | None = None,
     minutes: int = 24 * 60,
     breaks: Mapping[int, tuple[int, ...]] | None = None,
     brokers: ClusterReading | None = None,
+    cluster: str = UNNAMED,
 ) -> Path:
-    """`folder` with these rows, in the layout of a finished run; each table in `files` files.
+    """`folder` with these rows, as a finished scan leaves them; each table in `parts` files.
 
     `more` are columns, all null, that a newer rebal may have added to every table. `records` are
     the kinds of records that the manifest counts, `minutes` the length of the history, `breaks` and
     `brokers` as in the manifest.
     """
-    run = folder / "runs" / "1"
-    tables = {}
-    for name, columns in TABLES.items():
-        found = [dict(row) for row in rows.get(name, ())]
-        unknown = {key for row in found for key in row} - set(columns.names)
-        assert not unknown, f"{name} has no columns {unknown}"
-        table = pa.Table.from_pylist(found, columns)
-        for extra, kind in (more or {}).items():
-            table = table.append_column(extra, pa.nulls(len(table), kind))
-        (run / name).mkdir(parents=True, exist_ok=True)
-        parts = []
-        for number in range(files):
-            start, stop = len(table) * number // files, len(table) * (number + 1) // files
-            path = run / name / f"part-{number:05d}.parquet"
-            pq.write_table(table.slice(start, stop - start), path, compression="zstd")
-            parts.append(TableFile(path=f"{name}/{path.name}", rows=stop - start))
-        tables[name] = TableEntry(rows=len(table), files=tuple(parts))
-    manifest = Manifest(
-        schema=schema,
-        run=1,
-        finished_at=AT,
-        observed_from=AT - timedelta(minutes=minutes),
-        observed_until=AT,
-        sources=("consumer_offsets.jsonl.gz", "kafka-request.log.gz"),
-        read=sum((records or _RECORDS).values()),
-        records=dict(records or _RECORDS),
-        breaks=dict(breaks or {}),
-        brokers=brokers,
-        tables=tables,
-    )
-    (run / "manifest.json").write_bytes(dump_manifest(manifest))
-    current = folder / "current"
-    current.unlink(missing_ok=True)
-    current.symlink_to(Path("runs") / "1")
+    place = find_place(str(folder))
+    made = {}
+    with new_run(place, cluster, full=True) as run:
+        files = place.files()
+        for name, columns in TABLES.items():
+            found = [dict(row) for row in rows.get(name, ())]
+            unknown = {key for row in found for key in row} - set(columns.names)
+            assert not unknown, f"{name} has no columns {unknown}"
+            table = pa.Table.from_pylist(found, columns)
+            for extra, kind in (more or {}).items():
+                table = table.append_column(extra, pa.nulls(len(table), kind))
+            files.create_dir(f"{name}/{run.target.token}", recursive=True)
+            made[name] = []
+            for number in range(parts):
+                start, stop = len(table) * number // parts, len(table) * (number + 1) // parts
+                path = f"{run.target.token}/{name}-{number:05d}.parquet"
+                with files.open_output_stream(f"{name}/{path}") as out:
+                    pq.write_table(table.slice(start, stop - start), out, compression="zstd")
+                    size = out.tell()
+                made[name].append(DataFile(path, stop - start, size))
+        manifest = Manifest(
+            schema=schema,
+            cluster=cluster,
+            run=run.number,
+            finished_at=AT,
+            observed_from=AT - timedelta(minutes=minutes),
+            observed_until=AT,
+            sources=("consumer_offsets.jsonl.gz", "kafka-request.log.gz"),
+            read=sum((records or _RECORDS).values()),
+            records=dict(records or _RECORDS),
+            breaks=dict(breaks or {}),
+            brokers=brokers,
+        )
+        run.finish(manifest, made)
     return folder
+
+
+def last_scan(folder: Path, cluster: str | None = None) -> Manifest:
+    """The manifest of the last finished scan of the cluster, or of the lake's only one."""
+    return open_tables(str(folder) if cluster is None else f"{folder}#{cluster}").manifest
+
+
+def target_in(folder: Path, number: int = 1) -> Target:
+    """Where tasks of a scan with this number write, in a lake in `folder`."""
+    return Target(find_place(str(folder)), f"{number:08d}-test", number)
+
+
+def files_in(folder: Path, kind: str) -> list[str]:
+    """The files of one kind in a lake, as paths in it, sorted."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob(f"{kind}-*.parquet"))
+
+
+def change_document(folder: Path, change: Mapping[str, Any]) -> None:
+    """Overwrite fields of the last scan's document, as nothing of rebal does."""
+    path = max((folder / SCANS).glob("*.parquet"))
+    rows = pq.read_table(path)
+    documents = [json.dumps(json.loads(text) | change) for text in rows["document"].to_pylist()]
+    at = rows.schema.get_field_index("document")
+    pq.write_table(rows.set_column(at, "document", pa.array(documents)), path)

@@ -22,9 +22,11 @@ from rebal.inspectors.fleet.buckets import (
     make_ranges,
     read_range,
 )
+from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.schemas import INPUTS
 from tests.examples import examples
+from tests.fleet.tablefiles import files_in, target_in
 
 ORDER = ("group_id", "at", "position")
 GROUPS = [f"group-{n}" for n in range(40)]
@@ -38,14 +40,15 @@ def a_row(group: str, at: int, position: int) -> dict[str, Any]:
 
 
 def written(folder: Path, tasks: list[list[dict[str, Any]]]) -> list[Piece]:
+    target = target_in(folder)
     for rows in tasks:
-        writer = PartWriter(str(folder))
+        writer = PartWriter(target)
         held = BucketWriter(writer, "requests")
         for row in rows:
             held.add(pa.Table.from_pylist([row], INPUTS["requests"]))
         held.finish()
         list(writer.report())
-    return find_pieces("requests", sorted(folder.glob("requests-*.parquet")))
+    return find_pieces("requests", target.place, files_in(folder, "requests"))
 
 
 def sort_key(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -79,19 +82,23 @@ def test_each_row_comes_once_and_in_order(
     with pytest.MonkeyPatch.context() as patch:
         for name, value in limits.items():
             patch.setattr(buckets, name, value)
-        pieces = written(tmp_path_factory.mktemp("inputs"), tasks)
+        folder = tmp_path_factory.mktemp("inputs")
+        place = find_place(str(folder))
+        pieces = written(folder, tasks)
         ranges = make_ranges(pieces, least)
         assert ranges[0].first == 0
         assert ranges[-1].end == 1 << 32
         assert [one.end for one in ranges[:-1]] == [one.first for one in ranges[1:]]
         found: list[dict[str, Any]] = []
         for one in ranges:
-            rows = [row for batch in in_order(one, AS_IS, ORDER) for row in batch.to_pylist()]
+            rows = [
+                row for batch in in_order(place, one, AS_IS, ORDER) for row in batch.to_pylist()
+            ]
             assert [row["reason"] for row in rows] == [
                 row["reason"] for row in sorted(rows, key=sort_key)
             ]
             same = pa.concat_tables(
-                [INPUTS["requests"].empty_table(), *read_range(one, "requests")]
+                [INPUTS["requests"].empty_table(), *read_range(place, one, "requests")]
             )
             assert sorted(same["reason"].to_pylist()) == sorted(row["reason"] for row in rows)
             found += rows
@@ -101,9 +108,14 @@ def test_each_row_comes_once_and_in_order(
 def test_a_group_is_in_one_range_whatever_file_it_comes_from(tmp_path: Path) -> None:
     tasks = [[a_row(group, at, task) for group in GROUPS] for task, at in enumerate((3, 1, 2))]
     ranges = make_ranges(written(tmp_path, tasks), 4)
+    place = find_place(str(tmp_path))
     assert len(ranges) == 4
     told = [
-        [row["group_id"] for batch in in_order(one, AS_IS, ORDER) for row in batch.to_pylist()]
+        [
+            row["group_id"]
+            for batch in in_order(place, one, AS_IS, ORDER)
+            for row in batch.to_pylist()
+        ]
         for one in ranges
     ]
     assert all(told)
@@ -131,10 +143,12 @@ def test_batches_are_bounded_by_what_their_rows_really_take(
     monkeypatch.setattr(buckets, "_BATCH", 50_000)
     for least in (1, 256 << 20):
         monkeypatch.setattr(buckets, "_READ", least)
+        place = find_place(str(tmp_path / str(least)))
         ranges = make_ranges(written(tmp_path / str(least), [small + large]), 1)
         (only,) = (one for one in ranges if one.pieces)
         sizes = [
-            sum(map(len, batch["reason"].to_pylist())) for batch in in_order(only, shapes, ORDER)
+            sum(map(len, batch["reason"].to_pylist()))
+            for batch in in_order(place, only, shapes, ORDER)
         ]
         assert sum(sizes) == sum(len(row["reason"]) for row in small + large)
         assert 20 <= len(sizes) <= 24

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from rebal.inspectors.fleet.manifest import read_manifest
 from rebal.inspectors.fleet.shipping import build_zip
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables
+from tests.fleet.tablefiles import last_scan
 from tests.kafka import jars
 from tests.kafka.broker import free_ports
 from tests.kafka.processes import ChildProcess, wait_for
@@ -98,7 +98,7 @@ def test_a_standalone_cluster_makes_the_same_tables(
     )
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if not line.startswith("rebal: ")] == []
-    assert read_manifest(out).read == 7362
+    assert last_scan(out).read == 7362
     assert read_tables(out) == local_tables
     used = {path.parent.parent.name for path in tmp_path.glob("work*/app-*/*/stderr")}
     assert used, "no executor ran"

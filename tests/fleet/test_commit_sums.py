@@ -21,6 +21,7 @@ from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS
 from rebal.inspectors.fleet.sources.source import SOURCE
 from tests.examples import examples
+from tests.fleet.tablefiles import files_in, target_in
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = 1_790_000_000_000
@@ -146,13 +147,16 @@ def test_an_earlier_scan_s_commits_come_before_all_that_is_read_now(tmp_path: Pa
         sums.add(rows([(offset, Commit("g", "t", 0, False, value)) for offset, value in pairs]))
         return sums.parts()
 
-    before = write_commits(merge_commits([scanned((4, 10), (9, 20))]), PartWriter(str(tmp_path)))
+    before = write_commits(
+        merge_commits([scanned((4, 10), (9, 20))]), PartWriter(target_in(tmp_path))
+    )
     pq.write_table(before, tmp_path / "before.parquet")
     numbers = pa.RecordBatch.from_pydict({"id": [0]})
-    list(again(iter([numbers]), str(tmp_path), [str(tmp_path / "before.parquet")]))
-    (kept,) = tmp_path.glob("commit_parts-*.parquet")
-    merged = merge_commits([scanned((12, 30), (15, 70)), pq.read_table(kept)])
-    (row,) = write_commits(merged, PartWriter(str(tmp_path))).to_pylist()
+    list(again(iter([numbers]), target_in(tmp_path, 2), ["before.parquet"]))
+    (kept,) = files_in(tmp_path, "commit_parts")
+    parts = pq.read_table(tmp_path / kept).drop_columns(["scan_id"])
+    merged = merge_commits([scanned((12, 30), (15, 70)), parts])
+    (row,) = write_commits(merged, PartWriter(target_in(tmp_path))).to_pylist()
     assert (row["first_offset"], row["committed_offset"], row["commits"]) == (10, 70, 4)
     assert row["commits_per_hour"] == pytest.approx(3 / (11 / 3_600_000))
     assert row["records_per_second"] == pytest.approx(60 / 0.011)
@@ -163,7 +167,7 @@ def test_a_broken_key_is_one_error_for_all_its_records(tmp_path: Path) -> None:
     broken = rows([(n, Commit("g", "t", 0, False, 1)) for n in range(3)])
     cut = pa.array([bytes.fromhex("00010004")] * 3, pa.binary())
     sums.add(broken.set_column(0, "key", cut))
-    writer = PartWriter(str(tmp_path))
+    writer = PartWriter(target_in(tmp_path))
     assert len(write_commits(merge_commits([sums.parts()]), writer)) == 0
     counts = {
         row["name"]: row["amount"]
@@ -172,7 +176,7 @@ def test_a_broken_key_is_one_error_for_all_its_records(tmp_path: Path) -> None:
         if row["what"] == "count"
     }
     assert counts == {"UNREADABLE": 3, "OFFSET_COMMIT": -3}
-    (file,) = tmp_path.glob("broken-*.parquet")
-    (error,) = pq.read_table(file).to_pylist()
+    (file,) = files_in(tmp_path, "broken")
+    (error,) = pq.read_table(tmp_path / file).to_pylist()
     assert error["group_id"] is None
     assert error["error"].endswith("3 records have this key.")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rebal.inspectors.fleet.manifest import read_manifest
 from tests.fleet.conftest import OFFSETS, read_tables
+from tests.fleet.tablefiles import last_scan
 from tests.fleet.test_scan import lines_of, write_lines
 from tests.fleet.timeline_input import Row, captured_records, captured_requests, tables
 
@@ -102,10 +102,10 @@ def test_a_scan_that_goes_on_marks_where_offsets_are_missing(
     assert len(kept) < len(later)
     out = tmp_path / "out"
     scan("--offsets", write_lines(tmp_path / "1.jsonl.gz", half), "--out", out)
-    first = read_manifest(out)
+    first = last_scan(out)
     assert first.breaks == {}
     scan("--offsets", write_lines(tmp_path / "2.jsonl.gz", kept), "--out", out)
-    second = read_manifest(out)
+    second = last_scan(out)
     assert second.breaks
     assert all(ends == (first.offsets[p],) for p, ends in second.breaks.items())
     failed = [row for row in read_tables(out)["rebalances"] if row["failed"]]

@@ -19,11 +19,13 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from rebal.inspectors.connection.config import resolve
-from rebal.inspectors.fleet.manifest import read_manifest
+from rebal.inspectors.fleet.lake.place import find_place
+from rebal.inspectors.fleet.lake.scans import clusters_of
 from rebal.inspectors.fleet.session import SparkSettings, spark_session
 from rebal.inspectors.fleet.sources import kafka as kafka_source
 from tests.fleet import test_cluster
 from tests.fleet.conftest import kafka_jars, read_tables, without_sources
+from tests.fleet.tablefiles import last_scan
 from tests.fleet.test_sources_live import commit, in_transaction
 from tests.kafka import jars
 from tests.kafka.broker import Broker
@@ -195,7 +197,7 @@ def test_that_nothing_is_left_to_read_is_asked_with_a_token_too(
     scan("--command-config", file, "--out", tmp_path / "out")
     in_transaction(broker, "checkout", "orders", 99, end=False)
     config = resolve(None, [], file, None, {}, 5000)
-    what = kafka_source.find_range(config, read_manifest(tmp_path / "out"))
+    what = kafka_source.find_range(config, last_scan(tmp_path / "out"))
     assert what.partitions
     assert not kafka_source.read_kafka(spark, config, what).holds_records()
 
@@ -300,7 +302,7 @@ def test_no_token_or_none_that_the_broker_takes(
     assert says in said
     assert said.count("\n") == 1
     assert "s3cret" not in said
-    assert not (tmp_path / "out" / "current").exists()
+    assert clusters_of(find_place(str(tmp_path / "out"))) == ()
 
 
 def test_a_token_that_java_cannot_read_is_said_before_anybody_is_asked(

@@ -43,15 +43,17 @@ WANTED = {
 
 
 def test_each_shape_of_group_gets_its_verdict(small_scan: Path) -> None:
-    found = {group.group_id: group.verdict for group in make_fleet_report(small_scan).groups}
+    found = {group.group_id: group.verdict for group in make_fleet_report(str(small_scan)).groups}
     for n, row in enumerate(fleet(20)["groups"]):
         assert found[row["group_id"]] == WANTED[SHAPES[n]], SHAPES[n]
     assert set(WANTED.values()) == set(VERDICTS)
 
 
 def test_a_group_is_judged_as_plan_upgrade_judges_it(small_scan: Path) -> None:
-    plans = {one.group.group_id: make_plan(one) for one in read_snapshots(open_tables(small_scan))}
-    for group in make_fleet_report(small_scan).groups:
+    plans = {
+        one.group.group_id: make_plan(one) for one in read_snapshots(open_tables(str(small_scan)))
+    }
+    for group in make_fleet_report(str(small_scan)).groups:
         if group.readiness is None:
             continue
         mine, wanted = group.readiness.plan, plans[group.group_id]
@@ -66,11 +68,11 @@ def test_a_group_is_judged_as_plan_upgrade_judges_it(small_scan: Path) -> None:
 
 @pytest.mark.parametrize("to", ["cooperative", "eager", "consumer"])
 def test_a_cost_is_that_of_the_groups_own_plan(small_scan: Path, to: str) -> None:
-    report = make_fleet_report(small_scan, to=to)
+    report = make_fleet_report(str(small_scan), to=to)
     assert report.estimated == 0
     left = {
         one.group.group_id: costs_left(make_plan(one, to))
-        for one in read_snapshots(open_tables(small_scan))
+        for one in read_snapshots(open_tables(str(small_scan)))
     }
     priced = {
         group.group_id: group.readiness.outlay
@@ -94,10 +96,10 @@ def costs_left(plan: Plan) -> list[Cost]:
 def test_what_is_too_much_to_rehearse_is_estimated_and_that_is_said(
     small_scan: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exact = {g.group_id: g.readiness for g in make_fleet_report(small_scan).groups}
+    exact = {g.group_id: g.readiness for g in make_fleet_report(str(small_scan)).groups}
     monkeypatch.setattr(cli_fleet, "_ENOUGH", 0)
     monkeypatch.setattr(cli_fleet, "_LEAST", 4_000)
-    report = make_fleet_report(small_scan)
+    report = make_fleet_report(str(small_scan))
     guesses = [g for g in report.groups if g.readiness and g.readiness.work]
     assert 0 < report.estimated == len(guesses) < len(report.to_take)
     for group in guesses:
@@ -121,7 +123,7 @@ def test_what_is_too_much_to_rehearse_is_estimated_and_that_is_said(
     assert "~" not in text
     assert "costs are those of each group's own plan" in " ".join(text.split())
     name = guesses[0].group_id
-    (one,) = make_fleet_report(small_scan, group=name).groups
+    (one,) = make_fleet_report(str(small_scan), group=name).groups
     assert one.readiness is not None
     assert one.readiness.outlay == getattr(exact[name], "outlay", None)
 
@@ -148,7 +150,7 @@ def test_the_order_is_ready_then_unproven_then_blocked_and_what_pays_first(
 
 def test_what_a_change_saves_is_what_stood_still_at_the_rebalances_seen(small_scan: Path) -> None:
     rows = fleet(20)
-    for group in make_fleet_report(small_scan).to_take:
+    for group in make_fleet_report(str(small_scan)).to_take:
         ready = group.readiness
         assert ready is not None
         if ready.saves is None:

@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report(folder: Path) -> FleetReport:
-    return make_fleet_report(folder)
+    return make_fleet_report(str(folder))
 
 
 def group_of(report: FleetReport, name: str) -> FleetGroup:
@@ -84,7 +84,7 @@ def test_what_stands_in_the_way_is_what_the_clients_are(report: FleetReport) -> 
 
 
 def test_what_no_rule_keeps_back_is_not_left_without_a_word(folder: Path) -> None:
-    report = make_fleet_report(folder, to="consumer")
+    report = make_fleet_report(str(folder), to="consumer")
     waiting = [group for group in report.groups if group.verdict in ("blocked", "unproven")]
     assert len(waiting) > 8
     assert all(hindrance_text(group) for group in waiting)
@@ -104,7 +104,7 @@ def test_kip_848_groups_in_a_scan_prove_that_the_brokers_have_the_feature(tmp_pa
     rows = tables([*captured_records(CAPTURES)])
     for records, known in (({"GROUP_METADATA": 9}, False), ({"CONSUMER_GROUP_METADATA": 1}, True)):
         folder = write_tables(tmp_path, rows, records=records)
-        ready = group_of(make_fleet_report(folder, to="consumer"), "shipping").readiness
+        ready = group_of(make_fleet_report(str(folder), to="consumer"), "shipping").readiness
         assert ready is not None
         asked = [one for one in ready.missing if one.rule in ("RB401", "RB402")]
         feature = [one for one in asked if "group.version" in one.what]

@@ -152,7 +152,7 @@ def test_nothing_but_offsets_still_makes_a_report(tmp_path: Path, capsys: Said) 
         row |= {"assignors": None, "software_name": None, "software_version": None}
     rows["assignor_lists"] = []
     folder = write_tables(tmp_path, rows)
-    for group in make_fleet_report(folder).to_take:
+    for group in make_fleet_report(str(folder)).to_take:
         assert group.readiness is not None
         assert group.readiness.assumed == (group.readiness.saves is not None)
     for form in ("text", "json", "yaml", "markdown", "html"):

@@ -53,7 +53,7 @@ def test_with_a_broker_the_live_group_gets_what_the_scan_saw(
 ) -> None:
     """One member was restarted since the scan: nothing is known of its new member id."""
     name = group_named("eager")
-    (scanned,) = read_snapshots(open_tables(small_scan), name)
+    (scanned,) = read_snapshots(open_tables(str(small_scan)), name)
     blank = [
         msgspec.structs.replace(
             member,
@@ -92,7 +92,7 @@ def test_with_a_broker_the_live_group_gets_what_the_scan_saw(
 def test_a_group_that_the_scan_never_saw_gets_no_evidence_and_that_is_said(
     small_scan: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (scanned,) = read_snapshots(open_tables(small_scan), group_named("eager"))
+    (scanned,) = read_snapshots(open_tables(str(small_scan)), group_named("eager"))
     other = msgspec.structs.replace(
         scanned, group=msgspec.structs.replace(scanned.group, group_id="new-since")
     )

@@ -69,9 +69,10 @@ def test_lists_of_a_scan_bind_to_who_is_still_there(  # noqa: PLR0917 - fixtures
     (now,) = read_groups(ClusterConfig(bootstrap=kafka41.bootstrap), [group_id])
     assert isinstance(now, GroupSnapshot)
     assert now.cluster.settings["group.consumer.max.size"]
-    for source in (("-b", kafka41.bootstrap), ("--request-log", kafka41.request_log_path)):
+    log = ("--request-log", kafka41.request_log_path, "--cluster", now.cluster.cluster_id)
+    for source in (("-b", kafka41.bootstrap), log):
         scan(*source, "--out", out)
-        (then,) = read_snapshots(open_tables(out), group_id)
+        (then,) = read_snapshots(open_tables(str(out)), group_id)
         assert then.cluster == now.cluster
         assert [one.partitions for one in then.topics] == [4]
         assert then.notes == ("log end offsets: a scan's tables have none",)
@@ -111,7 +112,7 @@ def test_topics_that_records_know_by_their_ids_have_their_names(  # noqa: PLR091
     out = tmp_path / "scan"
     scan("-b", kafka41.bootstrap, "--out", out)
     (now,) = read_groups(ClusterConfig(bootstrap=kafka41.bootstrap), [group_id])
-    (then,) = read_snapshots(open_tables(out), group_id)
+    (then,) = read_snapshots(open_tables(str(out)), group_id)
     assert isinstance(now, GroupSnapshot)
     assert sorted(now.members[0].assignment) == sorted(topics)
     assert then.members[0].assignment == now.members[0].assignment

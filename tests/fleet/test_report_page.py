@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def report_of(folder: Path, groups: int) -> FleetReport:
-    return make_fleet_report(write_tables(folder / f"scan-{groups}", fleet(groups), files=2))
+    return make_fleet_report(str(write_tables(folder / f"scan-{groups}", fleet(groups), parts=2)))
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def large(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def hostile_report(folder: Path) -> FleetReport:
-    return make_fleet_report(write_tables(folder / "hostile", hostile_fleet()))
+    return make_fleet_report(str(write_tables(folder / "hostile", hostile_fleet())))
 
 
 class Page(HTMLParser):

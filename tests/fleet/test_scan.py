@@ -21,8 +21,10 @@ from rebal.groups.wire.offsets_topic import (
     decode_offset_commit,
     kind_name,
 )
-from rebal.inspectors.fleet.manifest import read_manifest
+from rebal.inspectors.fleet.lake.place import find_place
+from rebal.inspectors.fleet.lake.scans import clusters_of
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, by_group, read_tables, without_sources
+from tests.fleet.tablefiles import last_scan
 
 # The first test of a run starts Spark, which takes its time on a busy machine.
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
@@ -72,7 +74,7 @@ def test_every_record_is_counted_by_its_kind(whole: Path, captured: list[Line]) 
     kinds = Counter(
         kind_name(decode_key(base64.b64decode(each["key"])).version) for each in captured
     )
-    manifest = read_manifest(whole)
+    manifest = last_scan(whole)
     assert manifest.records == dict(kinds)
     assert manifest.read == len(captured) == sum(manifest.records.values())
     last: dict[int, int] = {}
@@ -110,9 +112,9 @@ def test_commits_are_what_the_plain_codec_reads(whole: Path, captured: list[Line
 
 
 def test_a_second_scan_of_the_same_files_changes_nothing(whole: Path, scan: Scan) -> None:
-    before, manifest = read_tables(whole), read_manifest(whole)
+    before, manifest = read_tables(whole), last_scan(whole)
     scan("--offsets", OFFSETS, "--request-log", REQUEST_LOG, "--out", whole)
-    again = read_manifest(whole)
+    again = last_scan(whole)
     assert again.run == manifest.run + 1
     assert (again.read, again.records, again.offsets) == (
         manifest.read,
@@ -120,7 +122,6 @@ def test_a_second_scan_of_the_same_files_changes_nothing(whole: Path, scan: Scan
         manifest.offsets,
     )
     assert read_tables(whole) == before
-    assert [path.name for path in (whole / "runs").iterdir()] == [str(again.run)]
 
 
 def test_going_on_from_the_last_offsets_gives_the_tables_of_a_full_scan(
@@ -136,11 +137,11 @@ def test_going_on_from_the_last_offsets_gives_the_tables_of_a_full_scan(
     early.write_bytes(b"".join(log[: len(log) // 2]))
     out, full = tmp_path / "steps", tmp_path / "full"
     scan("--offsets", first, "--request-log", early, "--out", out)
-    assert read_manifest(out).read == len(old)
+    assert last_scan(out).read == len(old)
     early.write_bytes(b"".join(log))
     scan("--offsets", second, "--request-log", early, "--out", out)
     scan("--offsets", second, "--request-log", early, "--out", full)
-    steps, once = read_manifest(out), read_manifest(full)
+    steps, once = last_scan(out), last_scan(full)
     assert (steps.read, steps.records, steps.offsets) == (once.read, once.records, once.offsets)
     assert (steps.observed_from, steps.observed_until) == (once.observed_from, once.observed_until)
     assert without_sources(read_tables(out)) == without_sources(read_tables(full))
@@ -195,7 +196,7 @@ def test_what_is_broken_or_not_known_is_counted_and_kept(scan: Scan, tmp_path: P
     file.write_text(text + '{"key": "AAE\n\nnot json at all\n')
     out = tmp_path / "out"
     said = scan("--offsets", file, "--out", out)
-    manifest = read_manifest(out)
+    manifest = last_scan(out)
     assert manifest.records == {
         "GROUP_METADATA": 1,
         "OFFSET_COMMIT": 1,
@@ -217,7 +218,7 @@ def test_what_is_broken_or_not_known_is_counted_and_kept(scan: Scan, tmp_path: P
     lost = [row for row in read_tables(out)["errors"] if row["offset"] is None]
     assert sorted(row["value"] for row in lost) == [b"not json at all", b'{"key": "AAE']
     scan("--offsets", file, "--out", out)
-    assert read_manifest(out).records == manifest.records
+    assert last_scan(out).records == manifest.records
 
 
 def test_the_same_file_twice_counts_once(scan: Scan, tmp_path: Path) -> None:
@@ -225,7 +226,7 @@ def test_the_same_file_twice_counts_once(scan: Scan, tmp_path: Path) -> None:
     files = [write_lines(tmp_path / name / "part.jsonl.gz", some) for name in "ab"]
     scan("--offsets", files[0], "--out", tmp_path / "once")
     scan("--offsets", files[0], "--offsets", files[1], "--out", tmp_path / "twice")
-    manifest = read_manifest(tmp_path / "twice")
+    manifest = last_scan(tmp_path / "twice")
     assert manifest.read == 120
     assert manifest.records["REPEATED"] == 60
     assert read_tables(tmp_path / "twice") == read_tables(tmp_path / "once")
@@ -246,7 +247,7 @@ def test_other_columns_are_named(scan: Scan, tmp_path: Path) -> None:
     pq.write_table(pa.table({"key": ["a"], "offset": [1]}), file)
     said = scan("--offsets", file, "--out", tmp_path / "out", code=1)
     assert "no column value, partition, timestamp" in said
-    assert not (tmp_path / "out" / "current").exists()
+    assert clusters_of(find_place(str(tmp_path / "out"))) == ()
 
 
 def test_records_of_another_topic_alone_are_no_report(scan: Scan, tmp_path: Path) -> None:
@@ -259,12 +260,12 @@ def test_records_of_another_topic_alone_are_no_report(scan: Scan, tmp_path: Path
 def test_request_logs_alone_and_with_records_later(whole: Path, scan: Scan, tmp_path: Path) -> None:
     out = tmp_path / "out"
     said = scan("--request-log", REQUEST_LOG, "--out", out)
-    log = read_manifest(out)
+    log = last_scan(out)
     assert log.observed_from is not None
     assert log.observed_until is not None
     assert {row["observed_from"] for row in read_tables(out)["groups"]} == {log.observed_from}
     assert "4,052 lines of request logs" in said
-    assert read_manifest(out).read == 0
+    assert last_scan(out).read == 0
     assert len(read_tables(out)["assignor_lists"]) > 50
     wanted = by_group(read_tables(whole))
     scan("--offsets", OFFSETS, "--out", out)
@@ -276,4 +277,4 @@ def test_request_logs_alone_and_with_records_later(whole: Path, scan: Scan, tmp_
 def test_a_request_log_that_is_not_there(whole: Path, scan: Scan, tmp_path: Path) -> None:
     said = scan("--request-log", tmp_path / "none.log", "--out", whole, code=1)
     assert "none.log: no such file" in said
-    assert read_manifest(whole).run == 1
+    assert last_scan(whole).run == 1

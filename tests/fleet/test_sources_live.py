@@ -21,8 +21,9 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from rebal.inspectors.fleet.manifest import Manifest, read_manifest
+from rebal.inspectors.fleet.manifest import Manifest
 from tests.fleet.conftest import by_group, read_tables, without_sources
+from tests.fleet.tablefiles import change_document, last_scan
 from tests.kafka.broker import Broker
 
 # The first test of a run starts Spark, which takes its time on a busy machine.
@@ -171,7 +172,7 @@ def test_a_capture_and_the_segments_give_the_same_tables(
     assert "control records" in said
     assert "records of aborted transactions" in said
     manifests: list[Manifest] = [
-        read_manifest(out) for out in (live, tmp_path / "files", tmp_path / "segments")
+        last_scan(out) for out in (live, tmp_path / "files", tmp_path / "segments")
     ]
     assert [manifest.read for manifest in manifests] == [written] * 3
     assert manifests[0].records == manifests[1].records == manifests[2].records
@@ -186,8 +187,8 @@ def test_replicas_of_one_partition_count_once(
 ) -> None:
     folders = [copied(busy, tmp_path / f"broker-{n}") for n in (1, 2)]
     scan("--segments", folders[0], "--segments", folders[1], "--out", tmp_path / "both")
-    manifest = read_manifest(tmp_path / "both")
-    assert manifest.records["REPEATED"] == read_manifest(live).read
+    manifest = last_scan(tmp_path / "both")
+    assert manifest.records["REPEATED"] == last_scan(live).read
     assert without_sources(read_tables(tmp_path / "both")) == without_sources(read_tables(live))
 
 
@@ -197,11 +198,11 @@ def test_the_next_scan_reads_only_what_is_new(
     out = Path(shutil.copytree(live, tmp_path / "out", symlinks=True))
     commit(busy, "fleet-c", "fleet-sources", 8)
     scan("-b", busy.bootstrap, "--out", out)
-    before, after = read_manifest(live), read_manifest(out)
+    before, after = last_scan(live), last_scan(out)
     assert after.read == before.read + 1
     assert commits_of(out, "fleet-c") == [(8, 6, False)]
     scan("-b", busy.bootstrap, "--out", out)
-    assert read_manifest(out).read == after.read
+    assert last_scan(out).read == after.read
     scan("-b", busy.bootstrap, "--out", tmp_path / "full")
     assert by_group(read_tables(out)) == by_group(read_tables(tmp_path / "full"))
 
@@ -210,10 +211,7 @@ def test_offsets_that_went_back_are_another_topic(
     busy: Broker, live: Path, scan: Scan, tmp_path: Path
 ) -> None:
     out = Path(shutil.copytree(live, tmp_path / "out", symlinks=True))
-    path = out / "current" / "manifest.json"
-    manifest = json.loads(path.read_text())
-    manifest["offsets"]["0"] = 10**9
-    path.write_text(json.dumps(manifest))
+    change_document(out, {"offsets": {"0": 10**9}})
     said = scan("-b", busy.bootstrap, "--out", out, code=1)
     assert "scan again with --full" in said
 
@@ -224,7 +222,7 @@ def test_sasl_and_tls_with_the_file_that_kafkas_tools_take(
     properties = busy.client_properties("SCRAM-SHA-512", "admin")
     file = busy.write_properties("fleet.properties", properties)
     scan("--command-config", file, "--out", tmp_path / "out")
-    assert read_manifest(tmp_path / "out").read >= read_manifest(live).read
+    assert last_scan(tmp_path / "out").read >= last_scan(live).read
     scan_tls = busy.write_properties("tls.properties", busy.client_properties("SSL", "admin"))
     scan("--command-config", scan_tls, "--out", tmp_path / "tls")
     assert read_tables(tmp_path / "tls")["commits"] != []
@@ -250,7 +248,7 @@ def test_what_a_user_needs_and_what_is_said_without(
     busy.allow("limited", "group", "rebal-fleet", "READ", prefixed=True)
     said = scan("--command-config", as_user("limited"), "--out", out)
     assert "broker settings were not read: allow DESCRIBE_CONFIGS on the cluster" in said
-    assert read_manifest(out).read > 0
+    assert last_scan(out).read > 0
 
 
 def test_nobody_at_the_address(scan: Scan, tmp_path: Path) -> None:
@@ -271,7 +269,7 @@ def test_the_jars_of_the_kafka_source_are_fetched(busy: Broker, tmp_path: Path) 
     )
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if not line.startswith("rebal: ")] == []
-    assert read_manifest(tmp_path / "out").read > 0
+    assert last_scan(tmp_path / "out").read > 0
     fetched = {path.name for path in (tmp_path / "cache").rglob("*.jar")}
     assert any("spark-sql-kafka" in name for name in fetched)
     assert not any("hadoop" in name for name in fetched)

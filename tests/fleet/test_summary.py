@@ -10,7 +10,7 @@ import pytest
 from rebal.cli.app import run
 from rebal.inspectors.fleet import job
 from rebal.inspectors.fleet.job import ScanOrder
-from rebal.inspectors.fleet.manifest import Manifest, TableEntry, dump_manifest
+from rebal.inspectors.fleet.manifest import SCHEMA, Manifest, TableEntry, dump_manifest
 from tests.documents import checked
 from tests.fleet.tablefiles import AT
 
@@ -84,7 +84,7 @@ def test_or_is_a_document_on_stdout(
 
 
 def test_a_manifest_fits_its_schema() -> None:
-    assert checked(dump_manifest(MADE).decode())["schema"] == "rebal.fleet-scan/2"
+    assert checked(dump_manifest(MADE))["schema"] == SCHEMA
 
 
 def test_an_option_takes_all_the_paths_that_follow(orders: list[ScanOrder], tmp_path: Path) -> None:

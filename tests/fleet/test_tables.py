@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -27,6 +26,8 @@ from rebal.groups.model import (
     Member,
     Source,
 )
+from rebal.inspectors.fleet.lake.place import find_place
+from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.fleet.tables.columns import moment, rows_of
 from rebal.inspectors.fleet.tables.groups import read_snapshots
@@ -35,24 +36,34 @@ from rebal.inspectors.fleet.tables.reader import open_tables
 from rebal.inspectors.fleet.tables.seen import read_observations
 from rebal.inspectors.kafka.brokers import ClusterReading
 from tests.fleet.synthetic import fleet, group_named
-from tests.fleet.tablefiles import AT, write_tables
+from tests.fleet.tablefiles import AT, change_document, files_in, write_tables
 
 GROUPS = 20
 
 
 @pytest.fixture(scope="module")
 def scan(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tables(tmp_path_factory.mktemp("scan"), fleet(GROUPS), files=3)
+    return write_tables(tmp_path_factory.mktemp("scan"), fleet(GROUPS), parts=3)
+
+
+def half_written(folder: Path) -> Path:
+    with new_run(find_place(str(folder)), "east", full=False):
+        return folder
+
+
+def two_clusters(folder: Path) -> Path:
+    for cluster in ("west", "east"):
+        write_tables(folder, fleet(4), cluster=cluster)
+    return folder
 
 
 def snapshot_of(scan: Path, shape: str) -> GroupSnapshot:
-    (found,) = read_snapshots(open_tables(scan), group_named(shape))
+    (found,) = read_snapshots(open_tables(str(scan)), group_named(shape))
     return found
 
 
 def broken(folder: Path, change: Mapping[str, Any]) -> Path:
-    path = folder / "current" / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    change_document(folder, change)
     return folder
 
 
@@ -62,19 +73,34 @@ def broken(folder: Path, change: Mapping[str, Any]) -> Path:
         (lambda at: at / "nothing", "there is no such folder; name the folder that a scan wrote"),
         (lambda at: (at / "f").write_text("x") and at / "f", "is a file, not a folder"),
         (lambda at: at, "no scan wrote it"),
-        (lambda at: (at / "runs" / "1.partial").mkdir(parents=True) or at, "no scan in it was fin"),
-        (lambda at: write_tables(at, {}) / "runs" / "1", "is one run of a scan; name the scan's"),
-        (lambda at: write_tables(at, {}, schema="rebal.fleet/2"), "its schema is rebal.fleet/2"),
-        (lambda at: broken(write_tables(at, {}), {"tables": 3}), "not a manifest"),
-        (lambda at: broken(write_tables(at, {}), {"schema": None}), "not a manifest"),
+        (half_written, "no scan in it was finished"),
+        (lambda at: (at / "current").symlink_to("runs/1") or at, "an earlier rebal wrote these"),
+        (lambda at: write_tables(at, {}) / "groups", "no scan wrote it"),
+        (two_clusters, "scans of 2 clusters (east, west): name one, as in"),
+        (lambda at: f"{two_clusters(at)}#north", "of the cluster north is there; it has scans of"),
+        (lambda at: broken(write_tables(at, {}), {"schema": "rebal.fleet-scan/9"}), "rebal reads"),
+        (lambda at: broken(write_tables(at, {}), {"tables": 3}), "last scan cannot be read"),
+        (lambda at: broken(write_tables(at, {}), {"schema": None}), "last scan cannot be read"),
     ],
-    ids=["missing", "file", "empty", "half-written", "one run", "newer", "odd", "no schema"],
+    ids=[
+        "missing",
+        "file",
+        "empty",
+        "half-written",
+        "old",
+        "one table",
+        "several clusters",
+        "another cluster",
+        "newer",
+        "odd",
+        "no schema",
+    ],
 )
 def test_what_is_no_finished_scan_is_said_in_one_sentence(
     make: Any, said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(RebalError) as error:
-        open_tables(make(tmp_path))
+        open_tables(str(make(tmp_path)))
     assert said in str(error.value)
     assert str(tmp_path) in str(error.value)
     assert "\n" not in str(error.value)
@@ -83,7 +109,7 @@ def test_what_is_no_finished_scan_is_said_in_one_sentence(
 @pytest.mark.parametrize("harm", ["missing", "cut off", "no parquet", "other rows"])
 def test_a_damaged_file_is_named(harm: str, tmp_path: Path) -> None:
     folder = write_tables(tmp_path, fleet(4))
-    file = folder / "runs" / "1" / "groups" / "part-00000.parquet"
+    file = folder / files_in(folder, "groups")[0]
     if harm == "missing":
         file.unlink()
     elif harm == "cut off":
@@ -91,28 +117,29 @@ def test_a_damaged_file_is_named(harm: str, tmp_path: Path) -> None:
     elif harm == "no parquet":
         file.write_text("not Parquet at all")
     else:
-        file.write_bytes((folder / "runs/1/members/part-00000.parquet").read_bytes())
-    with pytest.raises(RebalError, match=r"groups/part-00000\.parquet .*scan again") as error:
-        read_history(open_tables(folder))
+        file.write_bytes((folder / files_in(folder, "members")[0]).read_bytes())
+    with pytest.raises(RebalError, match=r"groups/.*groups-00000\.parquet .*scan again") as error:
+        read_history(open_tables(str(folder)))
     assert "\n" not in str(error.value)
 
 
 def test_a_run_that_is_written_meanwhile_is_not_read(tmp_path: Path) -> None:
     folder = write_tables(tmp_path, fleet(4))
-    half = folder / "runs" / "2.partial" / "groups"
-    half.mkdir(parents=True)
-    (half / "part-00000.parquet").write_text("half")
-    assert len(read_snapshots(open_tables(folder))) == 4
+    with new_run(find_place(str(folder)), "unnamed", full=False) as run:
+        path = folder / "groups" / run.target.token / "groups-00000.parquet"
+        path.parent.mkdir()
+        path.write_text("half")
+        assert len(read_snapshots(open_tables(str(folder)))) == 4
 
 
 def test_columns_of_a_newer_rebal_are_left_alone_and_missing_ones_are_null(tmp_path: Path) -> None:
     folder = write_tables(tmp_path, fleet(6), more={"added_later": pa.int64()})
-    tables = open_tables(folder)
+    tables = open_tables(str(folder))
     assert len(read_snapshots(tables)) == 6
     members = tables.read("members", ["group_id"]).num_rows
     import pyarrow.parquet as pq
 
-    file = folder / "runs/1/members/part-00000.parquet"
+    file = folder / files_in(folder, "members")[0]
     pq.write_table(pq.read_table(file).drop_columns(["rack_id", "user_data"]), file)
     read = tables.read("members", ["group_id", "rack_id", "user_data"])
     assert read.num_rows == members
@@ -244,7 +271,7 @@ def test_topics_known_by_id_only_get_the_names_that_brokers_said(tmp_path: Path)
         for row in rows["members"]
     ]
     before = write_tables(tmp_path / "before", {**rows, "members": by_id})
-    (blind,) = read_snapshots(open_tables(before), group)
+    (blind,) = read_snapshots(open_tables(str(before)), group)
     ids = {topic for member in blind.members for topic in member.assignment}
     assert ids
     assert all(topic.startswith("id-of-") for topic in ids)
@@ -253,7 +280,7 @@ def test_topics_known_by_id_only_get_the_names_that_brokers_said(tmp_path: Path)
     )
     told = write_tables(tmp_path / "told", {**rows, "members": by_id}, brokers=brokers)
     plain = write_tables(tmp_path / "plain", rows)
-    (named,), (expected,) = (read_snapshots(open_tables(at), group) for at in (told, plain))
+    (named,), (expected,) = (read_snapshots(open_tables(str(at)), group) for at in (told, plain))
     assert [one.assignment for one in named.members] == [one.assignment for one in expected.members]
     assert [(one.name, one.partitions, one.topic_id) for one in named.topics] == [
         (one.name, one.partitions, f"id-of-{one.name}") for one in expected.topics
@@ -269,11 +296,11 @@ def test_kip_848_empty_and_deleted_groups(scan: Path) -> None:
     assert snapshot_of(scan, "empty").group.state is GroupState.EMPTY
     gone = snapshot_of(scan, "deleted")
     assert (gone.group.state, gone.members) == (GroupState.DEAD, ())
-    assert read_history(open_tables(scan))[gone.group.group_id].is_gone
+    assert read_history(open_tables(str(scan)))[gone.group.group_id].is_gone
 
 
 def test_evidence_binds_by_member_id_and_to_nobody_else(scan: Path) -> None:
-    seen = list(read_observations(open_tables(scan), group_named("half-way")))
+    seen = list(read_observations(open_tables(str(scan)), group_named("half-way")))
     joins = [one for one in seen if isinstance(one, Joined)]
     assert [type(one) for one in seen if not isinstance(one, Joined)] == [Refused]
     here = next(one for one in joins if "before" not in one.member_id)
@@ -296,7 +323,7 @@ def test_who_left_and_which_rebalances_were_completed(tmp_path: Path) -> None:
     rows = fleet(8)
     rows["members"][0] |= {"left_at": AT, "left_reason": "closed", "current": False}
     group = rows["members"][0]["group_id"]
-    tables = open_tables(write_tables(tmp_path, rows))
+    tables = open_tables(str(write_tables(tmp_path, rows)))
     members = rows_of(tables.read("members", ("member_id", "left_at", "left_reason"), group))
     ((member_id, left_at, reason),) = [row for row in members if row[1] is not None]
     left = rows["members"][0]["member_id"]
@@ -309,16 +336,16 @@ def test_who_left_and_which_rebalances_were_completed(tmp_path: Path) -> None:
 
 
 def test_one_group_is_found_in_any_file_and_row_group(scan: Path) -> None:
-    every = {one.group.group_id: one for one in read_snapshots(open_tables(scan))}
+    every = {one.group.group_id: one for one in read_snapshots(open_tables(str(scan)))}
     assert len(every) == GROUPS
     for name, whole in every.items():
-        assert read_snapshots(open_tables(scan), name) == (whole,)
-    assert read_snapshots(open_tables(scan), "nobody") == ()
+        assert read_snapshots(open_tables(str(scan)), name) == (whole,)
+    assert read_snapshots(open_tables(str(scan)), "nobody") == ()
 
 
 def test_history_has_the_metrics_by_kafkas_names(scan: Path) -> None:
     rows = {row["group_id"]: row for row in fleet(GROUPS)["groups"]}
-    history = read_history(open_tables(scan))
+    history = read_history(open_tables(str(scan)))
     assert list(history) == sorted(rows)
     for name, one in history.items():
         assert dict(one.metrics) == {
@@ -353,5 +380,5 @@ def test_without_pyarrow_it_says_what_to_install(
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
     monkeypatch.setattr("rebal.inspectors.fleet.tables.reader.find_spec", lambda name: None)
-    with pytest.raises(RebalError, match=r"pip install 'rebal\[fleet\]'"):
-        open_tables(scan)
+    with pytest.raises(RebalError, match=r"pip install 'rebal\[lake\]'"):
+        open_tables(str(scan))

@@ -2,10 +2,15 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pytest
 
+from rebal.inspectors.fleet.lake.scans import SCHEMA as SCANS
 from rebal.inspectors.fleet.schemas import TABLES
+from tests.fleet.synthetic import fleet
+from tests.fleet.tablefiles import write_tables
 
 DOC = Path(__file__).parents[2] / "inspectors" / "fleet" / "TABLES.md"
 
@@ -16,6 +21,8 @@ def type_name(kind: pa.DataType) -> str:
     if pa.types.is_list(kind):
         inner = kind.value_type
         return "partitions" if pa.types.is_struct(inner) else f"{type_name(inner)}s"
+    if pa.types.is_map(kind):
+        return "counts"
     names = {"string": "text", "int32": "int", "int64": "long", "bool": "bool", "binary": "bytes"}
     return names.get(str(kind), str(kind))
 
@@ -28,5 +35,16 @@ def test_every_column_is_documented() -> None:
         tables[title.strip()] = [(column, kind) for column, kind, _ in rows if kind != "type"]
     assert tables == {
         name: [(field.name, type_name(field.type)) for field in schema]
-        for name, schema in TABLES.items()
+        for name, schema in {"scans": SCANS, **TABLES}.items()
     }
+
+
+def test_the_example_reads_the_last_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)
+    write_tables(tmp_path / "fleet", fleet(4))
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, Any] = {}
+    exec(code, found)
+    assert sorted(found["rows"]["group_id"].to_pylist()) == sorted(
+        row["group_id"] for row in fleet(4)["groups"]
+    )

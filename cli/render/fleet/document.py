@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET, UnsetType
@@ -125,12 +124,12 @@ def fleet_document(report: FleetReport, *, whole: bool) -> FleetDocument:
     )
 
 
-def summary_document(manifest: Manifest, out: Path) -> SummaryDocument:
-    """Return what one scan into the folder `out` read and made."""
+def summary_document(manifest: Manifest, out: str) -> SummaryDocument:
+    """Return what one scan into the lake `out` read and made."""
     return document_of(
         SummaryDocument,
         manifest,
-        folder=str(out),
+        folder=out,
         records_read=manifest.read,
         request_log=manifest.requests,
         last_offsets={str(number): last for number, last in manifest.offsets.items()},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Final
 
 from rebal.groups.commands import rebal
@@ -21,7 +20,7 @@ _GROUPED: Final = (
 )
 
 
-def summary_lines(manifest: Manifest, out: Path) -> Iterator[str]:
+def summary_lines(manifest: Manifest, out: str) -> Iterator[str]:
     """Yield one sentence each: the records read, the rows written, the next command."""
     if manifest.read:
         yield (
@@ -38,7 +37,7 @@ def summary_lines(manifest: Manifest, out: Path) -> Iterator[str]:
         f"{rows.get(table, 0):,} {table.replace('_', ' ')}"
         for table in ("groups", "rebalances", "assignor_lists", "incidents", "errors")
     )
-    yield f"{made} are in {out}; next: {rebal('fleet report', (str(out),), ())}"
+    yield f"{made} are in {out}; next: {rebal('fleet report', (out,), ())}"
 
 
 def _kinds(records: Mapping[str, int]) -> str:

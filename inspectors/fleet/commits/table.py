@@ -14,7 +14,7 @@ from rebal.groups.wire.offsets_topic import kind_name
 from rebal.inspectors.fleet.buckets import BUCKET, BucketWriter, Ints, bucket_of
 from rebal.inspectors.fleet.commits.sums import newest_and_first
 from rebal.inspectors.fleet.kinds import UNREADABLE, error_row
-from rebal.inspectors.fleet.parts import PartWriter
+from rebal.inspectors.fleet.parts import PartWriter, Target
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS
 
 _ABOUT: Final = ("group_id", "topic", "topic_partition")
@@ -25,17 +25,20 @@ _NEVER: Final = np.iinfo(np.int64).max
 
 
 def again(
-    batches: Iterable[pa.RecordBatch], folder: str, tables: Sequence[str]
+    batches: Iterable[pa.RecordBatch], target: Target, tables: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """The `commits` files of the scan before, as parts of this one; `batches` hold their numbers.
 
     What they counted is in the manifest of that scan already.
     """
-    writer = PartWriter(folder)
+    writer = PartWriter(target)
+    files = target.place.files()
     parts = BucketWriter(writer, "commit_parts")
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            parts.add(_as_parts(pq.read_table(tables[number], use_threads=False), writer))
+            with files.open_input_file(tables[number]) as opened:
+                rows = pq.ParquetFile(opened).read(columns=COMMITS.names, use_threads=False)
+            parts.add(_as_parts(rows, writer))
     parts.finish()
     yield from writer.report()
 

@@ -52,19 +52,29 @@ class KafkaRange(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+def find_cluster_id(config: ClusterConfig) -> str | None:
+    """Return the id of the cluster, if its brokers say it.
+
+    Raises:
+        ConnectError: the cluster cannot be reached, or the login is refused.
+        RequestError: no broker describes the cluster.
+        SettingError: a token that Java's client cannot use.
+    """
+    _subject(config)
+    _reach(config)
+    return Admin(config).cluster(Deadline(config.timeout_ms))[0]
+
+
 def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
     """The offsets of `__consumer_offsets` that `previous` has not read.
 
     Raises:
-        ConnectError: the cluster cannot be reached, or the login is refused.
+        ConnectError: the login is refused.
         RequestError: the topic is not there or may not be described, or it is not the one that
             `previous` read.
         SettingError: a token that Java's client cannot use.
     """
-    subject = None
-    if config.oauth is not None:
-        subject = subject_claim(token_of(config.oauth, config.timeout_ms / 1000).value)
-    _reach(config)
+    subject = _subject(config)
     deadline = Deadline(config.timeout_ms)
     admin = Admin(config)
     found, failed = admin.topics([TOPIC], deadline)
@@ -167,6 +177,12 @@ def _holds_records(config: ClusterConfig, what: KafkaRange) -> bool:
         return bool(left)
     finally:
         consumer.close()
+
+
+def _subject(config: ClusterConfig) -> str | None:
+    if config.oauth is None:
+        return None
+    return subject_claim(token_of(config.oauth, config.timeout_ms / 1000).value)
 
 
 def _reach(config: ClusterConfig) -> None:

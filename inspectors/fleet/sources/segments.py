@@ -30,6 +30,7 @@ from rebal.inspectors.logs.text_input import cannot_read
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_PROPERTIES: Final = "meta.properties"
 _FOLDER: Final = re.compile(rf"{TOPIC}-(\d+)(?:\.[0-9a-f]+-(?:future|stray))?")
 _LOG: Final = re.compile(r"\d{20}\.log")
 _HEAD: Final = struct.Struct(">qiib")
@@ -78,6 +79,33 @@ def find_segments(paths: Sequence[str]) -> list[tuple[int, list[str]]]:
             )
         made.append((int(match[1]), sorted(set(names), key=lambda name: Path(name).name)))
     return sorted(made)
+
+
+def find_cluster_id_of(paths: Sequence[str]) -> str | None:
+    """Return the cluster's id, from the brokers' `meta.properties` beside the segments' folders.
+
+    Raises:
+        DocumentError: the segments are of several clusters.
+    """
+    ids: dict[str, Path] = {}
+    for text in paths:
+        path = Path(text).absolute()
+        for folder in (path, *path.parents[:2]):
+            for line in _lines(folder / _PROPERTIES):
+                name, _, value = line.partition("=")
+                if name.strip() == "cluster.id" and value.strip():
+                    ids.setdefault(value.strip(), path)
+    if len(ids) > 1:
+        told = " and ".join(f"{path} of {name}" for name, path in ids.items())
+        raise DocumentError(f"the segments are of {len(ids)} clusters: {told}; scan one at a time.")
+    return next(iter(ids), None)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def read_segments(spark: SparkSession, found: Sequence[tuple[int, list[str]]]) -> Source:

@@ -1,63 +1,70 @@
-"""A scan's tables, read back with pyarrow alone: `open_tables` finds the last finished run.
+"""A scan's tables, read back with pyarrow and delta-rs alone: `open_tables` finds the last scan.
 
-A scan writes `DIR/runs/<n>/<table>/part-*.parquet` and `manifest.json`, and then points
-`DIR/current` at the run: only what the manifest names is read, so that a run that was stopped
-half-way is never taken for a whole one. Columns that this version does not know are left alone;
+Only the files that the scan's own versions of the tables name are read, so a scan that was stopped
+half-way, or is under way, is never seen. Columns that this version does not know are left alone;
 columns that an older version did not write are null.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rebal.groups.errors import RebalError
-from rebal.inspectors.fleet.manifest import CURRENT, MANIFEST, Manifest, TableEntry, read_manifest
+from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
+from rebal.inspectors.fleet.manifest import Manifest, TableEntry
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _SCAN: Final = "rebal fleet scan --out"
+_OLD: Final = "current"
 
 
 class TablesError(RebalError):
-    """A folder that holds no finished scan that this version can read; says what to do."""
+    """A place that holds no finished scan that this version can read; says what to do."""
 
 
 class Tables:
     """The tables of one finished scan; `manifest` says what it read, and when."""
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self.folder = folder
+    def __init__(self, place: Place, manifest: Manifest) -> None:
+        self._place = place
         self.manifest = manifest
-        # Not by way of `current`: a scan that ends meanwhile points it at another run.
-        self._run = folder / "runs" / str(manifest.run)
 
     def read(self, name: str, columns: Sequence[str], group: str | None = None) -> pa.Table:
         """These columns of the table `name`, of one `group` or of all, in the order written.
 
         Raises:
-            TablesError: a file of the run is missing, cut off, or no Parquet file.
+            TablesError: a file of the scan is missing, cut off, or no Parquet file.
         """
         import pyarrow as pa
 
+        from rebal.inspectors.fleet.lake.table import LakeTable
         from rebal.inspectors.fleet.schemas import TABLES
 
         schema = pa.schema([TABLES[name].field(column) for column in columns])
         entry = self.manifest.tables.get(name, TableEntry())
-        parts = [
-            self._part(self._run / each.path, each.rows, schema, group) for each in entry.files
-        ]
+        table = LakeTable(self._place, name, TABLES[name])
+        try:
+            files = table.files(self.manifest.cluster, entry.version)
+            parts = [
+                self._part(f"{name}/{one.path}", one.rows, schema, group)
+                for one in files
+                if group is None or one.low is None or one.low <= group <= (one.high or group)
+            ]
+        except LakeError as error:
+            raise TablesError(f"{error} Scan again: {_SCAN} {self._place}.") from None
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
-    def _part(self, path: Path, rows: int, schema: pa.Schema, group: str | None) -> pa.Table:
+    def _part(self, path: str, rows: int, schema: pa.Schema, group: str | None) -> pa.Table:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
-            file = pq.ParquetFile(path)
+            file = pq.ParquetFile(self._place.files().open_input_file(path))
             if file.metadata.num_rows != rows:
                 raise self._broken(path, f"has {file.metadata.num_rows} rows, not {rows}")
             known = [name for name in schema.names if name in file.schema_arrow.names]
@@ -77,36 +84,56 @@ class Tables:
             said = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise self._broken(path, f"cannot be read ({said})") from None
 
-    def _broken(self, path: Path, what: str) -> TablesError:
+    def _broken(self, path: str, what: str) -> TablesError:
         return TablesError(
-            f"{self.folder}: {path.relative_to(self._run)} {what}: run the command again if a scan "
-            f"ended just now, else scan again: {_SCAN} {self.folder}."
+            f"{self._place}: {path} {what}: run the command again if a scan ended just now, else "
+            f"scan again: {_SCAN} {self._place}."
         )
 
 
-def open_tables(folder: Path) -> Tables:
-    """The last finished scan in `folder`.
+def open_tables(text: str) -> Tables:
+    """The last finished scan of a lake: of its one cluster, or of the one named as LAKE#CLUSTER.
 
     Raises:
         TablesError: there is none.
-        DocumentError: its manifest is damaged, or of a version that this rebal does not read.
+        DocumentError: it cannot be read, or was written by a version that this one does not read.
     """
-    if find_spec("pyarrow") is None:
-        raise TablesError("a scan's tables are read with pyarrow: pip install 'rebal[fleet]'.")
-    if not folder.is_dir():
-        what = "is a file, not a folder" if folder.exists() else "there is no such folder"
-        raise TablesError(f"{folder}: {what}; name the folder that a scan wrote: {_SCAN} DIR.")
-    if not (folder / CURRENT / MANIFEST).exists():
-        raise TablesError(f"{folder}: {_why_none(folder)}")
-    return Tables(folder, read_manifest(folder))
+    if find_spec("pyarrow") is None or find_spec("deltalake") is None:
+        raise TablesError(
+            "a scan's tables are read with pyarrow and deltalake: pip install 'rebal[lake]'."
+        )
+    from rebal.inspectors.fleet.lake.scans import Scans, choose_cluster, is_lake
+
+    place, cluster = _named(text)
+    if place.folder is not None and not place.folder.is_dir():
+        what = "is a file, not a folder" if place.folder.exists() else "there is no such folder"
+        raise TablesError(f"{text}: {what}; name the folder that a scan wrote: {_SCAN} DIR.")
+    if not is_lake(place):
+        raise TablesError(f"{text}: {_why_none(place)}")
+    scans = Scans(place)
+    found = scans.clusters()
+    if not found:
+        raise TablesError(f"{text}: no scan in it was finished; scan again: {_SCAN} {place}.")
+    manifest = scans.last(choose_cluster(place, found, cluster))
+    assert manifest is not None
+    return Tables(place, manifest)
 
 
-def _why_none(folder: Path) -> str:
-    if (folder / "runs").is_dir():
-        return f"no scan in it was finished; scan again: {_SCAN} {folder}."
-    if (folder / MANIFEST).is_file() and folder.parent.name == "runs":
-        return f"is one run of a scan; name the scan's own folder: {folder.parent.parent}."
-    return f"no scan wrote it (it has no {CURRENT}/{MANIFEST}); write one: {_SCAN} DIR."
+def _named(text: str) -> tuple[Place, str | None]:
+    before, sign, after = text.rpartition("#")
+    if not sign or os.path.exists(text):
+        return find_place(text), None
+    return find_place(before), after
+
+
+def _why_none(place: Place) -> str:
+    folder = place.folder
+    if folder is not None and (folder / _OLD).is_symlink():
+        return (
+            "an earlier rebal wrote these tables in a form that this one does not read; scan anew "
+            f"into another folder: {_SCAN} DIR."
+        )
+    return f"no scan wrote it (it has no table `scans`); write one: {_SCAN} {place}."
 
 
 def _row_groups(metadata: Any, group: str | None) -> list[int]:

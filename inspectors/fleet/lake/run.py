@@ -1,0 +1,202 @@
+"""A scan that is being made in a lake, from its number to its row in `scans`.
+
+    LAKE/<table>/<number>-<random>/*.parquet   what its tasks write, unknown to anybody
+    LAKE/_work/<number>-<random>/*.parquet     what they hand to later tasks; removed at the end
+    one commit to each table, then one to scans
+
+Whatever ends a scan too early (an error, Ctrl-C, SIGKILL, a lost machine), and whichever of these
+steps it had come to: no row in `scans` names what it wrote, and the next scan's commits take it out
+of the tables. Two scans of one cluster: the first commit decides, and the other is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.inspectors.fleet.lake.place import PROBE, LakeError, Place
+from rebal.inspectors.fleet.lake.scans import SCANS, Scans, clusters_of
+from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, is_before, lost, token_of
+from rebal.inspectors.fleet.manifest import Manifest, TableEntry
+from rebal.inspectors.fleet.parts import FOLDERS, WORK, Target, columns_of
+from rebal.inspectors.fleet.schemas import TABLES
+
+STORED: Final = tuple(name for name in dict.fromkeys(FOLDERS.values()) if name != WORK)
+"""The Delta tables beside `scans`: those for readers, then what the next scan needs."""
+UNNAMED: Final = "unnamed"
+_OLD: Final = ("current", "runs")
+
+
+class Run:
+    """A scan that is being made. `previous` is the finished one that it goes on from, if any."""
+
+    def __init__(
+        self, place: Place, cluster: str, number: int, last: Manifest | None, *, full: bool
+    ) -> None:
+        self.place = place
+        self.cluster = cluster
+        self.number = number
+        self.target = Target(place, token_of(cluster, number), number)
+        self.previous = None if full else last
+        self._last = last
+
+    def earlier(self, table: str) -> tuple[str, ...]:
+        """Return the files that the scan before has in this table, as paths in the lake."""
+        return tuple(f"{table}/{one.path}" for one in self._earlier(table))
+
+    def finish(self, manifest: Manifest, made: Mapping[str, Sequence[DataFile]]) -> Manifest:
+        """Commit each table, then the scan; return the manifest with the tables' versions.
+
+        `made` are all files of the finished scan by table, those of earlier scans that it keeps
+        included.
+
+        Raises:
+            LakeError: another scan of this cluster came first, or the store refuses.
+        """
+        entries: dict[str, TableEntry] = {}
+        for name in STORED:
+            files = made.get(name, ())
+            version = self._table(name).become(self.cluster, files, self._app, self.number)
+            if version is None:
+                raise lost(self.place, self.cluster)
+            entries[name] = TableEntry(rows=sum(one.rows for one in files), version=version)
+        finished = replace(
+            manifest,
+            tables={name: entry for name, entry in entries.items() if name in TABLES},
+            inputs={name: entry for name, entry in entries.items() if name not in TABLES},
+        )
+        scans = Scans(self.place)
+        scans.finish(finished, self._last, self._app)
+        self._sweep(scans)
+        return finished
+
+    def kept(self, table: str, kind: str = "") -> tuple[DataFile, ...]:
+        """Return the files of one kind that the scan before has in a table (all where "")."""
+        return tuple(
+            one for one in self._earlier(table) if one.path.split("/")[-1].startswith(kind)
+        )
+
+    def clear(self) -> None:
+        """Remove what tasks handed to each other."""
+        files = self.place.files()
+        with contextlib.suppress(LakeError), self.place.errors():
+            files.delete_dir(f"{WORK}/{self.target.token}")
+
+    def _sweep(self, scans: Scans) -> None:
+        """Remove files of earlier scans that no scan has any more, finished ones or not.
+
+        An earlier scan that is still at work has lost: its first commit will say so.
+        """
+        from pyarrow.fs import FileSelector
+
+        kept = {
+            f"{name}/{one.path}"
+            for each in scans.kept(self.cluster)
+            for name, entry in {**each.tables, **each.inputs}.items()
+            for one in self._table(name).files(self.cluster, entry.version)
+        }
+        kept |= {f"{SCANS}/{one.path}" for one in scans.files(self.cluster)}
+        files = self.place.files()
+        with contextlib.suppress(LakeError), self.place.errors():
+            for name in (*STORED, SCANS, WORK):
+                for found in files.get_file_info(
+                    FileSelector(name, allow_not_found=True, recursive=True)
+                ):
+                    token = found.path.removeprefix(f"{name}/").split("/")[0]
+                    old = found.is_file and is_before(token, self.cluster, self.number)
+                    if old and found.path not in kept:
+                        files.delete_file(found.path)
+
+    @property
+    def _app(self) -> str:
+        return app_of(self.cluster)
+
+    def _earlier(self, table: str) -> tuple[DataFile, ...]:
+        if self.previous is None:
+            return ()
+        entry = {**self.previous.tables, **self.previous.inputs}.get(table)
+        return () if entry is None else self._table(table).files(self.cluster, entry.version)
+
+    def _table(self, name: str) -> LakeTable:
+        return LakeTable(self.place, name, columns_of(name))
+
+
+def app_of(cluster: str) -> str:
+    """Return the name under which scans of a cluster commit."""
+    return f"rebal/{cluster}"
+
+
+def counted(before: Mapping[str, int] | None, now: Mapping[str, int]) -> dict[str, int]:
+    """Two counts by name added up, sorted by name, without zeros."""
+    names = sorted({*(before or {}), *now})
+    made = {name: (before or {}).get(name, 0) + now.get(name, 0) for name in names}
+    return {name: amount for name, amount in made.items() if amount}
+
+
+@contextmanager
+def new_run(place: Place, cluster: str, *, full: bool) -> Iterator[Run]:
+    """A scan to be filled and finished; unless `full`, it goes on from the cluster's last one.
+
+    Raises:
+        LakeError: the place cannot be written to, or holds something else.
+        DocumentError: the cluster's last scan there cannot be read.
+    """
+    _require_lake(place)
+    place.probe()
+    scans = Scans(place)
+    tables = [LakeTable(place, name, columns_of(name)) for name in STORED]
+    scans.create()
+    for table in tables:
+        table.create()
+    app = app_of(cluster)
+    number = 1 + max(scans.number(app), *(table.number(app) for table in tables))
+    run = Run(place, cluster, number, scans.last(cluster), full=full)
+    try:
+        yield run
+    finally:
+        run.clear()
+
+
+def find_cluster(place: Place, named: str | None, told: str | None, *, whose: str) -> str:
+    """Return the cluster that a scan of `whose` records is of.
+
+    `told` is what the brokers or the files say; `named` is --cluster. Records that say nothing
+    belong to `unnamed`, as long as the lake has no other cluster.
+
+    Raises:
+        LakeError: the two differ, or it would be a guess.
+    """
+    if named is not None and told is not None and named != told:
+        raise LakeError(
+            f"--cluster {named}: {whose} of the cluster {told}: leave the option out, or check "
+            "which cluster was meant."
+        )
+    if named or told:
+        return str(named or told)
+    _require_lake(place)
+    others = tuple(one for one in clusters_of(place) if one != UNNAMED)
+    if others:
+        raise LakeError(
+            f"{place}: it has scans of {', '.join(others)}, and {whose} of a cluster that they do "
+            "not name: say which with --cluster NAME."
+        )
+    return UNNAMED
+
+
+def _require_lake(place: Place) -> None:
+    """Check that a folder is empty, not there yet, or a lake."""
+    folder = place.folder
+    if folder is None or not folder.is_dir():
+        return
+    names = {path.name for path in folder.iterdir()}
+    if names.issuperset(_OLD):
+        raise LakeError(
+            f"{place}: an earlier rebal wrote these tables in a form that this one does not go on "
+            "from: scan anew into another folder."
+        )
+    if names - {*STORED, SCANS, WORK, PROBE}:
+        raise LakeError(f"{place}: holds other files; name a new or an empty folder with --out.")

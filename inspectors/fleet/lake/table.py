@@ -1,0 +1,210 @@
+"""One Delta table of a lake, which a scan changes by saying which files its cluster has in it.
+
+`become` commits the difference between those files and what is there, whatever a scan that died or
+lost against another one left behind. So no reader of a finished scan, which has the version of
+each table, ever sees anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from rebal.inspectors.fleet.lake.place import LakeError, Place
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+CLUSTER: Final = "cluster_id"
+_SETTINGS: Final = {
+    "delta.enableDeletionVectors": "false",
+    "delta.deletedFileRetentionDuration": "interval 0 hours",
+    "delta.logRetentionDuration": "interval 3650 days",
+}
+
+
+class DataFile(NamedTuple):
+    """A Parquet file of a table; `path` is relative to the table, `size` in bytes.
+
+    `low` and `high` bound its groups' names (None: they are not known).
+    """
+
+    path: str
+    rows: int
+    size: int
+    low: str | None = None
+    high: str | None = None
+
+
+class LakeTable:
+    """The table `name` of a lake, with these columns beside `cluster_id`."""
+
+    def __init__(self, place: Place, name: str, schema: pa.Schema) -> None:
+        self._place = place
+        self._name = name
+        self._schema = pa.schema([pa.field(CLUSTER, pa.string()), *schema])
+
+    def create(self) -> None:
+        """Make an empty table unless there is one; a column that it does not have is added.
+
+        Raises:
+            LakeError: the store refuses.
+        """
+        from deltalake import DeltaTable, Schema
+
+        with self._place.errors():
+            url, options = self._place.table(self._name), dict(self._place.options)
+            if not DeltaTable.is_deltatable(url, options):
+                DeltaTable.create(
+                    url,
+                    Schema.from_arrow(self._schema),
+                    mode="ignore",
+                    partition_by=[CLUSTER],
+                    configuration=dict(_SETTINGS),
+                    storage_options=options,
+                )
+                return
+            table = self._open(None)
+            known = {column.name for column in table.schema().fields}
+            fresh = [one for one in Schema.from_arrow(self._schema).fields if one.name not in known]
+            if fresh:
+                table.alter.add_columns(fresh)
+
+    def number(self, app: str) -> int:
+        """Return the number of the last transaction of `app` that was committed, 0 if none was."""
+        with self._place.errors():
+            return self._open(None).transaction_version(app) or 0
+
+    def clusters(self) -> tuple[str, ...]:
+        """Return the clusters that have files in it, sorted."""
+        with self._place.errors():
+            return tuple(sorted({row[CLUSTER] for row in self._open(None).partitions()}))
+
+    def files(self, cluster: str, version: int | None = None) -> tuple[DataFile, ...]:
+        """Return the cluster's files in that version (None: the last), sorted by path.
+
+        Raises:
+            LakeError: the version is not there any more.
+        """
+        with self._place.errors():
+            return _files(self._open(version), cluster)
+
+    def become(self, cluster: str, files: Iterable[DataFile], app: str, number: int) -> int | None:
+        """Commit that these are all files of the cluster; return the version that has them.
+
+        None: another scan of the cluster has committed to the table since this one began.
+
+        Raises:
+            LakeError: the store refuses.
+        """
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
+
+        wanted = tuple(sorted(files))
+        with self._place.errors():
+            table = self._open(None)
+            if (table.transaction_version(app) or 0) >= number:
+                return None
+            have = _files(table, cluster)
+            try:
+                table.create_write_transaction(
+                    [*_removes(have, wanted, cluster), *_adds(have, wanted, cluster)],
+                    "append",
+                    table.schema(),
+                    [CLUSTER],
+                    commit_properties=CommitProperties(
+                        app_transactions=[Transaction(app, number)], max_commit_retries=10
+                    ),
+                )
+            except CommitFailedError:
+                return None
+            table = self._open(None)
+            return table.version() if _files(table, cluster) == wanted else None
+
+    def _open(self, version: int | None) -> DeltaTable:
+        from deltalake import DeltaTable
+
+        url = self._place.table(self._name)
+        return DeltaTable(url, version=version, storage_options=dict(self._place.options))
+
+
+def _files(table: DeltaTable, cluster: str) -> tuple[DataFile, ...]:
+    # Not with pa.table, which imports pandas.
+    actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+    rows = actions.to_pylist()
+    return tuple(
+        sorted(
+            DataFile(
+                path=row["path"],
+                rows=row["num_records"],
+                size=row["size_bytes"],
+                low=row.get("min.group_id"),
+                high=row.get("max.group_id"),
+            )
+            for row in rows
+            if row[f"partition.{CLUSTER}"] == cluster
+        )
+    )
+
+
+def _adds(have: Iterable[DataFile], wanted: Iterable[DataFile], cluster: str) -> list[Any]:
+    from deltalake.transaction import AddAction
+
+    now = int(time.time() * 1000)
+    known = {one.path for one in have}
+    return [
+        AddAction(one.path, one.size, {CLUSTER: cluster}, now, True, json.dumps(_statistics(one)))
+        for one in wanted
+        if one.path not in known
+    ]
+
+
+def _removes(have: Iterable[DataFile], wanted: Iterable[DataFile], cluster: str) -> list[Any]:
+    from deltalake.transaction import RemoveAction
+
+    now = int(time.time() * 1000)
+    kept = {one.path for one in wanted}
+    return [
+        RemoveAction(one.path, True, now, one.size, {CLUSTER: cluster})
+        for one in have
+        if one.path not in kept
+    ]
+
+
+def _statistics(file: DataFile) -> Mapping[str, Any]:
+    if file.low is None or file.high is None:
+        return {"numRecords": file.rows}
+    return {
+        "numRecords": file.rows,
+        "minValues": {"group_id": file.low},
+        "maxValues": {"group_id": file.high},
+    }
+
+
+def token_of(cluster: str, number: int) -> str:
+    """Return a new name for what the cluster's scan with this number writes."""
+    return f"{_prefix(cluster)}{number:08d}-{uuid.uuid4().hex[:8]}"
+
+
+def is_before(token: str, cluster: str, number: int) -> bool:
+    """Return whether an earlier scan of the cluster wrote what has this name."""
+    digits = token.removeprefix(_prefix(cluster)).split("-")[0]
+    return token.startswith(_prefix(cluster)) and digits.isdigit() and int(digits) < number
+
+
+def _prefix(cluster: str) -> str:
+    return f"{zlib.crc32(cluster.encode()):08x}-"
+
+
+def lost(place: Place, cluster: str) -> LakeError:
+    """Return what the loser of two scans is told."""
+    return LakeError(
+        f"{place}: another scan of the cluster {cluster} was writing there and came first; nothing "
+        "of this one is in the tables: scan again when the other has ended."
+    )

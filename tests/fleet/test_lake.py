@@ -1,0 +1,324 @@
+"""The lake: a scan is in all tables or in none, whatever ended it and whoever else was writing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rebal.groups.errors import DocumentError
+from rebal.inspectors.fleet.lake.place import LakeError, find_place
+from rebal.inspectors.fleet.lake.run import STORED, UNNAMED, Run, counted, find_cluster, new_run
+from rebal.inspectors.fleet.lake.scans import Scans
+from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
+from rebal.inspectors.fleet.manifest import Manifest
+from rebal.inspectors.fleet.parts import FOLDERS, PartWriter
+from rebal.inspectors.fleet.tables.reader import open_tables
+from tests.fleet.tablefiles import change_document, last_scan
+
+WHEN = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+class KilledError(Exception):
+    """What stands for a process that ends here."""
+
+
+def fill(run: Run, offset: int) -> dict[str, list[DataFile]]:
+    """One row of the same number in four tables, as a task writes and reports them."""
+    writer = PartWriter(run.target)
+    writer.add("groups", [{"group_id": f"g{offset}"}])
+    writer.add("members", [{"group_id": f"g{offset}", "member_id": str(offset)}])
+    writer.add("errors", [{"what": "x", "offset": offset}])
+    writer.add("records", [{"offset": offset, "bucket": 1}])
+    made: dict[str, list[DataFile]] = {"records": list(run.kept("records"))}
+    for batch in writer.report():
+        for row in batch.to_pylist():
+            table = FOLDERS[row["name"]]
+            path = row["file"].removeprefix(f"{table}/")
+            file = DataFile(path, row["amount"], row["size"], row["low"], row["high"])
+            made.setdefault(table, []).append(file)
+    return made
+
+
+def finish(run: Run, offset: int) -> Manifest:
+    manifest = Manifest(cluster=run.cluster, run=run.number, finished_at=WHEN, offsets={0: offset})
+    return run.finish(manifest, fill(run, offset))
+
+
+def one_scan(out: Path, offset: int, *, cluster: str = UNNAMED, full: bool = False) -> Manifest:
+    with new_run(find_place(str(out)), cluster, full=full) as run:
+        return finish(run, offset)
+
+
+def seen(out: Path, cluster: str = UNNAMED) -> dict[str, Any]:
+    """What a reader finds: the offsets in each table."""
+    tables = open_tables(f"{out}#{cluster}")
+    place = find_place(str(out))
+    entry = tables.manifest.inputs["records"]
+    records = LakeTable(place, "records", tables.read("groups", ["group_id"]).schema)
+    return {
+        "offsets": tables.manifest.offsets,
+        "groups": tables.read("groups", ["group_id"])["group_id"].to_pylist(),
+        "members": tables.read("members", ["member_id"])["member_id"].to_pylist(),
+        "errors": tables.read("errors", ["offset"])["offset"].to_pylist(),
+        "records": sum(one.rows for one in records.files(cluster, entry.version)),
+    }
+
+
+def of(offset: int, records: int = 1) -> dict[str, Any]:
+    """What a reader finds of the scan that came to this offset."""
+    return {
+        "offsets": {0: offset},
+        "groups": [f"g{offset}"],
+        "members": [str(offset)],
+        "errors": [offset],
+        "records": records,
+    }
+
+
+def files_of(out: Path) -> set[str]:
+    return {str(path.relative_to(out)) for path in out.rglob("*.parquet")}
+
+
+def test_the_last_finished_scan_is_read(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "out"
+    for offset in (5, 6):
+        one_scan(out, offset)
+    assert last_scan(out).run == 2
+    assert seen(out) == of(6, records=2)
+    assert set(last_scan(out).tables) | {"records", "requests"} == set(STORED)
+
+
+def test_a_scan_s_files_stay_while_the_next_one_is_the_last(tmp_path: Path) -> None:
+    one_scan(tmp_path, 1)
+    opened = open_tables(str(tmp_path))
+    first = files_of(tmp_path)
+    one_scan(tmp_path, 2)
+    assert opened.read("groups", ["group_id"])["group_id"].to_pylist() == ["g1"]
+    one_scan(tmp_path, 3)
+    left = first & files_of(tmp_path)
+    assert [path.split("/")[0] for path in left] == ["records"]
+
+
+@pytest.mark.parametrize("commits", range(len(STORED) + 1))
+def test_a_scan_that_ends_between_two_commits_is_in_no_table(
+    commits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_scan(tmp_path, 5)
+    become = LakeTable.become
+    left = commits
+
+    def until_killed(table: LakeTable, *given: Any) -> int | None:
+        nonlocal left
+        if not left:
+            raise KilledError
+        left -= 1
+        return become(table, *given)
+
+    monkeypatch.setattr(LakeTable, "become", until_killed)
+    with pytest.raises(KilledError):
+        one_scan(tmp_path, 6)
+    monkeypatch.undo()
+    assert seen(tmp_path) == of(5)
+    one_scan(tmp_path, 7)
+    assert seen(tmp_path) == of(7, records=2)
+    one_scan(tmp_path, 8)
+    one_scan(tmp_path, 9)
+    assert seen(tmp_path) == of(9, records=4)
+    left_over = Counter(path.split("/")[0] for path in files_of(tmp_path))
+    assert (left_over["groups"], left_over["records"], left_over["scans"]) == (2, 4, 1)
+
+
+@pytest.mark.parametrize("commits", [0, 1, 5, len(STORED)])
+def test_of_two_scans_at_once_one_is_whole_and_the_other_is_told(
+    commits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_scan(tmp_path, 5)
+    place = find_place(str(tmp_path))
+    become = LakeTable.become
+    done = 0
+
+    def interrupted(table: LakeTable, *given: Any) -> int | None:
+        nonlocal done
+        if done == commits:
+            done += 1
+            monkeypatch.undo()
+            one_scan(tmp_path, 7)
+        done += 1
+        return become(table, *given)
+
+    with new_run(place, UNNAMED, full=False) as run:
+        monkeypatch.setattr(LakeTable, "become", interrupted)
+        with pytest.raises(LakeError, match="another scan of the cluster unnamed was writing"):
+            finish(run, 6)
+    assert seen(tmp_path) == of(7, records=2)
+    one_scan(tmp_path, 8)
+    assert seen(tmp_path) == of(8, records=3)
+
+
+def test_who_began_together_and_commits_first_wins(tmp_path: Path) -> None:
+    place = find_place(str(tmp_path))
+    with new_run(place, UNNAMED, full=False) as one, new_run(place, UNNAMED, full=False) as other:
+        finish(other, 2)
+        with pytest.raises(LakeError, match="came first; nothing of this one is in the tables"):
+            finish(one, 1)
+    assert seen(tmp_path) == of(2)
+
+
+def test_two_clusters_in_one_lake_do_not_mix(tmp_path: Path) -> None:
+    place = find_place(str(tmp_path))
+    with new_run(place, "west", full=False) as west, new_run(place, "east", full=False) as east:
+        finish(east, 2)
+        finish(west, 1)
+    one_scan(tmp_path, 3, cluster="west")
+    assert (seen(tmp_path, "east"), seen(tmp_path, "west")) == (of(2), of(3, records=2))
+    assert last_scan(tmp_path, "west").run == 2
+    with pytest.raises(LakeError, match=r"scans of 2 clusters \(east, west\): name one"):
+        open_tables(str(tmp_path))
+
+
+def test_whose_records_they_are(tmp_path: Path) -> None:
+    place = find_place(str(tmp_path / "lake"))
+    whose = "the files are"
+    assert find_cluster(place, None, None, whose=whose) == UNNAMED
+    assert find_cluster(place, "east", None, whose=whose) == "east"
+    assert find_cluster(place, None, "mK8", whose=whose) == "mK8"
+    assert find_cluster(place, "mK8", "mK8", whose=whose) == "mK8"
+    with pytest.raises(LakeError, match="--cluster east: kafka-1:9092 is of the cluster mK8"):
+        find_cluster(place, "east", "mK8", whose="kafka-1:9092 is")
+    one_scan(tmp_path / "lake", 1, cluster="east")
+    with pytest.raises(LakeError, match="it has scans of east, and the files are of a cluster"):
+        find_cluster(place, None, None, whose=whose)
+
+
+KILLED = """
+import sys, time
+from tests.fleet.test_lake import UNNAMED, fill, find_place, new_run
+with new_run(find_place(sys.argv[1]), UNNAMED, full=False) as run:
+    fill(run, 9)
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_sigkill_leaves_the_earlier_scan(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    one_scan(out, 5)
+    before = files_of(out)
+    child = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(out)],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"ready\n"
+    child.send_signal(signal.SIGKILL)
+    child.wait(10)
+    child.stdout.close()
+    assert seen(out) == of(5)
+    assert files_of(out) > before
+    one_scan(out, 6)
+    one_scan(out, 7)
+    assert seen(out) == of(7, records=3)
+    assert len([path for path in files_of(out) if path.startswith("groups/")]) == 2
+
+
+def test_full_starts_from_nothing(tmp_path: Path) -> None:
+    one_scan(tmp_path, 5)
+    with new_run(find_place(str(tmp_path)), UNNAMED, full=True) as run:
+        assert run.previous is None
+        finish(run, 6)
+    assert seen(tmp_path) == of(6)
+
+
+def test_what_no_task_reported_is_not_in_the_tables(tmp_path: Path) -> None:
+    with new_run(find_place(str(tmp_path)), UNNAMED, full=False) as run:
+        failed = PartWriter(run.target)
+        failed.add("errors", [{"what": "of a task that was tried again"}])
+        list(failed.report())
+        finish(run, 1)
+    assert seen(tmp_path) == of(1)
+
+
+def test_a_folder_of_something_else_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(LakeError, match="holds other files"):
+        one_scan(tmp_path, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_tables_of_an_earlier_rebal_are_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "1").mkdir(parents=True)
+    (tmp_path / "current").symlink_to("runs/1")
+    with pytest.raises(LakeError, match=r"an earlier rebal wrote these tables .*: scan anew"):
+        one_scan(tmp_path, 1)
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "current"}
+
+
+def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "out").touch()
+    with pytest.raises(LakeError, match="is a file"):
+        one_scan(tmp_path / "out", 1)
+
+
+@pytest.mark.parametrize("text", ["ftp://host/lake", "dbfs:/lake", "https://host/lake"])
+def test_what_cannot_be_written_is_refused_before_anything_is_read(text: str) -> None:
+    with pytest.raises(LakeError, match="no lake can be there; name a folder, or a URL"):
+        find_place(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("s3a://bucket/a/b/", "s3://bucket/a/b"),
+        ("s3://bucket/a", "s3://bucket/a"),
+        ("gcs://bucket/a", "gs://bucket/a"),
+        ("hdfs://name:8020/a", "hdfs://name:8020/a"),
+        ("file:///srv/lake", "/srv/lake"),
+        ("/srv/lake", "/srv/lake"),
+    ],
+)
+def test_names_of_the_same_store(text: str, url: str) -> None:
+    assert find_place(text).url == url
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"schema": "rebal.fleet/2"}, "the schema of its last scan is rebal.fleet/2"),
+        ({"run": "one"}, "its last scan cannot be read"),
+    ],
+)
+def test_a_scan_that_cannot_be_read(tmp_path: Path, change: dict[str, object], says: str) -> None:
+    one_scan(tmp_path, 1)
+    change_document(tmp_path, change)
+    with pytest.raises(DocumentError, match=says):
+        one_scan(tmp_path, 2)
+
+
+def test_other_readers_of_delta_find_the_same_rows(tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    one_scan(tmp_path, 1)
+    one_scan(tmp_path, 2, cluster="west")
+    scan = last_scan(tmp_path, UNNAMED)
+    table = DeltaTable(str(tmp_path / "groups"), version=scan.tables["groups"].version)
+    rows = table.to_pyarrow_table(filters=[("cluster_id", "=", UNNAMED)]).to_pylist()
+    assert [(row["group_id"], row["cluster_id"], row["scan_id"]) for row in rows] == [
+        ("g1", UNNAMED, 1)
+    ]
+    assert (table.protocol().min_reader_version, table.protocol().min_writer_version) == (1, 2)
+    listed = DeltaTable(str(tmp_path / "scans")).to_pyarrow_table().to_pylist()
+    assert {(row["cluster_id"], row["scan_id"]) for row in listed} == {(UNNAMED, 1), ("west", 1)}
+    assert Scans(find_place(str(tmp_path))).clusters() == (UNNAMED, "west")
+
+
+def test_counts_add_up_by_name() -> None:
+    assert counted({"b": 1, "a": 2}, {"b": 3, "c": 0}) == {"a": 2, "b": 4}
+    assert list(counted(None, {"z": 1, "y": 1})) == ["y", "z"]
