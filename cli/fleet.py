@@ -24,7 +24,7 @@ from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Plan, Verdict
 from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse
 from rebal.planner.rehearsal.costs.cost import Speed
-from rebal.planner.rehearsal.costs.work import estimating
+from rebal.planner.rehearsal.costs.work import Known, estimating
 from rebal.planner.verdict import judged, worst_code
 
 GONE: Final = "gone"
@@ -163,12 +163,13 @@ def make_fleet_report(
         raise UsageError(f"{folder}: no group of the scan matches {match} as a whole name.")
     scanned = ScannedGroups(tables, group)
     alive = [name for name, one in history.items() if not one.is_gone]
+    known: Known = {}
 
     def rehearsed(name: str) -> Readiness:
         return _ready(_planned(scanned.snapshot(name), to), history[name])
 
     def estimated(name: str) -> Readiness:
-        with estimating() as estimate:
+        with estimating(known) as estimate:
             plan = _planned(scanned.snapshot(name), to)
         return _ready(plan, history[name], estimate.work)
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot
+from rebal.groups.snapshot.compact import Partitions
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Verdict
 from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse
-from rebal.planner.rehearsal.costs.work import estimating
+from rebal.planner.rehearsal.costs import rehearsed
+from rebal.planner.rehearsal.costs.work import Known, estimating
+from rebal.planner.rehearsal.outcome import Rehearsal
+from rebal.planner.rehearsal.script import Scene
 from tests.planner.builder import group_of
 
 BOTH = ["cooperative-sticky", "range"]
@@ -105,6 +110,50 @@ def test_an_estimate_rehearses_one_restart_and_says_how_much_work_it_left_out() 
     exact = make_plan(group("fresh", 3, ["range"])).steps[0].cost
     assert exact is not None
     assert "rehearsed" not in exact.text, "all of it was"
+
+
+def test_groups_of_one_shape_are_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[str] = []
+    rehearse = rehearsed.rehearse
+
+    def counted(scene: Scene, *more: Any, **named: Any) -> Rehearsal:
+        runs.append(scene.assignor)
+        return rehearse(scene, *more, **named)
+
+    monkeypatch.setattr(rehearsed, "rehearse", counted)
+    known: Known = {}
+
+    def estimated(name: str, per: int, shared: Known | None = known, **more: Any) -> Readiness:
+        """Four members on range, each with so many partitions."""
+        members = [{"id": f"{name}-{n}", "list": ["range"], **more} for n in range(4)]
+        spec = {"group_id": name, "members": members, "topics": {name: 4 * per}}
+        made = group_of(spec)
+        owners = [
+            replace(member, assignment={name: Partitions(range(per * n, per * n + per))})
+            for n, member in enumerate(made.members)
+        ]
+        with estimating(shared) as estimate:
+            plan = make_plan(replace(made, members=tuple(owners)))
+        return readiness(plan, EVERY_MINUTE, estimate.work)
+
+    first = estimated("first", 3)
+    assert len(runs) == 2, "one for each bounce"
+    second, third = estimated("second", 3), estimated("third", 9)
+    assert len(runs) == 2
+    assert second.outlay == first.outlay
+    assert second.work == first.work
+    apart = estimated("third", 9, None)
+    assert len(runs) == 4
+    assert third.outlay is not None
+    assert apart.outlay is not None
+    assert third.outlay.partition_seconds == pytest.approx(apart.outlay.partition_seconds, rel=0.15)
+    assert third.outlay.partitions_stopped == pytest.approx(
+        apart.outlay.partitions_stopped, rel=0.15
+    )
+    estimated("slow", 3, timeouts=[60_000, 600_000])
+    assert len(runs) == 6, "its members have other timeouts"
+    estimated("static", 3, instance="one")
+    assert len(runs) == 8
 
 
 def test_the_order() -> None:

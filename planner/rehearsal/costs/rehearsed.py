@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import linear_regression
 from typing import Final, NamedTuple
 
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 from rebal.planner.facts import names
 from rebal.planner.plan import Cost, Pace
 from rebal.planner.rehearsal.costs.cost import batches
+from rebal.planner.rehearsal.costs.shape import shape_of, size_of
 from rebal.planner.rehearsal.costs.start import Roll, Start
 from rebal.planner.rehearsal.costs.timeouts import (
     back_in_time,
@@ -24,7 +26,7 @@ from rebal.planner.rehearsal.costs.timeouts import (
     waits,
     with_brokers_sessions,
 )
-from rebal.planner.rehearsal.costs.work import is_estimate, is_unpriced, samples
+from rebal.planner.rehearsal.costs.work import estimate_asked, is_unpriced, samples
 from rebal.planner.rehearsal.engine.world import HELD_BACK
 from rebal.planner.rehearsal.outcome import Measures
 from rebal.planner.rehearsal.rehearse import rehearse
@@ -55,6 +57,18 @@ class Paced(NamedTuple):
     batches: int = 1
     bound: float = 0.0
     share: int = 1
+
+    def scaled(self, times: float) -> Paced:
+        """Return the cost of a group with so many times the partitions."""
+        if times == 1:
+            return self
+        pace = replace(
+            self.pace,
+            partition_seconds=round(times * self.pace.partition_seconds, 1),
+            worst_partition_seconds=round(times * (self.pace.worst_partition_seconds or 0.0), 1),
+            partitions_moved=round(times * self.pace.partitions_moved),
+        )
+        return self._replace(pace=pace, stopped=round(times * self.stopped))
 
     @property
     def sampled(self) -> str:
@@ -125,7 +139,7 @@ class RehearsedRoll:
     def paces(self) -> list[Paced]:
         """Return the cost of each pace: one by one, in the batch asked for, all at once."""
         asked = list(batches(len(self._order), self._roll.speed.batch))
-        if is_estimate():
+        if estimate_asked() is not None:
             asked = asked[-1:] if self._roll.together else asked[:1]
         return [self._paced(batch, name) for batch, name in asked]
 
@@ -136,7 +150,7 @@ class RehearsedRoll:
         if share > 1:
             return self._by_fewer(share, batch, name)
         expected, bound = self._sum(cut, places, killed=False)
-        worst = expected if is_estimate() else self._sum(cut, places, killed=True)[0]
+        worst = expected if estimate_asked() is not None else self._sum(cut, places, killed=True)[0]
         pace = Pace(
             name=name,
             batch=batch,
@@ -181,7 +195,7 @@ class RehearsedRoll:
             whole = self._run(self._start.scene((), killed), cut, 0, killed, last=False)
             return _Sum().plus(whole), 0.0
         total, apart = _Sum(), set[int]()
-        if not is_estimate():
+        if estimate_asked() is None:
             # The first is like no other: the members' heartbeats are spread, or all have stopped.
             # The last may be the one that converts the group.
             apart = {0, len(cut) - 1} if self._roll.kip848 else {0}
@@ -289,15 +303,19 @@ def priced(roll: Roll, main: int, text: Callable[[Pace], str]) -> Cost:
     if is_unpriced() or not roll.order:
         nothing = "" if roll.order else "nothing is restarted"
         return Cost(rebalances=0, partitions_stopped=0, partitions_moved=0, text=nothing)
-    rehearsed = RehearsedRoll(roll)
-    made = rehearsed.paces()
+    estimate = estimate_asked()
+    if estimate is None:
+        made, notes, _ = _rehearsed(roll)
+    else:
+        made, notes, size = estimate.once(shape_of(roll), partial(_rehearsed, roll))
+        made = [one.scaled(size_of(roll) / size if size else 1.0) for one in made]
     one = made[main]
     pace = one.pace
     return Cost(
         rebalances=pace.rebalances,
         partitions_stopped=one.stopped,
         partitions_moved=pace.partitions_moved,
-        text="; ".join(filter(None, (text(pace), one.sampled, *rehearsed.notes))),
+        text="; ".join(filter(None, (text(pace), one.sampled, *notes))),
         seconds=pace.seconds,
         partition_seconds=pace.partition_seconds,
         worst_seconds=pace.worst_seconds,
@@ -306,6 +324,12 @@ def priced(roll: Roll, main: int, text: Callable[[Pace], str]) -> Cost:
         worst_longest_seconds=pace.worst_longest_seconds,
         paces=tuple(each.pace for each in made),
     )
+
+
+def _rehearsed(roll: Roll) -> tuple[list[Paced], tuple[str, ...], int]:
+    """Return the cost of each pace, what stands in, and the number of partitions."""
+    rehearsed = RehearsedRoll(roll)
+    return rehearsed.paces(), rehearsed.notes, size_of(roll)
 
 
 def _stragglers(some: Sequence[str], apart: bool) -> list[Sequence[str]]:

@@ -153,7 +153,8 @@ def in_words(members: Sequence[Member]) -> str:
     found = [waits(member) for member in members]
     sessions = sorted({one.session for one in found}) or [_defaults(None)[1].session / 1000]
     span = f"{sessions[0]:g} s" if len(sessions) == 1 else f"{sessions[0]:g} to {sessions[-1]:g} s"
-    first, second = f"session timeout {span}", f"rebalance timeout up to {slowest(members):g} s"
+    longest = max((one.rebalance for one in found), default=slowest(()))
+    first, second = f"session timeout {span}", f"rebalance timeout up to {longest:g} s"
     session = _by([(one.session_by, one.default_of) for one in found])
     rebalance = _by([(one.rebalance_by, one.default_of) for one in found])
     if session == rebalance:

@@ -6,22 +6,39 @@ time each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
+from typing import Final, TypeVar, cast
 
 _ENOUGH: Final = 30_000
 _FEWEST: Final = 6
 _ROUNDS: Final = 3
 _A_MEMBER: Final = 8
+_T = TypeVar("_T")
+
+
+Known = dict[Hashable, tuple[object, int]]
+"""Estimates by their roll-out's shape, each with the work that it replaced."""
 
 
 class Estimate:
-    """What was not rehearsed within `estimating`: `work` adds up (0: nothing was left out)."""
+    """Work that was not rehearsed within `estimating`: `work` adds up (0: nothing was left out)."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Known) -> None:
         self.work = 0
+        self._known = known
+
+    def once(self, shape: Hashable, make: Callable[[], _T]) -> _T:
+        """Return what `make` returns, or what it returned for an equal shape."""
+        found = self._known.get(shape)
+        if found is None:
+            before = self.work
+            made = make()
+            self._known[shape] = made, self.work - before
+            return made
+        self.work += found[1]
+        return cast(_T, found[0])
 
 
 _ESTIMATE: Final[ContextVar[Estimate | None]] = ContextVar("estimate", default=None)
@@ -31,9 +48,12 @@ _UNPRICED: Final[ContextVar[bool]] = ContextVar("unpriced", default=False)
 
 
 @contextmanager
-def estimating() -> Iterator[Estimate]:
-    """Within it one restart of a step is rehearsed, and stands for all: quick, and rough."""
-    estimate = Estimate()
+def estimating(known: Known | None = None) -> Iterator[Estimate]:
+    """Within it one restart of a step is rehearsed, and stands for all: quick, and rough.
+
+    Groups that share `known` share the estimates of equal shapes.
+    """
+    estimate = Estimate({} if known is None else known)
     token = _ESTIMATE.set(estimate)
     try:
         yield estimate
@@ -56,9 +76,9 @@ def is_unpriced() -> bool:
     return _UNPRICED.get()
 
 
-def is_estimate() -> bool:
-    """Return whether a rough cost is enough."""
-    return _ESTIMATE.get() is not None
+def estimate_asked() -> Estimate | None:
+    """Return the estimate that is to be made, None where an exact cost is asked for."""
+    return _ESTIMATE.get()
 
 
 def samples(restarts: int, members: int, partitions: int) -> Sequence[int]:
