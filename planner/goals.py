@@ -114,9 +114,15 @@ def _others(snapshot: GroupSnapshot, target: str) -> bool:
     )
 
 
+def _elected(snapshot: GroupSnapshot) -> str | None:
+    """Return the assignor that members elected; that of a KIP-848 group runs in the broker."""
+    kip848 = snapshot.group.type is GroupType.CONSUMER
+    return None if kip848 else snapshot.group.assignor
+
+
 def _own_cooperative(snapshot: GroupSnapshot) -> str | None:
     """Return the custom assignor that members show to be COOPERATIVE, if none is EAGER."""
-    elected, runs = snapshot.group.assignor, group_protocol(snapshot).value
+    elected, runs = _elected(snapshot), group_protocol(snapshot).value
     if elected is None or not custom(elected) or not any(map(runs_cooperative, snapshot.members)):
         return None
     return None if runs in (RebalanceProtocol.EAGER, RebalanceProtocol.MIXED) else elected
@@ -132,7 +138,7 @@ def _old_one(snapshot: GroupSnapshot) -> str:
 
     A custom assignor may be eager: RB112 asks.
     """
-    elected = snapshot.group.assignor
+    elected = _elected(snapshot)
     named = [n for n in (elected, *(n for names in _lists(snapshot) for n in names)) if n]
     eager = (name for name in named if cooperative(name) is Tri.NO)
     own = None if _own_cooperative(snapshot) else next(filter(custom, named), None)
