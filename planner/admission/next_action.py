@@ -13,14 +13,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.clients import proven_family
-from rebal.groups.model import GroupState, Refusal, Tri
+from rebal.groups.model import GroupState, Knowledge, Refusal, Tri
 from rebal.planner.admission import advice as advised
 from rebal.planner.admission import wording as texts
 from rebal.planner.admission.check import Needs
 from rebal.planner.clients import is_mixed, refuses_mixed
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed
-from rebal.planner.kip848 import allows, online
+from rebal.planner.kip848 import allows, clients, online
 from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind, Verdict
 from rebal.planner.rules import Risk, Trait, has, rules
 from rebal.planner.verdict import BLOCKED, gating
@@ -165,6 +165,8 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
     answers = online(context)
     verdict = allows(answers)
     against = next((a for a in answers if a.allows is verdict is not Tri.YES), None)
+    if verdict is Tri.CANNOT_TELL and against in clients(context):
+        return advised.show(context, Needs.LISTS, against.why, step=step.id)
     made = Advice(
         action=texts.RESTART,
         members=(to_do[0].member.member_id,),
@@ -245,7 +247,10 @@ def _in_step(
             return advised.finished(vouched, step=step.id), ()
         return _or_outdated(plan, context, _begin(plan, later, context, ignore), outdated)
     unasked = [f for f in open_ if not has(f, Trait.PENDING)]
-    if current.to_do and unasked:
+    lists = [by_id[each].member.assignors for each in current.unknown if each in by_id]
+    # A list that was seen is open only where a rule asks what its names stand for.
+    seen = bool(lists) and all(one.knowledge is Knowledge.EXACT for one in lists)
+    if (current.to_do or seen) and unasked:
         return advised.open_question(unasked[0], step=step.id), ()
     if current.to_do:
         to_do = [by_id[member_id] for member_id in current.to_do if member_id in by_id]
