@@ -8,7 +8,7 @@ readers that a live look uses.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from rebal.groups.assignors.spec import TopicPartition
 from rebal.groups.evidence import merge as merging
 from rebal.groups.evidence.observations import LogRead, Observation
 from rebal.groups.model import (
@@ -23,6 +24,7 @@ from rebal.groups.model import (
     GroupSnapshot,
     GroupState,
     GroupType,
+    Member,
     Probe,
     ProbeAnswer,
     Topic,
@@ -34,7 +36,9 @@ from rebal.inspectors.kafka import describe, read, reload
 from rebal.inspectors.logs.client import reader as client_logs
 from rebal.inspectors.logs.requests import reader as request_logs
 from rebal.inspectors.logs.text_input import TextInput
+from rebal.planner.rehearsal.engine.consumer_group import ConsumerGroup
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
+from rebal.planner.rehearsal.engine.group import Group
 from rebal.planner.rehearsal.engine.messages import GroupPhase
 from tests.search.histories import Evidence
 from tests.search.sources import (
@@ -56,6 +60,8 @@ _STATES = {
     GroupPhase.PREPARING_REBALANCE: GroupState.PREPARING_REBALANCE,
     GroupPhase.COMPLETING_REBALANCE: GroupState.COMPLETING_REBALANCE,
     GroupPhase.STABLE: GroupState.STABLE,
+    GroupPhase.ASSIGNING: GroupState.ASSIGNING,
+    GroupPhase.RECONCILING: GroupState.RECONCILING,
 }
 
 _Read = tuple[list[Observation], list[LogRead]]
@@ -79,7 +85,7 @@ class Operator:
 
     def __init__(
         self,
-        group: ClassicGroup,
+        group: Group,
         book: Book,
         given: Evidence,
         *,
@@ -128,17 +134,20 @@ class Operator:
 
     def _described(self) -> GroupSnapshot:
         group, book = self._group, self._book
-        stable = group.phase is GroupPhase.STABLE
-        described = describe.Described(
-            group_id=GROUP,
-            type=GroupType.CLASSIC,
-            state=_STATES[group.phase],
-            at=book.moment(),
-            coordinator_id=book.broker,
-            protocol_type="consumer" if group.size else "",
-            assignor=group.assignor if stable else None,
-            members=tuple(self._members(stable=stable)),
-        )
+        if isinstance(group._now, ConsumerGroup):
+            described = self._kip848(group._now)
+        else:
+            stable = group.phase is GroupPhase.STABLE
+            described = describe.Described(
+                group_id=GROUP,
+                type=GroupType.CLASSIC,
+                state=_STATES[group.phase],
+                at=book.moment(),
+                coordinator_id=book.broker,
+                protocol_type="consumer" if group.size else "",
+                assignor=group.assignor if stable else None,
+                members=tuple(self._members(stable=stable)),
+            )
         snapshot = read.snapshot_of(
             described,
             address=(book.address, 9092),
@@ -147,12 +156,41 @@ class Operator:
             lag=NO_LAG,
             notes=(),
         )
-        return self._probed(snapshot) if "probe" in self.kinds else snapshot
+        probes = "probe" in self.kinds and not group.kip848
+        return self._probed(snapshot) if probes else snapshot
+
+    def _kip848(self, group: ConsumerGroup) -> describe.Described:
+        """Return what ConsumerGroupDescribe answers."""
+        return describe.Described(
+            group_id=GROUP,
+            type=GroupType.CONSUMER,
+            state=_STATES[group.phase],
+            at=self._book.moment(),
+            coordinator_id=self._book.broker,
+            protocol_type="consumer",
+            assignor=group.assignor,
+            group_epoch=group.number,
+            assignment_epoch=group._made_for,
+            members=tuple(
+                Member(
+                    member_id=one.member_id,
+                    client_id=one.client.life.process.client_id,  # type: ignore[attr-defined]
+                    host=f"/{one.client.life.host}",  # type: ignore[attr-defined]
+                    instance_id=one.instance_id,
+                    subscribed_topics=one.topics,
+                    assignment=_by_topic(one.assigned),
+                    target_assignment=_by_topic(one.target),
+                    member_epoch=one.epoch,
+                    protocol_type="consumer" if one.request is None else "classic",
+                )
+                for one in sorted(group.members, key=lambda each: each.member_id)
+            ),
+        )
 
     def _members(self, *, stable: bool) -> Iterator[Any]:
         group = self._group
-        for member_id in sorted(group._members):
-            member = group._members[member_id]
+        assert isinstance(group._now, ClassicGroup)
+        for member_id, member in sorted(group._now._members.items()):
             life: Life = member.client.life  # type: ignore[attr-defined]
             data = subscription_bytes(life.process, member.request, group.assignor or "")
             yield describe._classic_member(
@@ -289,3 +327,10 @@ class Operator:
 
 def _record(offset: int, record: OffsetsRecord) -> reload.StoredGroup:
     return reload.StoredGroup(offset, decode_group_metadata(record.value))
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        found.setdefault(topic, []).append(number)
+    return {topic: tuple(numbers) for topic, numbers in found.items()}

@@ -24,10 +24,14 @@ EVENTS = (
     "old image", "cut", "cut", "merge", "wrong list", "leave",
 )  # fmt: skip
 
+ONLINE_EVENTS = (
+    "reload", "crash", "scale up", "scale down", "roll back", "old image", "cut", "merge", "leave",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Consumer:
-    """One process: its client software, its list and whether it is a static member.
+    """One process: its client software, its list, whether it is static, and its group.protocol.
 
     `own`: a class of the application stands behind the name cooperative-sticky, an EAGER one.
     """
@@ -37,6 +41,7 @@ class Consumer:
     assignors: tuple[str, ...]
     static: bool = False
     own: bool = False
+    protocol: str = "classic"
 
     def process(self) -> Process:
         """Return it as an obeying story counts it."""
@@ -45,7 +50,8 @@ class Consumer:
 
     def __str__(self) -> str:
         mark = ("*" if self.static else "") + (" (own class)" if self.own else "")
-        return f"{self.name}{mark} {self.software} [{', '.join(self.assignors)}]"
+        said = "KIP-848" if self.protocol == "consumer" else f"[{', '.join(self.assignors)}]"
+        return f"{self.name}{mark} {self.software} {said}"
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,11 @@ class History:
     epoch: int = 3
     max_size: int | None = None
 
+    @property
+    def kip848(self) -> bool:
+        """True if the group goes to KIP-848's protocol or begins with it."""
+        return self.goal == "consumer" or any(one.protocol == "consumer" for one in self.consumers)
+
     def __str__(self) -> str:
         members = "; ".join(map(str, self.consumers))
         words = [
@@ -167,7 +178,32 @@ def _with_rarer(history: History) -> History:
         pod = Event(random.choice((0, 0, 1, 2, 4)), "rejected pod", random.randrange(8))
         events = sorted((*history.events, pod), key=lambda one: one.look)
         return replace(history, events=tuple(events), alike=True, counted=False, max_size=None)
+    if java and history.kind == "java" and random.random() < 0.12:
+        return _of_kip848(history, random)
     return history
+
+
+def _of_kip848(history: History, random: Random) -> History:
+    """Return the history as one of the move to KIP-848, or back from it."""
+    up = history.goal == "cooperative"
+    size = len(history.consumers)
+    begun = random.choice((0, 0, random.randrange(size))) if up else size
+    consumers = tuple(
+        replace(
+            one,
+            software="java-4.1.1",
+            assignors=FINAL if begun else one.assignors,
+            protocol="consumer" if number >= size - begun else "classic",
+        )
+        for number, one in enumerate(history.consumers)
+    )
+    return replace(
+        history,
+        goal="consumer" if up else "eager",
+        consumers=consumers,
+        events=tuple(one for one in history.events if one.kind in ONLINE_EVENTS),
+        max_size=None,
+    )
 
 
 def _evidence(random: Random) -> Evidence:

@@ -23,6 +23,11 @@ _WRONG = (
     ("range",), ("cooperative-sticky",), ("roundrobin",), ("cooperative-sticky", "range"),
     ("range", "cooperative-sticky"), ("sticky",),
 )  # fmt: skip
+_RUNS = {
+    "cooperative": (RebalanceProtocol.COOPERATIVE,),
+    "eager": (RebalanceProtocol.EAGER,),
+    "consumer": ("CONSUMER",),
+}
 
 
 @dataclass
@@ -85,10 +90,39 @@ class Rehearsed(Story):
     def _obey(self, advice: dict[str, Any]) -> None:
         if advice["assignors"]:
             # The configuration that is printed for a list names Kafka's own classes.
-            for name in advice["names"]:
-                found = self.world.found("", name)
+            ids = advice["members"] or [""] * len(advice["names"])
+            for member_id, name in zip(ids, advice["names"], strict=True):
+                found = self.world.found(member_id, name)
                 self.world.world.book.own.discard(found.name if found else name)
         super()._obey(advice)
+
+    def _joiner(self, label: str, software: str, lists: tuple[str, ...]) -> str | None:
+        """Let one more process join, of the image that is rolled out or of the old one."""
+        world = self.world
+        said = [world.protocols[one.name] for one in self._service()]
+        newest = next((one for one in said if one != world.begun), world.begun)
+        world.joining = newest if label == "more" else world.begun
+        return super()._joiner(label, software, lists)
+
+    def _came(self, process: Process, how: str) -> None:
+        """Start it; with KIP-848 a supervisor tries again until its old entry is released."""
+        super()._came(process, how)
+        if self.world.history.kip848 and not process.running:
+            process.due = self.world.now() + 20
+
+    def _advised(
+        self,
+        process: Process,
+        assignors: tuple[str, ...],
+        advice: dict[str, Any],
+        race: str | None,
+    ) -> None:
+        """Start it as advised, with KIP-848's protocol where the advice or the step brings that."""
+        if assignors:
+            self.world.protocols[process.name] = "classic"
+        elif advice["change"] and self.goal == "consumer":
+            self.world.protocols[process.name] = "consumer"
+        super()._advised(process, assignors, advice, race)
 
     def _stop(self, processes: Sequence[Process], *, wait: bool = False) -> None:
         """Stop them all; a cut-over goes on once the others are Stable, as its advice says."""
@@ -104,10 +138,24 @@ class Rehearsed(Story):
                 self._say(f"{one.name} finds the group full")
         super()._bystanders(when)
 
+    def _roll_back(self) -> str | None:
+        if not self.world.history.kip848:
+            return super()._roll_back()
+        begun, protocols = self.world.begun, self.world.protocols
+        changed = [one for one in self._running() if protocols[one.name] != begun]
+        if not changed:
+            return None
+        one = self.rng.choice(changed)
+        self.world.stop(one)
+        protocols[one.name] = begun
+        one.running, one.assignors, one.origin = False, one.first, "event"
+        told = self._event(f"{one.name} is rolled back to group.protocol={begun}")
+        self._came(one, "is rolled back")
+        return told
+
     def _finish(self, body: dict[str, Any]) -> None:
         for one in self._running():
-            cooperative = self.world.runs(one) is RebalanceProtocol.COOPERATIVE
-            if cooperative is not (self.goal == "cooperative"):
+            if self.world.runs(one) not in _RUNS[self.goal]:
                 self._violated(f"called finished while {one.name} runs {self.world.runs(one)}")
         for one in self._out:
             if not (one.running or one.retired):
@@ -122,7 +170,11 @@ class Rehearsed(Story):
         for one in out:
             if self.world.shown_rejected(one):
                 self._violated(f"called finished without {one.name}, which the logs show rejected")
-        super()._finish(body)
+        if self.goal != "consumer":
+            super()._finish(body)
+        if self.counted and any(not one.running and one.due is None for one in self._service()):
+            self._violated("called finished while a member is down")
+        raise Over("finished")
 
     def _count_or_find(self) -> None:
         """Answer how many members there are, then which of them is down."""

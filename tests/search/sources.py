@@ -25,6 +25,8 @@ from rebal.planner.rehearsal.engine.group import Group
 from rebal.planner.rehearsal.engine.memory import Stored
 from rebal.planner.rehearsal.engine.messages import (
     Assigned,
+    Beat,
+    BeatAnswer,
     Client,
     Error,
     JoinAnswer,
@@ -156,6 +158,7 @@ class Book:
             ("client.id", process.client_id),
             ("group.id", GROUP),
             ("group.instance.id", process.instance_id or "null"),
+            ("group.protocol", process.protocol),
             ("max.poll.interval.ms", f"{process.rebalance * 1000:.0f}"),
             ("partition.assignment.strategy", f"[{classes}]"),
             ("session.timeout.ms", f"{process.session * 1000:.0f}"),
@@ -178,7 +181,8 @@ class Book:
 
     def closed(self, life: Life) -> None:
         """Print what a consumer prints when it is closed."""
-        if life.process.instance_id is None and life.member_id:
+        classic = life.process.protocol == "classic"
+        if classic and life.process.instance_id is None and life.member_id:
             self.say(
                 life,
                 f"Member {life.member_id} sending LeaveGroup request to coordinator "
@@ -261,6 +265,29 @@ class Book:
             life, ("LEAVE_GROUP", 5), {"members": [member]},
             {"errorCode": int(error), "members": [] if error else [answer]},
         )  # fmt: skip
+
+    def beat(self, life: Life, request: Beat, answer: BeatAnswer) -> None:
+        """Write a heartbeat of KIP-848 that joins (epoch 0) or leaves."""
+        life.member_id = request.member_id
+        self.request(
+            life,
+            ("CONSUMER_GROUP_HEARTBEAT", 1),
+            {
+                "memberId": request.member_id,
+                "memberEpoch": request.epoch,
+                "instanceId": request.instance_id,
+                "rebalanceTimeoutMs": round(request.rebalance * 1000),
+                "subscribedTopicNames": list(request.topics or ()),
+                "serverAssignor": request.assignor or None,
+            },
+            {
+                "errorCode": int(answer.error),
+                "memberId": request.member_id,
+                "memberEpoch": answer.epoch,
+                "heartbeatIntervalMs": 5000,
+                "assignment": None,
+            },
+        )
 
     # --- __consumer_offsets ---------------------------------------------------------------------
 
@@ -405,16 +432,28 @@ class Line:
 class Witness:
     """The coordinator as the members call it; it writes down each request and its answer."""
 
-    def __init__(self, group: Group, classic: ClassicGroup, agenda: Agenda, book: Book) -> None:
+    def __init__(self, group: Group, agenda: Agenda, book: Book) -> None:
         self._group, self._agenda, self._book = group, agenda, book
         self._lines: dict[int, Line] = {}
-        store = classic._store
+        made = group._classic
+
+        def classic(generation: int) -> ClassicGroup:
+            return self._recorded(made(generation))
+
+        group._classic = classic  # type: ignore[method-assign]
+        assert isinstance(group._now, ClassicGroup)
+        self._recorded(group._now)
+
+    def _recorded(self, group: ClassicGroup) -> ClassicGroup:
+        """Return a classic group whose records go into the book."""
+        book, store = self._book, group._store
 
         def stored(*args: Any, **more: Any) -> None:
             store(*args, **more)
-            book.stored(classic._stored, lambda client: client.life.process)  # type: ignore[attr-defined]
+            book.stored(group._stored, lambda client: client.life.process)  # type: ignore[attr-defined]
 
-        classic._store = stored  # type: ignore[method-assign]
+        group._store = stored  # type: ignore[method-assign]
+        return group
 
     def line(self, client: Any) -> Line:
         """Return the one line of a client."""
@@ -441,12 +480,25 @@ class Witness:
         line.heard(error, member_id, generation)
         return error
 
-    def leave(self, member_id: str, why: str = "a member left") -> None:
+    def leave(self, member_id: str, client: Client, why: str = "a member left") -> None:
         life = next((one for one in self._book.lives if one.member_id == member_id), None)
         if life is not None:
             known = self._group.waits_for(member_id)
             self._book.leave(life, member_id, Error.NONE if known else Error.UNKNOWN_MEMBER_ID)
-        self._group.leave(member_id, why)
+        self._group.leave(member_id, self.line(client), why)
+
+    def silent(self, member_id: str, last: float, client: Client) -> str:
+        return self._group.silent(member_id, last, self.line(client))
+
+    def beat(self, request: Beat, client: Client) -> BeatAnswer:
+        line, classic = self.line(client), not self._group.kip848
+        answer = self._group.beat(request, line)
+        if classic and self._group.kip848:
+            # A conversion deletes the classic group's record.
+            self._book.records.clear()
+        if request.epoch <= 0:
+            self._book.beat(line.life, request, answer)
+        return answer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._group, name)

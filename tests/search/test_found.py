@@ -201,6 +201,28 @@ FOUND = {
         session=45.0,
         epoch=0,
     ),
+    "the broker's assignor was the one to go back to from KIP-848": History(
+        seed=70,
+        goal="eager",
+        consumers=(
+            Consumer("app-0", "java-4.1.1", FINAL, static=True, protocol="consumer"),
+            Consumer("app-1", "java-4.1.1", FINAL, protocol="consumer"),
+        ),
+        evidence=Evidence(),
+        counted=True,
+        epoch=0,
+    ),
+    "no evidence was named for a client that must speak KIP-848": History(
+        seed=274,
+        goal="consumer",
+        consumers=(
+            Consumer("app-0", "java-4.1.1", FINAL, static=True),
+            Consumer("app-1", "java-4.1.1", FINAL, static=True, protocol="consumer"),
+        ),
+        evidence=Evidence(),
+        counted=True,
+        epoch=0,
+    ),
     "a static member restarted between the rounds of a rebalance left a partition": UNOWNED,
 }
 
@@ -211,6 +233,23 @@ def test_a_history_that_was_found_ends_well(name: str) -> None:
     assert outcome is not None
     assert outcome.violations == []
     assert outcome.ended == "finished", outcome.told[-3:]
+
+
+def test_a_class_of_the_application_is_asked_about_once_its_list_is_seen() -> None:
+    history = History(
+        seed=1_004_703,
+        goal="cooperative",
+        consumers=(Consumer("app-0", "java-3.9.1", FINAL, static=True, own=True),),
+        evidence=Evidence(kinds=frozenset({"client log"})),
+        events=(Event(0, "wrong list", 5),),
+        counted=True,
+        session=300.0,
+        epoch=0,
+    )
+    outcome = rehearse(history)
+    assert outcome is not None
+    assert outcome.violations == []
+    assert outcome.ended == "asked: RB111"
 
 
 def test_the_advice_to_wait_names_the_option_that_corrects_the_count() -> None:

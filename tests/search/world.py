@@ -12,7 +12,7 @@ from rebal.groups.model import Cluster, CoordinatorKind, GroupSnapshot, Rebalanc
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost, Plan
 from rebal.planner.rehearsal.engine.consumer import Consumer
-from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
+from rebal.planner.rehearsal.engine.member import Member
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import GroupPhase
 from rebal.planner.rehearsal.engine.process import Process as Settings
@@ -28,7 +28,7 @@ from rebal.planner.verification.verify import (
 from tests.live.obey import Process
 from tests.search.evidence import CLUSTER, Operator
 from tests.search.histories import History
-from tests.search.sources import GROUP, TOPIC, Book, Witness
+from tests.search.sources import GROUP, TOPIC, Book, Life, Witness
 
 PARTITIONS = 6
 _AFTER_LOAD = 10.0
@@ -46,19 +46,23 @@ class SeenWorld(World):
     def __init__(self, book_of: Any, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.book: Book = book_of(self.agenda)
-        # No member of these histories speaks KIP-848's protocol: the group stays classic.
-        self.classic = self.group._now
-        assert isinstance(self.classic, ClassicGroup)
-        self.witness = Witness(self.group, self.classic, self.agenda, self.book)
+        self.witness = Witness(self.group, self.agenda, self.book)
         self._around = self._around._replace(group=self.witness)
 
-    def _consumer(self, process: Settings) -> Consumer:
+    @property
+    def lives(self) -> dict[str, Life]:
+        """The processes that the coordinator counts, by member id."""
+        members: dict[str, Any] = self.group._now._members
+        return {id_: member.client.life for id_, member in members.items()}
+
+    def _consumer(self, process: Settings) -> Member:
         made = super()._consumer(process)
-        if process.name in self.book.own and "cooperative-sticky" in process.assignors:
+        own = process.name in self.book.own and "cooperative-sticky" in process.assignors
+        if own and isinstance(made, Consumer):
             made._fixed = made.protocol = RebalanceProtocol.EAGER
         return made
 
-    def tell(self, consumer: Consumer, what: str, detail: str = "") -> None:
+    def tell(self, consumer: Member, what: str, detail: str = "") -> None:
         """Print what the client prints, too."""
         if what == "started":
             self.book.built(self.witness.line(consumer).life)
@@ -80,9 +84,13 @@ class SimulatedWorld:
         self.processes = [one.process() for one in history.consumers]
         self.session_seconds, self.rebalance_seconds = history.session, history.rebalance
         self.faults: list[str] = []
+        # group.protocol of each process, and of one that joins now.
+        self.protocols = {one.name: one.protocol for one in history.consumers}
+        self.joining = self.begun = history.consumers[0].protocol
         brokers = Brokers(
             kind=CoordinatorKind.JAVA if history.kind == "java" else CoordinatorKind.SCALA,
             max_size=history.max_size or 2**31 - 1,
+            consumer_session=history.session,
         )
         given = history.evidence
         self.world = _group(history, brokers, CLUSTER, 1, given.shift)
@@ -93,11 +101,16 @@ class SimulatedWorld:
         )
         settings["group.max.size"] = str(brokers.max_size)
         self.operator = Operator(
-            self.world.classic,
+            self.world.group,
             self.world.book,
             given,
             partitions=PARTITIONS,
-            cluster=Cluster(cluster_id=CLUSTER, version=_VERSIONS[history.kind], settings=settings),
+            cluster=Cluster(
+                cluster_id=CLUSTER,
+                version=_VERSIONS[history.kind],
+                features={"group.version": 1} if history.kip848 else {},
+                settings=settings,
+            ),
             foreign=[_elsewhere(history, brokers)] if given.foreign else [],
         )
         self.plans = 0
@@ -131,7 +144,8 @@ class SimulatedWorld:
         before = self._current.get(process.name)
         if before is not None and before.alive:
             before.kill()
-        world.start(_settings(self.history, process))
+        protocol = self.protocols.setdefault(process.name, self.joining)
+        world.start(_settings(self.history, process, protocol))
         seen = len(world.happened)
         world.run(0.0)
         consumer = world.consumers.get(process.name)
@@ -214,7 +228,7 @@ class SimulatedWorld:
 
     def _all_alive(self) -> bool:
         """Return whether each member that the coordinator counts runs."""
-        lives = [member.client.life for member in self.world.classic._members.values()]
+        lives = self.world.lives.values()
         alive = {
             id(self.world.witness.line(one).life) for one in self._current.values() if one.alive
         }
@@ -224,12 +238,11 @@ class SimulatedWorld:
         lives = {id(self.world.witness.line(self._current[one.name]).life) for one in processes}
 
         def left() -> bool:
-            members = self.world.classic._members.values()
-            return not any(id(member.client.life) in lives for member in members)
+            return not any(id(life) in lives for life in self.world.lives.values())
 
         return self.world.agenda.run(self.now() + 3 * self.session_seconds + 5, left)
 
-    def runs(self, process: Process) -> RebalanceProtocol:
+    def runs(self, process: Process) -> str:
         """Return the protocol that a process really runs."""
         return self._current[process.name].protocol
 
@@ -370,10 +383,11 @@ def _automatic(instance_id: str | None) -> str:
     return f"consumer-{GROUP}-{instance_id or 1}"
 
 
-def _settings(history: History, process: Process) -> Settings:
+def _settings(history: History, process: Process, protocol: str = "classic") -> Settings:
     family, version = _FAMILIES.get(process.software, ("java", process.software[5:]))
     return Settings(
         name=process.name,
+        protocol=protocol,
         client_id=_automatic(process.instance_id) if history.alike else process.name,
         instance_id=process.instance_id,
         family=family,
