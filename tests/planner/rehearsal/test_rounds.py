@@ -11,11 +11,12 @@ from rebal.groups.assignors import NAMES, Assignment, Owned, Spec, SpecMember, g
 from rebal.groups.model import GroupSnapshot, Partitions, RebalanceProtocol
 from rebal.planner.facts import names
 from rebal.planner.rehearsal.engine.rounds import Rounds, rejoins
+from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Deed, Event, Script
 from rebal.planner.rehearsal.whatif.changes import Changes
-from rebal.planner.rehearsal.whatif.simulation import simulate
+from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
 from tests.planner.builder import group_of
 
 
@@ -45,12 +46,13 @@ class Counting:
         )
 
 
-def captured(random: Random, assignor: str) -> GroupSnapshot:
-    """Return a group whose members own their topics' partitions at random, most of them."""
+def captured(random: Random, assignor: str, *, kip848: bool = False) -> GroupSnapshot:
+    """Return a group whose members own their topics' partitions at random."""
     topics = {f"t{n}": random.randint(1, 8) for n in range(random.randint(1, 3))}
     group = group_of(
         {
             "elected": assignor,
+            "type": "consumer" if kip848 else "classic",
             "topics": topics,
             "members": [
                 {
@@ -59,6 +61,7 @@ def captured(random: Random, assignor: str) -> GroupSnapshot:
                     "family": "java",
                     "version": "3.9.1",
                     "topics": sorted(topics),
+                    **({"protocol_type": "consumer"} if kip848 else {}),
                 }
                 for n in range(random.randint(2, 5))
             ],
@@ -73,6 +76,25 @@ def captured(random: Random, assignor: str) -> GroupSnapshot:
         for member, some in zip(group.members, owned, strict=True)
     )
     return replace(group, members=tuple(members))
+
+
+def owners(run: Rehearsal) -> dict[tuple[str, int], str]:
+    """Return who owns each partition at the end of a rehearsal."""
+    return {
+        (one.topic, one.partition): one.owners[-1].owner
+        for one in run.partitions
+        if one.owners and one.owners[-1].end is None
+    }
+
+
+def then(told: Simulation) -> dict[tuple[str, int], str]:
+    """Return who owns each partition at the end of a what-if."""
+    return {
+        (topic, number): shift.name
+        for shift in told.members
+        for topic, numbers in shift.then.items()
+        for number in numbers
+    }
 
 
 @pytest.mark.parametrize("assignor", NAMES)
@@ -98,21 +120,35 @@ def test_what_if_and_timed_engine_agree_on_rebalances_and_owners(assignor: str) 
         run = rehearse(scene, Script(events=(event,)), seed=seed)
         assert run.measures.rebalances == told.rebalances
         assert run.measures.twice == 0
-        owners = {
-            (one.topic, one.partition): one.owners[-1].owner
-            for one in run.partitions
-            if one.owners and one.owners[-1].end is None
-        }
-        then = {
-            (topic, number): shift.name
-            for shift in told.members
-            for topic, numbers in shift.then.items()
-            for number in numbers
-        }
-        assert owners == then
+        assert owners(run) == then(told)
         differs.add(told.rebalances)
     # One rebalance and two both occur where the assignor is COOPERATIVE.
     assert differs == ({1, 2} if assignor == "cooperative-sticky" else {1})
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_what_if_and_timed_engine_agree_on_targets_of_a_kip848_group(assignor: str) -> None:
+    moved = 0
+    for seed in range(40):
+        random = Random(seed)
+        group = captured(random, assignor, kip848=True)
+        gone = group.members[-1].member_id
+        leaves = random.random() < 0.5
+        changes = Changes(
+            remove_members=(gone,) if leaves else (), add_partitions={} if leaves else {"t0": 3}
+        )
+        told = simulate(group, assignor, changes)
+        assert told.server_side
+        scene, _ = scene_of(group)
+        event = Event(do=Deed.PARTITIONS, topic="t0", count=scene.topics["t0"] + 3)
+        if leaves:
+            event = Event(do=Deed.STOP, members=(names(group.members)[gone],))
+        run = rehearse(scene, Script(events=(event,)), seed=seed)
+        assert run.measures.rebalances == told.rebalances == 1
+        assert run.measures.twice == 0
+        assert owners(run) == then(told)
+        moved += told.moved
+    assert moved > 40
 
 
 @pytest.mark.parametrize("eager", [True, False])
