@@ -223,6 +223,17 @@ FOUND = {
         counted=True,
         epoch=0,
     ),
+    "a member that had left was forgotten in the move to KIP-848": History(
+        seed=1_000_431,
+        goal="consumer",
+        consumers=(
+            Consumer("app-0", "java-4.1.1", DEFAULT),
+            Consumer("app-1", "java-4.1.1", DEFAULT),
+        ),
+        evidence=Evidence(),
+        events=(Event(0, "leave", 0),),
+        epoch=0,
+    ),
     "a static member restarted between the rounds of a rebalance left a partition": UNOWNED,
 }
 

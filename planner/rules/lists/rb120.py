@@ -6,7 +6,7 @@ from typing import Final
 from rebal.groups.model import Departed, Refusal
 from rebal.planner.admission.rejected import still_out
 from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
-from rebal.planner.rules.scope import by_lists, planning, unfinished
+from rebal.planner.rules.scope import classic, narrowing_step, planning, unfinished
 
 _NAMED: Final = 3
 
@@ -17,14 +17,14 @@ _NAMED: Final = 3
     "Does a member that left belong to the service?",
     reference="Kafka: group coordinator (only present members count); JOIN_GROUP and LEAVE_GROUP "
     "in the request log",
-    applies=(planning, by_lists),
+    applies=(planning, classic),
 )
 def departed_members(context: Context) -> Findings:
     """A log shows members that are not in the group now, and no client that replaced them.
 
     Why it matters: a plan counts the members that it sees. One that crashed, is scaled down or is
     being moved rejoins with its old list: after the second bounce it is rejected, or it makes the
-    group elect the old assignor again.
+    group elect the old assignor again. After a move to KIP-848 it is a classic member again.
 
     How to find out: look for the named client in its deployment. A member that was killed leaves
     without a request; one that was shut down sends LEAVE_GROUP.
@@ -51,7 +51,7 @@ def departed_members(context: Context) -> Findings:
         f"--expect-members {here} if not.",
         result=Tri.YES,
         evidence=[each.evidence for each in newest[:_NAMED]],
-        before_step=context.narrow_step,
+        before_step=narrowing_step(context),
     )
 
 
