@@ -179,7 +179,11 @@ def _with_rarer(history: History) -> History:
         events = sorted((*history.events, pod), key=lambda one: one.look)
         return replace(history, events=tuple(events), alike=True, counted=False, max_size=None)
     if java and history.kind == "java" and random.random() < 0.12:
-        return _of_kip848(history, random)
+        history = _of_kip848(history, random)
+    if random.random() < 0.06:
+        grows = Event(random.choice((0, 1, 2, 3, 5)), "topic grows", random.randrange(8))
+        events = sorted((*history.events, grows), key=lambda one: one.look)
+        return replace(history, events=tuple(events))
     return history
 
 

@@ -220,6 +220,7 @@ class Rehearsed(Story):
             "wrong list": self._wrong_list,
             "leave": self._leave,
             "rejected pod": self._rejected_pod,
+            "topic grows": self._grow,
         }[event.kind]
         done()
 
@@ -254,6 +255,9 @@ class Rehearsed(Story):
         one.running = False
         one.due = self.world.now() + self.rng.choice((3.0, 100.0))
         self._event(f"{one.name} is stopped for a while")
+
+    def _grow(self) -> None:
+        self._event(self.world.grow())
 
     def _rejected_pod(self) -> None:
         """A new pod of the service is rejected at its first start, and stays out."""

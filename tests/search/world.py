@@ -197,14 +197,15 @@ class SimulatedWorld:
     def _judge_owners(self) -> None:
         """At rest each partition has one owner, where every member of the group is alive.
 
-        The second round of a cooperative rebalance may not come: a load ends the rebalance (the
-        record says Stable), and a static member that restarts has nothing to revoke. What was to
-        move then waits for the next rebalance: rebal asks for one before a plan is finished.
+        A leader sees new partitions late. The second round of a cooperative rebalance may not come:
+        a load ends the rebalance (the record says Stable), and a static member that restarts has
+        nothing to revoke. What was to move then waits for the next rebalance: rebal asks for one
+        before a plan is finished.
         """
         if not self._all_alive():
             return
         started = max((one.at for one in self.world.happened if self._is_static(one)), default=0.0)
-        cut_short = started >= self.world.book._completed
+        cut_short = started >= self.world.book._completed or self.world._coming
         if cut_short or self.now() - self.world.book.loaded_at < _AFTER_LOAD:
             return
         self.faults += self.unowned_at_rest()
@@ -299,6 +300,13 @@ class SimulatedWorld:
         self.world.agenda.after(seconds, book.loaded, broker)
         self.world.run(seconds + 0.01)
         return f"loaded by broker {broker}"
+
+    def grow(self) -> str:
+        """Add two partitions to the topic; a leader sees them when it reads metadata again."""
+        self.operator.partitions += 2
+        noticed = self._random.choice((1.0, 20.0, 290.0))
+        self.world.add_partitions(TOPIC, self.operator.partitions, noticed)
+        return f"{TOPIC} has {self.operator.partitions} partitions, noticed in {noticed:g} s"
 
     # --- rebal ----------------------------------------------------------------------------------
 
