@@ -48,7 +48,7 @@ _APIS: Final = (JOIN, SYNC, LEAVE, CONSUMER_HEARTBEAT)
 _PLAIN_APIS: Final = frozenset(api.encode() for api in _APIS)
 _MEMBER_ID_REQUIRED: Final = error_code("MEMBER_ID_REQUIRED")
 FENCED: Final = error_code("FENCED_INSTANCE_ID")
-_IS_FENCED: Final = b'"errorCode":%d' % FENCED
+_IS_FENCED: Final = re.compile(rb'"errorCode\\*":\s*%d\b' % FENCED)
 # The start of msgspec's message for a text that is no base64.
 _BASE64_ERROR: Final = "Invalid base64"
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
@@ -269,14 +269,18 @@ def may_concern_group(raw: bytes, heartbeats: bool = False) -> bool:
         api = raw[at : raw.find(b'"', at)]
         if api in _PLAIN_APIS:
             return True
-        if not heartbeats:
-            return False
-        if api == b"OFFSET_COMMIT":
-            return _IS_FENCED in raw
-        return api == b"HEARTBEAT" and not _NO_ERROR.search(raw, at)
+        if heartbeats and api == b"OFFSET_COMMIT":
+            return _is_fenced(raw)
+        return heartbeats and api == b"HEARTBEAT" and not _NO_ERROR.search(raw, at)
     if b"_GROUP" in raw and _WANTED.search(raw):
         return True
+    if heartbeats and b"OFFSET_COMMIT" in raw:
+        return _is_fenced(raw)
     return heartbeats and b"HEARTBEAT" in raw and not _NO_ERROR.search(raw)
+
+
+def _is_fenced(raw: bytes) -> bool:
+    return b"82" in raw and _IS_FENCED.search(raw) is not None
 
 
 def parse(
