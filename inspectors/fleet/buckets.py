@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from rebal.inspectors.fleet import schemas
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.parts import WRITTEN, PartWriter
+from rebal.inspectors.fleet.timeline.clock import settle, with_times
 
 Ints = np.ndarray[Any, np.dtype[Any]]
 
@@ -167,10 +168,16 @@ def read_range(place: Place, within: Range, kind: str) -> list[pa.Table]:
 
 
 def in_order(
-    place: Place, within: Range, shapes: Mapping[str, Shape], order: Sequence[str]
+    place: Place,
+    within: Range,
+    shapes: Mapping[str, Shape],
+    order: Sequence[str],
+    span: tuple[int, int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a range, of all kinds in `shapes`, sorted by `order` (nulls last).
 
+    Records come in the order of their offsets: where their times are not, `at` is the effective
+    time (timeline/clock.py; `span` is the time that all sources cover) and `told_at` their own.
     Only what they are sorted by is in memory of all of them, and a bounded part of the rows.
     """
     pieces = [piece for piece in within.pieces if piece.kind in shapes]
@@ -185,11 +192,16 @@ def in_order(
         keys.append(_inside(piece, within, rows))
     if not keys:
         return
-    whole = pa.concat_tables(keys, promote_options="default")
+    whole = pa.concat_tables(keys, promote_options="default").combine_chunks()
+    settled = settle(whole, span) if "offset" in order else whole
     by = [(name, "ascending") for name in order]
-    ordered = pc.sort_indices(whole, sort_keys=by)
+    ordered = pc.sort_indices(settled, sort_keys=by)
     places = whole.select(["piece", "row", "bytes"]).take(ordered)
-    yield from cache.rows(*(column.to_numpy() for column in places.columns))
+    batches = cache.rows(*(column.to_numpy() for column in places.columns))
+    if settled is whole:
+        yield from batches
+    else:
+        yield from with_times(batches, settled["at"].take(ordered))
 
 
 class _Files:

@@ -23,6 +23,7 @@ from rebal.inspectors.fleet.kinds import explain, group_in, sort_out
 from rebal.inspectors.fleet.parts import PartWriter, Target
 from rebal.inspectors.fleet.schemas import BUCKET, RECORDS, REQUESTS
 from rebal.inspectors.fleet.tasks import Work
+from rebal.inspectors.fleet.timeline.clock import extent
 
 ROWS: Final = "rows of the source"
 """The count of what was read, records and others, before anything is done with it."""
@@ -121,11 +122,11 @@ def _records(rows: pa.Table, places: Ints) -> pa.Table:
 def _note_extent(writer: PartWriter, rows: pa.Table) -> None:
     """Report the last offset of each partition, and the first and last time of records."""
     read = rows.group_by("partition", use_threads=False)
-    for found in read.aggregate([("offset", "max"), ("offset", "count")]).to_pylist():
-        if found["partition"] is not None and found["offset_max"] is not None:
-            writer.reach(str(found["partition"]), found["offset_max"], found["offset_count"])
+    for one in read.aggregate([("offset", "max"), ("offset", "count")]).to_pylist():
+        if one["partition"] is not None and one["offset_max"] is not None:
+            writer.reach(str(one["partition"]), one["offset_max"], one["offset_count"])
     if rows["problem"].null_count < len(rows):
         rows = rows.filter(pc.is_null(rows["problem"]))
-    times = pc.min_max(rows["timestamp"].cast(RECORDS.field("timestamp").type).cast(pa.int64()))
-    if times["min"].as_py() is not None:
-        writer.span(times["min"].as_py(), times["max"].as_py())
+    found = extent(rows)
+    if found is not None:
+        writer.span(*found)

@@ -40,11 +40,12 @@ from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.parts import FOLDERS, REPORT_DDL
-from rebal.inspectors.fleet.schemas import REQUESTS
+from rebal.inspectors.fleet.schemas import REQUESTS, TIME
 from rebal.inspectors.fleet.sources.requests import read_requests
 from rebal.inspectors.fleet.sources.source import SKIPPED, TOPIC, Source, whole_rows
 from rebal.inspectors.fleet.tasks import in_tasks
 from rebal.inspectors.fleet.telling import Tale, tell
+from rebal.inspectors.fleet.timeline.clock import span_of
 
 Say = Callable[[str], None]
 _BROKEN: Final = "broken-"
@@ -327,12 +328,20 @@ def _extent(run: Run, totals: _Totals) -> tuple[datetime | None, datetime | None
     if run.previous is not None:
         firsts += [run.previous.observed_from] if run.previous.observed_from else []
         lasts += [run.previous.observed_until] if run.previous.observed_until else []
-    for path in (*run.earlier("requests"), *totals.paths("requests")):
-        for group in _row_groups(run.place, path):
-            statistics = group.statistics
-            if statistics is not None and statistics.has_min_max:
-                firsts.append(statistics.min)
-                lasts.append(statistics.max)
+    paths = (*run.earlier("requests"), *totals.paths("requests"))
+    groups = [group.statistics for path in paths for group in _row_groups(run.place, path)]
+    seen = [
+        time for one in groups if one is not None and one.has_min_max for time in (one.min, one.max)
+    ]
+    if seen:
+        span = span_of(pa.chunked_array([pa.array(seen, TIME)]))
+        if span != (_micros(min(seen)), _micros(max(seen))):
+            files = run.place.files()
+            whole = (pq.read_table(path, columns=["at"], filesystem=files) for path in paths)
+            span = span_of(pa.concat_tables(whole)["at"])
+        if span is not None:
+            firsts.append(_EPOCH + timedelta(microseconds=span[0]))
+            lasts.append(_EPOCH + timedelta(microseconds=span[1]))
     return min(firsts, default=None), max(lasts, default=None)
 
 

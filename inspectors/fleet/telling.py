@@ -41,9 +41,10 @@ def tell(batches: Iterable[pa.RecordBatch], target: Target, tale: Tale) -> Itera
 
 
 def _tell(place: Place, within: Range, tale: Tale, writer: PartWriter) -> None:
-    commits = write_commits(merge_commits(read_range(place, within, "commit_parts")), writer)
+    parts = merge_commits(read_range(place, within, "commit_parts"))
+    commits = write_commits(parts, writer, tale.observed)
     groups = [GROUPS.empty_table()]
-    rows = in_order(place, within, _SHAPES, ORDER)
+    rows = in_order(place, within, _SHAPES, ORDER, tale.observed)
     for table, made in make_tables(rows, tale.topic_names, tale.observed, tale.breaks):
         if table == "groups":
             groups.append(pa.Table.from_batches([made]))

@@ -5,10 +5,18 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from rebal.inspectors.fleet.timeline.timeline import make_tables
 from tests.fleet.conftest import CAPTURES
-from tests.fleet.timeline_input import Row, captured_records, captured_requests, tables
+from tests.fleet.timeline_input import (
+    Row,
+    batches,
+    captured_records,
+    captured_requests,
+    tables,
+)
 from tests.fleet.timeline_story import SECOND, M, Story, at, facts, only
 
 
@@ -57,15 +65,17 @@ def test_records_are_ordered_by_offset_where_their_times_are_not() -> None:
     assert [row["incarnation"] for row in rows] == [1] * 5
 
 
-def test_a_record_that_comes_far_too_late_is_told() -> None:
+def test_rows_that_are_not_sorted_by_effective_times_are_told() -> None:
     story = Story()
     for number in range(1, 6):
         story.generation(number * 100, number, [M("a", (number,))])
-    story.rows[1]["at"] += 1000 * SECOND
-    made = tables(story.rows)
-    assert [row["offset"] for row in made["errors"]] == [1]
-    assert "too late" in made["errors"][0]["error"]
-    assert [row["incarnation"] for row in made["rebalances"] if not row["failed"]] == [1] * 4
+    whole = pa.Table.from_batches(batches(story.rows))
+    unsorted = whole.take([0, 2, 1, 3, 4]).combine_chunks().to_batches()
+    errors = [
+        row for name, made in make_tables(unsorted) if name == "errors" for row in made.to_pylist()
+    ]
+    assert [row["offset"] for row in errors] == [1]
+    assert "after newer records" in errors[0]["error"]
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +102,7 @@ def test_clocks_that_differ_a_little_change_no_fact(
         is_record = row["api"] is None
         if mode != "both" and is_record is (mode == "log"):
             return row
-        # What a coordinator writes at once has one time.
-        one = (row["group_id"], row["at"]) if is_record else (row["position"],)
+        one = (row["group_id"], row["offset"]) if is_record else (row["position"],)
         by = shift.setdefault(one, rand.randrange(-SECOND, SECOND))
         return {**row, "at": row["at"] + by}
 

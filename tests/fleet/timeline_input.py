@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from rebal.inspectors.fleet.schemas import TABLES, TIME
 from rebal.inspectors.fleet.sources.request_rows import request_rows
+from rebal.inspectors.fleet.timeline.clock import settle
 from rebal.inspectors.fleet.timeline.rows import MADE
 from rebal.inspectors.fleet.timeline.timeline import INPUT, make_tables
 
@@ -69,7 +70,24 @@ def captured_requests(folder: Path) -> Iterator[Row]:
             yield request(row)
 
 
-def in_order(rows: Iterable[Row]) -> list[Row]:
+def in_order(rows: Iterable[Row], observed: tuple[int, int] | None = None) -> list[Row]:
+    """The rows as the pipeline sorts them, by effective times."""
+    given = list(rows)
+    columns = ("group_id", "at", "partition", "offset")
+    types = {"at": TIME} | {name: INPUT.field(name).type for name in columns if name != "at"}
+    table = pa.table(
+        {
+            name: pa.array([row[name] for row in given], pa.int64() if name == "at" else kind)
+            for name, kind in sorted(types.items())
+        }
+    )
+    settled = settle(table.set_column(0, "at", table["at"].cast(TIME)), observed)
+    times = settled["at"].cast(pa.int64()).to_pylist()
+    moved = [
+        row if at == row["at"] else {**row, "at": at, "told_at": row["at"]}
+        for row, at in zip(given, times, strict=True)
+    ]
+
     def key(row: Row) -> tuple[Any, ...]:
         return (
             row["group_id"],
@@ -80,11 +98,13 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
             row["position"] or 0,
         )
 
-    return sorted(rows, key=key)
+    return sorted(moved, key=key)
 
 
-def batches(rows: Iterable[Row], size: int = 1000) -> Iterator[pa.RecordBatch]:
-    ordered = in_order(rows)
+def batches(
+    rows: Iterable[Row], size: int = 1000, observed: tuple[int, int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    ordered = in_order(rows, observed)
     for at in range(0, len(ordered), size):
         part = ordered[at : at + size]
         columns = []
@@ -98,7 +118,7 @@ def batches(rows: Iterable[Row], size: int = 1000) -> Iterator[pa.RecordBatch]:
 def tables(rows: Iterable[Row], size: int = 1000, **options: Any) -> Tables:
     """The rows of each table, as Python values."""
     made: Tables = {name: [] for name in MADE}
-    for table, batch in make_tables(batches(rows, size), **options):
+    for table, batch in make_tables(batches(rows, size, options.get("observed")), **options):
         batch.validate(full=True)
         assert batch.schema == TABLES[table]
         made[table] += batch.to_pylist()

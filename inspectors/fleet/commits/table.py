@@ -21,6 +21,7 @@ _ABOUT: Final = ("group_id", "topic", "topic_partition")
 _FIRST: Final = ("first_offset", "first_at", "first_record")
 _SUMS: Final = ("commits", "records")
 _HOUR_US: Final = 3_600_000_000
+_MINUTE_US: Final = 60_000_000
 _NEVER: Final = np.iinfo(np.int64).max
 
 
@@ -110,23 +111,32 @@ def _codes(whole: pa.Table) -> Ints:
     return codes
 
 
-def write_commits(merged: pa.Table, writer: PartWriter) -> pa.Table:
-    """Write the table's rows, and say what is wrong with those that cannot be read; gives them."""
+def write_commits(
+    merged: pa.Table, writer: PartWriter, span: tuple[int, int] | None = None
+) -> pa.Table:
+    """Write the table's rows, and say what is wrong with those that cannot be read; gives them.
+
+    Outside of `span`, the time that all sources cover in microseconds since 1970, no rate is told.
+    """
     named = merged.filter(pc.is_valid(merged["group_id"]))
-    rows = _with_rates(named)
+    rows = _with_rates(named, span)
     writer.write("commits", rows)
     for row in merged.filter(pc.is_valid(merged["error"])).to_pylist():
         _explain(writer, row)
     return rows
 
 
-def _with_rates(rows: pa.Table) -> pa.Table:
+def _with_rates(rows: pa.Table, span: tuple[int, int] | None) -> pa.Table:
     """Rows of `COMMITS`: the rates are null where one commit, or no time, is all there is."""
     first, last = (
         pc.fill_null(rows[name].cast(pa.int64()), 0).to_numpy()
         for name in ("first_at", "committed_at")
     )
-    told = pc.and_(pc.is_valid(rows["first_at"]), pc.is_valid(rows["committed_at"])).to_numpy()
+    both = pc.and_(pc.is_valid(rows["first_at"]), pc.is_valid(rows["committed_at"]))
+    told = both.to_numpy().copy()
+    if span is not None:
+        # a commit's time is the coordinator's, taken a little before its record's
+        told &= (first >= span[0] - _MINUTE_US) & (last <= span[1] + _MINUTE_US)
     hours = np.where(told, (last - first) / _HOUR_US, 0.0)
     commits = rows["commits"].to_numpy()
     progress = pc.subtract(rows["committed_offset"], rows["first_offset"])

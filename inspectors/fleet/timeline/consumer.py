@@ -1,8 +1,8 @@
 """A KIP-848 group as its records build it up (kinds 3 to 8): generation by generation.
 
 The group epoch (3) is the generation. A member's record (5) and the tombstones of one that goes
-stand before the epoch they lead to, in one write of the coordinator, and so have its time: they
-wait for it. Where none follows, a static member was replaced by its next start, with another member
+stand before the epoch they lead to, in one write of the coordinator: they wait for it. Where an
+assignment (8) follows instead, a static member was replaced by its next start, with another member
 id and all that it had. A rebalance is done when every member has reached the epoch and owes nothing
 (8).
 """
@@ -67,17 +67,27 @@ class ConsumerGroup:
         self.started: int | None = None
         self.done: int | None = None
         self.replaced: int | None = None
+        # are the times of this epoch evidence of when
+        self.timed = True
         self.members: dict[str, _Member] = {}
         self._waiting: list[tuple[int, str, records.Value | None]] = []
         self._waiting_at = 0
 
-    def put(self, key: kinds.Key, value: records.Value | None, at: int) -> list[Generation]:
-        """Take in one record; the generations that are over by it, as their members were then."""
-        over = self._replaced() if self._waiting and at != self._waiting_at else []
-        ended = self._put(key, value, at)
+    def put(
+        self, key: kinds.Key, value: records.Value | None, at: int, timed: bool = True
+    ) -> list[Generation]:
+        """Take in one record; the generations that are over by it, as their members were then.
+
+        `timed` is whether `at` is evidence of when.
+        """
+        self.timed &= timed
+        over = self._replaced() if self._is_replaced(key, value) else []
+        ended = self._put(key, value, at, timed)
         return over if ended is None else [*over, ended]
 
-    def _put(self, key: kinds.Key, value: records.Value | None, at: int) -> Generation | None:
+    def _put(
+        self, key: kinds.Key, value: records.Value | None, at: int, timed: bool
+    ) -> Generation | None:
         if isinstance(key, kinds.MemberKey) and key.version in _CHANGES_MEMBERS:
             comes_or_goes = value is None or (
                 isinstance(value, records.ConsumerGroupMember) and not self._knows(key.member_id)
@@ -92,6 +102,7 @@ class ConsumerGroup:
             ended = self.generation(at) if self.epoch not in (None, value.epoch) else None
             if self.epoch != value.epoch:
                 self.started, self.done, self.replaced = at, None, None
+                self.timed = timed
             self.epoch = value.epoch
             self._take_waiting()
             return ended
@@ -115,6 +126,7 @@ class ConsumerGroup:
             protocol_type="consumer",
             group_type=GroupType.CONSUMER,
             started=self.started,
+            timed=self.timed,
         )
 
     def finish(self, at: int, ended: int | None = None) -> list[Generation]:
@@ -122,7 +134,7 @@ class ConsumerGroup:
 
         Gives the generations that were not told yet, the last one as it is at `at`.
         """
-        if ended is not None and self._waiting_at == ended:
+        if ended is not None and all(value is None for _, _, value in self._waiting):
             self._waiting = []
         over = self._replaced() if self._waiting else []
         last = self.generation(at)
@@ -143,6 +155,25 @@ class ConsumerGroup:
     def _knows(self, member_id: str) -> bool:
         found = self.members.get(member_id)
         return found is not None and found.metadata is not None
+
+    def waits_for(self, member_id: str) -> bool:
+        """Return whether this member's records wait for what is written with them."""
+        return any(one == member_id for _, one, _ in self._waiting)
+
+    def _is_replaced(self, key: kinds.Key, value: records.Value | None) -> bool:
+        """Return whether this record shows that what waits replaced a static member.
+
+        A new member's assignment (8) is written before a group epoch (3) only then; what follows,
+        and is not the rest of that write (its own record again, or an epoch), is another write.
+        """
+        if not self._waiting:
+            return False
+        if not any(isinstance(one, records.CurrentAssignment) for _, _, one in self._waiting):
+            return False
+        if isinstance(value, records.GroupEpoch):
+            return False
+        same = isinstance(key, kinds.MemberKey) and self.waits_for(key.member_id)
+        return value is None or not same
 
     def _replaced(self) -> list[Generation]:
         """Take in what waits, as no epoch followed; the members of before, if they were settled."""

@@ -2,8 +2,9 @@
 
 Requests are noted when they come, by generation; what they and the records change is applied
 `DISORDER` later. So a join that was logged a little after the record it led to, or by a broker
-whose clock is a little off, is known by then, and records that come out of order are put back by
-offset.
+whose clock is a little off, is known by then. Records come in the order of their offsets, by their
+effective times (clock.py): what is said of a group's structure rests on that order alone, and on
+what the records name, never on a clock.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class GroupTimeline:
         self._window = Window()
         self._era = self.log.era
         self._key: tuple[bytes, kinds.Key] = (b"", kinds.UnknownKey(version=-1))
-        self._applied_offset = -1
+        self._newest: dict[int, int] = {}
         self._dying: Item | None = None
         self._tombstone: tuple[Item, GroupType] | None = None
 
@@ -87,7 +88,7 @@ class GroupTimeline:
         self._came(at, TOPIC)
         offset, value = raw.offset, raw.value
         self.partition = raw.partition if self.partition is None else self.partition
-        item = Item(at, self.log.era, offset)
+        item = Item(at, self.log.era, offset, raw.told_at)
         try:
             if raw.key != self._key[0]:
                 self._key = (raw.key, kinds.decode_key(raw.key))
@@ -96,11 +97,13 @@ class GroupTimeline:
         except WireError as error:
             self._error(at, raw, str(error))
             return
-        if offset <= self._applied_offset and self._applied_offset >= 0:
-            if offset != self._applied_offset:
-                what = "it came after newer records of its group, too late to be put back"
-                self._error(at, raw, what)
+        newest = self._newest.get(raw.partition, -1)
+        if offset <= newest:
+            if offset != newest:
+                self._error(at, raw, "it came after newer records of its group")
             return
+        self._newest[raw.partition] = offset
+        item.before = newest
         if isinstance(item.value, Value):
             self.log.era.has_record(item.value.generation)
         elif value is None and isinstance(item.key, kinds.GroupMetadataKey):
@@ -205,10 +208,8 @@ class GroupTimeline:
 
     def _apply(self, item: Item) -> None:
         if item.offset is not None:
-            before = self._applied_offset
-            self._applied_offset = item.offset
             for end in self.shared.breaks.get(self.partition or 0, ()):
-                self.history.cut |= 0 <= before <= end < item.offset
+                self.history.cut |= 0 <= item.before <= end < item.offset
         if item.era.number > self._era.number:
             if TOPIC not in self.sources:
                 # no record tells that the group ended, nor of what the log showed before
@@ -228,8 +229,7 @@ class GroupTimeline:
         assert key is not None
         kind = kinds.group_type(key.version)
         if self._dying is not None and value is not None:
-            # a conversion is one write of the coordinator, and so has one time
-            if kind is not self.type and item.at == self._dying.at:
+            if kind is not self.type and self._goes_on(self._dying, item):
                 self._dying = None
             else:
                 self._die()
@@ -241,7 +241,7 @@ class GroupTimeline:
                 self._buried(item, GroupType.CLASSIC)
                 return
             self._became(GroupType.CLASSIC, item.at)
-            self._classic(item.at, value)
+            self._classic(item, value)
             return
         if value is None and key.version == kinds.CONSUMER_GROUP_METADATA:
             self._buried(item, GroupType.CONSUMER)
@@ -251,7 +251,7 @@ class GroupTimeline:
             self._became(GroupType.CONSUMER, item.at)
         if self.consumer is None:
             return
-        over = self.consumer.put(key, value, item.at)
+        over = self.consumer.put(key, value, item.at, item.timed)
         self._told_lists(key, value, item.at)
         for generation in over:
             self.history.advance(generation)
@@ -288,6 +288,19 @@ class GroupTimeline:
         if self.type is GroupType.UNKNOWN:
             self._tombstone = item, kind
 
+    def _goes_on(self, dying: Item, item: Item) -> bool:
+        """Return whether a record of the other type after a tombstone converts the group.
+
+        It names a member that was there, or goes on with the generation's number. A conversion of
+        an empty group does neither, but is one write of the coordinator, and so has one time.
+        """
+        key, value, now = item.key, item.value, self.history.now
+        if isinstance(key, kinds.MemberKey) and key.member_id in self.history.roster.members:
+            return True
+        number = getattr(value, "epoch", None) or getattr(value, "generation", None)
+        goes_on = now is not None and number is not None and 1 < now.number <= number
+        return goes_on or item.own_at == dying.own_at
+
     def _die(self) -> None:
         """The tombstone was the end of the group: nothing of another type followed it."""
         dying, self._dying = self._dying, None
@@ -296,19 +309,21 @@ class GroupTimeline:
         self.history.end(dying.at, causes.DELETED)
         self.deleted_at = dying.at
 
-    def _classic(self, at: int, value: Value) -> None:
+    def _classic(self, item: Item, value: Value) -> None:
+        at = item.at
         self.protocol_type = value.protocol_type or self.protocol_type
         first = self.history.now is None
         self.history.advance(
             Generation(
                 value.generation,
-                _ended(at, value) if first else at,
+                _ended(at, value) if first and item.timed else at,
                 value.members,
                 TOPIC,
                 assignor=value.protocol,
                 leader=value.leader,
                 protocol_type=value.protocol_type or None,
                 value=value,
+                timed=item.timed,
             )
         )
 
@@ -359,7 +374,8 @@ class GroupTimeline:
         """A classic member of a KIP-848 group: its record holds its whole list."""
         if isinstance(key, kinds.MemberKey) and isinstance(value, ConsumerGroupMember):
             epoch = self.consumer.epoch if self.consumer is not None else None
-            names = self.lists.stored(key.member_id, value, at, epoch)
+            again = self.consumer is not None and self.consumer.waits_for(key.member_id)
+            names = self.lists.stored(key.member_id, value, at, epoch, again)
             if names is not None:
                 self.log.person(key.member_id).assignors = names
             elif key.member_id in self.log.persons:
@@ -375,7 +391,13 @@ class GroupTimeline:
         return "Stable" if members else "Empty"
 
     def _error(self, at: int, raw: Raw, error: str) -> None:
-        place = (raw.source, raw.partition, raw.offset, at, self.group_id)
+        place = (
+            raw.source,
+            raw.partition,
+            raw.offset,
+            at if raw.told_at is None else raw.told_at,
+            self.group_id,
+        )
         value = raw.value.written() if isinstance(raw.value, Value) else raw.value
         self.shared.rows.add("errors", (*place, "record", error, raw.key, value))
 

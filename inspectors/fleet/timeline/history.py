@@ -8,7 +8,7 @@ from rebal.groups.model import GroupType
 from rebal.inspectors.fleet.timeline import causes
 from rebal.inspectors.fleet.timeline.cost import Cost, Tally
 from rebal.inspectors.fleet.timeline.incidents import Incidents
-from rebal.inspectors.fleet.timeline.log import MILLI, Log, Round
+from rebal.inspectors.fleet.timeline.log import MILLI, Log, Round, keep_newest
 from rebal.inspectors.fleet.timeline.members import Place, Roster, Standing
 from rebal.inspectors.fleet.timeline.metrics import Metrics
 from rebal.inspectors.fleet.timeline.protocol import Protocols
@@ -207,7 +207,7 @@ class History:
         if old is None and new.number == 1 and count:
             began = causes.FIRST
         latency = None
-        if new.started is not None:
+        if new.started is not None and new.timed:
             latency = (new.ended - new.started) / MILLI
         moved_now = None
         if change is not None and before_known:
@@ -262,16 +262,18 @@ class History:
         for standing in change.gone:
             member_id = standing.seen.member_id
             if may_be_slow(standing, self.log, old, new):
-                self.log.away[client_of(standing.seen)] = True
+                keep_newest(self.log.away, client_of(standing.seen), True)
             at, reason = self._departure(standing, change, new, rebalance)
             roster.leave(member_id, last, at, reason)
             others, closed = roster.like(standing.seen), member_id in self.log.left
+            closed |= not new.timed
             self.incidents.left(standing, at or new.ended, reason, others, closed=closed)
         roster.go_on(change.changed, last, now)
         for seen in change.new:
             replaced = change.replaced.get(seen.member_id)
             first = known or new.number <= 1 or replaced is not None
-            roster.enter(seen, new.number, new.ended, new.ended if first else None)
+            standing = roster.enter(seen, new.number, new.ended, new.ended if first else None)
+            standing.timed = new.timed
 
     def _departure(
         self, standing: Standing, change: Change, new: Generation,

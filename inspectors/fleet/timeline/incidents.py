@@ -90,7 +90,7 @@ class Incidents:
 
     def rebalanced(self, new: Generation) -> None:
         """A rebalance was completed."""
-        if new.members:
+        if new.members and new.timed:
             self._in_chain(new.started or new.ended, new)
         self._owners(new)
         for at, member, detail in self._hidden:
@@ -151,7 +151,7 @@ class Incidents:
         if causes.is_slow(reason):
             self.slow(seen.member_id, at, reason or "")
         client = _client(seen)
-        began = gone.joined_at
+        began = gone.joined_at if gone.timed else None
         if closed or (reason is None and began is not None and _left(seen, at - began)):
             return
         short = SHORT_LIFE * seen.session_ms * MILLI

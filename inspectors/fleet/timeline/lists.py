@@ -36,8 +36,8 @@ class Lists:
         self.group_id = group_id
         self.rows = rows
         self._open: dict[tuple[Any, ...], _Open] = {}
-        # the newest record of a KIP-848 group's member: its id, its time, and its list
-        self._stored: tuple[str, int, tuple[str, ...] | None] = ("", 0, None)
+        # the newest record of a KIP-848 group's member: its id and its list
+        self._stored: tuple[str, tuple[str, ...] | None] = ("", None)
         self._limit = _SPARE
 
     def joined(
@@ -65,20 +65,25 @@ class Lists:
         return self._saw(key, request, at)
 
     def stored(
-        self, member_id: str, member: ConsumerGroupMember, at: int, generation: int | None
+        self,
+        member_id: str,
+        member: ConsumerGroupMember,
+        at: int,
+        generation: int | None,
+        again: bool,
     ) -> tuple[str, ...] | None:
         """The list of a member that speaks the classic protocol in a KIP-848 group, if it does.
 
         Who takes a static member's place is first written with that one's list, and with its own
-        in the same write.
+        in the same write; `again` is whether that is still going on.
         """
         listed = member.supported_protocols
         names = None if listed is None else tuple(one.name for one in listed)
-        before, self._stored = self._stored, (member_id, at, names)
-        if before[:2] == (member_id, at) and before[2] != names:
-            copied = self._open.get((member_id, before[2]))
-            if copied is not None and copied.at == at:
-                del self._open[member_id, before[2]]
+        before, self._stored = self._stored, (member_id, names)
+        if again and before[0] == member_id and before[1] != names:
+            copied = self._open.get((member_id, before[1]))
+            if copied is not None and copied.times == 1:
+                del self._open[member_id, before[1]]
         if names is None:
             return None
         known = self._open.get((member_id, names))

@@ -9,10 +9,12 @@ the rebalances that are not finished.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 MILLI: Final = 1000
 """Microseconds in a millisecond: times are microseconds, durations in rows milliseconds."""
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 NEARLY: Final = 0.9
 """Two log lines may be a little less apart than the timeout that passed between them."""
 _SPARE: Final = 256
@@ -152,6 +154,14 @@ class Era:
             del self.recorded[next(iter(self.recorded))]
 
 
+def keep_newest(kept: dict[_K, _V], key: _K, value: _V) -> None:
+    """Put `value` at the end of `kept`, and drop the oldest ones where that are too many."""
+    kept.pop(key, None)
+    kept[key] = value
+    if len(kept) > _SPARE:
+        del kept[next(iter(kept))]
+
+
 class Left:
     """A LEAVE_GROUP of a member; `had` is how many partitions it then had, None: not known."""
 
@@ -268,8 +278,7 @@ class Log:
         """A member left; who comes back on its connection is the same process."""
         left = self.left[member_id] = Left(member_id, at, reason)
         if connection and not reason:
-            self.left_on.pop(connection, None)
-            self.left_on[connection] = left
+            keep_newest(self.left_on, connection, left)
 
     def refuse(self, client: str, at: int) -> None:
         """A join of this client was refused."""
@@ -311,12 +320,6 @@ class Log:
             self._limit = _SPARE + 2 * len(self.persons)
         if len(self.left) > _SPARE:
             self.left = {key: found for key, found in self.left.items() if found.at >= before}
-        while len(self.left_on) > _SPARE:
-            del self.left_on[next(iter(self.left_on))]
-        while len(self.fenced) > _SPARE:
-            del self.fenced[next(iter(self.fenced))]
-        while len(self.away) > _SPARE:
-            del self.away[next(iter(self.away))]
         if len(self.refused) > _SPARE:
             self.refused = {key: one for key, one in self.refused.items() if one[1] >= before}
         return dropped

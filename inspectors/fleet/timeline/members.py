@@ -32,6 +32,7 @@ class Standing:
         "profile",
         "seen",
         "tallied",
+        "timed",
     )
 
     def __init__(self, seen: Seen, generation: int | None, at: int) -> None:
@@ -40,6 +41,8 @@ class Standing:
         self.first_at = at
         self.joined_at: int | None = None
         self.joined_reason: str | None = None
+        # is `joined_at` evidence of when
+        self.timed = True
         # what decides which protocol it runs, as it was in the last generation
         self.profile: Profile | None = None
         # that, where it is summed up as it is

@@ -36,6 +36,7 @@ class Generation:
         "source",
         "started",
         "sums",
+        "timed",
         "type",
         "value",
     )
@@ -53,6 +54,7 @@ class Generation:
         group_type: GroupType = GroupType.CLASSIC,
         started: int | None = None,
         value: Value | None = None,
+        timed: bool = True,
     ) -> None:
         self.number = number
         self.ended = ended
@@ -67,6 +69,8 @@ class Generation:
         self.type = group_type
         self.started = started
         self.value = value
+        # is `ended` evidence of when
+        self.timed = timed
 
     def follows(self, old: Generation | None) -> bool:
         """Does its record say what is new against the record of `old`."""
@@ -265,7 +269,7 @@ def may_be_slow(gone: Standing, log: Log, old: Generation | None, new: Generatio
         and head.member_id not in log.left
         and old is not None
         and longest is not None
-        and new.ended - old.completed >= NEARLY * longest * MILLI
+        and not (old.timed and new.timed and new.ended - old.completed < NEARLY * longest * MILLI)
     )
 
 

@@ -14,7 +14,7 @@ from rebal.inspectors.errors import error_code
 from rebal.inspectors.fleet.timeline import causes
 from rebal.inspectors.fleet.timeline.history import History
 from rebal.inspectors.fleet.timeline.lists import Lists
-from rebal.inspectors.fleet.timeline.log import MILLI, NEARLY, Left, Log, Round
+from rebal.inspectors.fleet.timeline.log import MILLI, NEARLY, Left, Log, Round, keep_newest
 from rebal.inspectors.logs.requests.lines import FENCED, Outcome, join_outcome
 
 _LIST_REJECTED: Final = error_code("INCONSISTENT_GROUP_PROTOCOL")
@@ -154,7 +154,7 @@ class Requests:
         """A member whose instance id another process took is alive: this was no restart."""
         member_id = request["member_id"]
         if member_id not in self.log.fenced:
-            self.log.fenced[member_id] = at
+            keep_newest(self.log.fenced, member_id, at)
             self.history.incidents.fenced(member_id, request["instance_id"], at)
 
     def _hidden(self, member_id: str, replaced: str, names: tuple[str, ...], at: int) -> None:

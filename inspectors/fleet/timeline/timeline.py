@@ -27,14 +27,17 @@ from rebal.inspectors.fleet.timeline.order import Raw
 from rebal.inspectors.fleet.timeline.reader import Value, ValueReader
 
 RECORD: Final = ("key", "value", "partition", "offset")
-INPUT: Final = pa.schema([*(RECORDS.field(name) for name in RECORD), *REQUESTS])
+INPUT: Final = pa.schema(
+    [*(RECORDS.field(name) for name in RECORD), pa.field("told_at", TIME), *REQUESTS]
+)
 """A record's columns and a request's, side by side; `group_id`, `at` and `source` are both's.
 Columns are found by name, and one that a batch has not is null in it. `at` is the record's
-timestamp (null only in a request's line without a time: it tells lists, and nothing of when). A row
-with an `api` is a request."""
+effective time (`clock.settle`: of one partition they never run backwards), `told_at` its timestamp
+where that may be another one. `at` is null only in a request's line without a time: it tells lists,
+and nothing of when. A row with an `api` is a request."""
 
 ORDER: Final = ("group_id", "at", "partition", "offset", "source", "position")
-"""How rows are sorted: nulls first or last, but the same way each time."""
+"""How rows are sorted, by effective times: nulls first or last, but the same way each time."""
 
 
 def make_tables(
@@ -91,15 +94,16 @@ def _rows(
 
     Of the groups in `heard`, a log told in an earlier batch.
     """
-    keys, *records = (_values(batch, name) for name in ("key", "partition", "offset", "source"))
+    names = ("key", "partition", "offset", "source", "told_at")
+    keys, *records = (_values(batch, name) for name in names)
     times = _values(batch, "at")
     groups = _values(batch, "group_id")
     requests: Iterable[Any] = itertools.repeat(None, len(batch))
     if None in keys:
-        names = REQUESTS.names
-        columns = (_values(batch, name) for name in names)
+        fields = REQUESTS.names
+        columns = (_values(batch, name) for name in fields)
         requests = [
-            dict(zip(names, row, strict=True)) if key is None else None
+            dict(zip(fields, row, strict=True)) if key is None else None
             for key, row in zip(keys, zip(*columns, strict=True), strict=True)
         ]
         heard = {*heard, *(group for group, key in zip(groups, keys, strict=True) if key is None)}
@@ -131,7 +135,7 @@ def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
     if place < 0 or batch.column(place).null_count == len(batch):
         return [None] * len(batch)
     column = batch.column(place)
-    if name == "at":
+    if name in ("at", "told_at"):
         column = column.cast(TIME).cast(pa.int64())
     values: list[Any] = column.to_pylist()
     return values

@@ -1,0 +1,248 @@
+"""Clocks that are wrong: order is the offset's, and a time that cannot be is no evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebal.inspectors.fleet.timeline.clock import effective, extent, settle
+from tests.examples import examples
+from tests.fleet.conftest import CAPTURES
+from tests.fleet.timeline_input import Row, Tables, captured_records, captured_requests, tables
+from tests.fleet.timeline_story import SECOND, START, M, Story, at
+
+YEAR = 365 * 24 * 3600 * SECOND
+HOUR = 3600 * SECOND
+TIMES = {
+    "started_at", "ended_at", "latency_ms", "first_at", "last_at", "joined_at", "left_at", "at",
+    "first_seen", "last_seen", "deleted_at", "observed_from", "observed_until", "last_rebalance_at",
+    "stopped", "rebalance_rate_per_hour", "failed_rebalance_rate_per_hour",
+    "last_rebalance_seconds_ago",
+}  # fmt: skip
+"""Columns that hold times or what is measured between them: with `stopped`, of a client before 2.4
+only the time that it was in its place tells a time-out from a restart."""
+
+
+def structure(made: Tables) -> dict[str, list[str]]:
+    """What the tables say but for times, and for incidents that are made of times."""
+
+    def facts(row: Row) -> Row:
+        return {
+            name: value
+            for name, value in row.items()
+            if name not in TIMES and not name.startswith("rebalance_latency")
+        }
+
+    tables_of_facts = ("groups", "members", "assignor_lists", "rebalances", "errors")
+    return {name: sorted(repr(facts(row)) for row in made[name]) for name in tables_of_facts}
+
+
+def no_nonsense(made: Tables) -> None:
+    """No latency below zero, nothing that ends before it began."""
+    for row in made["rebalances"]:
+        assert row["latency_ms"] is None or row["latency_ms"] >= 0, row
+        if row["latency_ms"] is not None:
+            assert row["started_at"] <= row["ended_at"]
+    for row in made["members"]:
+        assert row["first_at"] <= row["last_at"]
+        assert row["left_at"] is None or row["left_at"] >= row["first_at"], row
+    for row in made["groups"]:
+        assert row["first_seen"] <= row["last_seen"]
+        ago = row["last_rebalance_seconds_ago"]
+        assert ago is None or ago >= 0
+
+
+@cache
+def records() -> tuple[Row, ...]:
+    return tuple(captured_records(CAPTURES))
+
+
+@cache
+def wanted() -> dict[str, list[str]]:
+    return structure(tables(records()))
+
+
+def span(rows: Sequence[Row]) -> tuple[int, int]:
+    return min(row["at"] for row in rows), max(row["at"] for row in rows)
+
+
+def quiet(count: int = 30, apart: float = 30) -> Story:
+    """A member more or less each half minute: no storm, as sessions are 10 s."""
+    story = Story()
+    for number in range(1, count + 1):
+        others = [M(f"b{number}", (1,))] if number % 2 else []
+        story.generation(number * apart, number, [M("a", (0,)), *others])
+    return story
+
+
+def set_back(story: Story, first: int, count: int, by: float) -> None:
+    for row in story.rows[first : first + count]:
+        row["at"] -= round(by * SECOND)
+
+
+@pytest.mark.parametrize("by", [60, 3600, 10 * 365 * 24 * 3600, -60, -3600, -76 * 365 * 24 * 3600])
+@pytest.mark.parametrize(("first", "count"), [(5, 9), (5, 25), (0, 3), (29, 1)])
+def test_a_clock_that_is_set_back_makes_no_error_and_no_storm(
+    by: float, first: int, count: int
+) -> None:
+    story, sane = quiet(), quiet()
+    set_back(story, first, count, by)
+    until = span(sane.rows)
+    made, usual = tables(story.rows, observed=until), tables(sane.rows, observed=until)
+    assert structure(made) == structure(usual)
+    assert made["errors"] == []
+    assert made["incidents"] == []
+    no_nonsense(made)
+    rates = [table["groups"][0]["rebalance_rate_per_hour"] for table in (made, usual)]
+    assert rates[0] == pytest.approx(rates[1])
+
+
+def test_an_effective_time_is_no_evidence_of_a_latency() -> None:
+    """An epoch whose members reached it while the clock was set back."""
+    for back in (0, 60):
+        story = Story()
+        story.member(1, M("a"))
+        story.epoch(1, 1)
+        story.target(1, "a", (0,))
+        story.target_epoch(1, 1)
+        story.current(1, "a", 1, (0,))
+        for number in range(2, 6):
+            story.epoch(number * 10, number)
+            story.target_epoch(number * 10, number)
+            story.current(number * 10 + 2, "a", number, (0,))
+        story.rows[7 + 3]["at"] -= back * SECOND
+        made = tables(story.rows)
+        no_nonsense(made)
+        latencies = [row["latency_ms"] for row in made["rebalances"]]
+        assert latencies == [0, 2000, None if back else 2000, 2000, 2000]
+
+
+def test_errors_keep_the_time_that_the_record_told() -> None:
+    story = quiet(5)
+    story.put(-1000, 2, b"\0\x63nonsense")
+    story.generation(400, 6, [M("a", (0,))])
+    assert at(tables(story.rows)["errors"][0]["at"]) == -1000
+
+
+shifts = st.dictionaries(
+    st.integers(0, 2000),
+    st.one_of(
+        st.integers(-120 * SECOND, 120 * SECOND),
+        st.sampled_from([-50 * YEAR, 75 * YEAR, -HOUR, HOUR, SECOND // 1000]),
+    ),
+    max_size=400,
+)
+
+
+@examples(25)
+@given(shifts)
+def test_no_clock_changes_who_was_there(by: Mapping[int, int]) -> None:
+    rows = [{**row, "at": row["at"] + by.get(n, 0)} for n, row in enumerate(records())]
+    for observed in (span(records()), None):
+        made = tables(rows, observed=observed)
+        no_nonsense(made)
+        for name, found in structure(made).items():
+            assert [row for row in found if row not in wanted()[name]] == [], name
+            assert len(found) == len(wanted()[name]), name
+
+
+@examples(25)
+@given(st.lists(st.integers(-60, 60), max_size=60))
+def test_effective_times_never_run_backwards_and_keep_the_longest_series(by: list[int]) -> None:
+    own = np.array([START + (10 * n + off) * SECOND for n, off in enumerate(by)], np.int64)
+    made = effective(own)
+    assert (np.diff(made) >= 0).all()
+    kept = (made == own).sum()
+    assert kept >= _longest(own.tolist())
+    assert set(made.tolist()) <= set(own.tolist())
+
+
+def _longest(times: list[int]) -> int:
+    best: list[int] = []
+    for n, time in enumerate(times):
+        best.append(1 + max((best[k] for k in range(n) if times[k] <= time), default=0))
+    return max(best, default=0)
+
+
+def source(*rows: tuple[int, int, datetime | None]) -> pa.Table:
+    schema = pa.schema(
+        [
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("timestamp", pa.timestamp("us", "UTC")),
+        ]
+    )
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+
+
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+LATER: Callable[[float], datetime] = lambda hours: NOON + timedelta(hours=hours)  # noqa: E731
+Y1970 = datetime(1970, 1, 1, tzinfo=UTC)
+Y2100 = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [(0, 1, Y2100), (0, 9, Y2100), (1, 1, Y2100), (0, 1, Y1970), (2, 0, None)],
+)
+def test_the_extent_of_a_source_leaves_out_what_cannot_be(odd: tuple[int, int, Any]) -> None:
+    usual = [(0, 0, NOON), (0, 2, LATER(1)), (0, 3, LATER(1)), (1, 0, LATER(-1)), (0, 4, LATER(2))]
+    found = extent(source(*usual, odd))
+    assert found is not None
+    times = [datetime.fromtimestamp(time / SECOND, UTC) for time in found]
+    assert times == [LATER(-1), LATER(2)]
+
+
+def test_the_extent_is_no_less_where_this_machines_clock_is_behind() -> None:
+    soon = datetime.now(UTC).replace(microsecond=0) + timedelta(days=400)
+    found = extent(source((0, 0, soon), (0, 1, soon + timedelta(hours=1))))
+    assert found is not None
+    assert found[1] - found[0] == HOUR
+    assert extent(source()) is None
+
+
+def test_a_request_outside_of_all_sources_time_has_none() -> None:
+    story = quiet(3)
+    story.join(20, "a", 1)
+    story.join(30, "a", 1)
+    story.rows[-1]["at"] = START + 76 * YEAR
+    made = tables(story.rows, observed=(START, START + HOUR))
+    assert at(made["groups"][0]["last_seen"]) == 90
+    assert made["assignor_lists"][0]["times"] == 2
+
+
+def test_rows_in_order_are_handed_on_as_they_are() -> None:
+    rows = [{"group_id": "g", "at": START + n, "partition": 0, "offset": n} for n in range(5)]
+    table = pa.Table.from_pylist(rows).set_column(
+        1, "at", pa.array([row["at"] for row in rows], pa.timestamp("us", "UTC"))
+    )
+    assert settle(table) is table
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_minority_of_wrong_clocks_changes_nothing_beside_the_log(seed: int) -> None:
+    """With a request log too: one record in thirty is far off, and its neighbours date it."""
+    rand = np.random.default_rng(seed)
+    rows = [*captured_records(CAPTURES), *captured_requests(CAPTURES)]
+    odd = [
+        {**row, "at": row["at"] + int(rand.choice([-YEAR, YEAR, -90 * SECOND]))}
+        if row["api"] is None and rand.random() < 1 / 30
+        else row
+        for row in rows
+    ]
+    made = tables(odd, observed=span(rows))
+    no_nonsense(made)
+    names = ("group_id", "generation", "failed", "members", "joined", "left", "assignor", "moved")
+    got, wanted = (
+        sorted(repr([row[name] for name in names]) for row in found["rebalances"])
+        for found in (made, tables(rows))
+    )
+    assert got == wanted
