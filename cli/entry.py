@@ -95,3 +95,7 @@ def _open_standard_streams() -> None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+if __name__ == "__main__":  # spark-submit runs a file
+    main()

@@ -43,7 +43,7 @@ from rebal.inspectors.fleet.parts import FOLDERS, REPORT_DDL
 from rebal.inspectors.fleet.schemas import REQUESTS, TIME
 from rebal.inspectors.fleet.sources.requests import read_requests
 from rebal.inspectors.fleet.sources.source import SKIPPED, TOPIC, Source, whole_rows
-from rebal.inspectors.fleet.tasks import in_tasks
+from rebal.inspectors.fleet.tasks import in_tasks, require_shared
 from rebal.inspectors.fleet.telling import Tale, tell
 from rebal.inspectors.fleet.timeline.clock import span_of
 
@@ -116,6 +116,7 @@ def scan(
         DocumentError: what was named holds no record of a group.
         ScanError: a record was lost on the way, or the source changed while it was read.
     """
+    require_shared(spark, run.place)
     totals = _Totals()
     requests: Mapping[str, int] = {}
     if source is not None:

@@ -6,9 +6,11 @@ is shown only when Spark does not start (REBAL_DEBUG=1 leaves it on stderr).
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,9 +19,12 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from rebal.groups.errors import RebalError
 from rebal.groups.model import Record
@@ -90,7 +95,8 @@ class SparkError(RebalError):
 class SparkSettings(Record, frozen=True, kw_only=True):
     """The settings of Spark: `--master`, `--spark-conf` (later ones win) and `--spark-jars`.
 
-    `tokens` is the one address that Kafka's client in the JVMs may get tokens from.
+    Without a master, the one of spark-submit or of Spark's own defaults is taken. `tokens` is the
+    one address that Kafka's client in the JVMs may get tokens from.
     """
 
     master: str | None = None
@@ -106,7 +112,8 @@ class SparkSettings(Record, frozen=True, kw_only=True):
     @property
     def url(self) -> str:
         """The master's URL."""
-        return self.master or dict(self.conf).get("spark.master") or "local[*]"
+        chosen = self.master or dict(self.conf).get("spark.master")
+        return chosen or _default_master() or "local[*]"
 
 
 @contextmanager
@@ -122,7 +129,10 @@ def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSess
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    if SparkContext._active_spark_context is not None:
+    running: Any = SparkContext._active_spark_context
+    if running is not None:
+        if not running.master.startswith("local"):
+            running.addPyFile(str(build_zip(_lasting_folder())))
         yield _set_up(SparkSession.builder.getOrCreate().newSession(), settings)
         return
     # Py4j tells the root logger of each interrupted call, and that would print it.
@@ -145,7 +155,7 @@ def _prepared(context: Any, settings: SparkSettings, folder: Path) -> SparkSessi
     from pyspark.sql import SparkSession
 
     try:
-        if not settings.local:
+        if not context.master.startswith("local"):
             context.addPyFile(str(build_zip(folder)))
         return _set_up(SparkSession(context), settings)
     except Exception as error:
@@ -233,13 +243,15 @@ def _start(settings: SparkSettings, kafka: bool, folder: Path) -> Any:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    conf = SparkConf(loadDefaults=False)
-    for key, value in _configuration(settings, kafka).items():
-        conf.set(key, value)
     chosen = dict(settings.conf)
     python = chosen.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     os.environ["PYSPARK_PYTHON"] = python or sys.executable
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return _submitted(settings, kafka)
+    conf = SparkConf(loadDefaults=False)
+    for key, value in _configuration(settings, kafka).items():
+        conf.set(key, value)
     if _loopback(settings):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     log = folder / _LOG
@@ -254,6 +266,47 @@ def _start(settings: SparkSettings, kafka: bool, folder: Path) -> Any:
             return SparkContext(conf=conf, gateway=gateway)
     except Exception as error:
         raise SparkError(_why_not_started(error, log.read_text(errors="replace"))) from None
+
+
+def _submitted(settings: SparkSettings, kafka: bool) -> Any:
+    """A Spark context in the JVM that spark-submit has started; what it was told comes first."""
+    from pyspark import SparkConf, SparkContext
+
+    try:
+        SparkContext._ensure_initialized()
+        conf = SparkConf()
+        told = dict(conf.getAll())
+        named = settings.master or dict(settings.conf).get("spark.master")
+        settings = msgspec.structs.replace(settings, master=named or told.get("spark.master"))
+        ours = {"spark.master"} | dict(settings.conf).keys()
+        for key, value in _configuration(settings, kafka).items():
+            if key not in told or key in ours:
+                conf.set(key, value)
+        return SparkContext(conf=conf)
+    except Exception as error:
+        raise SparkError(_why_not_started(error, "")) from None
+
+
+def _default_master() -> str | None:
+    """Return the master that Spark's own spark-defaults.conf names."""
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (os.path.join(home, "conf") if home else None)
+    if folder is None:
+        return None
+    try:
+        lines = Path(folder, "spark-defaults.conf").read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    pairs = (re.split(r"[\s=]+", line.strip(), maxsplit=1) for line in lines)
+    return dict(pair for pair in pairs if len(pair) == 2).get("spark.master")
+
+
+@cache
+def _lasting_folder() -> Path:
+    """A folder that lasts as long as the process: a session that stays may ask for it later."""
+    folder = tempfile.mkdtemp(prefix="rebal-shipped-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def _configuration(settings: SparkSettings, kafka: bool) -> dict[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,8 +18,10 @@ from zipimport import zipimporter
 
 import pyarrow as pa
 
+from rebal.inspectors.fleet.lake.place import PROBE, LakeError, Place
+
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -40,3 +43,39 @@ def _in_worker(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
         yield from work(batches)
     finally:
         gc.enable()
+
+
+def require_shared(spark: SparkSession, place: Place) -> None:
+    """Have tasks write to the lake, and read here what they wrote.
+
+    Raises:
+        LakeError: the executors cannot write there, or write to another place of that name.
+    """
+    if str(spark.sparkContext.master).startswith("local"):
+        return
+    size = max(2, spark.sparkContext.defaultParallelism)
+    work = partial(_write_probe, place=place)
+    written = in_tasks(spark.range(0, size, 1, size), work, "path string, problem string").collect()
+    for path, problem in written:
+        if problem is not None:
+            raise LakeError(f"on the executors, {problem}")
+        with place.errors():
+            if place.files().get_file_info(path).type.name == "NotFound":
+                raise LakeError(
+                    f"{place}: the executors wrote where this machine cannot see it: name an "
+                    "object store, or a folder that all of them share."
+                )
+            place.files().delete_file(path)
+
+
+def _write_probe(batches: Iterable[pa.RecordBatch], place: Place) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        path, problem = f"{PROBE}/{uuid.uuid4().hex}", None
+        try:
+            place.probe()
+            with place.errors(), place.files().open_output_stream(path) as out:
+                out.write(b"executor")
+        except LakeError as error:
+            problem = str(error)
+        columns = [pa.array([one] * len(batch), pa.string()) for one in (path, problem)]
+        yield pa.RecordBatch.from_arrays(columns, names=["path", "problem"])

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,29 +26,33 @@ _SCALA = {"SPARK_SCALA_VERSION": "2.13"}
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
-def daemon(name: str, folder: Path, role: str, *arguments: str) -> ChildProcess:
+def daemon(
+    name: str, folder: Path, role: str, *arguments: str, within: Sequence[str] = ()
+) -> ChildProcess:
     import pyspark
 
     java = jars.tool("java")
     assert java is not None
     classpath = str(Path(pyspark.__file__).parent / "jars" / "*")
     options = ["--host", "127.0.0.1", "--webui-port", "0"]
-    command = [java, *_JVM, "-cp", classpath, f"org.apache.spark.deploy.{role}", *options]
+    command = [*within, java, *_JVM, "-cp", classpath, f"org.apache.spark.deploy.{role}", *options]
     home = str(Path(pyspark.__file__).parent)
     env = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": home} | _SCALA
     return ChildProcess(name, [*command, *arguments], folder / f"{name}.log", env=env)
 
 
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
-    """The URL of a master with two workers of one core each."""
+@contextmanager
+def cluster_of(folder: Path, within: Sequence[str] = ()) -> Iterator[str]:
+    """The URL of a master with two workers of one core each, started by the command `within`."""
     (port,) = free_ports(1)
     url = f"spark://127.0.0.1:{port}"
-    started = [daemon("master", tmp_path, "master.Master", "--port", str(port))]
+    started = [daemon("master", folder, "master.Master", "--port", str(port))]
     try:
         for number in (1, 2):
-            work = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / f"work{number}"))
-            started.append(daemon(f"worker{number}", tmp_path, "worker.Worker", *work, url))
+            work = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work{number}"))
+            started.append(
+                daemon(f"worker{number}", folder, "worker.Worker", *work, url, within=within)
+            )
         wait_for(
             "two workers",
             lambda: started[0].log().count("Registering worker") == 2,
@@ -58,6 +63,13 @@ def master(tmp_path: Path) -> Iterator[str]:
     finally:
         for child in reversed(started):
             child.terminate()
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[str]:
+    """The URL of a master with two workers."""
+    with cluster_of(tmp_path) as url:
+        yield url
 
 
 @pytest.fixture

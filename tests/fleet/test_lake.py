@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.lake.place import LakeError, find_place
+from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
 from rebal.inspectors.fleet.lake.run import STORED, UNNAMED, Run, counted, find_cluster, new_run
 from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
@@ -57,9 +57,13 @@ def one_scan(out: Path, offset: int, *, cluster: str = UNNAMED, full: bool = Fal
 
 
 def seen(out: Path, cluster: str = UNNAMED) -> dict[str, Any]:
+    """What a reader finds in a folder."""
+    return seen_in(find_place(str(out)), cluster)
+
+
+def seen_in(place: Place, cluster: str) -> dict[str, Any]:
     """What a reader finds: the offsets in each table."""
-    tables = open_tables(f"{out}#{cluster}")
-    place = find_place(str(out))
+    tables = open_tables(f"{place}#{cluster}", place.options)
     entry = tables.manifest.inputs["records"]
     records = LakeTable(place, "records", tables.read("groups", ["group_id"]).schema)
     return {

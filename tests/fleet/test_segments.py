@@ -20,6 +20,7 @@ from rebal.inspectors.fleet.sources.segments import (
     CONTROL,
     CUT_OFF,
     OPEN,
+    find_cluster_id_of,
     find_segments,
     read_partition,
 )
@@ -226,3 +227,19 @@ def test_a_segment_whose_partition_cannot_be_told(tmp_path: Path) -> None:
     (tmp_path / f"{0:020}.log").touch()
     with pytest.raises(DocumentError, match="keep the name that the folder has on the broker"):
         find_segments([str(tmp_path / f"{0:020}.log")])
+
+
+def test_the_cluster_is_the_one_of_the_brokers_own_file(tmp_path: Path) -> None:
+    folders = []
+    for name in ("one", "two"):
+        folder = tmp_path / name / "logs" / "__consumer_offsets-7"
+        folder.mkdir(parents=True)
+        (folder.parent / "meta.properties").write_text(f"version=1\ncluster.id={name}\nnode.id=1\n")
+        folders.append(str(folder))
+    (tmp_path / "bare" / "__consumer_offsets-7").mkdir(parents=True)
+    assert find_cluster_id_of(folders[:1]) == "one"
+    assert find_cluster_id_of([str(Path(folders[0]).parent)]) == "one"
+    assert find_cluster_id_of([str(Path(folders[0]) / "00000000000000000000.log")]) == "one"
+    assert find_cluster_id_of([str(tmp_path / "bare" / "__consumer_offsets-7")]) is None
+    with pytest.raises(DocumentError, match=r"segments are of 2 clusters: .*scan one at a time"):
+        find_cluster_id_of(folders)

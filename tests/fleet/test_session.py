@@ -1,10 +1,16 @@
 """What Spark's JVM is started with."""
 
+import os
 import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from rebal.inspectors.fleet.session import SparkSettings, _configuration
+from tests.fleet.conftest import OFFSETS
+from tests.fleet.tablefiles import last_scan
 
 OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -25,3 +31,46 @@ def test_executors_may_get_tokens_from_one_address(chosen: str) -> None:
     made = _configuration(settings, kafka=False)[options]
     name = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
     assert shlex.split(made) == [*chosen.split(), f'-D{name}=http://i/token?a="b"']
+
+
+def test_the_master_of_sparks_own_defaults_is_taken_unless_one_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert SparkSettings().url == "local[*]"
+    (tmp_path / "conf").mkdir()
+    defaults = "# by the platform team\nspark.master   yarn\nspark.ui.enabled=false\n"
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(defaults)
+    assert SparkSettings().url == "yarn"
+    assert SparkSettings(conf=(("spark.master", "local[3]"),)).url == "local[3]"
+    assert SparkSettings(master="local[2]").url == "local[2]"
+
+
+@pytest.mark.live
+@pytest.mark.timeout(300)
+def test_spark_submit_says_which_master_runs(tmp_path: Path) -> None:
+    import pyspark
+
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    entry = Path(__file__).parents[2] / "cli" / "entry.py"
+    words = ["--master", "local[1]", "--conf", "spark.ui.enabled=false", str(entry)]
+    done = subprocess.run(
+        [submit, *words, "fleet", "scan", "--offsets", OFFSETS, "--out", tmp_path / "lake"],
+        env={
+            **os.environ,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    # spark-submit prints on stdout what its child prints on stderr.
+    told = done.stdout.splitlines()
+    assert "rebal: Spark ran on local[1], 1 core of this machine." in told
+    assert last_scan(tmp_path / "lake").read == 7362

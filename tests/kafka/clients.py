@@ -32,7 +32,7 @@ _OLDEST_NODE = (14,)
 def command(software: str) -> list[str]:
     """The command of one member of `software`, one of the names above."""
     if software in GO_SOFTWARE:
-        return [str(_go_member()), software]
+        return [str(go_program(GO)), software]
     if software == "kafkajs":
         return [_node()[0], str(_node_member() / "member.js")]
     script = [sys.executable, str(HERE / "pymember.py"), software]
@@ -42,7 +42,7 @@ def command(software: str) -> list[str]:
 def prepare(say: Callable[[str], None]) -> None:
     """Build and install what `OTHER_SOFTWARE` needs and is not there yet, saying so."""
     made = {
-        "franz-go": _go_folder(),
+        "franz-go": _go_folder(GO),
         "kafkajs": _node_folder(),
         **{name: _wheels_folder(name) for name in WHEEL_SOFTWARE},
     }
@@ -53,7 +53,8 @@ def prepare(say: Callable[[str], None]) -> None:
 
 
 @cache
-def _go_member() -> Path:
+def go_program(source: Path, package: str = ".") -> Path:
+    """The program that a folder's Go module builds, or names as a tool with this package."""
     go = _tool("go", ["version"], _go_wanted()) or str(_wheels("go") / "go" / "bin" / "go")
     cache_dir = jars.cache_dir() / "go"
     environment = {
@@ -68,14 +69,15 @@ def _go_member() -> Path:
     }
 
     def build(folder: Path) -> None:
-        jars.run([go, "build", "-C", str(GO), "-o", str(folder / "member"), "."], environment)
+        command = [go, "build", "-C", str(source), "-o", str(folder / source.name), package]
+        jars.run(command, environment)
 
-    return jars.made_once(_go_folder(), build) / "member"
+    return jars.made_once(_go_folder(source), build) / source.name
 
 
-def _go_folder() -> Path:
-    digest = _digest([*GO.glob("*.go"), GO / "go.mod", GO / "go.sum"])
-    return jars.cache_dir() / "go" / f"member-{digest}"
+def _go_folder(source: Path) -> Path:
+    digest = _digest([*source.glob("*.go"), source / "go.mod", source / "go.sum"])
+    return jars.cache_dir() / "go" / f"{source.name}-{digest}"
 
 
 def _go_wanted() -> tuple[int, ...]:

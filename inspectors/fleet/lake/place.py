@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _SAME: Final = {"s3a": "s3", "gcs": "gs", "abfs": "abfss", "az": "abfss"}
+_DELTA: Final = ("deltalake", "_internal")
 _STORES: Final = ("file", "s3", "abfss", "gs", "hdfs")
 _LONGEST: Final = 300
 PROBE: Final = "_probe"
@@ -77,14 +78,12 @@ class Place:
         from pyarrow import ArrowException
 
         try:
-            from deltalake.exceptions import DeltaError
-        except ImportError:
-            raise LakeError(
-                "a lake is read and written with deltalake: pip install 'rebal[lake]'."
-            ) from None
-        try:
             yield
-        except (DeltaError, ArrowException, OSError) as error:
+        except Exception as error:
+            # Executors need no delta-rs, so its errors are told by where they come from.
+            known = isinstance(error, (ArrowException, OSError))
+            if not known and type(error).__module__.split(".")[0] not in _DELTA:
+                raise
             raise LakeError(f"{self}: {_reason(error)}.") from None
 
     def probe(self) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -24,6 +24,9 @@ from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, is_before, lo
 from rebal.inspectors.fleet.manifest import Manifest, TableEntry
 from rebal.inspectors.fleet.parts import FOLDERS, WORK, Target, columns_of
 from rebal.inspectors.fleet.schemas import TABLES
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo, FileSystem
 
 STORED: Final = tuple(name for name in dict.fromkeys(FOLDERS.values()) if name != WORK)
 """The Delta tables beside `scans`: those for readers, then what the next scan needs."""
@@ -103,13 +106,9 @@ class Run:
         files = self.place.files()
         with contextlib.suppress(LakeError), self.place.errors():
             for name in (*STORED, SCANS, WORK):
-                for found in files.get_file_info(
-                    FileSelector(name, allow_not_found=True, recursive=True)
-                ):
-                    token = found.path.removeprefix(f"{name}/").split("/")[0]
-                    old = found.is_file and is_before(token, self.cluster, self.number)
-                    if old and found.path not in kept:
-                        files.delete_file(found.path)
+                for found in files.get_file_info(FileSelector(name, allow_not_found=True)):
+                    if is_before(found.base_name, self.cluster, self.number):
+                        _remove(files, found, kept)
 
     @property
     def _app(self) -> str:
@@ -123,6 +122,21 @@ class Run:
 
     def _table(self, name: str) -> LakeTable:
         return LakeTable(self.place, name, columns_of(name))
+
+
+def _remove(files: FileSystem, found: FileInfo, kept: set[str]) -> None:
+    """Remove a file, or a folder with all that is in it, but for what is kept."""
+    from pyarrow.fs import FileSelector, FileType
+
+    if found.path in kept:
+        return
+    if found.type is FileType.File:
+        files.delete_file(found.path)
+    elif not any(path.startswith(f"{found.path}/") for path in kept):
+        files.delete_dir(found.path)
+    else:
+        for below in files.get_file_info(FileSelector(found.path)):
+            _remove(files, below, kept)
 
 
 def app_of(cluster: str) -> str:

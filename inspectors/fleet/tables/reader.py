@@ -8,7 +8,7 @@ columns that an older version did not write are null.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,8 +91,10 @@ class Tables:
         )
 
 
-def open_tables(text: str) -> Tables:
+def open_tables(text: str, options: Mapping[str, str] | None = None) -> Tables:
     """The last finished scan of a lake: of its one cluster, or of the one named as LAKE#CLUSTER.
+
+    `options` are those of the lake's store that are not in the environment.
 
     Raises:
         TablesError: there is none.
@@ -104,7 +106,7 @@ def open_tables(text: str) -> Tables:
         )
     from rebal.inspectors.fleet.lake.scans import Scans, choose_cluster, is_lake
 
-    place, cluster = _named(text)
+    place, cluster = _named(text, options)
     if place.folder is not None and not place.folder.is_dir():
         what = "is a file, not a folder" if place.folder.exists() else "there is no such folder"
         raise TablesError(f"{text}: {what}; name the folder that a scan wrote: {_SCAN} DIR.")
@@ -119,11 +121,11 @@ def open_tables(text: str) -> Tables:
     return Tables(place, manifest)
 
 
-def _named(text: str) -> tuple[Place, str | None]:
+def _named(text: str, options: Mapping[str, str] | None) -> tuple[Place, str | None]:
     before, sign, after = text.rpartition("#")
     if not sign or os.path.exists(text):
-        return find_place(text), None
-    return find_place(before), after
+        return find_place(text, options), None
+    return find_place(before, options), after
 
 
 def _why_none(place: Place) -> str:

@@ -1,0 +1,136 @@
+"""A lake in a real object store: two drivers at once, executors that share no folder with them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow.fs import FileSelector
+
+from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
+from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
+from rebal.inspectors.fleet.tables.reader import open_tables
+from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables
+from tests.fleet.objectstore import Store, object_store
+from tests.fleet.test_cluster import REBAL, bare_python, cluster_of
+from tests.fleet.test_lake import finish, new_run, of, seen_in
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+__all__ = ["bare_python"]
+_COLUMNS = pa.schema([("group_id", pa.string()), ("scan_id", pa.int64())])
+_PRIVATE = ("unshare", "--user", "--map-root-user", "--mount")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with object_store(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+@pytest.fixture
+def place(store: Store, request: pytest.FixtureRequest) -> Place:
+    """A new lake."""
+    return find_place(store.url(request.node.name.replace("[", "-")), store.options)
+
+
+def test_scans_in_an_object_store_are_whole_or_not_there(place: Place) -> None:
+    with new_run(place, "east", full=False) as run:
+        finish(run, 5)
+    with new_run(place, "east", full=False) as lost, new_run(place, "east", full=False) as run:
+        finish(run, 6)
+        with pytest.raises(LakeError, match="another scan of the cluster east was writing"):
+            finish(lost, 7)
+    assert seen_in(place, "east") == of(6, records=2)
+    for offset in (8, 9):
+        with new_run(place, "east", full=False) as run:
+            finish(run, offset)
+    assert seen_in(place, "east") == of(9, records=4)
+    left = [info.path for info in place.files().get_file_info(FileSelector("groups"))]
+    assert len([path for path in left if "_delta_log" not in path]) == 2
+
+
+def commit(place: Place, writer: int, number: int) -> int | None:
+    table = LakeTable(place, "groups", _COLUMNS)
+    return table.become("east", [DataFile(f"{writer}-{number}.parquet", 1, 10)], "east", number)
+
+
+def test_of_commits_at_the_same_moment_one_is_made(place: Place) -> None:
+    """The server refuses the second file of the same name: If-None-Match of PutObject."""
+    LakeTable(place, "groups", _COLUMNS).create()
+    with ThreadPoolExecutor(3) as pool:
+        for number in range(1, 6):
+            made = list(pool.map(commit, [place] * 3, range(3), [number] * 3))
+            won = [writer for writer, version in enumerate(made) if version is not None]
+            assert len(won) == 1, made
+            (file,) = LakeTable(place, "groups", _COLUMNS).files("east")
+            assert file.path == f"{won[0]}-{number}.parquet"
+
+
+def test_what_a_store_refuses_is_said_in_one_sentence(store: Store) -> None:
+    wrong = {**store.options, "AWS_SECRET_ACCESS_KEY": "wrong"}
+    for options, url in (
+        (wrong, store.url("x")),
+        (store.options, "s3://no-such-bucket/x"),
+        ({**store.options, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, store.url("x")),
+    ):
+        with (
+            pytest.raises(LakeError) as error,
+            new_run(find_place(url, options), "east", full=False),
+        ):
+            raise AssertionError("it was opened")
+        assert str(error.value).startswith(f"{url}: the store says: ")
+        assert "\n" not in str(error.value)
+        assert "wrong" not in str(error.value).replace(url, "")
+
+
+@pytest.mark.skipif(
+    os.environ.get("CI", "").lower() != "true"
+    and subprocess.run([*_PRIVATE, "true"], capture_output=True, check=False).returncode != 0,
+    reason="needs unshare and user namespaces",
+)
+def test_executors_that_share_no_folder_with_the_driver(
+    store: Store, bare_python: Path, tmp_path: Path, local_tables: Tables
+) -> None:
+    """Two workers, each in a mount namespace of its own in which the driver's folder is empty."""
+    driver = tmp_path / "driver"
+    driver.mkdir()
+    hidden = f'mount -t tmpfs none {driver} && exec "$0" "$@"'
+    private = [*_PRIVATE, "sh", "-c", hidden]
+    conf = {
+        "spark.pyspark.python": str(bare_python),
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.local.dir": str(driver),
+    }
+    words = [word for key, value in conf.items() for word in ("--spark-conf", f"{key}={value}")]
+    source = ["--offsets", str(OFFSETS), "--request-log", str(REQUEST_LOG)]
+    with cluster_of(tmp_path, private) as master:
+
+        def scan(*to: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [REBAL, "fleet", "scan", "--master", master, *words, *source, *to],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=170,
+                env={**os.environ, "TMPDIR": str(driver)},
+            )
+
+        url = store.url("cluster")
+        done = scan("--out", url, *store.words)
+        assert done.returncode == 0, done.stderr
+        assert "Spark ran on spark://" in done.stderr
+        assert "with 2 executors" in done.stderr
+        assert store.options["AWS_SECRET_ACCESS_KEY"] not in done.stderr
+        apart = scan("--out", str(driver / "lake"))
+        assert apart.returncode == 1
+        assert "the executors wrote where this machine cannot see" in apart.stderr
+    made = open_tables(url, store.options)
+    for name, rows in local_tables.items():
+        found = made.read(name, list(rows[0])).to_pylist() if rows else []
+        assert found == rows, name
