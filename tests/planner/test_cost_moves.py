@@ -76,7 +76,7 @@ def test_up_only_the_first_leave_stops_everything() -> None:
     # At the first target the other member still runs EAGER: it gives up all it owns.
     assert made.partitions_stopped == 12 + 12 + 6 + 6
     assert "the first leave is a rebalance of the classic group" in made.text
-    assert "members that run EAGER join again at each" in made.text
+    assert "members that run EAGER rejoin at each" in made.text
     assert "up to 5 s (group.consumer.heartbeat.interval.ms, by default)" in made.text
 
 
@@ -132,7 +132,7 @@ def test_static_members_take_their_own_places_on_both_ways() -> None:
     assert (made.rebalances, made.partitions_moved) == (0, 0)
     assert 90 <= made.seconds < 90 + 3 * POLL
     assert made.partition_seconds == pytest.approx(12 * (30 + POLL / 2), rel=0.01)
-    assert "3 static: what they own waits for them" in made.text
+    assert "3 static: their partitions wait for them" in made.text
     assert "no rebalance" in made.text
     there = [{**m, "protocol_type": "consumer"} for m in members]
     back = group_of({"members": there, "type": "consumer", "elected": "uniform"})

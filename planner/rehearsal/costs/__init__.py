@@ -1,1 +1,1 @@
-"""What each step of a plan costs: rebalances, downtime, duration."""
+"""Costs of a plan's steps: rebalances, downtime, duration."""

@@ -57,7 +57,7 @@ def stop_all(restarts: Restarts) -> Cost:
             f"{figure(pace.seconds)} s, {figure(pace.partition_seconds)} task-seconds (a connector "
             f"counts as a task), if a restart takes {figure(restarts.speed.restart)} s and workers "
             f"send a heartbeat every {figure(restarts.speed.rebalance)} s; "
-            f"{at_worst(pace, restarts.snapshot.members)}"
+            f"{at_worst(pace, restarts.snapshot.members, 'task')}"
         )
 
     return _priced(restarts, -1, told, together=True)
@@ -104,7 +104,7 @@ def _text(restarts: Restarts, pace: Pace) -> str:
         f"{figure(pace.partition_seconds)} task-seconds stopped (a connector counts as a task), if "
         f"a restart takes {figure(speed.restart)} s and workers send a heartbeat every "
         f"{figure(speed.rebalance)} s (how long tasks take to stop and to start is not visible); "
-        f"{at_worst(pace, snapshot.members)}"
+        f"{at_worst(pace, snapshot.members, 'task')}"
     )
     return "; ".join([said, *_doubts(snapshot.members)])
 

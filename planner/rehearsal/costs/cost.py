@@ -1,4 +1,4 @@
-"""What a cost is asked of: the restarts of a step, their speed, their paces.
+"""Restarts of a step to price: their order, their speed, their paces.
 
 `CostModel` is the interface; rounds.py rehearses the restarts with the engine.
 """
@@ -20,7 +20,7 @@ _ASSIGNORS: Final = "group.consumer.assignors"
 
 
 class Speed(Record, frozen=True, kw_only=True):
-    """How a roll-out is carried out; times in seconds.
+    """Speed of a roll-out; times in seconds.
 
     `restart` is from the stop of a process until its consumer joins; `rebalance` is how long one
     rebalance takes, which is mostly until the last member notices it at its next heartbeat;
@@ -37,7 +37,7 @@ class Speed(Record, frozen=True, kw_only=True):
     batch: int = 1
 
     def at(self, cluster: Cluster) -> Speed:
-        """This speed with the brokers' own `first` and `reconcile`, where they were read."""
+        """Return this speed with the brokers' own `first` and `reconcile`, where they were read."""
         said = {
             field: int(text) / 1000
             for field, key in (("first", FIRST_DELAY), ("reconcile", RECONCILE_INTERVAL))
@@ -62,10 +62,10 @@ class Restarts(Record, frozen=True, kw_only=True):
 
 
 class CostModel(Protocol):
-    """Anything that foretells the cost of a roll-out, one member at a time."""
+    """Prediction of a roll-out's cost."""
 
     def __call__(self, restarts: Restarts) -> Cost:
-        """The cost of these restarts."""
+        """Return the cost of these restarts."""
 
 
 def figure(value: float) -> str:
@@ -81,7 +81,7 @@ def default_server_side(snapshot: GroupSnapshot) -> str:
 
 
 def batches(count: int, asked: int) -> Iterator[tuple[int, str]]:
-    """The paces that stand side by side: how many members at a time, and what that is called."""
+    """Yield the paces to compare: how many members restart at a time, and the pace's name."""
     yield 1, "one by one"
     if 1 < asked < count:
         yield asked, f"{asked} at a time"

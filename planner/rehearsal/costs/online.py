@@ -1,4 +1,4 @@
-"""What it costs to move a running group to KIP-848 or back, restart by restart.
+"""Cost of moving a running group to KIP-848 or back, restart by restart.
 
 Up: the first stop is a rebalance of the classic group, the first join converts it; from then on
 each leave and each join gives it a new target, by the coordinator's own assignor. Down: the same,
@@ -66,15 +66,18 @@ def _text(move: Move, pace: Pace) -> str:
             parts.append("what follows the last leave is a rebalance of the classic group")
         if move.server_side == "range":
             parts.append(
-                "range goes by member ids, and who comes back has a new one: more or less may move"
+                "range assigns by member id, and a restarted member has a new one: more or fewer "
+                "partitions may move"
             )
         if move.eager or move.eager_after:
             parts.append(
-                "classic members that run EAGER join again at each, give up all they own and have "
-                "what stays back at once"
+                "classic members that run EAGER rejoin at each, revoke all partitions, and are "
+                "assigned at once those that stay"
             )
     if static:
-        parts.append(f"{static} static: what they own waits for them, and nobody else rejoins")
+        parts.append(
+            f"{static} static: their partitions wait for them, and no other member rejoins"
+        )
     parts.append(
         f"{pace.partitions_moved} changes of owner, {figure(pace.partition_seconds)} "
         f"partition-seconds stopped, {_if(move)}"

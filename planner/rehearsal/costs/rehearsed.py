@@ -131,7 +131,7 @@ class RehearsedRoll:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What stands in for what is not known, and what is held back, a sentence part each."""
+        """Sentence parts on stand-ins for what is not known, and on work that is held back."""
         if self._held_back:
             return (held_back_in_words(self._roll.snapshot.members), *self._start.notes)
         return self._start.notes

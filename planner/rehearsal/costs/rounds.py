@@ -1,4 +1,4 @@
-"""What a step costs whose members restart in batches, each batch after the one before."""
+"""Cost of a step whose members restart in batches, each batch after the one before."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def by_assignors(restarts: Restarts) -> Cost:
 def _text(restarts: Restarts, pace: Pace) -> str:
     if not pace.rebalances:
         expected = (
-            "no rebalance while static members come back within session.timeout.ms; the partitions "
-            f"of each wait for it: {figure(pace.partition_seconds)} partition-seconds stopped"
+            "no rebalance if each static member restarts within session.timeout.ms; its partitions "
+            f"wait for it: {figure(pace.partition_seconds)} partition-seconds stopped"
         )
         return f"{expected}; {at_worst(pace, restarts.snapshot.members)}"
     count = f"{pace.rebalances} rebalance{'' if pace.rebalances == 1 else 's'}"
@@ -60,6 +60,6 @@ def _counts_on(members: Sequence[Member]) -> str:
     if not any(member.instance_id is None and not leaves(member) for member in members):
         return ""
     return (
-        "; a member that is closed does not leave: it counts until its session ends, the "
-        "rebalance in which it comes back waits for that, and what it owned stands still"
+        "; a member that is closed does not leave: it counts until its session ends, and its next "
+        "join and its partitions wait for that"
     )

@@ -1,4 +1,4 @@
-"""What it costs to stop some members together and start them with another list.
+"""Cost of stopping some members together and starting them with another assignor list.
 
 The others go on: they take over what these owned in one rebalance, and give it back when they come.
 """
@@ -15,10 +15,10 @@ from rebal.planner.rehearsal.costs.timeouts import at_worst
 
 
 class Some(Record, frozen=True, kw_only=True):
-    """Who stops and comes back: `stopped` are their ids, in the order in which they start again.
+    """Members that stop together: `stopped` are their ids, in the order in which they start again.
 
     `eager` are the ids of the others that run EAGER; `assignor` is elected as soon as `stopped`
-    have left: every other member's list holds it, and these come back with it alone.
+    have left: every other member's list holds it, and these start again with it alone.
     """
 
     snapshot: GroupSnapshot

@@ -1,4 +1,4 @@
-"""What it costs to stop a whole group and start it again, with other lists or another protocol.
+"""Cost of stopping a whole group and starting it again, with other lists or another protocol.
 
 All members stop together at any pace; the pace is that of the start. Nothing is consumed until the
 first have been given their partitions: all of them, until the next come.
@@ -30,9 +30,9 @@ from rebal.planner.rehearsal.costs.timeouts import (
 
 
 class Stop(Record, frozen=True, kw_only=True):
-    """A group that stops and starts: its members now, and the assignor that they come back with.
+    """A group that stops and starts: its members now, and their assignor afterwards.
 
-    `kip848`: they come back with group.protocol=consumer, and `assignor` is the coordinator's.
+    `kip848`: they start with group.protocol=consumer, and `assignor` is the coordinator's.
     """
 
     snapshot: GroupSnapshot
@@ -42,7 +42,7 @@ class Stop(Record, frozen=True, kw_only=True):
 
 
 def empty_after(members: Sequence[Member], *, killed: bool = False) -> float:
-    """How many seconds after the last stop the group is Empty.
+    """Return the seconds from the last stop until the group is Empty.
 
     A static member does not leave when it stops, a Kafka Streams one neither, and a killed one
     cannot: they count until their sessions end.
@@ -102,14 +102,15 @@ def _text(stop: Stop, pace: Pace) -> str:
     return (
         f"nothing is consumed for about {figure(pause)} s: {still}{listed}{then}; "
         "all stop together at any pace, so the paces are those of the start, and "
-        "the first to start have everything until the next come; at worst "
-        f"{figure(pace.worst_seconds)} s, where a member is killed instead of stopped and counts "
-        f"until its session ends, and a rebalance waits for the slowest: {in_words(members)}"
+        "the first to start have everything until the next come; worst case "
+        f"{figure(pace.worst_seconds)} s: members are killed instead of stopped and count until "
+        "their sessions end, and a rebalance waits as long as the timeouts allow: "
+        f"{in_words(members)}"
     )
 
 
 def see_it_empty(members: Sequence[Member]) -> str:
-    """The line of an order that waits for the group to have no members."""
+    """Return the line of an order that waits for the group to have no members."""
     line = "see that the group is Empty"
     held = empty_after(members)
     if held:

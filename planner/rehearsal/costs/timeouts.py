@@ -1,4 +1,4 @@
-"""How long a group waits for its members: their own timeouts, or those their clients have unset."""
+"""Timeouts of a group's members: their own, or their clients' defaults."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _HELD_BACK_MS: Final = 300_000
 
 
 class Waits(Record, frozen=True, kw_only=True):
-    """What one member can cost the others, in seconds.
+    """Time for which the others wait for one member, in seconds.
 
-    `session` is how long it still counts when it is gone without leaving, `rebalance` how long a
-    rebalance waits for it; `session_by` and `rebalance_by` say where they were read (empty: a
-    default, of the clients that `default_of` names).
+    `session` is how long it still counts after a crash, `rebalance` how long a rebalance waits for
+    it; `session_by` and `rebalance_by` say where they were read (empty: a default, of the clients
+    that `default_of` names).
     """
 
     session: float
@@ -48,7 +48,7 @@ class Waits(Record, frozen=True, kw_only=True):
 
 
 def waits(member: Member) -> Waits:
-    """As it joined, else as its configuration file says, else by its client's default."""
+    """Return what it joined with, else what its configuration file says, else client defaults."""
     seen, declared = member.timeouts or Timeouts(), member.declared
     by = tuple(sorted({item.source for item in seen.evidence}))
     session, rebalance = seen.session_ms, seen.rebalance_ms
@@ -68,7 +68,7 @@ def waits(member: Member) -> Waits:
 
 
 def _defaults(software: Software | None) -> tuple[str, DefaultTimeouts]:
-    """The family and its unset timeouts; where the version is not known, those of the newest."""
+    """Return the family and its default timeouts; of an unknown version those of the newest."""
     known = family(software.family if software is not None else None)
     if known is None or software is None:
         unknown = family(_UNKNOWN_FAMILY)
@@ -103,19 +103,19 @@ def _held_back_read(member: Member) -> int | None:
 
 
 def of_family(member: Member, key: str | None) -> Member:
-    """The member as one of this client family (None: as it is), for its unset timeouts."""
+    """Return the member as one of this client family (None: as it is), for its defaults."""
     known = member.software.family if member.software is not None else None
     return member if key in (None, known) else replace(member, software=Software(family=key))
 
 
 def of_families(snapshot: GroupSnapshot, families: Mapping[str, str | None]) -> GroupSnapshot:
-    """The snapshot with these client families, by member id: what the user assumed counts too."""
+    """Return the snapshot with these client families by member id, assumed ones included."""
     members = (of_family(member, families.get(member.member_id)) for member in snapshot.members)
     return replace(snapshot, members=tuple(members))
 
 
 def with_brokers_sessions(snapshot: GroupSnapshot) -> tuple[Member, ...]:
-    """The members; with group.protocol=consumer the session timeout is the brokers' (KIP-848)."""
+    """Return the members; with group.protocol=consumer the brokers set the session (KIP-848)."""
     return tuple(
         of_the_brokers(member, snapshot.cluster) if member.protocol_type == "consumer" else member
         for member in snapshot.members
@@ -123,7 +123,7 @@ def with_brokers_sessions(snapshot: GroupSnapshot) -> tuple[Member, ...]:
 
 
 def of_the_brokers(member: Member, cluster: Cluster) -> Member:
-    """The member as one with group.protocol=consumer, where the brokers' session is known."""
+    """Return the member as one with group.protocol=consumer, if the brokers' session is known."""
     said = cluster.settings.get(_BROKERS_SESSION, "")
     if not said.isdigit():
         return member
@@ -132,18 +132,18 @@ def of_the_brokers(member: Member, cluster: Cluster) -> Member:
 
 
 def slowest(members: Sequence[Member]) -> float:
-    """How long a rebalance of these members may last at most, in seconds."""
+    """Return the longest time that a rebalance of these members may take, in seconds."""
     unset = _defaults(None)[1].rebalance / 1000
     return max((waits(member).rebalance for member in members), default=unset)
 
 
 def back_in_time(member: Member, restart: float) -> bool:
-    """Is a restart of so many seconds over before anybody notices: a static member's, in time?"""
+    """Return whether the member is static and a restart of so many seconds ends in its session."""
     return member.instance_id is not None and restart <= waits(member).session
 
 
 def leaves(member: Member) -> bool:
-    """Does it leave the group when it is closed: no static one does, nor Kafka Streams."""
+    """Return whether it leaves the group when it is closed: static members and Streams do not."""
     known = family(member.software.family) if member.software is not None else None
     return member.instance_id is None and (known is None or known.leaves_on_close)
 
@@ -162,15 +162,15 @@ def in_words(members: Sequence[Member]) -> str:
     return f"{first} ({session}), {second} ({rebalance})"
 
 
-def at_worst(pace: Pace, members: Sequence[Member]) -> str:
-    """Return the worst of a pace in words, with the timeouts that it follows from."""
+def at_worst(pace: Pace, members: Sequence[Member], unit: str = "partition") -> str:
+    """Return the worst case of a pace in words, with the timeouts that it follows from."""
     assert pace.worst_seconds is not None
     assert pace.worst_partition_seconds is not None
-    stopped = f"{figure(pace.worst_partition_seconds)} in " if pace.worst_partition_seconds else ""
+    stopped = pace.worst_partition_seconds
     return (
-        f"at worst {stopped}{figure(pace.worst_seconds)} s, where each member is gone without "
-        "leaving, and each rebalance waits for the slowest as "
-        f"long as it may: {in_words(members)}"
+        f"worst case {f'{figure(stopped)} {unit}-seconds in ' if stopped else ''}"
+        f"{figure(pace.worst_seconds)} s: members are killed instead of stopped, and each "
+        f"rebalance waits as long as the timeouts allow: {in_words(members)}"
     )
 
 

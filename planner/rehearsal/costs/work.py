@@ -1,4 +1,4 @@
-"""How much of a roll-out is rehearsed: all of it, or a sample of the restarts.
+"""Size of a rehearsal: all restarts of a roll-out, or a sample of them.
 
 Work is partitions x rebalances, and eight for each member: about three microseconds of processor
 time each.
@@ -72,7 +72,7 @@ def unpriced() -> Iterator[None]:
 
 
 def is_unpriced() -> bool:
-    """Return whether nobody wants to know costs."""
+    """Return whether costs are left out."""
     return _UNPRICED.get()
 
 
