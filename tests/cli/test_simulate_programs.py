@@ -101,6 +101,7 @@ def test_rollout_of_streams_says_that_tasks_are_not_modelled(streams: str, capsy
     assert "<dt>downtime</dt><dd>not modelled</dd>" in page
     assert "without an owner" not in page
     assert "<th>Stopped</th>" not in page
+    assert '"unit": "none"' in page
 
 
 def test_many_runs_of_streams_show_times_and_rebalances_alone(streams: str, capsys: Said) -> None:

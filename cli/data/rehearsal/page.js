@@ -7,7 +7,7 @@
   const cursors = document.querySelectorAll(".cursor");
   const counts = document.querySelectorAll(".names .count");
   const rows = document.querySelectorAll("tr[data-at]");
-  const words = { twice: "two owners", rejected: "rejected", down: "down", idle: "0" };
+  const words = { twice: "two owners", rejected: "rejected", down: "down", idle: data.unit === "none" ? "runs" : "0" };
 
   const text = (seconds) => {
     const whole = Math.floor(seconds + 1e-6);

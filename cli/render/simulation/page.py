@@ -210,6 +210,7 @@ def _data(run: Rehearsal, drawn: dict[str, tuple[Stretch, ...]], columns: int) -
     data: dict[str, Any] = {
         "seconds": run.measures.seconds,
         "columns": columns,
+        "unit": run.unit,
         "marks": [round(mark, 3) for mark in marks],
         "lanes": [
             [[one.end, str(one.doing), one.partitions] for one in line] for line in drawn.values()
