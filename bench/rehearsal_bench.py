@@ -5,6 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from time import process_time
 
+from msgspec.structs import replace
+
+from rebal.groups.snapshot.compact import Partitions
+from rebal.planner.paths import make_plan
+from rebal.planner.rehearsal.costs.work import unpriced
 from rebal.planner.rehearsal.engine.process import Process, Running
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.rollout import restarts
@@ -12,6 +17,9 @@ from rebal.planner.rehearsal.script import Scene, Script
 
 OLD, BOTH, NEW = ("range",), ("cooperative-sticky", "range"), ("cooperative-sticky",)
 # Members, partitions, bounces, and the most seconds of processor time.
+# Goals of a plan whose costs may add so many seconds for 20 members.
+GOALS = (("range", "cooperative"), ("range", "consumer"), ("uniform", "cooperative-sticky"))
+MOST_ADDED = 0.2
 CASES = ((20, 200, 2, 0.2), (200, 2000, 2, 10.0), (1000, 10_000, 1, 120.0))
 
 
@@ -53,12 +61,58 @@ class Growth:
         return f"a restart, 20 to 1,000 members: exponent {self.exponent:.2f}: {verdict}"
 
 
-def rows() -> Iterator[Timed | Growth]:
+@dataclass(frozen=True)
+class Added:
+    """Processor time that costs add to a plan of 20 members with 200 partitions, in seconds."""
+
+    goal: str
+    took: float
+
+    @property
+    def holds(self) -> bool:
+        return self.took <= MOST_ADDED
+
+    def text(self) -> str:
+        verdict = "holds" if self.holds else "DOES NOT HOLD"
+        return (
+            f"costs of 20 members to {self.goal}: {self.took:.2f} s, at most {MOST_ADDED:g} s: "
+            f"{verdict}"
+        )
+
+
+def rows() -> Iterator[Timed | Growth | Added]:
+    for elected, goal in GOALS:
+        yield Added(goal, _added(elected, goal))
     for members, partitions, bounces, most in CASES:
         took = _roll(members, partitions, bounces, members)
         yield Timed(members, partitions, bounces, took, most)
     few, many = (_roll(count, 10 * count, 1, 20) for count in (20, 1000))
     yield Growth(math.log(many / few) / math.log(1000 / 20))
+
+
+def _added(elected: str, goal: str) -> float:
+    from tests.planner.builder import group_of
+
+    kip848 = elected == "uniform"
+    own = {"protocol_type": "consumer"} if kip848 else {"list": [elected]}
+    members = [{"id": f"m{number:02d}", "version": "4.1.1", **own} for number in range(20)]
+    kind = {"type": "consumer"} if kip848 else {}
+    made = group_of({"members": members, "elected": elected, "topics": {"orders": 200}, **kind})
+    shares = [Partitions(range(10 * place, 10 * place + 10)) for place in range(20)]
+    owners = (
+        replace(member, assignment={"orders": share})
+        for member, share in zip(made.members, shares, strict=True)
+    )
+    snapshot = replace(made, members=tuple(owners))
+    with unpriced():
+        make_plan(snapshot, goal)
+        began = process_time()
+        make_plan(snapshot, goal)
+        bare = process_time() - began
+    make_plan(snapshot, goal)
+    began = process_time()
+    make_plan(snapshot, goal)
+    return process_time() - began - bare
 
 
 def _roll(members: int, partitions: int, bounces: int, restarted: int) -> float:
