@@ -41,6 +41,7 @@ from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.parts import FOLDERS, REPORT_DDL
 from rebal.inspectors.fleet.schemas import REQUESTS, TIME
+from rebal.inspectors.fleet.sources.recognition import check_records, check_request_logs
 from rebal.inspectors.fleet.sources.requests import read_requests
 from rebal.inspectors.fleet.sources.source import SKIPPED, TOPIC, Source, whole_rows
 from rebal.inspectors.fleet.tasks import in_tasks, require_shared
@@ -189,6 +190,7 @@ def _account(run: Run, source: Source, totals: _Totals) -> None:
             "accounted for: the source changed while it was read; scan again."
         )
     if totals.read:
+        check_records(source.names, totals.ended, before=run.previous is not None)
         return
     if source.holds_records():
         raise ScanError(
@@ -222,7 +224,9 @@ def _read_requests(
         fresh = fresh.join(before, "mark", "left_anti")
     work = partial(take_requests, target=run.target)
     totals.take(in_tasks(fresh.select(*REQUESTS.names), work, REPORT_DDL))
-    return logs.counts()
+    counts = logs.counts()
+    check_request_logs(paths, counts)
+    return counts
 
 
 def _tell(spark: SparkSession, run: Run, totals: _Totals) -> None:

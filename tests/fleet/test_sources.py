@@ -10,8 +10,12 @@ import pytest
 from rebal.cli.app import run
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.sources.captured import find_files
+from rebal.inspectors.fleet.sources.recognition import check_records, check_request_logs
 
 LINE = b'{"key":"AAI=","value":null,"partition":0,"offset":1,"timestamp":1}\n'
+LONG = b'{"value":"' + b"A" * (1 << 17) + b'"'
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
+REQUEST = b'[2026-11-21 02:04:39,628] DEBUG Completed request:{"isForwarded":false} (kafka)\n'
 
 
 def test_files_and_folders(tmp_path: Path) -> None:
@@ -41,8 +45,28 @@ def test_files_and_folders(tmp_path: Path) -> None:
         ("plain.jsonl.gz", LINE, "is not gz, whatever its name says"),
         ("packed.jsonl", gzip.compress(LINE), "name it so that it ends in .gz"),
         ("text.parquet", LINE, "is not Parquet"),
+        ("picture.png", PNG, "holds no record of __consumer_offsets"),
+        ("large.png", b"\x89PNG" + bytes(range(256)) * 600, "holds no record"),
+        ("picture.jsonl.gz", gzip.compress(PNG), "holds no record"),
+        ("other.jsonl", b'{"partition":"0","offset":1}\n[1]\nnull\n', "holds no record"),
+        ("deep.jsonl", b"[" * 60_000, "holds no record"),
+        ("request.log", REQUEST, "give it with --request-log"),
+        ("request.log.gz", gzip.compress(REQUEST), "give it with --request-log"),
     ],
-    ids=["missing", "empty", "no gz", "gz by another name", "no Parquet"],
+    ids=[
+        "missing",
+        "empty",
+        "no gz",
+        "gz by another name",
+        "no Parquet",
+        "PNG",
+        "PNG without a line",
+        "PNG in gz",
+        "other JSON",
+        "nested JSON",
+        "request log",
+        "request log in gz",
+    ],
 )
 def test_files_that_are_not_what_they_seem(
     tmp_path: Path, name: str, data: bytes | None, says: str
@@ -77,3 +101,42 @@ def test_wrong_usage(
 def test_no_source_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fleet", "scan", "--out", str(tmp_path)]) == 1
     assert "no bootstrap server" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "data",
+    [LINE, b"not json\n" + LINE, LINE.strip(), LONG, b"\n\n" + LINE],
+    ids=["a line", "after a broken one", "without an end", "a long one", "after empty ones"],
+)
+def test_a_file_with_a_record_at_its_beginning_is_read(tmp_path: Path, data: bytes) -> None:
+    for name, written in (("a.jsonl", data), ("a.jsonl.gz", gzip.compress(data))):
+        (tmp_path / name).write_bytes(written)
+        assert find_files([str(tmp_path / name)]) == [(str(tmp_path / name), "text")]
+
+
+@pytest.mark.parametrize(
+    ("ended", "before", "wrong"),
+    [
+        ({"UNREADABLE": 300}, False, True),
+        ({"UNREADABLE": 95, "OFFSET_COMMIT": 5}, False, True),
+        ({"UNKNOWN_KIND_24930": 9_999, "GROUP_METADATA": 1}, True, True),
+        ({"UNREADABLE": 9, "GROUP_METADATA": 1}, False, False),
+        ({"UNREADABLE": 3}, True, False),
+        ({"OFFSET_COMMIT": 3}, False, False),
+    ],
+)
+def test_almost_no_record_of_the_topic_is_an_error(
+    ended: dict[str, int], before: bool, wrong: bool
+) -> None:
+    if not wrong:
+        check_records(["file"], ended, before)
+        return
+    with pytest.raises(DocumentError, match="it seems to be something else"):
+        check_records(["file"], ended, before)
+
+
+def test_a_request_log_without_a_request_is_an_error() -> None:
+    check_request_logs(["a.log"], {"lines": 0, "requests": 0})
+    check_request_logs(["a.log"], {"lines": 9, "requests": 1})
+    with pytest.raises(DocumentError, match="none of 1,200 lines is a request log's"):
+        check_request_logs(["a.png"], {"lines": 1200, "requests": 0})

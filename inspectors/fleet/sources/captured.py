@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.sources.parquet import spark_parquet, task_parquet
+from rebal.inspectors.fleet.sources.recognition import recognize_lines
 from rebal.inspectors.fleet.sources.source import (
     SKIPPED,
     TOPIC,
@@ -106,6 +107,7 @@ def _form(path: Path) -> str:
         raise DocumentError(f"{path}: is not gz, whatever its name says; fetch it again.")
     if path.suffix == ".parquet":
         raise DocumentError(f"{path}: is not Parquet, whatever its name says; fetch it again.")
+    recognize_lines(path)
     return "text"
 
 
