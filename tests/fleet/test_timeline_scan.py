@@ -1,0 +1,57 @@
+"""Wrong clocks through the whole pipeline: captured file, Spark, tables."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.conftest import read_tables
+from tests.fleet.timeline_story import SECOND, M, Story
+
+YEARS = 76 * 365 * 24 * 3600
+
+
+def written(path: Path, wrong: dict[int, float]) -> Path:
+    """A file of a quiet group's records; `wrong` are seconds by which records' clocks were off."""
+    story = Story()
+    for number in range(1, 41):
+        others = [M(f"b{number}", (1,))] if number % 2 else []
+        story.generation(number * 30, number, [M("a", (0,)), *others])
+    lines = []
+    for row in story.rows:
+        key, value = (base64.b64encode(row[name]).decode() for name in ("key", "value"))
+        at = row["at"] + round(wrong.get(row["offset"], 0) * SECOND)
+        place = {"topic": "__consumer_offsets", "partition": 0, "offset": row["offset"]}
+        lines.append(json.dumps({"key": key, "value": value, "timestamp": at // 1000, **place}))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [dict.fromkeys(range(15, 24), -60.0), {39: YEARS}, {20: YEARS, 3: -YEARS / 2}],
+    ids=["set back by 60 s", "the last one from 2100", "years off"],
+)
+def test_a_wrong_clock_changes_no_table_but_its_own_times(
+    scan: Callable[..., str], tmp_path: Path, wrong: dict[int, float]
+) -> None:
+    found = {}
+    for name, clocks in (("sane", {}), ("wrong", wrong)):
+        file = written(tmp_path / f"{name}.jsonl", clocks)
+        scan("--offsets", file, "--cluster", "c", "--out", tmp_path / name)
+        found[name] = read_tables(tmp_path / name)
+    made, usual = found["wrong"], found["sane"]
+    assert made["errors"] == []
+    assert made["incidents"] == []
+    names = ("generation", "failed", "joined", "left", "members", "partitions", "moved", "stopped")
+    facts = [[[row[name] for name in names] for row in one["rebalances"]] for one in (made, usual)]
+    assert facts[0] == facts[1]
+    (group,), (before,) = made["groups"], usual["groups"]
+    assert group["rebalance_rate_per_hour"] == pytest.approx(
+        before["rebalance_rate_per_hour"], rel=0.05
+    )
+    assert group["last_rebalance_seconds_ago"] >= 0
