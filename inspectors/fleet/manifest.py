@@ -15,6 +15,8 @@ from rebal.groups.model import Record
 from rebal.inspectors.kafka.brokers import ClusterReading
 
 SCHEMA: Final = "rebal.fleet-scan/3"
+UNNAMED: Final = "unnamed"
+"""The cluster of records that say of none, where the operator named none."""
 
 
 class TableEntry(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rebal.inspectors.fleet.lake.place import find_place
-from rebal.inspectors.fleet.lake.run import UNNAMED, new_run
+from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.lake.scans import SCANS
 from rebal.inspectors.fleet.lake.table import DataFile
-from rebal.inspectors.fleet.manifest import SCHEMA, Manifest
+from rebal.inspectors.fleet.manifest import SCHEMA, UNNAMED, Manifest
 from rebal.inspectors.fleet.parts import Target
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.fleet.tables.reader import open_tables

@@ -14,10 +14,10 @@ import pytest
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
-from rebal.inspectors.fleet.lake.run import STORED, UNNAMED, Run, counted, find_cluster, new_run
+from rebal.inspectors.fleet.lake.run import STORED, Run, counted, find_cluster, new_run
 from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
-from rebal.inspectors.fleet.manifest import Manifest
+from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.fleet.parts import FOLDERS, PartWriter
 from rebal.inspectors.fleet.tables.reader import open_tables
 from tests.fleet.tablefiles import change_document, last_scan

@@ -160,3 +160,17 @@ def test_nothing_but_offsets_still_makes_a_report(tmp_path: Path, capsys: Said) 
     told = capsys.readouterr()
     assert told.err == ""
     assert "RB901" in told.out
+
+
+def test_a_cluster_of_several_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for cluster in ("west", "east"):
+        write_tables(tmp_path, fleet(4), cluster=cluster)
+    assert app.run(["fleet", "report", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert "it has scans of 2 clusters (east, west): name one, as in" in said
+    app.run(["fleet", "report", f"{tmp_path}#west", "--exit-zero"])
+    told = capsys.readouterr().out
+    assert told.splitlines()[1].startswith("cluster west, as seen until ")
+    assert f"--evidence '{tmp_path}#west'" in told
+    app.run(["fleet", "report", f"{tmp_path}#west", "--exit-zero", "-o", "json"])
+    assert json.loads(capsys.readouterr().out)["scan"]["cluster"] == "west"

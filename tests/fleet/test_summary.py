@@ -15,6 +15,7 @@ from tests.documents import checked
 from tests.fleet.tablefiles import AT
 
 MADE = Manifest(
+    cluster="mK8",
     run=3,
     finished_at=AT,
     observed_until=AT,
@@ -70,12 +71,12 @@ def test_or_is_a_document_on_stdout(
     assert told.err == ""
     body = checked(told.out, form)
     assert list(body) == [
-        *("schema", "folder", "run", "finished_at", "observed_from", "observed_until", "sources"),
-        *("records_read", "records", "skipped", "request_log", "last_offsets", "breaks"),
-        *("tables", "exit_code"),
+        *("schema", "folder", "cluster", "run", "finished_at", "observed_from", "observed_until"),
+        *("sources", "records_read", "records", "skipped", "request_log", "last_offsets"),
+        *("breaks", "tables", "exit_code"),
     ]
     assert body["schema"] == "rebal.fleet-summary/1"
-    assert body["folder"] == out
+    assert (body["folder"], body["cluster"]) == (out, "mK8")
     assert sum(body["records"].values()) == body["records_read"] == 12
     assert body["last_offsets"] == {"0": 41, "17": 5}
     assert body["breaks"] == {"17": [2]}

@@ -19,6 +19,7 @@ from rebal.planner.readiness import Blocker, MissingEvidence, Outlay, Readiness
 
 class _Scan(Document, frozen=True, kw_only=True):
     folder: str
+    cluster: str
     finished_at: datetime
     observed_from: datetime | None
     observed_until: datetime | None
@@ -92,6 +93,7 @@ class SummaryDocument(Document, frozen=True, kw_only=True):
     """
 
     folder: str
+    cluster: str
     run: int
     finished_at: datetime
     observed_from: datetime | None

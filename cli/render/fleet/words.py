@@ -11,6 +11,7 @@ from rebal.cli.fleet import FleetGroup, FleetReport
 from rebal.cli.render.text import count, path_words, span_text
 from rebal.groups.commands import Command, option
 from rebal.groups.model import RebalanceProtocol
+from rebal.inspectors.fleet.manifest import UNNAMED
 from rebal.inspectors.fleet.tables.columns import moment
 from rebal.planner.commands import COOPERATIVE, Given
 from rebal.planner.plan import Verdict
@@ -64,7 +65,9 @@ def age_text(report: FleetReport, now: datetime) -> str:
     until, since = report.manifest.observed_until, report.manifest.observed_from
     if until is None:
         return "the scanned records have no time, so their age is not known"
-    said = f"as seen until {until.astimezone(UTC):%Y-%m-%d %H:%MZ}, {span_text(now - until)} ago"
+    named = report.manifest.cluster
+    said = f"cluster {named}, " if named != UNNAMED else ""
+    said += f"as seen until {until.astimezone(UTC):%Y-%m-%d %H:%MZ}, {span_text(now - until)} ago"
     if since is not None:
         said += f"; {span_text(until - since)} of history"
         if until - since < _LONG_ENOUGH:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from rebal.inspectors.fleet.lake.place import PROBE, LakeError, Place
 from rebal.inspectors.fleet.lake.scans import SCANS, Scans, clusters_of
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, is_before, lost, token_of
-from rebal.inspectors.fleet.manifest import Manifest, TableEntry
+from rebal.inspectors.fleet.manifest import UNNAMED, Manifest, TableEntry
 from rebal.inspectors.fleet.parts import FOLDERS, WORK, Target, columns_of
 from rebal.inspectors.fleet.schemas import TABLES
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 STORED: Final = tuple(name for name in dict.fromkeys(FOLDERS.values()) if name != WORK)
 """The Delta tables beside `scans`: those for readers, then what the next scan needs."""
-UNNAMED: Final = "unnamed"
 _OLD: Final = ("current", "runs")
 
 
