@@ -32,9 +32,12 @@ def shortened(context: Context) -> bool:
 
 
 def undated(context: Context) -> bool:
-    """Return whether logs show each member's list and no time: who was down is not to be seen."""
+    """Return whether logs show each member's list, and their zone alone would show when."""
     members = [facts.member for facts in context.members]
-    return all(m.assignors.knowledge is Knowledge.EXACT and m.joined_at is None for m in members)
+    zone = any("--log-timezone" in note for note in context.snapshot.notes)
+    return zone and all(
+        m.assignors.knowledge is Knowledge.EXACT and m.joined_at is None for m in members
+    )
 
 
 def left_behind(context: Context, found: Sequence[Facts]) -> list[Facts]:

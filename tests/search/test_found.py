@@ -201,6 +201,17 @@ FOUND = {
         session=45.0,
         epoch=0,
     ),
+    "the zone of logs that had been rotated away was asked for again and again": History(
+        seed=2_003_769,
+        goal="cooperative",
+        consumers=tuple(
+            Consumer(f"app-{number}", "java-3.9.1", DEFAULT, static=True) for number in range(3)
+        ),
+        evidence=Evidence(kinds=frozenset({"request log"})),
+        events=(Event(0, "reload", 0), Event(1, "cut", 0)),
+        counted=True,
+        epoch=0,
+    ),
     "the broker's assignor was the one to go back to from KIP-848": History(
         seed=70,
         goal="eager",
