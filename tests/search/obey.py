@@ -164,7 +164,9 @@ class Rehearsed(Story):
         if out and self.counted and self.world.counts_a_stopped_one():
             # It makes up the number until its session ends, and no evidence shows who is down.
             raise Over("finished beside the entry of a stopped member")
-        if body.get("step") is not None and not self.world.counts_a_stopped_one():
+        world = self.world
+        unseen = world.world.group.kip848 and world.sees_no_growth
+        if body.get("step") is not None and not (unseen or world.counts_a_stopped_one()):
             for fault in self.world.unowned_at_rest():
                 self._violated(f"called finished while {fault}")
         for one in out:
@@ -178,14 +180,16 @@ class Rehearsed(Story):
 
     def _count_or_find(self) -> None:
         """Answer how many members there are, then which of them is down."""
-        down = [one for one in self._service() if not one.running and one.name.startswith("pod-")]
+        down = [one for one in self._service() if not one.running and one.due is None]
         if not self.counted:
             self._count()
         elif down and (running := self._running()):
-            # A crash loop, as the deployment shows it: the pod gets what the others run.
+            # A crash loop, as the deployment shows it: the process gets what the others run.
             self.outcome.answers.append("missing member")
             down[0].assignors = self.rng.choice(running).assignors
             self._came(down[0], "is started by the operator")
+            if "GROUP_MAX_SIZE_REACHED" in (self.world.error(down[0]) or ""):
+                raise Over("blocked: group.max.size")
 
     def _cut_late(self) -> None:
         if self.world.history.evidence.late:

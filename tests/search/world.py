@@ -62,6 +62,11 @@ class SeenWorld(World):
             made._fixed = made.protocol = RebalanceProtocol.EAGER
         return made
 
+    def _metadata_seen(self) -> None:
+        # The brokers of a group that was converted meanwhile see the new partitions, too.
+        self.group.refresh()
+        super()._metadata_seen()
+
     def tell(self, consumer: Member, what: str, detail: str = "") -> None:
         """Print what the client prints, too."""
         if what == "started":
@@ -267,6 +272,11 @@ class SimulatedWorld:
         """True once the coordinator has rejected a process."""
         return any(one.what == "rejected" for one in self.world.happened)
 
+    @property
+    def sees_no_growth(self) -> bool:
+        """True until new partitions are seen: in a KIP-848 group at the next heartbeat."""
+        return bool(self.world._coming or getattr(self.world.group._now, "_refresh", False))
+
     def counts_a_stopped_one(self) -> bool:
         """Return whether the coordinator still counts a process that has ended."""
         return not self._all_alive()
@@ -280,8 +290,11 @@ class SimulatedWorld:
         return life is not None and self.operator.shows_rejection(life)
 
     def found(self, member_id: str, name: str) -> Process | None:
+        # Members with one client id are told apart by the end of their member ids.
+        _, _, end = name.partition(" …")
         for life in reversed(self.world.book.lives):
-            if member_id and life.member_id == member_id:
+            known = life.member_id == member_id if member_id else life.member_id.endswith(end)
+            if (member_id or end) and known:
                 return next(p for p in self.processes if p.name == life.process.name)
         # A pod of an automatic client id: one that is down and that no supervisor starts again, of
         # the service if there is one.
