@@ -35,8 +35,10 @@ from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 _TWO_SIDED: Final = 1.96
 _FAILED: Final = "failed as leader"
 _RESTS: Final = 86_400.0
-# Share: so much do two whole rehearsals with other seeds differ.
+# Shares: so much do two whole rehearsals with other seeds differ, of classic groups and of KIP-848
+# ones, whose members send a heartbeat less often.
 _LEAST: Final = 0.05
+_LEAST_KIP848: Final = 0.1
 # About half a second.
 _MOST: Final = 500_000
 # Values from which a line and the distance from it follow.
@@ -118,6 +120,7 @@ class RehearsedRoll:
         self._roll = roll
         self._start = Start(roll)
         self._held_back = False
+        self._least = _LEAST_KIP848 if roll.kip848 else _LEAST
         members = roll.snapshot.members
         called = names(members)
         self._order = [called[id_] for id_ in roll.order]
@@ -183,7 +186,7 @@ class RehearsedRoll:
         rebalances = fewer.pace.rebalances * len(self._order) / len(rehearsed._order)
         return fewer._replace(
             pace=replace(fewer.pace, batch=batch, rebalances=round(rebalances)),
-            bound=max(fewer.bound, _LEAST),
+            bound=max(fewer.bound, self._least),
             share=share * fewer.share,
         )
 
@@ -207,7 +210,7 @@ class RehearsedRoll:
             total = total.plus(one, left / len(found))
         error = left * _error(places, [one.unowned for one in found], left)
         share = error / total.unowned if total.unowned else 0.0
-        return total, max(share, _LEAST) if found else share
+        return total, max(share, self._least) if found else share
 
     def _at(self, place: int, cut: Sequence[tuple[str, ...]], killed: bool) -> Measures:
         """Return the measures of one batch."""
