@@ -63,6 +63,10 @@ def command(
     full: Annotated[
         bool, typer.Option("--full", help="Start anew; do not go on from the cluster's last scan.")
     ] = False,
+    every: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Scan again and again, such as every 5m, until Ctrl-C."),
+    ] = None,
     master: Annotated[
         str | None,
         typer.Option(metavar="URL", help="A Spark master; without it Spark runs in this process."),
@@ -109,7 +113,7 @@ def command(
             tokens = token_address(config)
     from rebal.cli.render.fleet.document import summary_document
     from rebal.cli.render.fleet.summary import summary_lines
-    from rebal.inspectors.fleet.job import ScanOrder, run_scan
+    from rebal.inspectors.fleet.job import ScanOrder, run_scan, run_scans
     from rebal.inspectors.fleet.lake.place import find_place
     from rebal.inspectors.fleet.session import SparkSettings
 
@@ -129,6 +133,14 @@ def command(
             tokens=tokens,
         ),
     )
+    if every is not None:
+        seconds = params.duration(every, "--every")
+        if form != "text":
+            raise UsageError("--every prints sentences: leave out -o.")
+        with _as_usage():
+            for manifest in run_scans(order, seconds, output.say):
+                for line in summary_lines(manifest, out):
+                    output.say(line)
     with _as_usage(), _progress() as (say, tasks):
         manifest = run_scan(order, say, tasks)
     if form == "text":

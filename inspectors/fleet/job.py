@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rebal.groups.errors import RebalError
@@ -79,6 +80,30 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
                 if os.environ.get("REBAL_DEBUG"):
                     raise
                 raise _in_words(error, order) from None
+
+
+def run_scans(
+    order: ScanOrder, every: float, say: Say, tasks: Tasks | None = None
+) -> Iterator[Manifest]:
+    """Scan every so many seconds in one session; yield each finished scan's manifest, for ever.
+
+    A scan that fails is told and tried again at the next turn, but for the first.
+
+    Raises:
+        RebalError: the first scan failed; what was wrong, in one sentence.
+    """
+    require()
+    with spark_session(order.spark, kafka=order.config is not None):
+        began = time.monotonic()
+        yield run_scan(order, say, tasks)
+        order = replace(order, full=False)
+        while True:
+            time.sleep(max(0.0, began + every - time.monotonic()))
+            began = time.monotonic()
+            try:
+                yield run_scan(order, say, tasks)
+            except RebalError as error:
+                say(f"{error} The next scan begins {every:g} s after this one began.")
 
 
 def _cluster(order: ScanOrder) -> tuple[str | None, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import shutil
 import signal
@@ -13,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet.conftest import OFFSETS, read_tables
+from tests.fleet.conftest import OFFSETS, REQUEST_LOG, by_group, read_tables
+from tests.fleet.tablefiles import last_scan
 
 REBAL = str(Path(sys.executable).with_name("rebal"))
 _QUICK = ("--master", "local[2]", "--spark-conf", "spark.driver.memory=512m")
@@ -77,6 +80,49 @@ def test_a_stopped_scan_leaves_the_tables_and_no_process(
         time.sleep(0.1)
     assert not [pid for pid in started if alive(pid)]
     assert read_tables(out) == before
+
+
+@pytest.mark.live
+@pytest.mark.timeout(300)
+def test_scans_again_and_again_give_the_tables_of_one(scanned: Path, tmp_path: Path) -> None:
+    """Killed at some moment of a later scan, it has lost and doubled nothing."""
+    lines = gzip.decompress(OFFSETS.read_bytes()).splitlines(keepends=True)
+    log = gzip.decompress(REQUEST_LOG.read_bytes()).splitlines(keepends=True)
+    lines.sort(key=lambda line: json.loads(line)["timestamp"])
+    records, requests = tmp_path / "in" / OFFSETS.name, tmp_path / "in" / REQUEST_LOG.name
+    records.parent.mkdir()
+    out = tmp_path / "lake"
+
+    def grown_to(part: float) -> None:
+        for path, of in ((records, lines), (requests, log)):
+            fresh = path.with_name(f".{path.name}")
+            fresh.write_bytes(gzip.compress(b"".join(of[: int(len(of) * part)])))
+            fresh.replace(path)
+
+    grown_to(0.3)
+    words = ["--offsets", str(records), "--request-log", str(requests), "--out", str(out), *_QUICK]
+    child = subprocess.Popen(
+        [REBAL, "fleet", "scan", "--every", "1s", *words], stderr=subprocess.PIPE, text=True
+    )
+    assert child.stderr is not None
+    finished = 0
+    for line in child.stderr:
+        finished += " are in " in line
+        if " are in " in line:
+            grown_to(0.6 if finished == 1 else 1.0)
+        if finished == 3 and "in order" in line:
+            break
+    child.kill()
+    child.wait(30)
+    child.stderr.close()
+    assert finished == 3
+    assert last_scan(out).run >= 3
+    done = subprocess.run(
+        [REBAL, "fleet", "scan", *words], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert last_scan(out).read == last_scan(scanned).read == len(lines)
+    assert by_group(read_tables(out)) == by_group(read_tables(scanned))
 
 
 def scan_with(tmp_path: Path, **env: str) -> str:
