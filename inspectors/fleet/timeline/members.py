@@ -91,6 +91,9 @@ class Roster:
     ) -> None:
         """One row: the member as it was up to `last`."""
         seen, heard = standing.seen, None
+        if left_at is not None:
+            # the clock of the log's broker may be behind the records'
+            left_at = max(left_at, standing.first_at)
         joined_at, joined_reason = standing.joined_at, standing.joined_reason
         person = self.log.persons.get(seen.member_id)
         if person is not None:
