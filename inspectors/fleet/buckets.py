@@ -172,12 +172,15 @@ def in_order(
     within: Range,
     shapes: Mapping[str, Shape],
     order: Sequence[str],
+    *,
     span: tuple[int, int] | None = None,
+    recorded: set[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a range, of all kinds in `shapes`, sorted by `order` (nulls last).
 
     Records come in the order of their offsets: where their times are not, `at` is the effective
     time (timeline/clock.py; `span` is the time that all sources cover) and `told_at` their own.
+    The groups that have records are added to `recorded`, before the first batch.
     Only what they are sorted by is in memory of all of them, and a bounded part of the rows.
     """
     pieces = [piece for piece in within.pieces if piece.kind in shapes]
@@ -194,6 +197,9 @@ def in_order(
         return
     whole = pa.concat_tables(keys, promote_options="default").combine_chunks()
     settled = settle(whole, span) if "offset" in order else whole
+    if recorded is not None:
+        of_records = whole["group_id"].filter(pc.is_valid(whole["offset"]))
+        recorded.update(pc.unique(of_records).to_pylist())
     by = [(name, "ascending") for name in order]
     ordered = pc.sort_indices(settled, sort_keys=by)
     places = whole.select(["piece", "row", "bytes"]).take(ordered)

@@ -44,8 +44,9 @@ def _tell(place: Place, within: Range, tale: Tale, writer: PartWriter) -> None:
     parts = merge_commits(read_range(place, within, "commit_parts"))
     commits = write_commits(parts, writer, tale.observed)
     groups = [GROUPS.empty_table()]
-    rows = in_order(place, within, _SHAPES, ORDER, tale.observed)
-    for table, made in make_tables(rows, tale.topic_names, tale.observed, tale.breaks):
+    recorded: set[str] = set()
+    rows = in_order(place, within, _SHAPES, ORDER, span=tale.observed, recorded=recorded)
+    for table, made in make_tables(rows, tale.topic_names, tale.observed, tale.breaks, recorded):
         if table == "groups":
             groups.append(pa.Table.from_batches([made]))
         else:

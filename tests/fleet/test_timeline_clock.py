@@ -246,3 +246,40 @@ def test_a_minority_of_wrong_clocks_changes_nothing_beside_the_log(seed: int) ->
         for found in (made, tables(rows))
     )
     assert got == wanted
+
+
+@pytest.mark.parametrize("by", [5, 20, 60])
+@pytest.mark.parametrize("which", ["records", "log", "both"])
+def test_a_broker_whose_clock_is_set_back_begins_no_group_anew(by: int, which: str) -> None:
+    """Generations put the log's rebalances between the records, whatever their times are."""
+    rows = [*captured_records(CAPTURES), *captured_requests(CAPTURES)]
+    first, last = span(rows)
+    back = first + (last - first) * 6 // 10
+
+    def off(row: Row) -> Row:
+        is_record = row["api"] is None
+        if row["at"] < back or which == ("log" if is_record else "records"):
+            return row
+        return {**row, "at": row["at"] - by * SECOND}
+
+    made, usual = tables(map(off, rows)), tables(rows)
+    no_nonsense(made)
+    names = (
+        "group_id",
+        "incarnation",
+        "generation",
+        "failed",
+        "members",
+        "joined",
+        "left",
+        "moved",
+    )
+    got, wanted = (
+        sorted(repr([row[name] for name in names]) for row in found["rebalances"])
+        for found in (made, usual)
+    )
+    assert got == wanted
+    kinds = [
+        [r["kind"] for r in one["incidents"] if r["kind"] == "recreated"] for one in (made, usual)
+    ]
+    assert kinds[0] == kinds[1]

@@ -118,6 +118,8 @@ def batches(
 def tables(rows: Iterable[Row], size: int = 1000, **options: Any) -> Tables:
     """The rows of each table, as Python values."""
     made: Tables = {name: [] for name in MADE}
+    rows = list(rows)
+    options["recorded"] = {row["group_id"] for row in rows if row["offset"] is not None}
     for table, batch in make_tables(batches(rows, size, options.get("observed")), **options):
         batch.validate(full=True)
         assert batch.schema == TABLES[table]

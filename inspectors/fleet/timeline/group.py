@@ -9,7 +9,7 @@ what the records name, never on a clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from rebal.groups.errors import WireError
@@ -46,7 +46,9 @@ class Shared:
         topic_names: Mapping[str, str] | None = None,
         observed: tuple[int, int] | None = None,
         breaks: Mapping[int, Sequence[int]] | None = None,
+        recorded: Collection[str] = (),
     ) -> None:
+        self.recorded = recorded
         self.rows = Rows()
         self.values = Values()
         self.reader = ValueReader(self.values)
@@ -63,6 +65,7 @@ class GroupTimeline:
         self.group_id = group_id
         self.shared = shared
         self.log = Log()
+        self.log.recorded = group_id in shared.recorded
         self.history = History(group_id, shared.rows, shared.protocols, self.log)
         self.lists = Lists(group_id, shared.rows)
         self.requests = Requests(self.log, self.lists, self.history)
@@ -80,6 +83,8 @@ class GroupTimeline:
         self._era = self.log.era
         self._key: tuple[bytes, kinds.Key] = (b"", kinds.UnknownKey(version=-1))
         self._newest: dict[int, int] = {}
+        # rebalances that the log shows, until records tell them or pass them by
+        self._held: dict[int, Round] = {}
         self._dying: Item | None = None
         self._tombstone: tuple[Item, GroupType] | None = None
 
@@ -132,6 +137,7 @@ class GroupTimeline:
     def finish(self) -> None:
         """The end of this group's inputs."""
         self._drain(None)
+        self._apply_held(None)
         if self._tombstone is not None and self.type is GroupType.UNKNOWN:
             self._dying, self.type = self._tombstone
         if self._dying is not None:
@@ -199,6 +205,7 @@ class GroupTimeline:
             return
         members = self.history.roster.members
         if len(self.log.era.rounds) > _MOST_ROUNDS:
+            self._apply_held(None)
             self.history.rounds = self.log.era.rounds
             self.history.catch_up(until)
         self.lists.forget(until, members)
@@ -215,18 +222,13 @@ class GroupTimeline:
                 # no record tells that the group ended, nor of what the log showed before
                 self.history.catch_up(item.at)
                 self.history.end(item.at, None, told=False)
+            self._apply_held(None)
             self._era = item.era
         self.history.rounds = item.era.rounds
-        if item.round_ is not None:
-            if item.round_.generation not in item.era.recorded:
-                self._apply_round(item.round_)
-            return
-        if item.replacement is not None:
-            if item.replacement.generation not in item.era.recorded:
-                self.history.replace(*item.replacement, item.at)
-            return
         key, value = item.key, item.value
-        assert key is not None
+        if key is None:
+            self._apply_logged(item)
+            return
         kind = kinds.group_type(key.version)
         if self._dying is not None and value is not None:
             if kind is not self.type and self._goes_on(self._dying, item):
@@ -241,6 +243,7 @@ class GroupTimeline:
                 self._buried(item, GroupType.CLASSIC)
                 return
             self._became(GroupType.CLASSIC, item.at)
+            self._apply_held(value.generation)
             self._classic(item, value)
             return
         if value is None and key.version == kinds.CONSUMER_GROUP_METADATA:
@@ -326,6 +329,28 @@ class GroupTimeline:
                 timed=item.timed,
             )
         )
+
+    def _apply_logged(self, item: Item) -> None:
+        """What the log shows, of which there is no record yet."""
+        if item.replacement is not None:
+            if item.replacement.generation not in item.era.recorded:
+                self.history.replace(*item.replacement, item.at)
+        elif item.round_ is not None and item.round_.generation not in item.era.recorded:
+            self._held[item.round_.generation] = item.round_
+            # without records there is nothing to wait for
+            if not self.log.recorded or len(self._held) > _MOST_ROUNDS:
+                self._apply_held(None)
+
+    def _apply_held(self, before: int | None) -> None:
+        """Apply what the log alone shows, up to the generation of the next record (None: all).
+
+        The log's clock may be behind or ahead of the records': numbers tell which came first.
+        """
+        for number in sorted(self._held):
+            if before is None or number < before:
+                self._apply_round(self._held.pop(number))
+            elif number == before:
+                del self._held[number]
 
     def _apply_round(self, round_: Round) -> None:
         """A rebalance of which there is no record: what the leader was handed and what it sent."""

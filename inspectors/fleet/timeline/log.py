@@ -193,6 +193,8 @@ class Log:
         # client -> when it was refused first and last since the last rebalance
         self.refused: dict[str, tuple[int, int]] = {}
         self.since: int | None = None
+        # do records tell when the group was created again
+        self.recorded = False
         self._limit = _SPARE
 
     def person(self, member_id: str) -> Person:
@@ -217,7 +219,7 @@ class Log:
         later ones be one, and not a line that came late.
         """
         newest = self.era.newest
-        if newest is None or not first or generation != 1:
+        if newest is None or not first or generation != 1 or self.recorded:
             return False
         return newest.generation + newest.heard > 1 and newest.last_at < start
 

@@ -45,6 +45,7 @@ def make_tables(
     topic_names: Mapping[str, str] | None = None,
     observed: tuple[int, int] | None = None,
     breaks: Mapping[int, Sequence[int]] | None = None,
+    recorded: Collection[str] = (),
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Rows of groups, members, assignor_lists, rebalances, incidents and errors, as they are ready.
 
@@ -53,8 +54,10 @@ def make_tables(
     together cover, in microseconds since 1970: rates and `observed_*` go by it (without it, by the
     group's own first and last row). `breaks` are, by partition, offsets after which records may be
     missing: generations between a record up to there and one after it are not known.
+    `recorded` are the groups that have records: what a log shows of them waits for those. It may be
+    filled until the first batch is given.
     """
-    shared = Shared(topic_names, observed, breaks)
+    shared = Shared(topic_names, observed, breaks, recorded)
     group: GroupTimeline | None = None
     for batch in batches:
         heard = {group.group_id} if group is not None and group.log.persons else set[str]()
