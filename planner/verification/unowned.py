@@ -1,9 +1,10 @@
 """Partitions without an owner in a Stable classic group: `without_owner`, `owner_for`.
 
 A COOPERATIVE rebalance takes two rounds. A static member that restarts between them joins without a
-rebalance and owns nothing, so nobody revokes what the first round took from it, and the second
-round never begins (KIP-429, KIP-345; ConsumerCoordinator.onJoinComplete). The next rebalance
-assigns these partitions.
+rebalance and owns nothing, so nobody revokes what the first round took from it and begins the
+second one (KIP-429, KIP-345; ConsumerCoordinator.onJoinComplete). The coordinator rebalances once
+the rebalance timeout, max.poll.interval.ms, is over, as the old process has not synced (seen on
+4.1.1).
 """
 
 from __future__ import annotations

@@ -1,0 +1,42 @@
+"""Counter-examples that the search found on the model (tests/search), on live brokers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.broker import Broker
+from tests.kafka.members import Members
+from tests.live_support.rollout import PlannedGroup
+
+pytestmark = pytest.mark.full
+
+
+@pytest.fixture
+def group(
+    kafka41: Broker,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+    *,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> PlannedGroup:
+    return PlannedGroup(
+        kafka41, members, group_id, topic_name, software="java-4.1.1", folder=tmp_path,
+        capsys=capsys,
+    )  # fmt: skip
+
+
+@pytest.mark.timeout(180)
+def test_the_way_back_from_kip_848_has_an_assignor_of_the_clients(group: PlannedGroup) -> None:
+    """The broker's assignor is uniform, which no client starts with."""
+    group.begin(["app-0", "app-1"], [], protocol="consumer")
+    plan = group.make("--to", "eager", "--assume-family", "java", "--expect-members", "2")
+    assert plan["target"] == "range"
+    assert "uniform" not in group.texts()
+    for name in ("app-0", "app-1"):
+        group.stop(name)
+        group.begin([name], ["range"])
+    assert group.verify()["assignor"] == "range"
