@@ -117,6 +117,10 @@ def command(
     from rebal.inspectors.fleet.lake.place import find_place
     from rebal.inspectors.fleet.session import SparkSettings
 
+    if cluster is not None and "#" in cluster:
+        raise UsageError(
+            f"--cluster {cluster}: expected a name without #, which divides LAKE#NAME."
+        )
     place = find_place(out, dict(_pair("--lake-option", text) for text in lake_option or ()))
     order = ScanOrder(
         out=place,
@@ -137,6 +141,8 @@ def command(
         seconds = params.duration(every, "--every")
         if form != "text":
             raise UsageError("--every prints sentences: leave out -o.")
+        if seconds < 1:
+            raise UsageError(f"--every {every}: expected a second or more.")
         with _as_usage():
             for manifest in run_scans(order, seconds, output.say):
                 for line in summary_lines(manifest, out):

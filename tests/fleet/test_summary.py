@@ -103,3 +103,26 @@ def test_an_option_takes_all_the_paths_that_follow(orders: list[ScanOrder], tmp_
     words = ["--out", str(tmp_path / "out"), "--offsets", "hdfs://nn/a", "missing.jsonl"]
     assert run(["fleet", "scan", *words]) == 0
     assert orders[1].offsets == ("hdfs://nn/a", "missing.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--every", "0s"], "--every 0s: expected a second or more"),
+        (["--every", "soon"], "--every soon: expected a duration such as 90s"),
+        (["--every", "5m", "-o", "json"], "--every prints sentences: leave out -o"),
+        (["--cluster", "a#b"], "expected a name without #"),
+        (["--lake-option", "x"], "--lake-option x: expected key=value"),
+    ],
+)
+def test_options_that_cannot_be(
+    orders: list[ScanOrder],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    says: str,
+) -> None:
+    out = str(tmp_path / "out")
+    assert run(["fleet", "scan", "--offsets", "a.jsonl", "--out", out, *words]) == 2
+    assert says in capsys.readouterr().err
+    assert orders == []

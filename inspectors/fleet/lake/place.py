@@ -31,6 +31,10 @@ _LONGEST: Final = 300
 PROBE: Final = "_probe"
 
 
+# delta-rs prints what goes wrong on its way; the error that it raises says it too.
+os.environ.setdefault("RUST_LOG", "off")
+
+
 class LakeError(DocumentError):
     """The lake cannot be read or written; one sentence that says why and what to do."""
 
