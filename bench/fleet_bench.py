@@ -172,6 +172,7 @@ _CONF = (("spark.driver.memory", "3g"), ("spark.ui.enabled", "false"))
 
 def _scans(what: str, path: str) -> Iterator[float]:
     from rebal.inspectors.fleet.job import ScanOrder, run_scan
+    from rebal.inspectors.fleet.lake.place import find_place
     from rebal.inspectors.fleet.session import SparkSettings, spark_session
 
     settings = SparkSettings(master="local[2]", conf=_CONF)
@@ -179,7 +180,7 @@ def _scans(what: str, path: str) -> Iterator[float]:
     with spark_session(settings, kafka=False), tempfile.TemporaryDirectory() as out:
         for run in itertools.count():
             begin = time.perf_counter()
-            run_scan(ScanOrder(out=Path(out) / str(run), **given), say=_silent)
+            run_scan(ScanOrder(out=find_place(f"{out}/{run}"), **given), say=_silent)
             yield time.perf_counter() - begin
 
 
