@@ -87,7 +87,7 @@ def run_scans(
 ) -> Iterator[Manifest]:
     """Scan every so many seconds in one session; yield each finished scan's manifest, for ever.
 
-    A scan that fails is told and tried again at the next turn, but for the first.
+    If a later scan fails, `say` gets the reason, and the next turn tries again.
 
     Raises:
         RebalError: the first scan failed; what was wrong, in one sentence.

@@ -46,7 +46,7 @@ def _in_worker(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
 
 
 def require_shared(spark: SparkSession, place: Place) -> None:
-    """Have tasks write to the lake, and read here what they wrote.
+    """Check that what tasks write to the lake can be read here.
 
     Raises:
         LakeError: the executors cannot write there, or write to another place of that name.

@@ -1,4 +1,4 @@
-"""Where a lake is: a folder or a URL of an object store, for delta-rs and for pyarrow alike.
+"""The place of a lake: a folder or a URL of an object store, for delta-rs and for pyarrow alike.
 
 `s3a://` and `abfss://` are Hadoop's names for what everybody else calls `s3://` and `az://`; both
 are taken. Credentials come from the environment of the process that needs them, or from
@@ -74,7 +74,7 @@ class Place:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Say in one sentence what a store or delta-rs refuses.
+        """Say in one sentence what went wrong in a store or in delta-rs.
 
         Raises:
             LakeError: instead of their own errors.
@@ -189,7 +189,7 @@ def _require_folder(folder: Path, place: Place) -> None:
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
-        return f"the store refuses ({error.strerror})"
+        return f"the store says: {error.strerror}"
     lines = [line.strip(" ↳") for line in _COLOURS.sub("", str(error)).splitlines()]
     said = ": ".join(line.rstrip(".:") for line in lines if line) or type(error).__name__
     return f"the store says: {said if len(said) <= _LONGEST else said[:_LONGEST] + ' …'}"

@@ -6,7 +6,8 @@
 
 Whatever ends a scan too early (an error, Ctrl-C, SIGKILL, a lost machine), and whichever of these
 steps it had come to: no row in `scans` names what it wrote, and the next scan's commits take it out
-of the tables. Two scans of one cluster: the first commit decides, and the other is told.
+of the tables. Of two scans of one cluster the first
+commit decides, and the other ends with an error.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Run:
         included.
 
         Raises:
-            LakeError: another scan of this cluster came first, or the store refuses.
+            LakeError: another scan of this cluster came first, or the store does not let it happen.
         """
         entries: dict[str, TableEntry] = {}
         for name in STORED:

@@ -54,7 +54,7 @@ class LakeTable:
         """Make an empty table unless there is one; a column that it does not have is added.
 
         Raises:
-            LakeError: the store refuses.
+            LakeError: the store does not let it happen.
         """
         from deltalake import DeltaTable, Schema
 
@@ -101,7 +101,7 @@ class LakeTable:
         None: another scan of the cluster has committed to the table since this one began.
 
         Raises:
-            LakeError: the store refuses.
+            LakeError: the store does not let it happen.
         """
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError
@@ -203,7 +203,7 @@ def _prefix(cluster: str) -> str:
 
 
 def lost(place: Place, cluster: str) -> LakeError:
-    """Return what the loser of two scans is told."""
+    """Return the error of the one of two scans that came second."""
     return LakeError(
         f"{place}: another scan of the cluster {cluster} was writing there and came first; nothing "
         "of this one is in the tables: scan again when the other has ended."
