@@ -389,6 +389,13 @@ def _bring_back(
     )
 
 
+def _may_hold_another(plan: Plan, context: Context) -> bool:
+    """Return whether a list that the plan gives out is not known to be admitted now."""
+    given = {one.target_list for one in plan.steps if one.target_list}
+    starts = (advised.start_of(context, ["it"], [names]) for names in given)
+    return any(one.verdict is not Tri.YES for one in starts)
+
+
 def _missing(
     plan: Plan,
     step: Step,
@@ -411,6 +418,11 @@ def _missing(
         return _with_setting(replace(started, names=tuple(one.name for one in sure)), step)
     wide = step.aim in (Aim.WIDEN, Aim.NARROW)
     lists = _lists(plan, step, context)[: None if wide else -1]
+    if not lists and _may_hold_another(plan, context):
+        # A restart of another step may have left it with a list that is not admitted now.
+        lists = [names for names in (wide_list(plan, context),) if names]
+        if not lists:
+            return advised.wait(_NO_LIST, step=step.id)
     lists = _startable(context, lists, _as_planned(plan, sure), findings) if lists else [()]
     if not lists:
         return advised.wait(_NO_LIST, step=step.id)

@@ -246,6 +246,23 @@ FOUND = {
         epoch=0,
     ),
     "a static member restarted between the rounds of a rebalance left a partition": UNOWNED,
+    "a missing member's own list had been changed by the next step before a load": History(
+        seed=2_062_656,
+        goal="cooperative",
+        consumers=tuple(Consumer(f"app-{n}", "java-3.9.1", DEFAULT) for n in range(4)),
+        evidence=Evidence(
+            kinds=frozenset({"client log", "offsets topic", "probe", "request log"}), merged=True
+        ),
+        events=(
+            Event(0, "scale up", 7),
+            Event(0, "reload", 7),
+            Event(2, "leave", 3),
+            Event(2, "crash", 0),
+            Event(2, "reload", 7),
+        ),
+        session=8.0,
+        epoch=0,
+    ),
 }
 
 
