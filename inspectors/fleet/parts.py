@@ -141,8 +141,8 @@ class PartWriter:
             self._files.create_dir(folder, recursive=True)
             path = f"{folder}/{kind}-{self._task}.parquet"
             self._writers[kind] = _File(kind, self._files.open_output_stream(path), path)
-        number = pa.array([self._target.number], LONG)
-        self._writers[kind].write(rows.cast(WRITTEN[kind]), number)
+        numbers = pa.repeat(pa.scalar(self._target.number, LONG), len(rows))
+        self._writers[kind].write(rows.cast(WRITTEN[kind]).append_column(SCAN, numbers))
 
 
 class _File:
@@ -159,10 +159,9 @@ class _File:
             out, columns_of(kind), compression="zstd", use_dictionary=names, write_statistics=names
         )
 
-    def write(self, rows: pa.Table, scan: pa.Array) -> None:
-        """Rows of the kind, all of this scan."""
-        numbers = scan.take(pa.array([0] * len(rows), pa.int8()))
-        self._writer.write_table(rows.append_column(SCAN, numbers))
+    def write(self, rows: pa.Table) -> None:
+        """Rows in the columns of the file."""
+        self._writer.write_table(rows)
         self._rows += len(rows)
         if "group_id" in rows.column_names:
             found = pc.min_max(rows["group_id"]).as_py()

@@ -48,6 +48,7 @@ from rebal.inspectors.fleet.tasks import in_tasks, require_shared
 from rebal.inspectors.fleet.telling import Tale, tell
 from rebal.inspectors.fleet.timeline.clock import span_of
 
+_Extent = tuple[datetime | None, datetime | None]
 Say = Callable[[str], None]
 _BROKEN: Final = "broken-"
 """How files of rows begin that every later scan keeps: what it cannot read does not change."""
@@ -128,8 +129,11 @@ def scan(
         say("reading the request logs")
         requests = _read_requests(spark, run, request_logs, totals)
     say("putting each group's history in order")
-    _tell(spark, run, totals)
-    manifest = _manifest(run, totals, source=source, request_logs=request_logs, requests=requests)
+    extent = _extent(run, totals)
+    _tell(spark, run, totals, extent)
+    manifest = _manifest(
+        run, totals, extent, source=source, request_logs=request_logs, requests=requests
+    )
     return run.finish(manifest, _files(run, totals))
 
 
@@ -229,7 +233,7 @@ def _read_requests(
     return counts
 
 
-def _tell(spark: SparkSession, run: Run, totals: _Totals) -> None:
+def _tell(spark: SparkSession, run: Run, totals: _Totals, extent: _Extent) -> None:
     """Make the tables of all inputs."""
     pieces = [
         piece
@@ -237,7 +241,7 @@ def _tell(spark: SparkSession, run: Run, totals: _Totals) -> None:
         for piece in find_pieces(kind, run.place, [*run.earlier(kind), *totals.paths(kind)])
     ]
     pieces += find_pieces("commit_parts", run.place, totals.paths("commit_parts"))
-    first, until = _extent(run, totals)
+    first, until = extent
     tale = Tale(
         tuple(make_ranges(pieces, spark.sparkContext.defaultParallelism)),
         totals.topics,
@@ -286,6 +290,7 @@ def _files(run: Run, totals: _Totals) -> dict[str, list[DataFile]]:
 def _manifest(
     run: Run,
     totals: _Totals,
+    extent: _Extent,
     *,
     source: Source | None,
     request_logs: Sequence[str],
@@ -295,7 +300,7 @@ def _manifest(
     skipped = {
         n.removeprefix(SKIPPED): c for n, c in totals.counts.items() if n.startswith(SKIPPED)
     }
-    first, until = _extent(run, totals)
+    first, until = extent
     names = {*(source.names if source else ()), *(Path(path).name for path in request_logs)}
     return Manifest(
         rebal=VERSION,
@@ -326,7 +331,7 @@ def _breaks(run: Run, totals: _Totals) -> dict[int, tuple[int, ...]]:
     return dict(sorted(found.items()))
 
 
-def _extent(run: Run, totals: _Totals) -> tuple[datetime | None, datetime | None]:
+def _extent(run: Run, totals: _Totals) -> _Extent:
     """The first and the last time of all records and requests, earlier scans' included."""
     firsts = [_EPOCH + timedelta(microseconds=totals.first_us)] if totals.first_us else []
     lasts = [_EPOCH + timedelta(microseconds=totals.until_us)] if totals.until_us else []

@@ -118,12 +118,12 @@ def test_a_scan_that_ends_between_two_commits_is_in_no_table(
     become = LakeTable.become
     left = commits
 
-    def until_killed(table: LakeTable, *given: Any) -> int | None:
+    def until_killed(table: LakeTable, *given: Any, **more: Any) -> int | None:
         nonlocal left
         if not left:
             raise KilledError
         left -= 1
-        return become(table, *given)
+        return become(table, *given, **more)
 
     monkeypatch.setattr(LakeTable, "become", until_killed)
     with pytest.raises(KilledError):
@@ -148,14 +148,14 @@ def test_of_two_scans_at_once_one_is_whole_and_the_other_is_told(
     become = LakeTable.become
     done = 0
 
-    def interrupted(table: LakeTable, *given: Any) -> int | None:
+    def interrupted(table: LakeTable, *given: Any, **more: Any) -> int | None:
         nonlocal done
         if done == commits:
             done += 1
             monkeypatch.undo()
             one_scan(tmp_path, 7)
         done += 1
-        return become(table, *given)
+        return become(table, *given, **more)
 
     with new_run(place, UNNAMED, full=False) as run:
         monkeypatch.setattr(LakeTable, "become", interrupted)
@@ -164,6 +164,29 @@ def test_of_two_scans_at_once_one_is_whole_and_the_other_is_told(
     assert seen(tmp_path) == of(7, records=2)
     one_scan(tmp_path, 8)
     assert seen(tmp_path) == of(8, records=3)
+
+
+def test_a_scan_that_is_finished_between_a_look_and_a_commit_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The earlier one has committed its tables; the later one is about to commit its own row."""
+    place = find_place(str(tmp_path))
+    write, finished = Scans._write, Scans.finish
+    with new_run(place, UNNAMED, full=False) as early:
+        held: list[tuple[Any, ...]] = []
+        monkeypatch.setattr(Scans, "finish", lambda *given: held.append(given) or "scans/none")
+        finish(early, 1)
+        monkeypatch.undo()
+
+        def meanwhile(scans: Scans, *given: Any) -> DataFile:
+            monkeypatch.undo()
+            finished(*held[0])
+            return write(scans, *given)
+
+        monkeypatch.setattr(Scans, "_write", meanwhile)
+        with pytest.raises(LakeError, match="came first"):
+            one_scan(tmp_path, 2)
+    assert seen(tmp_path)["offsets"] == {0: 1}
 
 
 def test_who_began_together_and_commits_first_wins(tmp_path: Path) -> None:

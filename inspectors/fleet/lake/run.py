@@ -46,6 +46,7 @@ class Run:
         self.target = Target(place, token_of(cluster, number), number)
         self.previous = None if full else last
         self._last = last
+        self._known: dict[str, tuple[DataFile, ...]] = {}
 
     def earlier(self, table: str) -> tuple[str, ...]:
         """Return the files that the scan before has in this table, as paths in the lake."""
@@ -72,9 +73,8 @@ class Run:
             tables={name: entry for name, entry in entries.items() if name in TABLES},
             inputs={name: entry for name, entry in entries.items() if name not in TABLES},
         )
-        scans = Scans(self.place)
-        scans.finish(finished, self._last, self._app)
-        self._sweep(scans)
+        row = Scans(self.place).finish(finished, self._last, self._app)
+        self._sweep(made, row)
         return finished
 
     def kept(self, table: str, kind: str = "") -> tuple[DataFile, ...]:
@@ -89,20 +89,18 @@ class Run:
         with contextlib.suppress(LakeError), self.place.errors():
             files.delete_dir(f"{WORK}/{self.target.token}")
 
-    def _sweep(self, scans: Scans) -> None:
-        """Remove files of earlier scans that no scan has any more, finished ones or not.
+    def _sweep(self, made: Mapping[str, Sequence[DataFile]], row: str) -> None:
+        """Remove files of earlier scans but for those that this scan or the last one before has.
 
         An earlier scan that is still at work has lost: its first commit will say so.
         """
         from pyarrow.fs import FileSelector
 
-        kept = {
+        kept = {row} | {
             f"{name}/{one.path}"
-            for each in scans.kept(self.cluster)
-            for name, entry in {**each.tables, **each.inputs}.items()
-            for one in self._table(name).files(self.cluster, entry.version)
+            for name in STORED
+            for one in (*made.get(name, ()), *self._of_last(name))
         }
-        kept |= {f"{SCANS}/{one.path}" for one in scans.files(self.cluster)}
         files = self.place.files()
         with contextlib.suppress(LakeError), self.place.errors():
             for name in (*STORED, SCANS, WORK):
@@ -115,10 +113,16 @@ class Run:
         return app_of(self.cluster)
 
     def _earlier(self, table: str) -> tuple[DataFile, ...]:
-        if self.previous is None:
+        return () if self.previous is None else self._of_last(table)
+
+    def _of_last(self, table: str) -> tuple[DataFile, ...]:
+        """The files that the cluster's last finished scan has in this table."""
+        if self._last is None:
             return ()
-        entry = {**self.previous.tables, **self.previous.inputs}.get(table)
-        return () if entry is None else self._table(table).files(self.cluster, entry.version)
+        if table not in self._known:
+            entry = {**self._last.tables, **self._last.inputs}.get(table, TableEntry())
+            self._known[table] = self._table(table).files(self.cluster, entry.version)
+        return self._known[table]
 
     def _table(self, name: str) -> LakeTable:
         return LakeTable(self.place, name, columns_of(name))

@@ -6,6 +6,7 @@ are in it. What is in the tables beyond these versions belongs to a scan that is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -36,8 +37,6 @@ SCHEMA: Final = pa.schema(
 )
 """`versions` and `rows` are by table, `offsets` the last ones read by partition of
 `__consumer_offsets`; `document` is the whole manifest as JSON."""
-_KEPT: Final = 2
-"""Scans of a cluster whose rows and files stay: the last, and the one that may still be read."""
 
 
 class Scans:
@@ -61,42 +60,40 @@ class Scans:
         Raises:
             DocumentError: it cannot be read.
         """
-        rows = self._rows(cluster)
-        if not len(rows):
-            return None
-        return load_manifest(rows["document"][-1].as_py(), str(self._place))
-
-    def kept(self, cluster: str) -> list[Manifest]:
-        """Return the cluster's scans whose files are still there, the last one last."""
-        documents = self._rows(cluster)["document"].to_pylist()
-        return [load_manifest(text, str(self._place)) for text in documents]
-
-    def files(self, cluster: str) -> tuple[DataFile, ...]:
-        """Return the files that hold the cluster's rows."""
-        return self._table.files(cluster)
+        return self._last_of(self._rows(self._table.files(cluster)))
 
     def number(self, app: str) -> int:
         """Return the number of the last scan that committed here."""
         return self._table.number(app)
 
-    def finish(self, manifest: Manifest, before: Manifest | None, app: str) -> None:
-        """Make this scan the cluster's last, provided that it is still `before`.
+    def finish(self, manifest: Manifest, before: Manifest | None, app: str) -> str:
+        """Make this scan the cluster's last, if `before` still is; return the file of its rows.
+
+        The row of `before` stays: it may be read at this moment.
 
         Raises:
             LakeError: another scan was finished meanwhile.
         """
-        if self.last(manifest.cluster) != before:
-            raise lost(self._place, manifest.cluster)
+        cluster, number = manifest.cluster, manifest.run
+        files = self._table.files(cluster)
+        earlier = self._rows(files)
+        if self._last_of(earlier) != before:
+            raise lost(self._place, cluster)
         row = pa.Table.from_pylist([_row(manifest)], SCHEMA)
-        earlier = self._rows(manifest.cluster)
-        rows = pa.concat_tables([earlier.slice(max(0, len(earlier) - _KEPT + 1)), row])
-        made = self._write(rows, manifest.cluster, manifest.run)
-        if self._table.become(manifest.cluster, [made], app, manifest.run) is None:
-            raise lost(self._place, manifest.cluster)
+        rows = pa.concat_tables([earlier.slice(max(0, len(earlier) - 1)), row])
+        made = self._write(rows, cluster, number)
+        if self._table.become(cluster, [made], app, number, instead_of=files) is None:
+            raise lost(self._place, cluster)
+        return f"{SCANS}/{made.path}"
 
-    def _rows(self, cluster: str) -> pa.Table:
-        """The cluster's rows, the last one last."""
-        parts = [self._read(file) for file in self._table.files(cluster)]
+    def _last_of(self, rows: pa.Table) -> Manifest | None:
+        if not len(rows):
+            return None
+        return load_manifest(rows["document"][-1].as_py(), str(self._place))
+
+    def _rows(self, files: Sequence[DataFile]) -> pa.Table:
+        """The rows in a cluster's files, the last scan's last."""
+        parts = [self._read(file) for file in files]
         # pyarrow imports pandas to make an empty table.
         return pa.concat_tables(parts) if parts else SCHEMA.empty_table()
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 CLUSTER: Final = "cluster_id"
 _SETTINGS: Final = {
     "delta.enableDeletionVectors": "false",
-    "delta.deletedFileRetentionDuration": "interval 0 hours",
     "delta.logRetentionDuration": "interval 3650 days",
 }
 
@@ -95,10 +94,19 @@ class LakeTable:
         with self._place.errors():
             return _files(self._open(version), cluster)
 
-    def become(self, cluster: str, files: Iterable[DataFile], app: str, number: int) -> int | None:
+    def become(
+        self,
+        cluster: str,
+        files: Iterable[DataFile],
+        app: str,
+        number: int,
+        *,
+        instead_of: tuple[DataFile, ...] | None = None,
+    ) -> int | None:
         """Commit that these are all files of the cluster; return the version that has them.
 
-        None: another scan of the cluster has committed to the table since this one began.
+        None: another scan of the cluster has committed to the table since this one began, or the
+        cluster's files are no longer `instead_of` (None: whatever they are).
 
         Raises:
             LakeError: the store does not let it happen.
@@ -112,6 +120,8 @@ class LakeTable:
             if (table.transaction_version(app) or 0) >= number:
                 return None
             have = _files(table, cluster)
+            if instead_of is not None and have != instead_of:
+                return None
             try:
                 table.create_write_transaction(
                     [*_removes(have, wanted, cluster), *_adds(have, wanted, cluster)],

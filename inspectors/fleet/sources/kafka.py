@@ -56,7 +56,7 @@ def find_cluster_id(config: ClusterConfig) -> str | None:
     """Return the id of the cluster, if its brokers say it.
 
     Raises:
-        ConnectError: the cluster cannot be reached, or the login is refused.
+        ConnectError: the cluster cannot be reached, or the login is rejected.
         RequestError: no broker describes the cluster.
         SettingError: a token that Java's client cannot use.
     """
@@ -69,7 +69,7 @@ def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
     """The offsets of `__consumer_offsets` that `previous` has not read.
 
     Raises:
-        ConnectError: the login is refused.
+        ConnectError: the login is rejected.
         RequestError: the topic is not there or may not be described, or it is not the one that
             `previous` read.
         SettingError: a token that Java's client cannot use.

@@ -64,13 +64,13 @@ class Tables:
         import pyarrow.parquet as pq
 
         try:
-            file = pq.ParquetFile(self._place.files().open_input_file(path))
-            if file.metadata.num_rows != rows:
-                raise self._broken(path, f"has {file.metadata.num_rows} rows, not {rows}")
-            known = [name for name in schema.names if name in file.schema_arrow.names]
-            wanted = known if group is None else list({*known, "group_id"})
-            chosen = _row_groups(file.metadata, group)
-            found = file.read_row_groups(chosen, columns=wanted)
+            with self._place.files().open_input_file(path) as opened:
+                file = pq.ParquetFile(opened)
+                if file.metadata.num_rows != rows:
+                    raise self._broken(path, f"has {file.metadata.num_rows} rows, not {rows}")
+                known = [name for name in schema.names if name in file.schema_arrow.names]
+                wanted = known if group is None else list({*known, "group_id"})
+                found = file.read_row_groups(_row_groups(file.metadata, group), columns=wanted)
             if group is not None:
                 import pyarrow.compute as pc
 
