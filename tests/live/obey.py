@@ -292,7 +292,9 @@ class Story:
         else:
             if action == "restart":
                 concerned = concerned[:1]
-            self._stop(concerned, wait=action == "cut-over")
+            # A cut-over waits for the entry of a member that is down already, too.
+            together = action == "cut-over"
+            self._stop([one for one in found if one] if together else concerned, wait=together)
             for process in concerned:
                 process.retired = False
                 self._advised(process, assignors, advice, race)
@@ -307,8 +309,8 @@ class Story:
             self.world.stop(process)
             process.running = False
         # A lone static member's restart does not wait for its session to end.
-        wait = wait or len(running) > 1
-        leaving = [each for each in running if each.instance_id is None or wait]
+        leaving = [each for each in running if each.instance_id is None or len(running) > 1]
+        leaving = list(processes) if wait else leaving
         if leaving and not self.world.gone(leaving):
             self._broken(f"{leaving[0].name} was stopped and is still in the group")
 

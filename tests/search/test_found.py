@@ -263,6 +263,19 @@ FOUND = {
         session=8.0,
         epoch=0,
     ),
+    "members were started beside a stopped one's entry (the operator did not look)": History(
+        seed=2_087_992,
+        goal="cooperative",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", RANGE),
+            Consumer("app-2", "confluent-kafka", RANGE, static=True),
+        ),
+        evidence=Evidence(),
+        events=(Event(0, "scale up", 0), Event(0, "scale down", 0)),
+        counted=True,
+        session=45.0,
+        epoch=0,
+    ),
 }
 
 

@@ -241,7 +241,9 @@ class SimulatedWorld:
         return all(id(life) in alive for life in lives)
 
     def gone(self, processes: Sequence[Process]) -> bool:
-        lives = {id(self.world.witness.line(self._current[one.name]).life) for one in processes}
+        # A rejected process was no member: the entry is of its life before.
+        members = {life.process.name: life for life in self.world.book.lives if life.member_id}
+        lives = {id(members[one.name]) for one in processes if one.name in members}
 
         def left() -> bool:
             return not any(id(life) in lives for life in self.world.lives.values())
