@@ -24,7 +24,7 @@ from rebal.groups.model import (
     Record,
     Tri,
 )
-from rebal.planner.admission.advice import acceptable, restart_of
+from rebal.planner.admission.advice import TRIED, acceptable, restart_of
 from rebal.planner.context import Context, Facts, names
 from rebal.planner.facts import listed, natural, owned
 from rebal.planner.plan import Aim, Plan, Step, StepKind
@@ -448,18 +448,22 @@ def _settled(context: Context, aim: Aim) -> bool:
 def _remembered(
     plan: Plan, step: Step, context: Context, ignore: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield the reason why the coordinator may reject the first restart of the next, narrowing
-    step.
+    """Yield the reason why the coordinator may reject each first restart of the next, narrowing
+    step: the advice begins that step with any member that is admitted.
     """
     later = plan.after(step)
     if later is None or later.aim is not Aim.NARROW:
         return
     left = [facts for facts in context.members if facts not in context.settled]
-    found = [restart_of(context, facts, later.target_list) for facts in left[:1]]
-    for one in found:
-        if one.verdict is not Tri.YES and not acceptable(one, ignore):
-            rule = Risk.FORGOTTEN_LISTS.rule
-            yield f"step {later.id} is not proven to be admitted: {one.reason} ({rule})"
+    first = None
+    for facts in left[:TRIED]:
+        one = restart_of(context, facts, later.target_list)
+        if one.verdict is Tri.YES or acceptable(one, ignore):
+            return
+        first = first or one
+    if first is not None:
+        rule = Risk.FORGOTTEN_LISTS.rule
+        yield f"step {later.id} is not proven to be admitted: {first.reason} ({rule})"
 
 
 def _named(members: Sequence[MemberStanding]) -> str:

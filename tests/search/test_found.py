@@ -276,6 +276,23 @@ FOUND = {
         session=45.0,
         epoch=0,
     ),
+    "the next step began again and again, as its gate asked for one member alone": History(
+        seed=2_052_577,
+        goal="cooperative",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", RANGE),
+            Consumer("app-1", "java-3.9.1", RANGE, static=True),
+            Consumer("app-2", "java-3.9.1", WIDE),
+        ),
+        evidence=Evidence(),
+        events=(Event(1, "scale up", 0), Event(1, "leave", 4)),
+        alike=True,
+        counted=True,
+        session=300.0,
+        rebalance=60.0,
+        epoch=0,
+        max_size=4,
+    ),
 }
 
 
