@@ -11,6 +11,7 @@
     explain       commands/explain_cmd.py       the documentation of a rule
     fleet scan    commands/fleet_scan_cmd.py    a cluster's history, into tables
     fleet report  commands/fleet_report_cmd.py  its groups, in the order to take them
+    fleet metrics commands/fleet_metrics_cmd.py its groups as metrics for Prometheus
     schema        commands/schema_cmd.py        the JSON Schema of a document
     completion    commands/completion_cmd.py    the script that completes command lines
     demo          commands/demo_cmd.py          the main commands on bundled groups
@@ -70,6 +71,11 @@ COMMANDS: Final = (
                 "report",
                 "fleet_report_cmd",
                 "Show which groups are ready, and in which order to take them.",
+            ),
+            Entry(
+                "metrics",
+                "fleet_metrics_cmd",
+                "Print or serve metrics of all groups for Prometheus.",
             ),
         ),
     ),

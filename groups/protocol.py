@@ -37,6 +37,8 @@ _EAGER_ALONE: Final = frozenset({_EAGER})
 # Connect's protocols by their names on the wire; `default` is connect.protocol=eager.
 _CONNECT: Final = {"default": _EAGER, "compatible": _COOPERATIVE, "sessioned": _COOPERATIVE}
 
+MEMBER_PROTOCOLS: Final = (_EAGER.value, _COOPERATIVE.value, "consumer", _NO_KIND.value)
+
 
 class ProtocolAnswer(Record, frozen=True):
     """EAGER, COOPERATIVE, mixed (a group only) or cannot tell; `why` is one sentence."""
@@ -167,6 +169,20 @@ def member_protocol(
     if not_kafkas or others:
         return _cannot_tell(_own_class(member, elected if not_kafkas else others[0]))
     return _by_family(member, elected) or _unknown(elected, known)
+
+
+def members_by_protocol(snapshot: GroupSnapshot) -> dict[str, int]:
+    """Return the number of members that run each protocol.
+
+    `consumer` is KIP-848's, by its name in `group.protocol`; its members are COOPERATIVE too, and
+    are counted once.
+    """
+    borrowed = borrowed_names(snapshot)
+    found = dict.fromkeys(MEMBER_PROTOCOLS, 0)
+    for member in snapshot.members:
+        kip848 = snapshot.group.type is GroupType.CONSUMER and member.protocol_type != "classic"
+        found["consumer" if kip848 else member_protocol(member, snapshot, borrowed).value] += 1
+    return found
 
 
 def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:

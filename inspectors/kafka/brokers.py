@@ -50,11 +50,13 @@ class ClusterReading(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The brokers and topics of a cluster at a moment.
 
     `topics` maps each topic to its number of partitions, `topic_names` each topic id to the topic's
-    name (KIP-516). `notes` name what could not be read.
+    name (KIP-516), `ends` each topic to the log end offsets of its partitions in their order (None:
+    the brokers gave none). `notes` name what could not be read.
     """
 
     at: datetime
     cluster: Cluster
     topics: Mapping[str, int] = {}
     topic_names: Mapping[str, str] = {}
+    ends: Mapping[str, tuple[int | None, ...]] = {}
     notes: tuple[str, ...] = ()

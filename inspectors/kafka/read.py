@@ -40,6 +40,7 @@ from rebal.inspectors.errors import (
     RequestError,
     error_name,
 )
+from rebal.inspectors.kafka.admin import Admin
 from rebal.inspectors.kafka.brokers import ClusterReading, coordinator_kind
 from rebal.inspectors.kafka.describe import (
     CONSUMER,
@@ -65,6 +66,9 @@ from rebal.inspectors.kafka.session import Session, connect
 from rebal.inspectors.kafka.wire import Deadline
 
 TopicPartition = tuple[str, int]
+_OF_BROKERS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
+)
 _NOT_ASKED: Final = "read only together with the probe (--probe)"
 
 
@@ -414,10 +418,31 @@ def read_brokers(config: ClusterConfig) -> ClusterReading:
             first = min(broker.broker_id for broker in session.admin.cluster(deadline)[1])
         cluster, notes = session.cluster(first, deadline)
         topics = [] if session.admin is None else session.admin.all_topics(deadline)
+        ends: Mapping[str, tuple[int | None, ...]] = {}
+        if session.admin is not None:
+            try:
+                ends = _ends_of(topics, session.admin, Deadline(config.timeout_ms))
+            except RequestError as error:
+                notes = [*notes, f"log end offsets were not read: {error}"]
         return ClusterReading(
             at=datetime.now(UTC),
             cluster=cluster,
             topics={topic.name: topic.partitions for topic in topics},
             topic_names={topic.topic_id: topic.name for topic in topics if topic.topic_id},
+            ends=ends,
             notes=tuple(notes),
         )
+
+
+def _ends_of(
+    topics: Sequence[Topic], admin: Admin, deadline: Deadline
+) -> dict[str, tuple[int | None, ...]]:
+    """Return the log end offsets of all partitions that a group may read."""
+    wanted = [topic for topic in topics if topic.name not in _OF_BROKERS]
+    found = admin.ends(
+        [(topic.name, number) for topic in wanted for number in range(topic.partitions)], deadline
+    )
+    return {
+        topic.name: tuple(found.get((topic.name, number)) for number in range(topic.partitions))
+        for topic in wanted
+    }

@@ -238,7 +238,7 @@ def test_the_advice_is_printed_for_static_members_after_a_reload(stand: Stand) -
 
 
 def test_the_cluster_is_read_from_the_tables_of_a_scan(stand: Stand) -> None:
-    _, report, plan = section("A whole cluster")
+    _, report, plan, metrics = section("A whole cluster")
     old = group_named("eager")
     tables = {
         name: [
@@ -253,6 +253,11 @@ def test_the_cluster_is_read_from_the_tables_of_a_scan(stand: Stand) -> None:
     code, text = stand.run(plan)
     assert code == 0
     assert text.startswith("checkout: ")
+    assert stand.run(metrics)[0] == 0
+    assert (
+        'rebal_group_readiness{cluster="unnamed",goal="cooperative",group="checkout",'
+        in Path("rebal.prom").read_text()
+    )
 
 
 @pytest.mark.parametrize("example", readme.examples(), ids=lambda one: one.line)
@@ -272,7 +277,8 @@ def test_every_command_of_the_text_is_parsed_by_the_real_command(span: str) -> N
     name, words = command_of(typed.split())
     if name not in {each for each, _ in readme.rows()} or words[:1] == ["--save"]:
         words = ["checkout", *words]
-    needed = {"fleet scan": ["--out", "x"], "fleet report": ["x"]}.get(name, [])
+    needed = {"fleet scan": ["--out", "x"], "fleet report": ["x"], "fleet metrics": ["x"]}
+    needed = needed.get(name, [])
     needed = ["--assignor", "range"] if name == "simulate" and not words else needed
     command(name).make_context(name, [*(VALUES.get(word, word) for word in words), *needed])
 

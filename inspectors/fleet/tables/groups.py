@@ -3,7 +3,7 @@
 `ScannedGroups` reads the rows of all groups, or of one, and makes a snapshot of each that is asked
 for. The tables tell members, what they sent and what they own. The brokers' settings, and how many
 partitions a topic has, are known if the scan asked the brokers; else they stay unknown, or are said
-to follow from what is owned. Nothing tells log end offsets.
+to follow from what is owned. Lag is not in them (`commits.read_lag`).
 """
 
 from __future__ import annotations

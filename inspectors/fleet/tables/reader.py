@@ -19,6 +19,8 @@ from rebal.inspectors.fleet.manifest import Manifest, TableEntry
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rebal.inspectors.fleet.lake.scans import Scans
+
 _SCAN: Final = "rebal fleet scan --out"
 _OLD: Final = "current"
 
@@ -33,6 +35,11 @@ class Tables:
     def __init__(self, place: Place, manifest: Manifest) -> None:
         self._place = place
         self.manifest = manifest
+
+    @property
+    def name(self) -> str:
+        """Its lake and cluster, as LAKE#CLUSTER."""
+        return f"{self._place}#{self.manifest.cluster}"
 
     def read(self, name: str, columns: Sequence[str], group: str | None = None) -> pa.Table:
         """These columns of the table `name`, of one `group` or of all, in the order written.
@@ -100,11 +107,36 @@ def open_tables(text: str, options: Mapping[str, str] | None = None) -> Tables:
         TablesError: there is none.
         DocumentError: it cannot be read, or was written by a version that this one does not read.
     """
+    place, scans, found, cluster = _finished(text, options)
+    from rebal.inspectors.fleet.lake.scans import choose_cluster
+
+    return _last(place, scans, choose_cluster(place, found, cluster))
+
+
+def open_clusters(text: str, options: Mapping[str, str] | None = None) -> tuple[Tables, ...]:
+    """Return the last finished scan of each cluster of a lake, or of the one in LAKE#CLUSTER.
+
+    Raises:
+        TablesError: there is none.
+        DocumentError: one cannot be read, or was written by a version that this one does not read.
+    """
+    place, scans, found, cluster = _finished(text, options)
+    if cluster is not None:
+        from rebal.inspectors.fleet.lake.scans import choose_cluster
+
+        found = (choose_cluster(place, found, cluster),)
+    return tuple(_last(place, scans, name) for name in found)
+
+
+def _finished(
+    text: str, options: Mapping[str, str] | None
+) -> tuple[Place, Scans, tuple[str, ...], str | None]:
+    """The lake, its scans, the clusters that have one, and the cluster that is named."""
     if find_spec("pyarrow") is None or find_spec("deltalake") is None:
         raise TablesError(
             "a scan's tables are read with pyarrow and deltalake: pip install 'rebal[lake]'."
         )
-    from rebal.inspectors.fleet.lake.scans import Scans, choose_cluster, is_lake
+    from rebal.inspectors.fleet.lake.scans import Scans, is_lake
 
     place, cluster = _named(text, options)
     if place.folder is not None and not place.folder.is_dir():
@@ -116,7 +148,11 @@ def open_tables(text: str, options: Mapping[str, str] | None = None) -> Tables:
     found = scans.clusters()
     if not found:
         raise TablesError(f"{text}: no scan in it was finished; scan again: {_SCAN} {place}.")
-    manifest = scans.last(choose_cluster(place, found, cluster))
+    return place, scans, found, cluster
+
+
+def _last(place: Place, scans: Scans, cluster: str) -> Tables:
+    manifest = scans.last(cluster)
     assert manifest is not None
     return Tables(place, manifest)
 

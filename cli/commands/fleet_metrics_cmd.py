@@ -1,0 +1,73 @@
+"""`rebal fleet metrics`: a scan's groups as metrics for Prometheus."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rebal.cli import output
+from rebal.cli.errors import DONE, ExtraError, UsageError
+
+_ENDING = ".prom"
+
+
+def command(
+    lake: Annotated[
+        str,
+        typer.Argument(metavar="LAKE", help="What rebal fleet scan wrote; LAKE#CLUSTER for one."),
+    ],
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE.prom", help="A file for node_exporter's textfile collector."
+        ),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Serve them over HTTP; without HOST on loopback only."
+        ),
+    ] = None,
+    match: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="The groups whose whole name matches.")
+    ] = None,
+    to: Annotated[
+        str,
+        typer.Option(metavar="GOAL", help="cooperative, eager, consumer, or an assignor's name."),
+    ] = "cooperative",
+) -> int:
+    """Print metrics of a scan's groups for Prometheus: rebalances, downtime, readiness, lag.
+
+    They are those of each cluster's last finished scan, in the OpenMetrics format on stdout. --out
+    replaces a file at once and in Prometheus's text format, the only one that node_exporter reads.
+    --listen serves them until Ctrl-C, and reads the lake again when a new scan is finished. The
+    verdicts are those of fleet report, whose exit code they do not change: it is 0.
+    """
+    if out is not None and listen is not None:
+        raise UsageError("--out writes a file and --listen serves: give one of them.")
+    if out is not None and out.suffix != _ENDING:
+        raise UsageError(f"--out {out}: node_exporter reads only files whose names end in .prom.")
+    if find_spec("prometheus_client") is None:
+        raise ExtraError("metrics need prometheus-client: pip install 'rebal[lake]'.")
+    from rebal.cli.metrics import LakeMetrics
+
+    metrics = LakeMetrics(lake, match=match, to=to)
+    if listen is not None:
+        from rebal.cli.metrics_server import address_of, serve
+
+        address = address_of(listen)
+        metrics.require_groups()
+        serve(address, metrics, lambda url: output.say(f"metrics of {lake} on {url} until Ctrl-C"))
+    metrics.require_groups()
+    if out is None:
+        output.write(metrics.text("openmetrics"))
+    else:
+        from rebal.cli.files import write_text
+
+        write_text(out, metrics.text("prometheus"))
+        output.say(f"wrote {out}")
+    return DONE

@@ -1,0 +1,106 @@
+"""Metrics of a lake for Prometheus: those of the last finished scan of each of its clusters.
+
+`LakeMetrics.collect` is what prometheus_client calls. It looks for a scan that was finished since
+the last call, and reads the tables of a cluster only where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
+
+from rebal.cli.errors import UsageError
+from rebal.cli.fleet import FleetReport, make_fleet_report
+from rebal.cli.output import say
+from rebal.cli.render.fleet.openmetrics import ClusterMetrics, families
+from rebal.cli.sources import whole_name
+from rebal.groups.errors import RebalError
+from rebal.groups.protocol import members_by_protocol
+from rebal.inspectors.fleet.tables.commits import read_lag
+from rebal.inspectors.fleet.tables.groups import ScannedGroups
+from rebal.inspectors.fleet.tables.reader import Tables, open_clusters
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+
+class LakeMetrics:
+    """The metrics of a lake, or of one cluster of it (LAKE#CLUSTER).
+
+    `match` selects groups by their whole names, `to` is the goal that readiness is judged for.
+    """
+
+    def __init__(self, lake: str, *, match: str | None = None, to: str = "cooperative") -> None:
+        self._lake = lake
+        self._match = match
+        self._pattern = whole_name(match)
+        self._to = to
+        self._known: dict[str, ClusterMetrics] = {}
+        self._trouble = ""
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics of the last finished scans.
+
+        While the lake cannot be read, they are those of the last scans that could be, and
+        `rebal_lake_readable` is 0.
+        """
+        try:
+            self.read()
+            self._trouble = ""
+        except RebalError as error:
+            if str(error) != self._trouble:
+                say(str(error))
+            self._trouble = str(error)
+        return families(self._known.values(), readable=not self._trouble).values()
+
+    def text(self, form: Literal["openmetrics", "prometheus"]) -> str:
+        """Return the metrics as text in one of Prometheus's two formats."""
+        from prometheus_client import exposition
+        from prometheus_client.openmetrics import exposition as openmetrics
+
+        module: Any = openmetrics if form == "openmetrics" else exposition
+        made: bytes = module.generate_latest(self)
+        return made.decode()
+
+    def read(self) -> None:
+        """Read the clusters that have a scan which was not read yet.
+
+        Raises:
+            TablesError: no scan in the lake is finished, or its files cannot be read.
+            UsageError: an invalid goal.
+        """
+        found = {tables.name: tables for tables in open_clusters(self._lake)}
+        known = {
+            name: old
+            for name, old in self._known.items()
+            if name in found and old.report.manifest == found[name].manifest
+        }
+        for name in found.keys() - known.keys():
+            known[name] = self._read(found[name])
+        self._known = dict(sorted(known.items()))
+
+    def require_groups(self) -> None:
+        """Read the lake, and check that `match` is the name of some group.
+
+        Raises:
+            UsageError: it is not; or as `read`.
+            TablesError: as `read`.
+        """
+        self.read()
+        if self._match is not None and not any(one.report.groups for one in self._known.values()):
+            raise UsageError(
+                f"{self._lake}: no group of the last scan matches {self._match} as a whole name."
+            )
+
+    def _read(self, tables: Tables) -> ClusterMetrics:
+        report = make_fleet_report(tables.name, to=self._to)
+        groups = tuple(one for one in report.groups if self._pattern.fullmatch(one.group_id))
+        alive = [one.group_id for one in groups if one.readiness is not None]
+        scanned = ScannedGroups(tables)
+        return ClusterMetrics(
+            report=FleetReport(
+                folder=report.folder, manifest=report.manifest, to=report.to, groups=groups
+            ),
+            members={name: members_by_protocol(scanned.snapshot(name)) for name in alive},
+            lag=read_lag(tables),
+        )

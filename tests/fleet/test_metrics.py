@@ -1,0 +1,363 @@
+"""`rebal fleet metrics`: what Prometheus reads of a lake, on stdout, in a file and over HTTP."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+from msgspec.structs import replace
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as parse_openmetrics,
+)
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from rebal.cli import app
+from rebal.cli.fleet import make_fleet_report
+from rebal.cli.render.fleet.openmetrics import FAMILIES
+from rebal.groups.model import Cluster
+from rebal.inspectors.kafka.brokers import ClusterReading
+from tests.fleet.synthetic import HOSTILE, fleet, group_named
+from tests.fleet.tablefiles import AT, write_tables
+
+Said = pytest.CaptureFixture[str]
+Labels = frozenset[tuple[str, str]]
+Values = dict[tuple[str, Labels], float]
+REBAL = Path(sys.executable).with_name("rebal")
+
+
+def labels(**given: str) -> Labels:
+    return frozenset(given.items())
+
+
+def values_of(text: str) -> Values:
+    """Each sample of an OpenMetrics text; the parser rejects what the format does not allow."""
+    found: Values = {}
+    for family in parse_openmetrics(text):
+        assert family.documentation
+        for sample in family.samples:
+            key = sample.name, frozenset(sample.labels.items())
+            assert key not in found, key
+            found[key] = sample.value
+    return found
+
+
+def metrics_of(capsys: Said, *words: object) -> Values:
+    capsys.readouterr()
+    assert app.run(["fleet", "metrics", *map(str, words)]) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    return values_of(told.out)
+
+
+def test_each_group_has_the_verdict_and_downtime_of_the_report(
+    small_scan: Path, capsys: Said
+) -> None:
+    found = metrics_of(capsys, small_scan)
+    report = make_fleet_report(str(small_scan))
+    for verdict in ("ready", "blocked", "unproven", "done", "gone"):
+        key = "rebal_groups", labels(cluster="unnamed", verdict=verdict)
+        assert found[key] == report.counts[verdict] > 0
+    for group in report.groups:
+        of = {"cluster": "unnamed", "group": group.group_id.replace("\\", "\\\\")}
+        shown = {
+            dict(pairs)["verdict"]: value
+            for (name, pairs), value in found.items()
+            if name == "rebal_group_readiness" and of.items() <= dict(pairs).items()
+        }
+        if group.verdict == "gone":
+            assert not shown
+            assert not any(("group", of["group"]) in pairs for _, pairs in found)
+            continue
+        assert shown == {
+            name: float(name == group.verdict) for name in ("ready", "blocked", "unproven", "done")
+        }
+        downtime = found.get(("rebal_group_downtime_partition_seconds_per_hour", labels(**of)))
+        assert downtime == group.stands_still
+        rebalances = found["rebal_group_rebalances_total", labels(**of)]
+        assert rebalances == group.history.metrics["rebalance-total"]
+        members = [
+            value
+            for (name, pairs), value in found.items()
+            if name == "rebal_group_members" and ("group", of["group"]) in pairs
+        ]
+        assert len(members) == 4
+        assert sum(members) == group.history.members
+        kinds = {
+            dict(pairs)["kind"]
+            for name, pairs in found
+            if name == "rebal_group_trouble" and ("group", of["group"]) in pairs
+        }
+        assert kinds == set(group.troubles)
+    assert any(name == "rebal_group_trouble" for name, _ in found)
+    finished = found["rebal_scan_finished_timestamp_seconds", labels(cluster="unnamed")]
+    assert finished == AT.timestamp()
+    assert found["rebal_scan_observed_seconds", labels(cluster="unnamed")] == 24 * 3600
+
+
+@pytest.mark.parametrize(
+    ("shape", "protocol"),
+    [
+        ("eager", "EAGER"),
+        ("cooperative", "COOPERATIVE"),
+        ("kip-848", "consumer"),
+    ],
+)
+def test_members_are_counted_by_the_protocol_that_they_run(
+    shape: str, protocol: str, small_scan: Path, capsys: Said
+) -> None:
+    name = group_named(shape)
+    found = metrics_of(capsys, small_scan)
+    of = {"cluster": "unnamed", "group": name}
+    counts = {
+        each: found["rebal_group_members", labels(**of, protocol=each)]
+        for each in ("EAGER", "COOPERATIVE", "consumer", "cannot tell")
+    }
+    assert counts[protocol] > 0
+    assert sum(counts.values()) == counts[protocol]
+
+
+def test_names_and_help_follow_prometheus_conventions(small_scan: Path, capsys: Said) -> None:
+    metrics_of(capsys, small_scan)
+    app.run(["fleet", "metrics", str(small_scan)])
+    found = {family.name: family for family in parse_openmetrics(capsys.readouterr().out)}
+    assert {one.name.removesuffix("_total") for one in FAMILIES} == set(found)
+    for one in FAMILIES:
+        family = found[one.name.removesuffix("_total")]
+        assert family.type == ("counter" if one.name.endswith("_total") else "gauge")
+        assert one.text[0].isupper() or one.text[0] == "1"
+        assert one.text.endswith(".")
+        assert not any(word in one.name for word in ("_ms", "_minutes", "_hours"))
+        for sample in family.samples:
+            assert set(sample.labels) == set(one.labels)
+
+
+def test_lag_is_the_brokers_end_less_the_committed_offset(tmp_path: Path, capsys: Said) -> None:
+    rows = fleet(4)
+    name = rows["groups"][0]["group_id"]
+    commits = [
+        ("orders", 0, 90, 10),
+        ("orders", 1, 120, None),  # the topic was made anew
+        ("orders", 2, None, None),  # a tombstone
+        ("orders", 3, 5, None),  # a leader that gave no answer
+        ("orders", 9, 5, None),  # more than the topic has
+        ("gone", 0, 7, None),
+    ]
+    rows["commits"] = [
+        {
+            "group_id": name,
+            "topic": topic,
+            "topic_partition": partition,
+            "committed_offset": offset,
+            "committed_at": AT - timedelta(seconds=partition),
+        }
+        for topic, partition, offset, _ in commits
+    ]
+    brokers = ClusterReading(at=AT, cluster=Cluster(), ends={"orders": (100, 110, 50, None)})
+    found = metrics_of(capsys, write_tables(tmp_path, rows, brokers=brokers))
+    of = labels(cluster="unnamed", group=name)
+    assert found["rebal_group_lag_records", of] == sum(lag or 0 for *_, lag in commits)
+    assert found["rebal_group_lag_max_records", of] == 10
+    assert found["rebal_group_lag_unknown_partitions", of] == 4
+    assert found["rebal_group_last_commit_timestamp_seconds", of] == AT.timestamp()
+    other = labels(cluster="unnamed", group=rows["groups"][1]["group_id"])
+    assert ("rebal_group_lag_records", other) not in found
+    # A later scan of files brought newer commits than the brokers' answer.
+    old = replace(brokers, at=AT - timedelta(hours=1))
+    found = metrics_of(capsys, write_tables(tmp_path, rows, brokers=old))
+    assert ("rebal_group_lag_records", of) not in found
+    assert found["rebal_group_lag_unknown_partitions", of] == 5
+
+
+def test_each_cluster_has_its_own_series(tmp_path: Path, capsys: Said) -> None:
+    for cluster, groups in (("west", 4), ("east", 8)):
+        write_tables(tmp_path, fleet(groups), cluster=cluster)
+    found = metrics_of(capsys, tmp_path)
+
+    def groups_of(values: Values, cluster: str) -> float:
+        return sum(
+            value
+            for (name, pairs), value in values.items()
+            if name == "rebal_groups" and ("cluster", cluster) in pairs
+        )
+
+    assert (groups_of(found, "west"), groups_of(found, "east")) == (4, 8)
+    one = metrics_of(capsys, f"{tmp_path}#west")
+    assert (groups_of(one, "west"), groups_of(one, "east")) == (4, 0)
+    name = fleet(4)["groups"][1]["group_id"]
+    matched = metrics_of(capsys, tmp_path, "--match", name)
+    assert {dict(pairs)["group"] for _, pairs in matched if "group" in dict(pairs)} == {name}
+    assert (groups_of(matched, "west"), groups_of(matched, "east")) == (1, 1)
+
+
+NAMES = ('say "hi"', "back\\slash", "a\\x1b", "a\x1b", "new\nline", "ümlaut", HOSTILE, " ", "{}")
+
+
+def test_any_group_id_is_one_series_without_control_characters(
+    tmp_path: Path, capsys: Said
+) -> None:
+    rows = fleet(len(NAMES))
+    renamed = dict(zip((row["group_id"] for row in rows["groups"]), NAMES, strict=True))
+    for table in rows.values():
+        for row in table:
+            row["group_id"] = renamed[row["group_id"]]
+    lake = write_tables(tmp_path / "lake", rows, cluster='we"st\x1b')
+    found = metrics_of(capsys, lake)
+    shown = {dict(pairs).get("group") for _, pairs in found} - {None}
+    assert len(shown) == len(NAMES)
+    assert {'say "hi"', "back\\\\slash", "a\\\\x1b", "a\\x1b", "ümlaut"} <= shown
+    assert {dict(pairs)["cluster"] for _, pairs in found if pairs} == {'we"st\\x1b'}
+    app.run(["fleet", "metrics", str(lake)])
+    assert all(char.isprintable() for char in capsys.readouterr().out.replace("\n", ""))
+    out = tmp_path / "hostile.prom"
+    assert app.run(["fleet", "metrics", str(lake), "--out", str(out)]) == 0
+    in_file = {
+        sample.labels.get("group")
+        for family in parse_text(out.read_text())
+        for sample in family.samples
+    }
+    assert in_file - {None} == shown
+
+
+def test_a_file_is_replaced_whole_in_the_format_of_node_exporter(
+    small_scan: Path, tmp_path: Path, capsys: Said
+) -> None:
+    found = metrics_of(capsys, small_scan)
+    out = tmp_path / "rebal.prom"
+    out.write_text("old")
+    out.chmod(0o640)
+    assert app.run(["fleet", "metrics", str(small_scan), "--out", str(out)]) == 0
+    assert capsys.readouterr().err == f"rebal: wrote {out}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["rebal.prom"]
+    assert out.stat().st_mode & 0o777 == 0o640
+    text = out.read_text()
+    assert "# TYPE rebal_group_rebalances_total counter\n" in text
+    # node_exporter fails on other types, and on samples with a time.
+    kinds = {line.split()[-1] for line in text.splitlines() if line.startswith("# TYPE")}
+    assert kinds == {"gauge", "counter"}
+    samples = [each for family in parse_text(text) for each in family.samples]
+    assert all(each.timestamp is None for each in samples)
+    assert {(s.name, frozenset(s.labels.items())): s.value for s in samples} == found
+
+
+def test_a_file_stays_where_the_lake_cannot_be_read(tmp_path: Path, capsys: Said) -> None:
+    out = tmp_path / "rebal.prom"
+    out.write_text("old")
+    assert app.run(["fleet", "metrics", str(tmp_path / "no"), "--out", str(out)]) == 1
+    assert out.read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["{lake}", "--out", "a.txt"], 2, "node_exporter reads only files whose names end in"),
+        (["{lake}", "--out", "a.prom", "--listen", "1"], 2, "give one of them"),
+        (["{lake}", "--listen", "localhost"], 2, "expected HOST:PORT or PORT"),
+        (["{lake}", "--listen", "host:70000"], 2, "expected HOST:PORT or PORT"),
+        (["{lake}", "--listen", "::1:80"], 2, "expected HOST:PORT or PORT"),
+        (["{lake}", "--listen", "127.0.0.1:{used}"], 1, "cannot listen there: address already"),
+        (["{lake}", "--listen", "192.0.2.1:0"], 1, "cannot listen there: cannot assign"),
+        (["{lake}", "--match", "("], 2, "not a regular expression"),
+        (["{lake}", "--match", "nobody"], 2, "no group of the last scan matches nobody"),
+        (["{lake}", "--to", "moon"], 2, "--to moon: expected"),
+        (["{lake}#north"], 1, "no finished scan of the cluster north is there"),
+        (["{empty}"], 1, "no scan wrote it"),
+        (["{empty}/no"], 1, "there is no such folder"),
+        (["{empty}/no", "--listen", "0"], 1, "there is no such folder"),
+        (["ftp://host/lake"], 1, "no lake can be there"),
+    ],
+)
+def test_a_wrong_call_is_one_sentence(
+    *, words: list[str], code: int, said: str, small_scan: Path, tmp_path: Path, capsys: Said
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        used = other.getsockname()[1]
+        filled = [word.format(lake=small_scan, empty=tmp_path, used=used) for word in words]
+        assert app.run(["fleet", "metrics", *filled]) == code
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("\n") == 1
+    assert said in told.err
+
+
+def test_without_the_library_the_extra_is_named(
+    small_scan: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    assert app.run(["fleet", "metrics", str(small_scan)]) == 1
+    assert capsys.readouterr().err == (
+        "rebal: metrics need prometheus-client: pip install 'rebal[lake]'.\n"
+    )
+
+
+@contextmanager
+def served(lake: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A server on a free port of loopback, and its URL."""
+    words = [REBAL, "fleet", "metrics", lake, "--listen", "0"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            said = process.stderr.readline()
+            assert said.startswith(f"rebal: metrics of {lake} on http://127.0.0.1:"), said
+            yield said.split(" on ")[1].split()[0], process
+        finally:
+            process.kill()
+
+
+def fetched(url: str, accept: str = "application/openmetrics-text") -> str:
+    with urlopen(Request(url, headers={"Accept": accept}), timeout=30) as answer:
+        assert answer.status == 200
+        assert answer.headers["Content-Type"].startswith(accept)
+        return str(answer.read().decode())
+
+
+def test_a_server_shows_a_new_scan_and_survives_a_broken_lake(tmp_path: Path) -> None:
+    lake = write_tables(tmp_path / "lake", fleet(4), records={"GROUP_METADATA": 5})
+    read = "rebal_scan_records_read_total", labels(cluster="unnamed")
+    readable = "rebal_lake_readable", labels()
+    with served(lake) as (url, process):
+        assert values_of(fetched(url))[read] == 5
+        text = fetched(url, "text/plain")
+        assert "# TYPE rebal_scan_records_read_total counter\n" in text
+        idle = socket.create_connection(("127.0.0.1", int(url.split(":")[2].split("/")[0])))
+        write_tables(lake, fleet(8), records={"GROUP_METADATA": 9})
+        found = values_of(fetched(url))
+        idle.close()
+        assert (found[read], found[readable]) == (9, 1)
+        shutil.move(lake / "scans", tmp_path / "aside")
+        found = values_of(fetched(url))
+        assert (found[read], found[readable]) == (9, 0)
+        shutil.move(tmp_path / "aside", lake / "scans")
+        assert values_of(fetched(url))[readable] == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+        assert process.stderr is not None
+        said = process.stderr.read().splitlines()
+        assert said[-1] == "rebal: stopped."
+        assert len(said) == 2
+        assert "no scan wrote it" in said[0]
+
+
+def test_only_loopback_is_listened_on_unless_a_host_is_named() -> None:
+    from rebal.cli.metrics_server import address_of
+
+    assert address_of("9464") == address_of(":9464") == ("127.0.0.1", 9464)
+    assert address_of("0.0.0.0:9464") == ("0.0.0.0", 9464)
+    assert address_of("[::1]:9464") == ("::1", 9464)
+
+
+def test_metrics_of_a_large_fleet_cost_seconds(large_scan: Path, capsys: Said) -> None:
+    before = os.times()
+    found = metrics_of(capsys, large_scan)
+    after = os.times()
+    assert sum(name == "rebal_group_readiness" for name, _ in found) > 7000
+    assert after.user - before.user < 20
