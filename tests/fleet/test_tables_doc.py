@@ -14,6 +14,8 @@ from tests.fleet.tablefiles import write_tables
 
 DOC = Path(__file__).parents[2] / "inspectors" / "fleet" / "TABLES.md"
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "fleet"
+
 
 def type_name(kind: pa.DataType) -> str:
     if pa.types.is_timestamp(kind):
@@ -40,11 +42,14 @@ def test_every_column_is_documented() -> None:
 
 
 def test_the_example_reads_the_last_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)
+    code, views = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)
     write_tables(tmp_path / "fleet", fleet(4))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(EXAMPLES)
     found: dict[str, Any] = {}
     exec(code, found)
+    exec(views, found)
+    assert found["connection"].sql("SELECT count(*) FROM groups").fetchall() == [(4,)]
     assert sorted(found["rows"]["group_id"].to_pylist()) == sorted(
         row["group_id"] for row in fleet(4)["groups"]
     )

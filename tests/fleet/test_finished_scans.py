@@ -1,0 +1,141 @@
+"""examples/fleet/finished_scans.py and TABLES.md's queries: readers see finished scans only."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+import duckdb
+import pytest
+
+from rebal.inspectors.fleet.lake.place import find_place
+from rebal.inspectors.fleet.lake.run import app_of, new_run
+from rebal.inspectors.fleet.lake.table import LakeTable
+from rebal.inspectors.fleet.parts import columns_of
+from rebal.inspectors.fleet.schemas import TABLES
+from tests.fleet.synthetic import fleet
+from tests.fleet.tablefiles import write_tables
+from tests.kafka import jars
+
+ROOT: Final = Path(__file__).parents[2]
+SHIPPED: Final = ROOT / "examples" / "fleet" / "finished_scans.py"
+DOC: Final = (ROOT / "inspectors" / "fleet" / "TABLES.md").read_text()
+QUERIES: Final = re.findall(r"```sql\n(.*?);\n```", DOC, re.DOTALL)
+
+
+def shipped() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("finished_scans", SHIPPED)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two finished scans of `west`, one of `east`, and one of `west` that died at its commits."""
+    folder = tmp_path_factory.mktemp("lake")
+    for cluster, groups in (("west", 8), ("east", 4), ("west", 20)):
+        write_tables(folder, fleet(groups), cluster=cluster)
+    place = find_place(str(folder))
+    with new_run(place, "west", full=True) as run:
+        for name in ("groups", "rebalances"):
+            table = LakeTable(place, name, columns_of(name))
+            assert table.become("west", [], app_of("west"), run.number) is not None
+            assert table.files("west") == (), "a reader of the latest version sees nothing"
+    return folder
+
+
+def groups_of(count: int) -> list[str]:
+    return sorted(row["group_id"] for row in fleet(count)["groups"])
+
+
+def test_arrow_datasets_are_those_of_the_last_finished_scan(lake: Path) -> None:
+    made = shipped().arrow_datasets(str(lake), "west")
+    assert made.keys() >= TABLES.keys()
+    for name, rows in fleet(20).items():
+        assert made[name].count_rows() == len(rows), name
+    frame = made["groups"].to_table(columns=["group_id", "members"]).to_pandas()
+    assert sorted(frame["group_id"]) == groups_of(20)
+
+
+def test_a_cluster_of_several_is_named(lake: Path, tmp_path: Path) -> None:
+    module = shipped()
+    with pytest.raises(ValueError, match="name one of the clusters: east, west"):
+        module.arrow_datasets(str(lake))
+    with pytest.raises(ValueError, match="no finished scan of north"):
+        module.arrow_datasets(str(lake), "north")
+    one = write_tables(tmp_path, fleet(4))
+    assert module.arrow_datasets(str(one))["groups"].count_rows() == 4
+
+
+def test_the_queries_of_the_documentation_run_in_duckdb(lake: Path) -> None:
+    with duckdb.connect() as connection:
+        shipped().duckdb_views(connection, str(lake), "west")
+        found = connection.sql("select group_id from groups order by 1").fetchall()
+        assert [row[0] for row in found] == groups_of(20)
+        assert len(QUERIES) == 3
+        answers = [connection.sql(query).fetchall() for query in QUERIES]
+    assert all(answers), "each finds something in a fleet of every shape"
+    assert len(answers[0]) == 10
+
+
+PROGRAM: Final = """
+import importlib.util, json, sys
+from pyspark.sql import SparkSession
+
+path, lake, jars, *queries = sys.argv[1:]
+spec = importlib.util.spec_from_file_location("finished_scans", path)
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+spark = (
+    SparkSession.builder.master("local[1]")
+    .config("spark.jars", jars)
+    .config("spark.ui.enabled", "false")
+    .config("spark.driver.memory", "512m")
+    .config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.driver.host", "127.0.0.1")
+    .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+    .config("spark.sql.shuffle.partitions", "1")
+    .config("spark.databricks.delta.snapshotPartitions", "1")
+    .config("spark.sql.session.timeZone", "UTC")
+    .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+    .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    .getOrCreate()
+)
+module.spark_views(spark, lake, "west")
+answers = [[list(row) for row in spark.sql(query).collect()] for query in queries]
+print(json.dumps(answers, default=str))
+"""
+
+
+@pytest.mark.live
+@pytest.mark.timeout(300)
+def test_spark_sql_gives_the_same_answers(lake: Path) -> None:
+    """One session in a process of its own: Delta's classes are configured at its start."""
+    import pyspark
+
+    folder = Path(jars.classpath(f"spark-delta-{pyspark.__version__}").removesuffix("/*"))
+    found = ",".join(str(jar) for jar in folder.glob("*.jar") if jar.name.startswith("delta-"))
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, SHIPPED, lake, found, *QUERIES],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    answers = json.loads(done.stdout)
+    with duckdb.connect() as connection:
+        shipped().duckdb_views(connection, str(lake), "west")
+        for query, rows in zip(QUERIES, answers, strict=True):
+            assert rows == json.loads(
+                json.dumps([list(row) for row in connection.sql(query).fetchall()], default=str)
+            )
