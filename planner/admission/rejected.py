@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from rebal.groups.clients import assignors
 from rebal.groups.evidence.exact import when
-from rebal.groups.model import GroupSnapshot, Refusal, Tri
+from rebal.groups.model import GroupSnapshot, Member, Refusal, Tri
 from rebal.planner.admission.check import Admission, Join, admitted
 from rebal.planner.admission.memory import CoordinatorMemory
 from rebal.planner.admission.wording import EVIDENCE
@@ -82,8 +82,10 @@ def _client(one: Refusal) -> tuple[str, ...]:
     return (one.client_id, one.host)
 
 
-def _is_back(snapshot: GroupSnapshot, one: Refusal) -> bool:
-    """Return whether the only member of its name, from its address, has joined since."""
+def member_of(snapshot: GroupSnapshot, one: Refusal) -> Member | None:
+    """Return the only member with the rejected client's name, from its address; None if there is no
+    such member, or if another client's cannot be told from it.
+    """
     members = snapshot.members
     if one.instance_id:
         same = [member for member in members if member.instance_id == one.instance_id]
@@ -93,9 +95,15 @@ def _is_back(snapshot: GroupSnapshot, one: Refusal) -> bool:
         several = sum(each.client_id == one.client_id for each in snapshot.refusals) > 1
         if not one.host:
             same = [] if several or _is_automatic(snapshot, one.client_id) else named
-    if len(same) != 1 or one.at is None:
+    return same[0] if len(same) == 1 else None
+
+
+def _is_back(snapshot: GroupSnapshot, one: Refusal) -> bool:
+    """Return whether the client's member has joined since."""
+    member = member_of(snapshot, one)
+    if member is None or one.at is None:
         return False
-    return same[0].joined_at is not None and same[0].joined_at > one.at
+    return member.joined_at is not None and member.joined_at > one.at
 
 
 def _is_automatic(snapshot: GroupSnapshot, client_id: str) -> bool:

@@ -20,7 +20,7 @@ from typing import Final
 
 from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Refusal, Tri
 from rebal.planner.admission.fixes import restart_fix
-from rebal.planner.admission.rejected import label, still_out
+from rebal.planner.admission.rejected import label
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.facts import owned
 from rebal.planner.plan import Aim, Finding, Plan, Severity, Step
@@ -28,15 +28,12 @@ from rebal.planner.rules import Trait, evaluate, has, rules
 from rebal.planner.verification.gates import wide_list
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.members import MemberStanding
-from rebal.planner.verification.plan_context import context_of
 
 # A cooperative member gets its partitions in a second rebalance, once another has revoked them.
 IDLE: Final = timedelta(seconds=30)
 # Streams moves a task with state when its copy has caught up, which it looks at every ten minutes
 # (probing.rebalance.interval.ms, KIP-441): an instance without local state waits for that.
 WARM: Final = timedelta(minutes=15)
-# Rejected clients that retry do so within seconds; a container's crash loop waits up to minutes.
-RECENT: Final = timedelta(seconds=60)
 WINDOW: Final = timedelta(minutes=10)
 # The default of max.poll.interval.ms, which is as long as a rebalance may wait for a member.
 STUCK: Final = timedelta(minutes=5)
@@ -105,78 +102,6 @@ def went_back(
             ),
             members=tuple(facts.member.member_id for facts in lacking),
         )
-
-
-def new_refusals(plan: Plan, snapshot: GroupSnapshot) -> list[Refusal]:
-    """Return the rejections since the plan was made."""
-    before, began = set(plan.baseline.refusals), _began(plan)
-    return [
-        refusal
-        for refusal in snapshot.refusals
-        if refusal not in before and (refusal.at is None or refusal.at >= began)
-    ]
-
-
-def _began(plan: Plan) -> datetime:
-    """Return when the plan was made, in the milliseconds that logs print."""
-    at = plan.baseline.captured_at
-    return at.replace(microsecond=at.microsecond // 1000 * 1000)
-
-
-def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
-    """Return the newest rejection of each client that has not rejoined.
-
-    A client has rejoined if a log shows its join (planner/admission/rejected.py). Without a log,
-    all clients have rejoined once no member is missing. A static member is counted while its
-    session lasts, though its process was rejected: it is missing only after that.
-    """
-    # Who was out when the plan was made is out since; else an old rejection is history.
-    short = len(plan.baseline.members) < (plan.expected_members or 0)
-    full = not context.missing and len(context.members) >= (context.expected or 1)
-    now, began = context.snapshot.captured_at, _began(plan)
-    return tuple(
-        one
-        for one in still_out(context.snapshot)
-        if (one.at is None or short or one.at >= began)
-        and (not full or (one.at is not None and now - one.at < _counted_for(one, context)))
-    )
-
-
-def undated_rejections(context: Context) -> tuple[Refusal, ...]:
-    """Return the rejections of static members that no clock orders with their joins."""
-    here = {facts.member.instance_id for facts in context.members if facts.static}
-    found = still_out(context.snapshot)
-    return tuple(one for one in found if one.at is None and one.instance_id in here)
-
-
-def estimates(plan: Plan, expect_members: int | None) -> bool:
-    """Return whether the number of members is rebal's own: no user gave it.
-
-    It is then the members and the rejected clients that the plan was made of.
-    """
-    known = context_of(plan, plan.baseline).expected
-    return expect_members is None and plan.expected_members == known
-
-
-def uncounted(context: Context) -> tuple[Refusal, ...]:
-    """Return the clients that were rejected and have not rejoined, without static members whose
-    entry is counted.
-    """
-    here = {facts.member.instance_id for facts in context.members if facts.static}
-    return tuple(one for one in still_out(context.snapshot) if one.instance_id not in here)
-
-
-def _counted_for(refusal: Refusal, context: Context) -> timedelta:
-    """Return how long after this rejection a full group may count a member that is down."""
-    sessions = [
-        timedelta(milliseconds=facts.member.timeouts.session_ms)
-        for facts in context.members
-        if facts.static
-        and facts.member.instance_id == refusal.instance_id
-        and facts.member.timeouts is not None
-        and facts.member.timeouts.session_ms is not None
-    ]
-    return max([RECENT, *sessions])
 
 
 def _refused(rejected: Sequence[Refusal], context: Context) -> Iterator[Danger]:

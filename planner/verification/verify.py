@@ -35,14 +35,9 @@ from rebal.planner.verification.dangers import (
     Danger,
     dangers,
     decides,
-    estimates,
     first_seconds,
     lag_of,
     live_findings,
-    new_refusals,
-    rejected_clients,
-    uncounted,
-    undated_rejections,
     went_back,
 )
 from rebal.planner.verification.journal import (
@@ -67,6 +62,15 @@ from rebal.planner.verification.members import (
     step_standing,
 )
 from rebal.planner.verification.plan_context import GOALS, context_of
+from rebal.planner.verification.rejections import (
+    estimates,
+    new_refusals,
+    rejected_clients,
+    text_of,
+    uncounted,
+    undated_rejections,
+    with_rejoined,
+)
 from rebal.planner.verification.unowned import owner_for, without_owner
 
 _T = TypeVar("_T")
@@ -165,7 +169,7 @@ def verify(
     seen = [entry for entry in entries if entry.blind is None]
     accepted = _both(plan.accepted, accepted)
     expected = expect_members or plan.expected_members or len(plan.baseline.members)
-    known = remembered(plan, entries, snapshot)
+    known = with_rejoined(plan, entries, remembered(plan, entries, snapshot))
     context = context_of(plan, known, expected, accepted, given)
     missing = missing_from(plan, entries, snapshot, expected)
     ledger = Ledger(plan, entries, context, ahead)
@@ -212,7 +216,7 @@ def verify(
     unnamed = bool(context.missing) and not missing
     if estimated and rejected and unnamed and advice.action == START:
         advice = replace(advice, text=f"{advice.text}; {if_all_are_here(len(snapshot.members))}")
-    out = uncounted(context) if estimated and advice.action == NONE else ()
+    out = uncounted(plan, context) if estimated and advice.action == NONE else ()
     if out:
         advice = count_of(out, len(snapshot.members), step=number)
     unowned = without_owner(context) if advice.action == NONE else ()
@@ -439,10 +443,7 @@ def entry_of(
         ),
         lag=lag,
         committed=committed,
-        refused=tuple(
-            f"{refusal.instance_id or refusal.client_id} [{', '.join(refusal.list)}]"
-            for refusal in new_refusals(plan, snapshot)
-        ),
+        refused=tuple(map(text_of, new_refusals(plan, snapshot))),
         dangers=tuple(danger.kind for danger in standing.dangers),
         findings=tuple(finding.rule for finding in standing.findings if decides(finding, Tri.YES)),
         accepted=(*standing.accepted, *accepted),

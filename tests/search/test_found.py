@@ -28,6 +28,29 @@ UNOWNED = History(
     epoch=0,
 )
 
+FULL = History(
+    seed=2_088_125,
+    goal="cooperative",
+    consumers=(
+        Consumer("app-0", "java-3.9.1", RANGE, static=True),
+        Consumer("app-1", "java-3.9.1", RANGE, static=True),
+        Consumer("app-2", "java-3.9.1", RANGE, static=True),
+        Consumer("app-3", "java-3.9.1", WIDE, static=True),
+        Consumer("app-4", "java-3.9.1", WIDE, static=True),
+    ),
+    evidence=Evidence(kinds=frozenset({"request log"}), dated=False, late=True),
+    events=(
+        Event(0, "leave", 3),
+        Event(2, "reload", 0),
+        Event(3, "leave", 0),
+        Event(10, "reload", 0),
+    ),
+    counted=True,
+    session=300.0,
+    epoch=0,
+    max_size=5,
+)
+
 FOUND = {
     "a member that left, and whose client nobody knows, got a mixed list": History(
         seed=201_073,
@@ -293,6 +316,18 @@ FOUND = {
         epoch=0,
         max_size=4,
     ),
+    "another pod made up the number after the log of a rejection was rotated": History(
+        seed=2_031_302,
+        goal="cooperative",
+        consumers=(Consumer("app-0", "java-3.9.1", RANGE), Consumer("app-1", "java-3.9.1", RANGE)),
+        evidence=Evidence(kinds=frozenset({"request log"})),
+        events=(
+            Event(0, "wrong list", 5),
+            Event(1, "cut", 0),
+            Event(1, "rejected pod", 0),
+        ),
+        epoch=0,
+    ),
 }
 
 
@@ -319,6 +354,18 @@ def test_a_class_of_the_application_is_asked_about_once_its_list_is_seen() -> No
     assert outcome is not None
     assert outcome.violations == []
     assert outcome.ended == "asked: RB111"
+
+
+def test_a_static_member_is_back_once_it_has_another_id_than_when_its_rejection_was_seen() -> None:
+    outcome = rehearse(FULL)
+    assert outcome is not None
+    assert outcome.violations == []
+    assert outcome.ended.startswith("blocked: the group has 5 members and the brokers allow 5")
+    starts = [line.partition("advice: ")[2] for line in outcome.told if "advice: start" in line]
+    assert starts == [
+        f"start {name} with [cooperative-sticky, range], if it is down"
+        for name in ("app-4", "app-1")
+    ]
 
 
 def test_the_advice_to_wait_names_the_option_that_corrects_the_count() -> None:

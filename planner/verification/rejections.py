@@ -1,0 +1,164 @@
+"""Rejections on the live group, with what the plan and its journal know of them.
+
+A log is rotated, and its times may have no zone. The plan's baseline keeps the rejections that it
+was made of, and the journal the member ids of each look.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.model import GroupSnapshot, Refusal
+from rebal.planner.admission.rejected import member_of, still_out
+from rebal.planner.context import Context
+from rebal.planner.plan import Plan
+from rebal.planner.verification.journal import JournalEntry
+from rebal.planner.verification.plan_context import context_of
+
+# Rejected clients that retry do so within seconds; a container's crash loop waits up to minutes.
+RECENT: Final = timedelta(seconds=60)
+
+
+def with_rejoined(
+    plan: Plan, entries: Sequence[JournalEntry], snapshot: GroupSnapshot
+) -> GroupSnapshot:
+    """Return `snapshot` with the rejections resolved whose client joined after an earlier look
+    showed them.
+
+    A member id that such a look did not show is that of a later join, which no log has to show.
+    """
+    baseline = () if plan.baseline.redacted else plan.baseline.refusals
+    then = {member.member_id for member in plan.baseline.members}
+    kept = {_key(one) for one in baseline if one.connection or one.at}
+    new = Counter(map(text_of, new_refusals(plan, snapshot)))
+    looks = [each for each in entries if each.blind is None]
+
+    def rejoined_as(one: Refusal) -> str | None:
+        member, text = member_of(snapshot, one), text_of(one)
+        if one.rejoined_as is not None or member is None:
+            return one.rejoined_as
+        joined = _key(one) in kept and member.member_id not in then
+        joined = joined or any(
+            one.at is not None
+            and one.at <= each.at
+            and 0 < new[text] <= each.refused.count(text)
+            and member.member_id not in each.ids
+            for each in looks
+        )
+        return member.member_id if joined else None
+
+    found = (replace(one, rejoined_as=rejoined_as(one)) for one in snapshot.refusals)
+    return replace(snapshot, refusals=tuple(found))
+
+
+def _key(one: Refusal) -> tuple[object, ...]:
+    """Return what tells a rejection from the client's next one: its connection, else its time."""
+    return text_of(one), one.connection or (one.at, one.evidence.detail)
+
+
+def text_of(one: Refusal) -> str:
+    """Return the text of a rejection in the journal."""
+    return f"{one.instance_id or one.client_id} [{', '.join(one.list)}]"
+
+
+def new_refusals(plan: Plan, snapshot: GroupSnapshot) -> list[Refusal]:
+    """Return the rejections since the plan was made."""
+    before, began = set(plan.baseline.refusals), _began(plan)
+    return [
+        refusal
+        for refusal in snapshot.refusals
+        if refusal not in before and (refusal.at is None or refusal.at >= began)
+    ]
+
+
+def _began(plan: Plan) -> datetime:
+    """Return when the plan was made, in the milliseconds that logs print."""
+    at = plan.baseline.captured_at
+    return at.replace(microsecond=at.microsecond // 1000 * 1000)
+
+
+def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
+    """Return the newest rejection of each client that has not rejoined.
+
+    A client has rejoined if a log shows its join (planner/admission/rejected.py). Without a log,
+    all clients have rejoined once no member is missing. A static member is counted while its
+    session lasts, though its process was rejected: it is missing only after that.
+    """
+    # Who was out when the plan was made is out since; else an old rejection is history.
+    short = len(plan.baseline.members) < (plan.expected_members or 0)
+    full = not context.missing and len(context.members) >= (context.expected or 1)
+    now, began = context.snapshot.captured_at, _began(plan)
+    return tuple(
+        one
+        for one in still_out(context.snapshot)
+        if (one.at is None or short or one.at >= began)
+        and (not full or (one.at is not None and now - one.at < _counted_for(one, context)))
+    )
+
+
+def undated_rejections(context: Context) -> tuple[Refusal, ...]:
+    """Return the rejections of static members that no clock orders with their joins."""
+    here = {facts.member.instance_id for facts in context.members if facts.static}
+    found = still_out(context.snapshot)
+    return tuple(one for one in found if one.at is None and one.instance_id in here)
+
+
+def estimates(plan: Plan, expect_members: int | None) -> bool:
+    """Return whether the number of members is rebal's own: no user gave it.
+
+    It is then the members and the rejected clients that the plan was made of.
+    """
+    known = context_of(plan, plan.baseline).expected
+    return expect_members is None and plan.expected_members == known
+
+
+def uncounted(plan: Plan, context: Context) -> tuple[Refusal, ...]:
+    """Return the clients that were rejected and have not rejoined, without static members whose
+    entry is counted.
+
+    The rejections that the plan was made of count though their log has been rotated since.
+    """
+    snapshot, here = context.snapshot, {f.member.instance_id for f in context.members if f.static}
+    out = [*still_out(snapshot), *_rotated_away(plan, snapshot)]
+    return tuple(one for one in out if one.instance_id not in here)
+
+
+def _rotated_away(plan: Plan, snapshot: GroupSnapshot) -> Iterator[Refusal]:
+    """Yield the baseline's rejections of clients that no log at hand shows rejected, and that have
+    no member that is new since.
+    """
+    baseline = plan.baseline
+    if baseline.redacted:
+        return
+    before = {member.member_id for member in baseline.members}
+    for one in still_out(baseline):
+        member = member_of(snapshot, one)
+        new = member is not None and member.member_id not in before
+        if not new and not any(_same_client(one, other) for other in snapshot.refusals):
+            yield one
+
+
+def _same_client(one: Refusal, other: Refusal) -> bool:
+    """Return whether both may be one client's; a client's own log has no address."""
+    if one.instance_id or other.instance_id:
+        return one.instance_id == other.instance_id
+    hosts = {one.host, other.host}
+    return one.client_id == other.client_id and (len(hosts) == 1 or "" in hosts)
+
+
+def _counted_for(refusal: Refusal, context: Context) -> timedelta:
+    """Return how long after this rejection a full group may count a member that is down."""
+    sessions = [
+        timedelta(milliseconds=facts.member.timeouts.session_ms)
+        for facts in context.members
+        if facts.static
+        and facts.member.instance_id == refusal.instance_id
+        and facts.member.timeouts is not None
+        and facts.member.timeouts.session_ms is not None
+    ]
+    return max([RECENT, *sessions])
