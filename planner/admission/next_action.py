@@ -26,7 +26,7 @@ from rebal.planner.rules import Risk, Trait, has, rules
 from rebal.planner.verdict import BLOCKED, gating
 from rebal.planner.verification.dangers import decides
 from rebal.planner.verification.gates import wide_list
-from rebal.planner.verification.members import Missing, StepStanding
+from rebal.planner.verification.members import Missing, StepStanding, missing_text
 from rebal.planner.verification.plan_context import context_of
 
 Actions = tuple[Advice, tuple[Advice, ...]]
@@ -408,10 +408,7 @@ def _missing(
     if not sure and not context.members and step.kind is StepKind.CUT_OVER:
         sure = [Missing(name="the members")]
     if not sure:
-        verb = "is" if context.missing == 1 else "are"
-        few = f"{context.missing} of {context.expected} expected members {verb} not in the group"
-        count = f"--expect-members {len(context.members)}"
-        return advised.wait(f"{few}; if the service has no more members: {count}", step=step.id)
+        return _counted(context, advised.wait(missing_text(context, ()), step=step.id))
     if not context.members and not step.target_list:
         # All start alike, so the first one decides, and no list of another is in its way.
         started = advised.start_of(context, ["the members"], [()], step=step.id)
@@ -422,10 +419,10 @@ def _missing(
         # A restart of another step may have left it with a list that is not admitted now.
         lists = [names for names in (wide_list(plan, context),) if names]
         if not lists:
-            return advised.wait(_NO_LIST, step=step.id)
+            return _counted(context, advised.wait(_NO_LIST, step=step.id))
     lists = _startable(context, lists, _as_planned(plan, sure), findings) if lists else [()]
     if not lists:
-        return advised.wait(_NO_LIST, step=step.id)
+        return _counted(context, advised.wait(_NO_LIST, step=step.id))
     made = advised.start_of(
         context,
         [one.name for one in sure],
@@ -433,4 +430,14 @@ def _missing(
         instances=[one.instance_id for one in sure],
         step=step.id,
     )
-    return made if made.verdict is Tri.YES else replace(made, action=texts.WAIT)
+    if made.verdict is Tri.YES:
+        return made
+    return _counted(context, replace(made, action=texts.WAIT))
+
+
+def _counted(context: Context, made: Advice) -> Advice:
+    """Return the advice to wait for missing members, with the option that corrects their number."""
+    if not context.members:
+        return made
+    count = f"if the service has no more members: --expect-members {len(context.members)}"
+    return replace(made, text=f"{made.text}; {count}")

@@ -349,6 +349,15 @@ FOUND = {
         rebalance=60.0,
         epoch=0,
     ),
+    "entries of crashed members were counted, and their start was only withheld": History(
+        seed=2_056_947,
+        goal="consumer",
+        consumers=(Consumer("app-0", "java-4.1.1", RANGE), Consumer("app-1", "java-4.1.1", RANGE)),
+        evidence=Evidence(),
+        events=(Event(2, "crash", 0), Event(4, "crash", 0)),
+        session=300.0,
+        epoch=0,
+    ),
 }
 
 
