@@ -272,10 +272,17 @@ class Operator:
                 self._already[key] = list(map(reader.named, reader.found)), reader.logs
             yield self._already[key]
 
+    def request_lines(self) -> dict[int, list[bytes]]:
+        """Return what each broker's request log still holds."""
+        return {
+            number: lines[self._requests_from.get(number, 0) :]
+            for number, lines in sorted(self._book.requests.items())
+        }
+
     def _request_logs(self) -> list[NamedText]:
         parts = [
-            NamedText(f"broker-{number}/requests.log", lines[self._requests_from.get(number, 0) :])
-            for number, lines in sorted(self._book.requests.items())
+            NamedText(f"broker-{number}/requests.log", lines)
+            for number, lines in self.request_lines().items()
         ]
         parts += [
             NamedText(f"other-{n}/requests.log", lines)

@@ -184,9 +184,13 @@ class Rehearsed(Story):
         if not self.counted:
             self._count()
         elif down and (running := self._running()):
-            # A crash loop, as the deployment shows it: the process gets what the others run.
+            # A crash loop, as the deployment shows it: the process gets what the others run, or the
+            # elected assignor if its client refuses a mixed list.
             self.outcome.answers.append("missing member")
-            down[0].assignors = self.rng.choice(running).assignors
+            lists, seen = self.rng.choice(running).assignors, self.world.snapshot
+            elected = seen.group.assignor if seen is not None else None
+            mixed = len({self._is_eager(name) for name in lists}) == 2
+            down[0].assignors = (elected,) if elected and mixed and not down[0].mixes else lists
             self._came(down[0], "is started by the operator")
             if "GROUP_MAX_SIZE_REACHED" in (self.world.error(down[0]) or ""):
                 raise Over("blocked: group.max.size")

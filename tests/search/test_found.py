@@ -358,6 +358,45 @@ FOUND = {
         session=300.0,
         epoch=0,
     ),
+    "a former coordinator's log may be another cluster's (the operator trusted it)": History(
+        seed=2_081_398,
+        goal="cooperative",
+        consumers=(Consumer("app-0", "java-3.9.1", RANGE), Consumer("app-1", "java-3.9.1", RANGE)),
+        evidence=Evidence(kinds=frozenset({"request log"})),
+        events=(Event(0, "reload", 0), Event(0, "leave", 0), Event(0, "wrong list", 0)),
+        epoch=0,
+    ),
+    "a client that was scaled away was started (the operator's fault)": History(
+        seed=2_059_676,
+        goal="cooperative",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", RANGE),
+            Consumer("app-1", "java-3.9.1", RANGE, static=True),
+            Consumer("app-2", "kafka-python", RANGE),
+        ),
+        evidence=Evidence(kinds=frozenset({"client log"})),
+        events=(
+            Event(0, "scale down", 6),
+            Event(0, "crash", 1),
+            Event(0, "reload", 4),
+            Event(1, "reload", 0),
+        ),
+        alike=True,
+        counted=True,
+        epoch=0,
+    ),
+    "a client got a mixed list that it refuses, again and again (the operator's fault)": History(
+        seed=2_081_665,
+        goal="cooperative",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", RANGE),
+            Consumer("app-1", "confluent-kafka", RANGE),
+        ),
+        evidence=Evidence(),
+        events=(Event(0, "wrong list", 7), Event(1, "reload", 0)),
+        counted=True,
+        epoch=0,
+    ),
 }
 
 

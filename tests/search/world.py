@@ -262,11 +262,18 @@ class SimulatedWorld:
         if counted or "request log" not in operator.kinds:
             # The coordinator counts a member that is down until its session ends.
             return False
-        text = b"".join(line for part in operator._request_logs() for line in part)
+        here = [one.encode() for one in self.world.lives]
+        shown = [
+            lines
+            for broker, lines in operator.request_lines().items()
+            # A former coordinator's log that shows no member of now may be another cluster's.
+            if broker == book.broker or any(id_ in line for line in lines for id_ in here)
+        ]
         return any(
             b'"errorCode":0,"generationId"' in line and one.member_id.encode() in line
             for one in lives
-            for line in text.splitlines()
+            for lines in shown
+            for line in lines
         )
 
     @property
@@ -298,10 +305,10 @@ class SimulatedWorld:
             known = life.member_id == member_id if member_id else life.member_id.endswith(end)
             if (member_id or end) and known:
                 return next(p for p in self.processes if p.name == life.process.name)
-        # A pod of an automatic client id: one that is down and that no supervisor starts again, of
-        # the service if there is one.
-        stopped = (p for p in self.processes if not p.running)
-        down = iter(sorted(stopped, key=lambda p: (p.retired, p.due is not None)))
+        # A pod of an automatic client id: one of the service that is down, first one that no
+        # supervisor starts again. Who was scaled away is started by nobody.
+        stopped = (p for p in self.processes if not (p.running or p.retired))
+        down = iter(sorted(stopped, key=lambda p: p.due is not None))
         named = (each for each in self.processes if each.name == name)
         return next(down if name == _automatic(None) else named, None)
 
