@@ -493,6 +493,7 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
     """One group at the moment `captured_at`, with everything that a plan or a simulation needs.
 
     `expected_members` is the member count the deployment should have (None: not known).
+    `undated_logs`: the times of some logs are not used, because no zone is known for them.
     `notes` name what could not be read, one sentence each (a partial answer is still an answer).
     """
 
@@ -511,6 +512,7 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
     contradictions: tuple[Contradiction, ...] = ()
     unmatched: tuple[Unmatched, ...] = ()
     expected_members: int | None = None
+    undated_logs: bool = False
     notes: tuple[str, ...] = ()
 
     @property

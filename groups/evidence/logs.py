@@ -340,6 +340,15 @@ def zone_notes(seen: Sequence[Observation], offsets: dict[str, timedelta | None]
             yield f"times of {named} are read as {_named(offset)}: no zone is printed"
 
 
+def without_zone(seen: Sequence[Observation], offsets: dict[str, timedelta | None]) -> bool:
+    """Return whether a log of `seen` prints no zone and none could be determined."""
+    shown = {one.origin for one in seen if isinstance(one, Seen)}
+    return any(
+        isinstance(one, LogRead) and one.origin in shown and offsets.get(one.origin, 0) is None
+        for one in seen
+    )
+
+
 def _named(offset: timedelta) -> str:
     if not offset:
         return "UTC"

@@ -26,7 +26,7 @@ from rebal.groups.evidence.absent import departed, rejections
 from rebal.groups.evidence.bounds import contradictions, with_bounds
 from rebal.groups.evidence.exact import evidence_key, when, with_joins, with_ran
 from rebal.groups.evidence.fingerprint import identify
-from rebal.groups.evidence.logs import own, placed, zone_notes
+from rebal.groups.evidence.logs import own, placed, without_zone, zone_notes
 from rebal.groups.evidence.observations import Declared, Introduced, Joined, Observation, Ran
 from rebal.groups.model import (
     AssignorList,
@@ -92,6 +92,7 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
         ),
         unmatched=_joined(snapshot.unmatched, [*files.unmatched, *_absent(absent)]),
         expected_members=files.replicas if expected is None else expected,
+        undated_logs=snapshot.undated_logs or without_zone(seen, offsets),
         notes=(*snapshot.notes, *(note for note in notes if note not in snapshot.notes)),
     )
 

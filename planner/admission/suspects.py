@@ -34,8 +34,7 @@ def shortened(context: Context) -> bool:
 def undated(context: Context) -> bool:
     """Return whether logs show each member's list, and their zone alone would show when."""
     members = [facts.member for facts in context.members]
-    zone = any("--log-timezone" in note for note in context.snapshot.notes)
-    return zone and all(
+    return context.snapshot.undated_logs and all(
         m.assignors.knowledge is Knowledge.EXACT and m.joined_at is None for m in members
     )
 

@@ -43,6 +43,7 @@ def test_a_zone_that_nothing_tells_orders_nothing() -> None:
     (note,) = merged.notes
     assert "1 request log are not used" in note
     assert "--log-timezone" in note
+    assert merged.undated_logs
 
 
 @ZONES
@@ -53,6 +54,7 @@ def test_a_file_that_was_written_just_now_tells_its_zone(zone: timedelta) -> Non
     assert [one.at for one in merged.refusals] == [at(50)]
     assert merged.refusals[0].evidence.at == at(50)
     assert "request log are read as UTC" in merged.notes[0]
+    assert not merged.undated_logs
     assert merge(merged, broker(zone, **just)).notes == merged.notes
 
 
