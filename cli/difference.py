@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from rebal.cli import sources
 from rebal.cli.errors import FileError, UsageError
 from rebal.cli.files import read_snapshot, read_text
-from rebal.cli.params import ENDINGS, Connection
+from rebal.cli.params import ENDINGS, Connection, Lake
 from rebal.cli.render.difference import SideDocument
 from rebal.cli.verifying import check_same, read_plan
 from rebal.groups.model import GroupSnapshot
@@ -48,7 +48,7 @@ class Reading(NamedTuple):
     connection: Connection
     probe: bool
     files: sources.EvidenceFiles
-    scan: str | None
+    scan: Lake | None
 
 
 def side_of(path: Path) -> Side:

@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -138,6 +138,14 @@ Evidence = Annotated[
         "--evidence",
         metavar="LAKE",
         help="Tables of rebal fleet scan; without a broker, the group as the scan saw it.",
+    ),
+]
+LakeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--lake-option",
+        metavar="KEY=VALUE",
+        help="One setting of the lake's store, such as AWS_ENDPOINT_URL; repeatable.",
     ),
 ]
 ExpectMembers = Annotated[
@@ -286,6 +294,62 @@ class Connection:
             return self.config().bootstrap
         except RebalError:
             return None
+
+
+@dataclass(frozen=True)
+class Lake:
+    """The lake of a scan to read: a folder or a URL, and settings of its store."""
+
+    text: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Return the `--lake-option` words that a printed command repeats: those of no secret."""
+        pairs = [f"{key}={value}" for key, value in self.options.items()]
+        return options("--lake-option", [pair for pair in pairs if not _holds_secret(pair)])
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the options that add the scan's evidence, for a printed command."""
+        return (*option("--evidence", self.text), *self.settings)
+
+
+def lake_of(text: str | None, pairs: Sequence[str] | None) -> Lake | None:
+    """Return the lake that `--evidence` names, with the settings of `--lake-option`.
+
+    Raises:
+        UsageError: a setting is not KEY=VALUE, or no lake is named for it.
+    """
+    if text is not None:
+        return Lake(text, lake_options(pairs))
+    if pairs:
+        raise UsageError("--lake-option is a setting of a lake: name the lake with --evidence.")
+    return None
+
+
+def lake_options(pairs: Sequence[str] | None) -> dict[str, str]:
+    """Return the settings of `--lake-option`.
+
+    Raises:
+        UsageError: one is not KEY=VALUE.
+    """
+    return dict(key_and_value("--lake-option", pair) for pair in pairs or ())
+
+
+def key_and_value(name: str, text: str) -> tuple[str, str]:
+    """Return the two sides of KEY=VALUE, as the option `name` takes it.
+
+    Raises:
+        UsageError: it has no key, or no equals sign.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"{name} {text}: expected key=value.")
+    return key.strip(), value
 
 
 def _holds_secret(pair: str) -> bool:

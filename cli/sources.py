@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from rebal.cli.errors import ReadError, UsageError, did_you_mean
 from rebal.cli.files import read_snapshot, the_one_snapshot
 from rebal.cli.output import say
-from rebal.cli.params import Connection
+from rebal.cli.params import Connection, Lake
 from rebal.groups.commands import option, options, rebal
 from rebal.groups.errors import RebalError
 from rebal.groups.evidence.logs import log_coverage
@@ -85,7 +85,7 @@ class EvidenceFiles:
         *,
         probe: bool = False,
         assignors: Sequence[str] | None = None,
-        scan: str | None = None,
+        scan: Lake | None = None,
     ) -> tuple[str, ...]:
         """Return all options that add evidence, as they were typed, for a printed command."""
         return (
@@ -95,7 +95,7 @@ class EvidenceFiles:
             *options("--client-log", [str(path) for path in self.client_log or ()]),
             *(option("--log-timezone", self.log_timezone) if self.log_timezone else ()),
             *(option("--inventory", str(self.inventory)) if self.inventory else ()),
-            *(option("--evidence", scan) if scan else ()),
+            *(scan.words if scan else ()),
         )
 
     def observations(self) -> tuple[Observation, ...]:
@@ -184,7 +184,7 @@ class Source:
     connection: Connection
     probe: bool = False
     files: EvidenceFiles = field(default_factory=EvidenceFiles)
-    scan: str | None = None
+    scan: Lake | None = None
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -224,7 +224,7 @@ def snapshot_for(
     probe: bool = False,
     assignors: Sequence[str] = (),
     files: EvidenceFiles | None = None,
-    scan: str | None = None,
+    scan: Lake | None = None,
 ) -> GroupSnapshot:
     """Return the one group that a command is about, with all evidence merged into it.
 
@@ -260,9 +260,9 @@ def snapshot_for(
 
 
 def with_evidence(
-    found: Sequence[GroupSnapshot], files: EvidenceFiles | None, scan: str | None
+    found: Sequence[GroupSnapshot], files: EvidenceFiles | None, scan: Lake | None
 ) -> list[GroupSnapshot]:
-    """Return the groups with the evidence of `files`, and of the scan in the folder `scan`."""
+    """Return the groups with the evidence of `files`, and of the scan in the lake `scan`."""
     observations = files.observations() if files is not None else ()
     observations += scan_observations(scan, [one.group.group_id for one in found])
     merged = [merge(one, observations) for one in found]
@@ -324,7 +324,7 @@ def _hinted(failures: Sequence[GroupFailure], config: ClusterConfig) -> list[Gro
 
 
 def survey_of(
-    connection: Connection, match: str | None, scan: str | None
+    connection: Connection, match: str | None, scan: Lake | None
 ) -> tuple[list[GroupSnapshot], list[GroupFailure], tuple[str, ...]]:
     """Return all or the matching groups, why others could not be read, and notes on all of them.
 
@@ -352,43 +352,41 @@ def takes_scan(connection: Connection, *, probe: bool) -> bool:
     return offline
 
 
-def scan_observations(folder: str | None, groups: Sequence[str]) -> tuple[Observation, ...]:
-    """Return what the scan in `folder` saw of these groups' members; say how old it is.
+def scan_observations(lake: Lake | None, groups: Sequence[str]) -> tuple[Observation, ...]:
+    """Return what the scan in `lake` saw of these groups' members; say how old it is.
 
     Raises:
-        TablesError: no finished scan is in the folder.
+        TablesError: no finished scan is in the lake.
     """
-    if folder is None:
+    if lake is None:
         return ()
-
-    tables = open_tables(folder)
+    tables = open_tables(lake.text, lake.options)
     wanted = set(groups)
     found: list[Observation] = []
     for name in groups if len(groups) <= _FEW else [None]:
         found += (one for one in read_observations(tables, name) if one.group_id in wanted)
     missing = sorted(wanted - {one.group_id for one in found})
-    say(f"--evidence {folder}: {_age(tables.manifest)}.")
+    say(f"--evidence {lake}: {_age(tables.manifest)}.")
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        say(f"--evidence {folder}: it saw no join of {', '.join(missing[:3])}{more}.")
+        say(f"--evidence {lake}: it saw no join of {', '.join(missing[:3])}{more}.")
     return tuple(found)
 
 
 def scan_snapshots(
-    folder: str,
+    lake: Lake,
     groups: Sequence[str] = (),
     *,
     match: str | None = None,
     all_groups: bool = False,
 ) -> list[GroupSnapshot]:
-    """Return these groups as the scan in `folder` last saw them; say how old that is.
+    """Return these groups as the scan in `lake` last saw them; say how old that is.
 
     Raises:
-        TablesError: no finished scan is in the folder.
+        TablesError: no finished scan is in the lake.
         UsageError: the scan saw no such group.
     """
-
-    tables = open_tables(folder)
+    tables = open_tables(lake.text, lake.options)
     found: dict[str, GroupSnapshot] = {}
     for name in groups if not (match or all_groups) and len(groups) <= _FEW else [None]:
         found |= {one.group.group_id: one for one in read_snapshots(tables, name)}
@@ -397,9 +395,9 @@ def scan_snapshots(
         names = [one.group.group_id for one in read_snapshots(tables, None)]
         hint = did_you_mean(unseen[0], names)
         raise UsageError(
-            f"--evidence {folder}: the scan saw no group {unseen[0]}.{hint} To read it "
+            f"--evidence {lake}: the scan saw no group {unseen[0]}.{hint} To read it "
             "live, name a broker: -b HOST:PORT. The groups that the scan saw are in its report:",
-            rebal("fleet report", (folder,), ()),
+            rebal("fleet report", (lake.text,), lake.settings),
         )
     pattern = whole_name(match)
     chosen = [
@@ -408,8 +406,8 @@ def scan_snapshots(
         if all_groups or name in groups or (match is not None and pattern.fullmatch(name))
     ]
     if not chosen:
-        raise UsageError(f"--evidence {folder}: the scan saw no group that matches {match}.")
-    say(f"no broker was asked: {folder}, {_age(tables.manifest)}.")
+        raise UsageError(f"--evidence {lake}: the scan saw no group that matches {match}.")
+    say(f"no broker was asked: {lake}, {_age(tables.manifest)}.")
     return chosen
 
 

@@ -34,6 +34,7 @@ def command(
     log_timezone: params.LogTimezone = None,
     inventory: params.Inventory = None,
     evidence: params.Evidence = None,
+    lake_option: params.LakeOption = None,
     exit_code: Annotated[
         bool,
         typer.Option("--exit-code", help=f"Exit with {DIFFERS} where something differs."),
@@ -48,6 +49,7 @@ def command(
     also where something differs; with --exit-code then with 3 (1 and 2 stay failures). Nothing is
     changed, and nothing is written to a plan's journal.
     """
+    lake = params.lake_of(evidence, lake_option)
     from rebal.cli import sources
     from rebal.cli.difference import Reading, compare, other_side, side_of
     from rebal.cli.render.difference import DiffDocument, diff_view
@@ -56,7 +58,7 @@ def command(
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
     first = side_of(before)
-    second = other_side(first, after, Reading(connection, probe, files, evidence))
+    second = other_side(first, after, Reading(connection, probe, files, lake))
     found, drift = compare(first, second)
     code = DIFFERS if exit_code and found.found else DONE
     if form == "text":

@@ -79,14 +79,7 @@ def command(
         list[str] | None,
         typer.Option("--spark-jars", metavar="JAR,...", help="Jars of Spark's Kafka source."),
     ] = None,
-    lake_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--lake-option",
-            metavar="KEY=VALUE",
-            help="One setting of the lake's store, such as AWS_ENDPOINT_URL; repeatable.",
-        ),
-    ] = None,
+    lake_option: params.LakeOption = None,
     form: Annotated[
         output.Format,
         typer.Option("--output", "-o", help="How to print what was read and made."),
@@ -121,7 +114,7 @@ def command(
         raise UsageError(
             f"--cluster {cluster}: expected a name without #, which divides LAKE#NAME."
         )
-    place = find_place(out, dict(_pair("--lake-option", text) for text in lake_option or ()))
+    place = find_place(out, params.lake_options(lake_option))
     order = ScanOrder(
         out=place,
         cluster=cluster,
@@ -132,7 +125,7 @@ def command(
         full=full,
         spark=SparkSettings(
             master=master,
-            conf=tuple(_pair("--spark-conf", text) for text in spark_conf or ()),
+            conf=tuple(params.key_and_value("--spark-conf", text) for text in spark_conf or ()),
             jars=tuple(jar for text in spark_jars or () for jar in text.split(",") if jar),
             tokens=tokens,
         ),
@@ -156,13 +149,6 @@ def command(
         body = summary_document(manifest, out)
         output.write(output.envelope("fleet-summary", body, DONE, form))
     return DONE
-
-
-def _pair(option: str, text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise UsageError(f"{option} {text}: expected key=value.")
-    return key.strip(), value
 
 
 @contextmanager

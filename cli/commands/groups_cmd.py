@@ -28,6 +28,7 @@ def command(
     profile: params.Profile = None,
     timeout: params.Timeout = 10,
     evidence: params.Evidence = None,
+    lake_option: params.LakeOption = None,
     watch: Annotated[
         str | None,
         typer.Option(metavar="[SECONDS]", help="Look again every so many seconds (default: 5)."),
@@ -47,13 +48,14 @@ def command(
     not be read, 3 one is blocked, 4 one cannot be proven safe yet, 0 all are ready or done.
     Nothing is changed.
     """
+    lake = params.lake_of(evidence, lake_option)
     seconds = params.duration(for_)
     every = _EVERY if not watch else params.duration(watch, "--watch")
     if watch is not None and form != "text":
         raise UsageError(f"--watch prints text: leave out -o {form}, or run it without --watch.")
     if watch is not None and every < 1:
         raise UsageError(f"--watch {watch}: give at least 1 second.")
-    if watch is not None and evidence is not None:
+    if watch is not None and lake is not None:
         raise UsageError("--watch reads live groups: leave --evidence out.")
     # The planner is loaded when the words of the command are in order.
     from rebal.cli import overview, sources
@@ -64,7 +66,7 @@ def command(
     goal = params.assignor_name(to)
 
     def look() -> overview.Overview:
-        groups, failures, notes = sources.survey_of(connection, match, evidence)
+        groups, failures, notes = sources.survey_of(connection, match, lake)
         return overview.overview_of(
             groups,
             failures_of(failures),
@@ -74,7 +76,7 @@ def command(
             exit_zero=exit_zero,
         )
 
-    given = connection.given(evidence=sources.EvidenceFiles().words(scan=evidence))
+    given = connection.given(evidence=sources.EvidenceFiles().words(scan=lake))
     if watch is not None:
         with overview_shower(seconds, given, to=to, wide=wide) as show:
             return overview.watch(look, show, seconds=seconds, every=every).exit_code

@@ -43,6 +43,7 @@ def command(
     log_timezone: params.LogTimezone = None,
     inventory: params.Inventory = None,
     evidence: params.Evidence = None,
+    lake_option: params.LakeOption = None,
     snapshot: params.Snapshot = None,
     save: Annotated[
         bool, typer.Option("--save", help="Save each group here as <group>.rebal.yaml.")
@@ -68,6 +69,7 @@ def command(
     group is Dead or a rejection may be over, 1 when a group could not be read or a broker did not
     list its groups (the others are shown).
     """
+    lake = params.lake_of(evidence, lake_option)
     if redact and not (save or save_to):
         raise UsageError("--redact changes only what is saved: add --save or --save-to FILE.")
     if assignors and not probe:
@@ -83,8 +85,8 @@ def command(
         seen = [sources.snapshot_for(None, snapshot, probe=probe)]
     elif not (groups or match or all_groups):
         raise UsageError("no group is named: give GROUP, --all, --match REGEX or --snapshot FILE.")
-    elif evidence is not None and sources.takes_scan(connection, probe=probe):
-        seen = sources.scan_snapshots(evidence, groups or (), match=match, all_groups=all_groups)
+    elif lake is not None and sources.takes_scan(connection, probe=probe):
+        seen = sources.scan_snapshots(lake, groups or (), match=match, all_groups=all_groups)
         scanned = True
     else:
         seen, failures = sources.read_live(
@@ -97,14 +99,14 @@ def command(
             meanwhile=_load_screen,
         )
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
-    seen = sources.with_evidence(seen, files, None if scanned else evidence)
+    seen = sources.with_evidence(seen, files, None if scanned else lake)
     if save or save_to:
         _save(seen, save_to, redact)
     from rebal.cli.report import make_report
     from rebal.groups.model import GroupState
     from rebal.planner.verdict import judged, worst_code
 
-    words = files.words(probe=probe, assignors=assignors, scan=evidence)
+    words = files.words(probe=probe, assignors=assignors, scan=lake)
     given = connection.given(evidence=words, snapshot=snapshot)
     reports = [make_report(one, given) for one in seen]
     codes = [

@@ -46,6 +46,7 @@ def command(
     log_timezone: params.LogTimezone = None,
     inventory: params.Inventory = None,
     evidence: params.Evidence = None,
+    lake_option: params.LakeOption = None,
     expect_members: params.ExpectMembers = None,
     assume: params.Assume = None,
     assume_family: params.AssumeFamily = None,
@@ -99,6 +100,7 @@ def command(
     blocks it; 4 it cannot be proven safe yet. Nothing is changed: the operator carries the plan
     out. With --all or --match: one line a group, the worst first, and the worst exit code.
     """
+    lake = params.lake_of(evidence, lake_option)
     if assignors and not probe:
         raise UsageError("--assignor names an assignor to probe for: add --probe.")
     params.check_ending(out)
@@ -113,7 +115,7 @@ def command(
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
     given = connection.given(
-        evidence=files.words(probe=probe, assignors=assignors, scan=evidence),
+        evidence=files.words(probe=probe, assignors=assignors, scan=lake),
         wishes=(
             *params.accepted_words(assume, assume_family, ignore, reason),
             *(() if restart_seconds == RESTART else ("--restart-seconds", f"{restart_seconds:g}")),
@@ -136,11 +138,11 @@ def command(
     )
     if all_groups or match is not None:
         _check_many(group, snapshot, out, assume, form)
-        if evidence is not None and sources.takes_scan(connection, probe=probe):
+        if lake is not None and sources.takes_scan(connection, probe=probe):
             raise UsageError(
                 "--all and --match read live groups: name a broker with -b. The scan's groups are "
                 "in its report:",
-                rebal("fleet report", (str(evidence),), ()),
+                rebal("fleet report", (lake.text,), lake.settings),
             )
         found, failures = sources.read_live(
             connection.config(),
@@ -150,7 +152,7 @@ def command(
             probe=probe,
             assignors=tuple(map(params.assignor_name, assignors or ())),
         )
-        seen = sources.with_evidence(found, files, evidence)
+        seen = sources.with_evidence(found, files, lake)
         plans = [planning.plan_of(one, wishes) for one in seen]
         codes = [judged(plan.exit_code, plan.findings, fail_on, exit_zero) for plan in plans]
         if not exit_zero:
@@ -168,7 +170,7 @@ def command(
         probe=probe,
         assignors=tuple(map(params.assignor_name, assignors or ())),
         files=files,
-        scan=evidence,
+        scan=lake,
     )
     plan = planning.plan_of(one, wishes, assume or ())
     code = judged(plan.exit_code, plan.findings, fail_on, exit_zero)
@@ -177,7 +179,7 @@ def command(
     plan = replace(plan, exit_code=code)
     if out is not None:
         planning.keep(plan, out)
-    old = group is None or evidence is not None
+    old = group is None or lake is not None
     now = datetime.now(UTC) if old else None
     planning.print_plan(plan, form, snapshot, now=now, details=details, wide=wide)
     for sentence in passed:

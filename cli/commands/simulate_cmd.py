@@ -147,6 +147,7 @@ def command(
     log_timezone: params.LogTimezone = None,
     inventory: params.Inventory = None,
     evidence: params.Evidence = None,
+    lake_option: params.LakeOption = None,
     form: Annotated[
         SimulateFormat,
         typer.Option("--output", "-o", help="How to print the answer; html for a rehearsal."),
@@ -167,6 +168,7 @@ def command(
     breaks its contract; in a rehearsal when a member is rejected or a partition is owned twice, and
     with 4 when the group does not come to rest.
     """
+    lake = params.lake_of(evidence, lake_option)
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     whatifs = (add_member, topics, remove_member, restart_member, add_partitions, add_topic, rack)
     if rollout is not None or script is not None or compare:
@@ -181,7 +183,7 @@ def command(
         files = EvidenceFiles(request_log, client_log, inventory, log_timezone)
         times = () if restart_seconds is None else (f"restart={restart_seconds:g}",)
         return rehearsing.rehearse_group(
-            Source(group, snapshot, connection, probe, files, evidence),
+            Source(group, snapshot, connection, probe, files, lake),
             rehearsing.Asked(
                 rollout=rollout,
                 script=script,
@@ -209,7 +211,7 @@ def command(
     from rebal.planner.rehearsal.whatif.changes import Changes
 
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
-    source = sources.Source(group, snapshot, connection, probe, files, evidence)
+    source = sources.Source(group, snapshot, connection, probe, files, lake)
     found = source.read()
     show = simulating.Show(
         form=form,

@@ -41,6 +41,7 @@ def command(
     log_timezone: params.LogTimezone = None,
     inventory: params.Inventory = None,
     evidence: params.Evidence = None,
+    lake_option: params.LakeOption = None,
     step: Annotated[
         int | None,
         typer.Option(
@@ -141,6 +142,7 @@ def command(
     prints a plan, and exits with that plan's code. Nothing is changed. Each look, and each option
     by which you accept or confirm something, is recorded in the plan's journal for later looks.
     """
+    lake = params.lake_of(evidence, lake_option)
     looking = watch or until is not None
     seconds_to_answer, seconds = params.waits(timeout, for_, watching=looking)
     if assignors and not probe:
@@ -188,14 +190,14 @@ def command(
         output.say(note)
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
     probed = tuple(map(params.assignor_name, assignors or ()))
-    scan = sources.scan_observations(evidence, [made.group_id])
+    scan = sources.scan_observations(lake, [made.group_id])
     connection = params.Connection(bootstrap, command_config, overrides, profile, seconds_to_answer)
 
     accepting = params.accepted_words(assume, assume_family, ignore, reason if ignore else ())
     if expect_members is not None:
         accepting += ("--expect-members", str(expect_members))
     given = connection.given(
-        evidence=files.words(probe=probe, assignors=assignors, scan=evidence),
+        evidence=files.words(probe=probe, assignors=assignors, scan=lake),
         wishes=accepting,
         looks=(*accepting, *(option("--journal", str(journal)) if journal else ())),
         plan=out if abort else plan,
