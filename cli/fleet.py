@@ -13,18 +13,26 @@ import msgspec
 
 from rebal.cli.errors import FailOn, UsageError
 from rebal.cli.forked import mapped
+from rebal.cli.params import Lake
 from rebal.cli.sources import whole_name
+from rebal.cli.trend import CHANGES, UNCLEAR, NoTrend, Trend, sum_of, trend_of
 from rebal.groups.commands import rebal
 from rebal.groups.model import GroupSnapshot, Record
 from rebal.inspectors.fleet.manifest import Manifest
+from rebal.inspectors.fleet.tables.columns import micros
 from rebal.inspectors.fleet.tables.groups import ScannedGroups
-from rebal.inspectors.fleet.tables.history import GroupHistory, read_history
-from rebal.inspectors.fleet.tables.reader import open_tables
+from rebal.inspectors.fleet.tables.history import (
+    GroupHistory,
+    Standing,
+    read_history,
+    read_standings,
+)
+from rebal.inspectors.fleet.tables.reader import Tables, TablesError, open_tables
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Plan, Verdict
 from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse
 from rebal.planner.rehearsal.costs.cost import Speed
-from rebal.planner.rehearsal.costs.work import Known, estimating
+from rebal.planner.rehearsal.costs.work import Known, estimating, unpriced
 from rebal.planner.verdict import judged, worst_code
 
 GONE: Final = "gone"
@@ -51,10 +59,16 @@ _HARMLESS: Final = frozenset(
 
 
 class FleetGroup(Record, frozen=True, kw_only=True):
-    """One group: its history and its readiness (None: the group was deleted)."""
+    """One group: its history and its readiness (None: the group was deleted).
+
+    `trend` compares it with an earlier scan (None: there is none), `before` is its verdict there
+    (None: not asked for, or the group was not there).
+    """
 
     history: GroupHistory
     readiness: Readiness | None = None
+    trend: Trend | NoTrend | None = None
+    before: str | None = None
 
     @property
     def group_id(self) -> str:
@@ -65,6 +79,22 @@ class FleetGroup(Record, frozen=True, kw_only=True):
     def verdict(self) -> str:
         """The plan's verdict, or `gone`."""
         return GONE if self.readiness is None else self.readiness.plan.verdict.value
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """Members that must be back before the roll-out of a group that is ready by its plan."""
+        return () if self.readiness is None else self.readiness.held
+
+    @property
+    def change(self) -> str | None:
+        """`worse`, `mixed`, `better` or `unclear`; None where nothing can be compared."""
+        return self.trend.change if isinstance(self.trend, Trend) else None
+
+    @property
+    def observed_seconds(self) -> float | None:
+        """Length of the history that its rates per hour are computed from; None if not known."""
+        since, until = self.history.observed_from, self.history.observed_until
+        return None if since is None or until is None else (until - since) / 1e6
 
     @property
     def stands_still(self) -> float | None:
@@ -88,12 +118,35 @@ class FleetGroup(Record, frozen=True, kw_only=True):
 
 
 class FleetReport(Record, frozen=True, kw_only=True):
-    """The requested groups: in the order to take them, then done groups, then deleted ones."""
+    """The requested groups: in the order to take them, then done groups, then deleted ones.
 
-    folder: str
+    `earlier` is the scan that they are compared with (None: none can be read). With `baseline` the
+    user named it, and verdicts are compared too; `vanished` are groups that only it has.
+    """
+
+    lake: Lake
     manifest: Manifest
     to: str
     groups: tuple[FleetGroup, ...]
+    earlier: Manifest | None = None
+    baseline: bool = False
+    vanished: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> str:
+        """The lake as it was named."""
+        return self.lake.text
+
+    @property
+    def trend(self) -> Trend | None:
+        """The trend of all groups that can be compared; None where none can."""
+        return sum_of(one.trend for one in self.groups if isinstance(one.trend, Trend))
+
+    @property
+    def changed(self) -> tuple[FleetGroup, ...]:
+        """Groups with a clear change of their rebalances, the most urgent first."""
+        clear = (one for one in self.groups if one.change not in (None, UNCLEAR))
+        return tuple(sorted(clear, key=_urgency))
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -115,8 +168,14 @@ class FleetReport(Record, frozen=True, kw_only=True):
 
     @property
     def to_take(self) -> tuple[FleetGroup, ...]:
-        """Groups that can start now, in the order to take them."""
-        return tuple(group for group in self.groups if group.verdict == Verdict.READY)
+        """Groups that can start now, in the order to take them; held ones cannot."""
+        ready = (group for group in self.groups if group.verdict == Verdict.READY)
+        return tuple(group for group in ready if not group.held)
+
+    @property
+    def to_hold(self) -> tuple[FleetGroup, ...]:
+        """Groups that are ready by their plan, with a member down or rejected."""
+        return tuple(group for group in self.groups if group.held)
 
     @property
     def worst(self) -> tuple[FleetGroup, ...]:
@@ -134,6 +193,8 @@ class FleetReport(Record, frozen=True, kw_only=True):
 def make_fleet_report(
     folder: str,
     *,
+    options: Mapping[str, str] | None = None,
+    baseline: int | None = None,
     match: str | None = None,
     group: str | None = None,
     to: str = "cooperative",
@@ -145,19 +206,33 @@ def make_fleet_report(
     have exact costs, and the others an estimate (`rehearse_all`: all have exact costs, however long
     it takes).
 
+    The groups are compared with the scan `baseline`, or with the scan before the last one.
+
+    Args:
+        folder: The lake, or LAKE#CLUSTER.
+        options: Settings of the lake's store that are not in the environment.
+        baseline: Number of the scan to compare with; None for the one before.
+        match: Pattern of whole names.
+        group: One group's name.
+        to: Goal of the plans.
+        rehearse_all: Whether every cost is exact.
+
     Raises:
-        TablesError: no finished scan is in the folder.
-        UsageError: no such group in the scan, an invalid pattern, or no such goal.
+        TablesError: no finished scan is in the lake, or the baseline is not.
+        UsageError: no such group in the scan, an invalid pattern, no such goal, or a baseline that
+            is the last scan itself.
     """
     pattern = whole_name(match)
-    tables = open_tables(folder)
+    lake = Lake(folder, dict(options or {}))
+    tables = open_tables(lake.text, lake.options)
+    earlier = _earlier(tables, baseline)
     history = {
         name: one for name, one in read_history(tables, group).items() if pattern.fullmatch(name)
     }
     if group is not None and not history:
         raise UsageError(
             f"{folder}: the scan saw no group {group}. Those it saw are in its report:",
-            rebal("fleet report", (folder,), ()),
+            rebal("fleet report", (folder,), lake.settings),
         )
     if match is not None and not history:
         raise UsageError(f"{folder}: no group of the scan matches {match} as a whole name.")
@@ -182,9 +257,28 @@ def make_fleet_report(
         first = to_rehearse(ordered, max(_LEAST, _ENOUGH - _A_MEMBER * members))
         exact = dict(zip(first, each(rehearsed, first), strict=True))
         ordered = in_order(exact.get(one.plan.group_id, one) for one in ordered)
-    groups = [FleetGroup(history=history[one.plan.group_id], readiness=one) for one in ordered]
-    gone = [FleetGroup(history=one) for one in history.values() if one.is_gone]
-    return FleetReport(folder=folder, manifest=tables.manifest, to=to, groups=(*groups, *gone))
+    by_name = {one.plan.group_id: one for one in ordered}
+    names = (*by_name, *(name for name, one in history.items() if one.is_gone))
+    compared = _Compared(earlier, group, to if baseline is not None else None)
+    return FleetReport(
+        lake=lake,
+        manifest=tables.manifest,
+        to=to,
+        groups=tuple(
+            FleetGroup(
+                history=history[name],
+                readiness=by_name.get(name),
+                trend=compared.trend(history[name]),
+                before=compared.verdict(name),
+            )
+            for name in names
+        ),
+        earlier=compared.manifest,
+        baseline=baseline is not None,
+        vanished=tuple(
+            name for name in compared.names if name not in history and pattern.fullmatch(name)
+        ),
+    )
 
 
 def hurts(kind: str) -> bool:
@@ -220,7 +314,71 @@ def _ready(plan: Plan, history: GroupHistory, work: int = 0) -> Readiness:
     seen = plan.baseline
     baseline = GroupSnapshot(group=seen.group, captured_at=seen.captured_at)
     slim = msgspec.structs.replace(plan, baseline=baseline)
-    return readiness(slim, pauses_of(history), work)
+    ready = readiness(plan, pauses_of(history), work, history.down)
+    return msgspec.structs.replace(ready, plan=slim)
+
+
+class _Compared:
+    """Groups at an earlier scan (`tables` is None: there is none that can be read).
+
+    With a goal `to` their verdicts are compared too.
+    """
+
+    def __init__(self, tables: Tables | None, group: str | None, to: str | None) -> None:
+        self.manifest: Manifest | None = None
+        self._standings: Mapping[str, Standing] = {}
+        self._scanned: ScannedGroups | None = None
+        self._to = to or ""
+        if tables is None:
+            return
+        try:
+            self._standings = read_standings(tables, group)
+            self._scanned = None if to is None else ScannedGroups(tables, group)
+        except TablesError:
+            # A scan that ended at this moment removed what nobody asked for by its number.
+            if to is not None:
+                raise
+            return
+        self.manifest = tables.manifest
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Groups that the earlier scan had, and had not seen deleted."""
+        return tuple(name for name, one in self._standings.items() if not one.is_gone)
+
+    def trend(self, history: GroupHistory) -> Trend | NoTrend | None:
+        """Return the change since the earlier scan; None for a deleted group, or without a scan."""
+        if self.manifest is None or history.is_gone:
+            return None
+        until = self.manifest.observed_until
+        if until is None:
+            return NoTrend(why="the records of the scan before have no time")
+        return trend_of(history, self._standings.get(history.group_id), micros(until))
+
+    def verdict(self, name: str) -> str | None:
+        """Return the verdict that the earlier scan gives; None where it has no such group."""
+        if self._scanned is None or name not in self._standings:
+            return None
+        if self._standings[name].is_gone:
+            return GONE
+        with unpriced():
+            return _planned(self._scanned.snapshot(name), self._to).verdict.value
+
+
+def _earlier(tables: Tables, baseline: int | None) -> Tables | None:
+    last = tables.manifest.run
+    if baseline == last:
+        raise UsageError(f"--baseline {baseline}: it is the last scan; name one before it.")
+    if baseline is not None:
+        return tables.of_scan(baseline)
+    before = [one.run for one in tables.scans if one.run < last]
+    return tables.of_scan(before[-1]) if before else None
+
+
+def _urgency(group: FleetGroup) -> tuple[int, float, str]:
+    assert isinstance(group.trend, Trend)
+    measure = group.trend.downtime or group.trend.rebalances
+    return CHANGES.index(group.trend.change), measure.before - measure.since, group.group_id
 
 
 def _suffering(group: FleetGroup) -> tuple[bool, float, str]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from rebal.cli.errors import UsageError
-from rebal.cli.fleet import FleetReport, make_fleet_report
+from rebal.cli.fleet import make_fleet_report
 from rebal.cli.output import say
 from rebal.cli.render.fleet.openmetrics import ClusterMetrics, families
 from rebal.cli.sources import whole_name
@@ -98,9 +100,7 @@ class LakeMetrics:
         alive = [one.group_id for one in groups if one.readiness is not None]
         scanned = ScannedGroups(tables)
         return ClusterMetrics(
-            report=FleetReport(
-                folder=report.folder, manifest=report.manifest, to=report.to, groups=groups
-            ),
+            report=msgspec.structs.replace(report, groups=groups),
             members={name: members_by_protocol(scanned.snapshot(name)) for name in alive},
             lag=read_lag(tables),
         )

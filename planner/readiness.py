@@ -6,9 +6,10 @@ order to take them:
 1. ready, with a roll-out under way: half-way is where a group is most exposed;
 2. ready: the group whose change pays for itself soonest comes first (cost divided by gain per
    hour), then the cheapest;
-3. not proven yet: the group with the least missing evidence comes first, then as in 2;
-4. blocked, in the same order as 3: these groups need other work first;
-5. nothing left to do: no place in the order.
+3. ready, but held: a member is down or rejected, and has to be back before the roll-out;
+4. not proven yet: the group with the least missing evidence comes first, then as in 2;
+5. blocked, in the same order as 4: these groups need other work first;
+6. nothing left to do: no place in the order.
 
 Cost and gain are in partition-seconds: the sum over partitions of how long each is not consumed.
 The cost is the plan's own, summed over the steps that are left. Rehearsing thousands of groups
@@ -21,17 +22,19 @@ have avoided.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import Final
 
 from msgspec.structs import replace
 
 from rebal.groups.model import RebalanceProtocol, Record, Tri
+from rebal.planner.admission.rejected import label, still_out
 from rebal.planner.plan import Finding, Plan, Step, Verdict
 from rebal.planner.rehearsal.costs.cost import Speed
 from rebal.planner.verdict import gating
 
+_MISSING: Final = "RB606"
 _RANK: Final = {Verdict.READY: 1, Verdict.UNPROVEN: 2, Verdict.BLOCKED: 3, Verdict.DONE: 4}
 
 
@@ -88,17 +91,19 @@ class Blocker(Record, frozen=True, kw_only=True, omit_defaults=False):
 class Readiness(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One group of a fleet, before its next step.
 
-    `blockers` keep the next step from starting, `later` a later one. `saves` is the avoided
-    downtime in partition-seconds per hour; `assumed`: its computation assumes the length of a
-    rebalance. `pays_back` is in hours (None: never, or not known). `place` counts from 1 (None:
-    nothing to do, or not in an order yet). `work` is the rehearsal work that an estimate replaced
-    (0: the cost is exact).
+    `blockers` keep the next step from starting, `later` a later one. `held` says which
+    members are down or rejected in a group that is ready by its plan: they must be back first.
+    `saves` is the avoided downtime in partition-seconds per hour; `assumed`: its computation
+    assumes the length of a rebalance. `pays_back` is in hours (None: never, or not known). `place`
+    counts from 1 (None: nothing to do, or not in an order yet). `work` is the rehearsal work that
+    an estimate replaced (0: the cost is exact).
     """
 
     plan: Plan
     blockers: tuple[Blocker, ...] = ()
     later: tuple[Blocker, ...] = ()
     missing: tuple[MissingEvidence, ...] = ()
+    held: tuple[str, ...] = ()
     under_way: bool = False
     outlay: Outlay | None = None
     saves: float | None = None
@@ -108,10 +113,11 @@ class Readiness(Record, frozen=True, kw_only=True, omit_defaults=False):
     work: int = 0
 
 
-def readiness(plan: Plan, pauses: Pauses, work: int = 0) -> Readiness:
+def readiness(plan: Plan, pauses: Pauses, work: int = 0, down: Sequence[str] = ()) -> Readiness:
     """Return how ready this plan's group is; `pauses` are its observed rebalances.
 
-    `work` is that of the `Estimate` that was active while the plan was made.
+    `work` is that of the `Estimate` that was active while the plan was made, `down` are members
+    that timed out and are missing since.
     """
     # A step that has been reached asks for what lies before it too.
     number = inf if plan.next_step is None else plan.next_step
@@ -124,6 +130,7 @@ def readiness(plan: Plan, pauses: Pauses, work: int = 0) -> Readiness:
         blockers=tuple(_blocker(f) for f in hit if (f.before_step or 0) <= number),
         later=tuple(_blocker(f) for f in hit if (f.before_step or 0) > number),
         missing=tuple(_missing(f) for f in heard if f.result is Tri.CANNOT_TELL),
+        held=tuple(_held(plan, down)) if plan.verdict is Verdict.READY else (),
         under_way=plan.next_step is not None and any(step.done for step in plan.steps),
         outlay=outlay,
         saves=saves,
@@ -155,18 +162,27 @@ def to_rehearse(ordered: Iterable[Readiness], most: int) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def _order(one: Readiness) -> tuple[int, bool, int, float, float, str]:
+def _order(one: Readiness) -> tuple[int, bool, bool, int, float, float, str]:
     verdict = one.plan.verdict
     first = verdict is Verdict.READY and one.under_way
     asks = sum(max(1, missing.members) for missing in one.missing)
     return (
         _RANK[verdict],
+        bool(one.held),
         not first,
         asks if verdict is Verdict.UNPROVEN else 0,
         inf if one.pays_back is None else one.pays_back,
         inf if one.outlay is None else one.outlay.partition_seconds,
         one.plan.group_id,
     )
+
+
+def _held(plan: Plan, down: Sequence[str]) -> Iterator[str]:
+    out = [label(one) for one in still_out(plan.baseline)]
+    yield from (f"{name} was rejected and has not rejoined" for name in out)
+    yield from (f"{name} timed out and has not rejoined" for name in down)
+    if not out and not down:
+        yield from (one.message for one in plan.findings if one.rule == _MISSING)
 
 
 def _blocker(finding: Finding) -> Blocker:

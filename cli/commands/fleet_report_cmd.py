@@ -61,6 +61,15 @@ def command(
             "--rehearse-all", help="Rehearse every group for its cost, however many they are."
         ),
     ] = False,
+    baseline: Annotated[
+        int | None,
+        typer.Option(
+            metavar="SCAN",
+            min=1,
+            help="Compare with this scan, verdicts too (default: with the one before).",
+        ),
+    ] = None,
+    lake_option: params.LakeOption = None,
     wide: params.Wide = False,
     fail_on: params.Severity = "block",
     exit_zero: params.ExitZero = False,
@@ -71,7 +80,8 @@ def command(
     worst of all groups' next steps: 3 one is blocked, 4 one cannot be proven safe yet, 0 all can
     start or are done (--exit-zero: always 0). Deleted groups do not count. A cost is the one
     that the group's own plan predicts; in a large fleet only the groups to take first are
-    rehearsed, and ~ marks the estimates of the others.
+    rehearsed, and ~ marks the estimates of the others. Rebalances and downtime are compared with
+    the scan before, where both can be read and no rebalance between them is missing.
     """
     if match is not None and group is not None:
         raise UsageError("--group is for one group: leave out --match.")
@@ -82,7 +92,15 @@ def command(
     from rebal.cli.fleet import make_fleet_report
     from rebal.cli.render.fleet.screen import fleet_view
 
-    report = make_fleet_report(folder, match=match, group=group, to=to, rehearse_all=rehearse_all)
+    report = make_fleet_report(
+        folder,
+        options=params.lake_options(lake_option),
+        baseline=baseline,
+        match=match,
+        group=group,
+        to=to,
+        rehearse_all=rehearse_all,
+    )
     code = report.exit_code(fail_on, exit_zero)
     now = datetime.now(UTC)
     if chosen == "text" and out is None:

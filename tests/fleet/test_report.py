@@ -137,7 +137,10 @@ def test_the_order_is_ready_then_unproven_then_blocked_and_what_pays_first(
     assert ranks == sorted(ranks)
     placed = [g.readiness.place for g in groups if g.readiness and g.readiness.place is not None]
     assert placed == list(range(1, len(placed) + 1))
-    ready = [g.readiness for g in groups if g.readiness is not None and g.verdict == "ready"]
+    able = [g for g in groups if g.verdict == "ready"]
+    assert [bool(g.held) for g in able] == sorted(bool(g.held) for g in able)
+    assert sum(bool(g.held) for g in able) == 100
+    ready = [g.readiness for g in large_report.to_take if g.readiness is not None]
     begun = [one.under_way for one in ready]
     assert begun == sorted(begun, reverse=True)
     assert True in begun

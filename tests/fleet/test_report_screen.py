@@ -26,9 +26,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_twenty_groups_are_all_listed_the_answer_first(small_scan: Path, capsys: Said) -> None:
     lines = report_lines(small_scan, capsys)
-    assert lines[0] == "20 groups: 9 ready, 3 blocked, 3 unproven, 4 done, 1 gone"
+    assert lines[0] == "20 groups: 8 ready, 1 held, 3 blocked, 3 unproven, 4 done, 1 gone"
     assert re.fullmatch(r"as seen until 2026-11-20 09:00Z, \d+ \w+ ago; 24 h of history", lines[1])
-    table = "\n".join(lines[3:24])
+    assert lines[2] == "no trend yet: the lake has one scan of this cluster"
+    table = "\n".join(lines[4:25])
     for row in fleet(20)["groups"]:
         assert row["group_id"] in table
     text = "\n".join(lines)
@@ -45,12 +46,15 @@ def test_two_thousand_groups_fit_one_screen_of_any_width(
 ) -> None:
     view = fleet_view(large_report, now=AT + timedelta(hours=27))
     lines = output.render(view, width=columns).splitlines()
-    assert lines[0] == "2,000 groups: 900 ready, 300 blocked, 300 unproven, 400 done, 100 gone"
+    assert (
+        lines[0]
+        == "2,000 groups: 800 ready, 100 held, 300 blocked, 300 unproven, 400 done, 100 gone"
+    )
     assert len(lines) < (70 if columns < 100 else 50)
     commands = [line for line in lines if line.startswith("  rebal")]
     assert len(commands) == 2
     assert all(len(line) <= columns for line in lines if line not in commands)
-    assert "take first (10 of 900):" in lines
+    assert "take first (10 of 800):" in lines
 
 
 def test_one_group_is_shown_with_its_whole_history(small_scan: Path, capsys: Said) -> None:
@@ -87,7 +91,7 @@ def test_rules_of_a_later_step_are_told_too(small_scan: Path, capsys: Said) -> N
 
 def test_markdown_lists_every_group_and_is_a_table(small_scan: Path, capsys: Said) -> None:
     lines = report_lines(small_scan, capsys, "-o", "markdown")
-    assert lines[0] == "# Fleet: 20 groups: 9 ready, 3 blocked, 3 unproven, 4 done, 1 gone"
+    assert lines[0] == "# Fleet: 20 groups: 8 ready, 1 held, 3 blocked, 3 unproven, 4 done, 1 gone"
     start = lines.index("## All groups, in the order to take them")
     rows = [line for line in lines[start:] if line.startswith("|")]
     assert len(rows) == 22

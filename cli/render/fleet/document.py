@@ -8,8 +8,10 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from rebal.cli.fleet import FleetGroup, FleetReport
+from rebal.cli.fleet import GONE, FleetGroup, FleetReport
 from rebal.cli.render.documents import Document, document_of
+from rebal.cli.render.fleet.trend import trend_text
+from rebal.cli.trend import Measure, Trend
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.tables.columns import moment
@@ -27,6 +29,38 @@ class _Scan(Document, frozen=True, kw_only=True):
     records_read: int
     records_unreadable: int
     partitions_with_missing_records: list[int]
+
+
+class _Rate(Document, frozen=True, kw_only=True):
+    before: float
+    since: float
+    change: str
+
+
+class _Trend(Document, frozen=True, kw_only=True):
+    """Rates per hour before the earlier scan and since it; `change` is of both together."""
+
+    scan: int
+    change: str
+    rebalances_per_hour: _Rate
+    partition_seconds_stopped_per_hour: _Rate | None
+    seconds_before: float
+    seconds_since: float
+
+
+class _FleetTrend(_Trend, frozen=True, kw_only=True):
+    """The trend of all groups that can be compared; `groups` is their number."""
+
+    groups: int
+
+
+class _Baseline(Document, frozen=True, kw_only=True):
+    """The scan that the groups are compared with; `vanished` are groups that only it has."""
+
+    scan: int
+    finished_at: datetime
+    observed_until: datetime | None
+    vanished: tuple[str, ...]
 
 
 class _Incident(Document, frozen=True, kw_only=True):
@@ -54,6 +88,7 @@ class _Group(Document, frozen=True, kw_only=True, rename={"runs": "from"}):
     path: str | UnsetType = UNSET
     next_step: int | UnsetType | None = UNSET
     under_way: bool | UnsetType = UNSET
+    held: tuple[str, ...] | UnsetType = UNSET
     summary: str | UnsetType = UNSET
     exit_code: int | UnsetType = UNSET
     blockers: tuple[Blocker, ...] | UnsetType = UNSET
@@ -64,6 +99,10 @@ class _Group(Document, frozen=True, kw_only=True, rename={"runs": "from"}):
     pays_back_after_hours: float | UnsetType | None = UNSET
     rebalance_length_assumed: bool | UnsetType = UNSET
     partition_seconds_stopped_per_hour: float | None
+    rates_observed_seconds: float | None
+    trend: _Trend | None
+    no_trend: str | None
+    verdict_before: str | UnsetType | None = UNSET
     metrics: Mapping[str, float | int | None]
     refused_joins: int | None
     observed_from: datetime | None
@@ -78,6 +117,9 @@ class FleetDocument(Document, frozen=True, kw_only=True):
     """The body of `rebal.fleet/1`."""
 
     scan: _Scan
+    trend: _FleetTrend | None
+    no_trend: str | None
+    baseline: _Baseline | None
     to: str
     counts: Mapping[str, int]
     groups: list[_Group]
@@ -120,9 +162,12 @@ def fleet_document(report: FleetReport, *, whole: bool) -> FleetDocument:
             records_unreadable=report.unread,
             partitions_with_missing_records=sorted(manifest.breaks),
         ),
+        trend=_fleet_trend(report),
+        no_trend=trend_text(report) if report.trend is None else None,
+        baseline=_baseline(report),
         to=report.to,
         counts=report.counts,
-        groups=[_group(group, whole) for group in report.groups],
+        groups=[_group(group, report, whole) for group in report.groups],
     )
 
 
@@ -140,7 +185,44 @@ def summary_document(manifest: Manifest, out: str) -> SummaryDocument:
     )
 
 
-def _group(group: FleetGroup, whole: bool) -> _Group:
+def _trend(trend: Trend, report: FleetReport) -> dict[str, Any]:
+    assert report.earlier is not None
+    return {
+        "scan": report.earlier.run,
+        "change": trend.change,
+        "rebalances_per_hour": _rate(trend.rebalances),
+        "partition_seconds_stopped_per_hour": None
+        if trend.downtime is None
+        else _rate(trend.downtime),
+        "seconds_before": trend.seconds_before,
+        "seconds_since": trend.seconds_since,
+    }
+
+
+def _rate(measure: Measure) -> _Rate:
+    return _Rate(before=measure.before, since=measure.since, change=measure.change)
+
+
+def _fleet_trend(report: FleetReport) -> _FleetTrend | None:
+    trend = report.trend
+    return None if trend is None else _FleetTrend(**_trend(trend, report), groups=trend.groups)
+
+
+def _baseline(report: FleetReport) -> _Baseline | None:
+    if not report.baseline or report.earlier is None:
+        return None
+    return document_of(_Baseline, report.earlier, scan=report.earlier.run, vanished=report.vanished)
+
+
+def _no_trend(group: FleetGroup) -> str | None:
+    if isinstance(group.trend, Trend):
+        return None
+    if group.trend is not None:
+        return group.trend.why
+    return "deleted" if group.verdict == GONE else "no earlier scan"
+
+
+def _group(group: FleetGroup, report: FleetReport, whole: bool) -> _Group:
     history = group.history
     return _Group(
         group_id=group.group_id,
@@ -149,6 +231,10 @@ def _group(group: FleetGroup, whole: bool) -> _Group:
         state=history.state,
         members=history.members,
         partition_seconds_stopped_per_hour=group.stands_still,
+        rates_observed_seconds=group.observed_seconds,
+        trend=_Trend(**_trend(group.trend, report)) if isinstance(group.trend, Trend) else None,
+        no_trend=_no_trend(group),
+        verdict_before=group.before if report.baseline else UNSET,
         metrics=history.metrics,
         refused_joins=history.refused_total,
         observed_from=moment(history.observed_from),
@@ -171,6 +257,7 @@ def _planned(ready: Readiness) -> dict[str, Any]:
         "path": plan.path,
         "next_step": plan.next_step,
         "under_way": ready.under_way,
+        "held": ready.held,
         "summary": plan.summary,
         "exit_code": plan.exit_code,
         "blockers": ready.blockers,

@@ -8,6 +8,14 @@ from typing import Final
 
 from rebal.cli.fleet import FleetReport
 from rebal.cli.output import escape
+from rebal.cli.render.fleet.terms import (
+    COSTS,
+    RATES,
+    incident_terms,
+    plan_terms,
+    terms_text,
+)
+from rebal.cli.render.fleet.trend import MEANING, TREND_HEADS, change_rows, trend_text
 from rebal.cli.render.fleet.words import (
     RULE_HEADINGS,
     age_text,
@@ -22,8 +30,8 @@ from rebal.planner.rules import rules
 
 _MOST: Final = 20
 _WORST: Final = (
-    *("Group", "Incidents", "Rebalances/h", "Each takes"),
-    *("Failed", "Rejected", "Downtime/h"),
+    *("Group", "Incidents", "Trend", "Rebalances/h", "Each takes"),
+    *("Failed", "Rejected", "Downtime/h", "Extrapolated"),
 )
 _ALL: Final = (
     *("#", "Verdict", "Group", "Runs", "Path", "Members"),
@@ -40,25 +48,38 @@ def _lines(report: FleetReport, code: int, now: datetime) -> Iterator[str]:
     yield f"# Fleet: {verdicts_text(report)}"
     yield ""
     yield f"{age_text(report, now)} (exit code {code}). Goal: {_text(report.to)}."
+    yield ""
+    yield f"{_text(trend_text(report))}."
     sources = ", ".join(report.manifest.sources)
     yield f"Read from {_text(report.folder)}{f' ({_text(sources)})' if sources else ''}."
+    yield from (
+        f"\nHeld: {_text(one.group_id)}: {_text('; '.join(one.held))}." for one in report.to_hold
+    )
     for label, met in rules_met(report.groups).items():
         yield from ("", f"## {RULE_HEADINGS[label]}", "")
         for rule, number in met.items():
             yield f"- **{rule}** in {number:,}: {_text(rules()[rule].title)}"
+    changes = change_rows(report)
+    if changes and report.earlier is not None:
+        yield from ("", f"## Compared with scan {report.earlier.run}", "")
+        yield from _table([head.capitalize() for head in TREND_HEADS], changes)
+        yield from ("", f"{_text(MEANING)}.")
     worst = report.worst[:_MOST]
     if worst:
         yield from ("", "## Worst off now", "")
         yield from _table(_WORST, map(worst_texts, worst))
+        yield from ("", f"{_text(terms_text({**incident_terms(worst), **RATES}))}.")
     yield from ("", "## All groups, in the order to take them", "")
     yield (
-        "Ready before not proven before blocked; roll-outs under way first, then the shortest "
-        "payback. Costs and gains are partition-seconds of downtime; `?` marks a rule that is not "
-        "verified; "
+        "Ready before held before not proven before blocked; roll-outs under way first, then the "
+        "shortest payback. Costs and gains are partition-seconds of downtime; `?` marks a rule "
+        "that is not verified; "
         f"{costs_are(report)}."
     )
     yield ""
     yield from _table(_ALL, map(row_texts, report.groups))
+    terms = {**plan_terms(report.groups, protocols=True), **COSTS}
+    yield from ("", f"{_text(terms_text(terms))}.")
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -23,12 +23,21 @@ from markupsafe import Markup
 from rebal.cli.fleet import GONE, FleetGroup, FleetReport, hurts
 from rebal.cli.forked import mapped
 from rebal.cli.output import escape
+from rebal.cli.render.fleet.terms import COSTS, RATES, incident_terms, plan_terms
 from rebal.cli.render.fleet.timeline import ticks_of, timeline
+from rebal.cli.render.fleet.trend import (
+    MEANING,
+    change_rows,
+    change_text,
+    group_trend_text,
+    trend_text,
+)
 from rebal.cli.render.fleet.words import (
     RULE_HEADINGS,
     age_text,
     cost_text,
     costs_are,
+    extrapolated_text,
     hindrance_text,
     hours_text,
     metrics_text,
@@ -37,8 +46,10 @@ from rebal.cli.render.fleet.words import (
     plan_command,
     rules_met,
     runs_text,
+    shown_counts,
     time_text,
     troubles_text,
+    verdict_text,
 )
 from rebal.planner.rules import rules
 
@@ -46,6 +57,7 @@ INLINE: Final = 100
 _JOINED: Final = "\N{NO-BREAK SPACE}"
 _MEANING: Final = {
     "ready": "the next step can start",
+    "held": "a member must be back first",
     "blocked": "something must be done first",
     "unproven": "evidence is missing",
     "done": "nothing is left to do",
@@ -61,6 +73,8 @@ def fleet_html(report: FleetReport, now: datetime) -> str:
         style=_source("page.css"),
         script=_source("page.js"),
         meanings=_MEANING,
+        terms=_terms(report),
+        changes=change_rows(report),
         headings=RULE_HEADINGS,
         rules=rules(),
         rules_met=rules_met,
@@ -89,6 +103,7 @@ def _template(name: str) -> Template:
         undefined=StrictUndefined,
     )
     words = (
+        *(change_text, extrapolated_text, group_trend_text, trend_text, verdict_text, shown_counts),
         *(age_text, cost_text, costs_are, hindrance_text, hours_text, metrics_text, number_text),
         *(path_text, plan_command, runs_text, time_text, troubles_text),
         *(group_html, hurts, timeline),
@@ -126,8 +141,15 @@ def _answer(report: FleetReport) -> str:
         return "No consumer group is there"
     if counts.get("done", 0) == alive:
         return f"All {alive:,} groups are done"
-    said = f"{ready:,} of {alive:,} groups can start now"
+    held = len(report.to_hold)
+    said = f"{ready - held:,} of {alive:,} groups can start now"
+    said += f", {held:,} {'is' if held == 1 else 'are'} held" if held else ""
     return f"{said}, {blocked:,} are blocked" if blocked else said
+
+
+def _terms(report: FleetReport) -> dict[str, str]:
+    terms = {**plan_terms(report.groups, protocols=True), **incident_terms(report.groups), **COSTS}
+    return {**terms, "downtime/h": RATES["downtime/h"], "trend": MEANING}
 
 
 def _take_text(group: FleetGroup) -> str:

@@ -10,6 +10,14 @@ from rich.text import Text
 
 from rebal.cli.fleet import GONE, FleetGroup, FleetReport
 from rebal.cli.output import escape
+from rebal.cli.render.fleet.terms import RATES, incident_terms, plan_terms, terms_text
+from rebal.cli.render.fleet.trend import (
+    MEANING,
+    TREND_HEADS,
+    change_rows,
+    group_trend_text,
+    trend_text,
+)
 from rebal.cli.render.fleet.words import (
     age_text,
     costs_are,
@@ -42,6 +50,7 @@ if TYPE_CHECKING:
 
 MOST: Final = 10
 _FEW: Final = 25
+_FEW_HELD: Final = 3
 _STYLES: Final = {
     Verdict.READY.value: "bold green",
     Verdict.DONE.value: "green",
@@ -53,6 +62,9 @@ _LABELS: Final = {"blocked by": "bold red", "later step": "red", "cannot tell": 
 _UNITS: Final = (
     "costs and gains are downtime in partition-seconds; RB901? marks a rule that is not verified"
 )
+_SPARED: Final = ("TREND", "EXTRAPOLATED")
+"""Columns that are left out where no group has a value."""
+_LAST_WORDS: Final = TREND_HEADS.index("TREND")
 
 
 def fleet_view(
@@ -65,27 +77,29 @@ def fleet_view(
     view: list[RenderableType] = [
         Text(verdicts_text(report), style="bold"),
         Text(age_text(report, now), style="dim"),
+        Text(trend_text(report), style="dim"),
     ]
     if one is not None and report.groups:
         return [*view, *_whole(report, report.groups[0], now, wide)]
     if not report.groups:
         return view
     if wide or len(report.groups) <= _FEW:
-        view += [Text(""), _table(report.groups)]
+        view += [Text(""), _table(report.groups), _terms(report.groups, wide)]
     else:
-        view += list(_lists(report))
+        view += list(_lists(report, wide))
     rows = list(_rules(report))
     if rows:
         view += [Text(""), facts(rows)]
-    return [*view, *_suffering(report), *_next(report)]
+    return [*view, *_changes(report, wide), *_suffering(report, wide), *_next(report)]
 
 
-def _lists(report: FleetReport) -> Iterator[RenderableType]:
+def _lists(report: FleetReport, wide: bool) -> Iterator[RenderableType]:
     first = report.to_take
     if first:
         yield Text("")
         yield Text(_first(len(first), "take first"), style="bold")
         yield _table(first[:MOST], verdict=False)
+        yield _terms(first[:MOST], wide)
 
 
 def _table(groups: Sequence[FleetGroup], *, verdict: bool = True) -> FittingTable:
@@ -105,19 +119,46 @@ def _table(groups: Sequence[FleetGroup], *, verdict: bool = True) -> FittingTabl
     return plain_table(columns, rows if verdict else ([n, *row] for n, _, *row in rows))
 
 
+def _terms(groups: Iterable[FleetGroup], wide: bool) -> Text:
+    return Text(f"({terms_text(plan_terms(groups, protocols=wide))})", style="dim")
+
+
+def _changes(report: FleetReport, wide: bool) -> Iterator[RenderableType]:
+    rows = change_rows(report)
+    if not rows or report.earlier is None:
+        return
+    yield Text("")
+    named = f"compared with scan {report.earlier.run}"
+    yield Text(_first(len(rows), named, every=wide), style="bold")
+    kept = [n for n, head in enumerate(TREND_HEADS) if head != "VERDICT" or report.baseline]
+    columns = [Column(TREND_HEADS[n], right=n > _LAST_WORDS) for n in kept]
+    yield plain_table(columns, ([row[n] for n in kept] for row in rows[: None if wide else MOST]))
+    yield Text(f"({MEANING})", style="dim")
+
+
 def _row(group: FleetGroup) -> tuple[str | Text, ...]:
     place, verdict, *rest = row_texts(group)
-    return (place, Text(verdict, style=_STYLES[verdict]), *rest)
+    return (place, Text(verdict, style=_STYLES.get(verdict, "bold yellow")), *rest)
+
+
+def _held(groups: Sequence[FleetGroup]) -> Iterator[tuple[str | Text, RenderableType]]:
+    if len(groups) > _FEW_HELD:
+        said = [f"{count(len(groups), 'group')}: a member is down or rejected; --wide lists them"]
+    else:
+        said = [escape(f"{group.group_id}: {'; '.join(group.held)}") for group in groups]
+    for n, text in enumerate(said):
+        yield Text("" if n else "held", style=_STYLES[Verdict.UNPROVEN]), text
 
 
 def _rules(report: FleetReport) -> Iterator[tuple[str | Text, RenderableType]]:
+    yield from _held(report.to_hold)
     for label, met in rules_met(report.groups).items():
         for n, (rule, number) in enumerate(met.items()):
             head = Text(label if n == 0 else "", style=_LABELS[label])
             yield head, f"{rule} in {count(number, 'group')}: {rules()[rule].title}"
 
 
-def _suffering(report: FleetReport) -> Iterator[RenderableType]:
+def _suffering(report: FleetReport, wide: bool) -> Iterator[RenderableType]:
     worst = report.worst
     if not worst:
         return
@@ -126,13 +167,24 @@ def _suffering(report: FleetReport) -> Iterator[RenderableType]:
     columns = [
         Column("GROUP"),
         Column("INCIDENTS"),
+        Column("TREND", rank=3),
         Column("REBALANCES/H", right=True),
         Column("EACH TAKES", rank=2),
         Column("FAILED", right=True, rank=1),
         Column("REJECTED", right=True, rank=1),
         Column("DOWNTIME/H", right=True),
+        Column("EXTRAPOLATED"),
     ]
-    yield plain_table(columns, map(_worst_row, worst[:MOST]))
+    shown = worst[:MOST]
+    rows = [_worst_row(group) for group in shown]
+    kept = [n for n, column in enumerate(columns) if column.header not in _SPARED or _said(rows, n)]
+    yield plain_table([columns[n] for n in kept], ([row[n] for n in kept] for row in rows))
+    rates = RATES if wide else {"downtime/h": RATES["downtime/h"]}
+    yield Text(f"({terms_text({**incident_terms(shown), **rates})})", style="dim")
+
+
+def _said(rows: Sequence[Sequence[str | Text]], number: int) -> bool:
+    return any(str(row[number]) not in ("", "·", "0") for row in rows)
 
 
 def _worst_row(group: FleetGroup) -> tuple[str | Text, ...]:
@@ -141,7 +193,6 @@ def _worst_row(group: FleetGroup) -> tuple[str | Text, ...]:
 
 
 def _next(report: FleetReport) -> Iterator[RenderableType]:
-    yield Text("")
     yield Text(f"({_UNITS}; {costs_are(report)})", style="dim")
     chosen = next(iter(report.to_take), None) or next(
         (group for group in report.groups if group.verdict != GONE), None
@@ -149,7 +200,7 @@ def _next(report: FleetReport) -> Iterator[RenderableType]:
     yield Text("next: the plan of one group; all groups as a page:", style="bold")
     if chosen is not None:
         yield _plan_of(chosen, report)
-    words = (*goal_words(report), "--out", "fleet.html")
+    words = (*goal_words(report), *report.lake.settings, "--out", "fleet.html")
     yield to_paste(rebal("fleet report", (report.folder,), words))
 
 
@@ -157,8 +208,8 @@ def _plan_of(group: FleetGroup, report: FleetReport) -> Text:
     return to_paste(plan_command(group, report))
 
 
-def _first(number: int, what: str) -> str:
-    return f"{what} ({MOST} of {number:,}):" if number > MOST else f"{what}:"
+def _first(number: int, what: str, *, every: bool = False) -> str:
+    return f"{what} ({MOST} of {number:,}):" if number > MOST and not every else f"{what}:"
 
 
 def _whole(
@@ -166,7 +217,7 @@ def _whole(
 ) -> Iterator[RenderableType]:
     yield Text("")
     yield _table([group])
-    yield from group_view(group, now=now, wide=wide)
+    yield from group_view(group, report, now=now, wide=wide)
     yield Text("")
     yield Text("next:", style="bold")
     yield _plan_of(group, report)
@@ -195,7 +246,9 @@ _LISTS: Final = (
 )
 
 
-def group_view(group: FleetGroup, *, now: datetime, wide: bool) -> Iterator[RenderableType]:
+def group_view(
+    group: FleetGroup, report: FleetReport, *, now: datetime, wide: bool
+) -> Iterator[RenderableType]:
     """Yield its reasons, metrics, incidents, rebalances and assignor lists, the newest first."""
     ready, history = group.readiness, group.history
     rows: list[tuple[str | Text, str | Text]] = []
@@ -215,6 +268,10 @@ def group_view(group: FleetGroup, *, now: datetime, wide: bool) -> Iterator[Rend
             )
             for one in ready.missing
         ]
+        rows += [(Text("held", style="bold yellow"), one) for one in ready.held]
+    trend = group_trend_text(group, report)
+    if trend:
+        rows.append(("trend", trend))
     metrics = " · ".join(f"{name} {value}" for name, value in metrics_text(group))
     rows.append(("metrics", metrics or "the scan saw no rebalance"))
     for one in history.incidents:

@@ -16,6 +16,7 @@ from rebal.inspectors.fleet.tables.columns import moment
 from rebal.planner.commands import COOPERATIVE, Given
 from rebal.planner.plan import Verdict
 
+HELD: Final = "held"
 _LONG_ENOUGH: Final = timedelta(hours=1)
 RULE_HEADINGS: Final = {
     "blocked by": "Blocked by",
@@ -34,29 +35,42 @@ def row_texts(group: FleetGroup) -> tuple[str, ...]:
         saves = "" if ready.saves is None else number_text(ready.saves)
         pays_in = "" if ready.pays_back is None else hours_text(ready.pays_back)
     return (
-        *(place, group.verdict, group.group_id, runs_text(group), path_text(group)),
+        *(place, verdict_text(group), group.group_id, runs_text(group), path_text(group)),
         *(str(group.history.members or 0), cost_text(group), saves, pays_in),
         hindrance_text(group),
     )
 
 
 def worst_texts(group: FleetGroup) -> tuple[str, ...]:
-    """Return group, incidents, rebalances/h, duration, failed, rejected joins and downtime/h."""
+    """Return group, incidents, trend, rebalances/h, duration, failed, rejected, downtime/h, note.
+
+    The note says where the rates were observed for less than an hour.
+    """
     metrics = group.history.metrics
     return (
         group.group_id,
         troubles_text(group),
+        group.change or "·",
         number_text(metrics["rebalance-rate-per-hour"]),
         latency_text(group),
         number_text(metrics["failed-rebalance-total"]),
         number_text(group.history.refused_total),
         number_text(group.stands_still),
+        extrapolated_text(group.observed_seconds).removeprefix("extrapolated "),
     )
 
 
+def shown_counts(report: FleetReport) -> Mapping[str, int]:
+    """Return the number of groups with each verdict as shown: held groups apart from ready ones."""
+    found = Counter(map(verdict_text, report.groups))
+    order = (Verdict.READY.value, HELD, *report.counts)
+    return {verdict: found[verdict] for verdict in dict.fromkeys(order) if found[verdict]}
+
+
 def verdicts_text(report: FleetReport) -> str:
-    """Return `12 groups: 4 ready, 2 blocked, 6 done`."""
-    said = ", ".join(f"{number:,} {verdict}" for verdict, number in report.counts.items())
+    """Return `12 groups: 4 ready, 1 held, 2 blocked, 5 done`."""
+    counts = shown_counts(report).items()
+    said = ", ".join(f"{number:,} {verdict}" for verdict, number in counts)
     return f"{count(len(report.groups), 'group')}: {said}" if said else "no group"
 
 
@@ -85,6 +99,11 @@ def age_text(report: FleetReport, now: datetime) -> str:
     return said
 
 
+def verdict_text(group: FleetGroup) -> str:
+    """Return the verdict; `held` where a member must be back before a ready group is taken."""
+    return HELD if group.held else group.verdict
+
+
 def runs_text(group: FleetGroup) -> str:
     """Return `EAGER (range)`; empty where the group was deleted."""
     if group.readiness is None:
@@ -94,12 +113,16 @@ def runs_text(group: FleetGroup) -> str:
     return f"{name} ({plan.assignor})" if plan.assignor else name
 
 
+def path_name(group: FleetGroup) -> str:
+    """Return the path in words; empty where the group was deleted."""
+    return "" if group.readiness is None else path_words(group.readiness.plan.path)
+
+
 def path_text(group: FleetGroup) -> str:
     """Return the path, with the next step and the number of steps."""
     if group.readiness is None:
         return ""
-    plan = group.readiness.plan
-    path = path_words(plan.path)
+    plan, path = group.readiness.plan, path_name(group)
     if plan.next_step is None or not plan.steps:
         return path
     return f"{path}, {plan.next_step} of {len(plan.steps)}"
@@ -132,8 +155,15 @@ def costs_are(report: FleetReport) -> str:
         return "costs are those of each group's own plan"
     return (
         f"costs are those of each group's own plan, but of {count(number, 'group')} only "
-        "estimated (~), because rehearsing all takes longer: --rehearse-all"
+        "estimated (~): --rehearse-all"
     )
+
+
+def extrapolated_text(seconds: float | None) -> str:
+    """Return `extrapolated from 2 min` for a rate per hour of less than an hour; else nothing."""
+    if seconds is None or seconds >= _LONG_ENOUGH.total_seconds():
+        return ""
+    return f"extrapolated from {span_text(timedelta(seconds=seconds))}"
 
 
 def hours_text(hours: float) -> str:
@@ -158,7 +188,7 @@ def time_text(micros: int | None, shape: str) -> str:
 
 def plan_command(group: FleetGroup, report: FleetReport) -> Command:
     """Return the command that shows the group's whole plan."""
-    given = Given(evidence=option("--evidence", report.folder))
+    given = Given(evidence=report.lake.words)
     return given.plan_upgrade(group.group_id, report.to)
 
 
@@ -179,22 +209,33 @@ def hindrance_text(group: FleetGroup) -> str:
     number = ready.plan.next_step or 0
     by_step: dict[int, dict[str, None]] = {}
     said = [(one.before_step or 0, one.rule) for one in (*ready.blockers, *ready.later)]
+    down = f"down: {', '.join(group.history.down)}" if ready.held and group.history.down else ""
     said += [(one.before_step or 0, f"{one.rule}?") for one in ready.missing]
     if not said and ready.plan.verdict in (Verdict.BLOCKED, Verdict.UNPROVEN):
         return "see its plan"
     for step, rule in said:
         by_step.setdefault(step if step > number else 0, {})[rule] = None
-    return " · ".join(
+    texts = (
         (f"step {step}: " if step else "") + ", ".join(found)
         for step, found in sorted(by_step.items())
     )
+    return " · ".join((*([down] if down else []), *texts))
 
 
 def metrics_text(group: FleetGroup) -> list[tuple[str, str]]:
-    """Return the known metrics by Kafka's names, each with its unit."""
+    """Return the known metrics by Kafka's names, each with its unit.
+
+    A rate that was observed for less than its unit is marked.
+    """
     units = {"rebalance-latency": " ms", "last-rebalance": " s"}
+    note = extrapolated_text(group.observed_seconds)
     return [
-        (name, number_text(value) + units.get("-".join(name.split("-")[:2]), ""))
+        (
+            name,
+            number_text(value)
+            + units.get("-".join(name.split("-")[:2]), "")
+            + (f" ({note})" if note and name.endswith("-per-hour") else ""),
+        )
         for name, value in group.history.metrics.items()
         if value is not None
     ]

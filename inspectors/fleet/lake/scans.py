@@ -6,12 +6,14 @@ are in it. What is in the tables beyond these versions belongs to a scan that is
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, lost, token_of
 from rebal.inspectors.fleet.manifest import Manifest, dump_manifest, load_manifest
@@ -61,6 +63,22 @@ class Scans:
             DocumentError: it cannot be read.
         """
         return self._last_of(self._rows(self._table.files(cluster)))
+
+    def kept(self, cluster: str) -> tuple[Manifest, ...]:
+        """Return the cluster's finished scans that can still be read, the last one last.
+
+        An earlier one that another version wrote is left out.
+
+        Raises:
+            DocumentError: the last one cannot be read.
+        """
+        rows = self._rows(self._table.files(cluster))
+        found: list[Manifest] = []
+        for text in rows["document"].to_pylist()[:-1]:
+            with contextlib.suppress(DocumentError):
+                found.append(load_manifest(text, str(self._place)))
+        last = self._last_of(rows)
+        return tuple(found) if last is None else (*found, last)
 
     def number(self, app: str) -> int:
         """Return the number of the last scan that committed here."""

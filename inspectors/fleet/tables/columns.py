@@ -26,6 +26,11 @@ def moment(micros: int | None) -> datetime | None:
     return None if micros is None else _EPOCH + timedelta(microseconds=micros)
 
 
+def micros(at: datetime) -> int:
+    """A datetime as microseconds since 1970."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
 def rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
     """The rows of `table`, each a tuple in the order of its columns.
 

@@ -7,12 +7,14 @@ milliseconds, lists oldest first. The metrics have Kafka's own names (KIP-429).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
 
 from rebal.groups.model import Record
 from rebal.inspectors.fleet.tables.columns import rows_of
 from rebal.inspectors.fleet.tables.reader import Tables
+from rebal.inspectors.fleet.timeline.causes import EXPIRED, NOT_REJOINED, SLOW, is_slow
 
 METRICS: Final = {
     "rebalance-total": "rebalance_total",
@@ -26,12 +28,14 @@ METRICS: Final = {
 }
 """Kafka's name → the column of the table `groups`. Latencies are milliseconds."""
 
+_TIMED_OUT: Final = (EXPIRED, NOT_REJOINED, SLOW)
 _FACTS: Final = (
     "group_id",
     "type",
     "state",
     "members",
     "incarnation",
+    "generation",
     "deleted_at",
     "observed_from",
     "observed_until",
@@ -106,7 +110,8 @@ class GroupHistory(Record, frozen=True, kw_only=True):
     """One group's history. `metrics` is by Kafka's name; a None in it could not be seen.
 
     `stopped` and `moved` are partitions per completed rebalance, on average (None: not seen).
-    `gone` is member id → when it was there last, of those that are not there any more.
+    `gone` is member id → when it was there last, of those that are not there any more. `down` are
+    members that timed out and neither came back nor were replaced (instance id, else client id).
     """
 
     group_id: str
@@ -114,6 +119,7 @@ class GroupHistory(Record, frozen=True, kw_only=True):
     state: str | None
     members: int | None
     incarnation: int | None
+    generation: int | None
     deleted_at: int | None
     observed_from: int | None
     observed_until: int | None
@@ -126,11 +132,35 @@ class GroupHistory(Record, frozen=True, kw_only=True):
     stopped: float | None = None
     moved: float | None = None
     gone: Mapping[str, int] = {}
+    down: tuple[str, ...] = ()
 
     @property
     def is_gone(self) -> bool:
         """Deleted, and not made again."""
         return self.deleted_at is not None and self.state == "Dead"
+
+
+class Standing(NamedTuple):
+    """One group at the end of an earlier scan; generations count within an incarnation."""
+
+    incarnation: int | None
+    generation: int | None
+    is_gone: bool
+
+
+def read_standings(tables: Tables, group: str | None = None) -> dict[str, Standing]:
+    """Return group id → how it stood, of all groups or of the one named.
+
+    Raises:
+        TablesError: the table cannot be read.
+    """
+    columns = ("group_id", "incarnation", "generation", "deleted_at", "state")
+    return {
+        group_id: Standing(incarnation, generation, deleted_at is not None and state == "Dead")
+        for group_id, incarnation, generation, deleted_at, state in rows_of(
+            tables.read("groups", columns, group)
+        )
+    }
 
 
 _T = TypeVar("_T", Rebalance, ListSeen, Incident)
@@ -146,7 +176,7 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
     lists = _by_group(tables, "assignor_lists", ListSeen, group)
     incidents = _by_group(tables, "incidents", Incident, group)
     columns = (*_FACTS, *METRICS.values())
-    gone = _gone(tables, group)
+    runs = _runs(tables, group)
     made = {}
     for row in sorted(rows_of(tables.read("groups", columns, group))):
         facts: dict[str, Any] = dict(zip(_FACTS, row, strict=False))
@@ -163,7 +193,8 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
             ),
             stopped=_average([one.stopped for one in done]),
             moved=_average([one.moved for one in done]),
-            gone=gone.get(group_id, {}),
+            gone=_gone(runs.get(group_id, ())),
+            down=_down(runs.get(group_id, ()), facts["members"] or 0, facts["incarnation"], seen),
         )
     return made
 
@@ -179,21 +210,81 @@ def _by_group(
     return made
 
 
-def _gone(tables: Tables, group: str | None) -> Mapping[str, dict[str, int]]:
-    columns = ("group_id", "member_id", "current", "last_at", "left_at")
-    made: dict[str, dict[str, int]] = defaultdict(dict)
-    here: set[tuple[str, str]] = set()
-    for group_id, member_id, current, last_at, left_at in rows_of(
-        tables.read("members", columns, group)
-    ):
-        end = left_at or last_at
-        if current:
-            here.add((group_id, member_id))
-        elif end is not None:
-            made[group_id][member_id] = max(end, made[group_id].get(member_id, 0))
-    for group_id, member_id in here:
-        made[group_id].pop(member_id, None)
+class _Run(NamedTuple):
+    """One row of `members`, in the columns' order."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    client_id: str | None
+    incarnation: int | None
+    first_generation: int | None
+    last_generation: int | None
+    last_at: int | None
+    left_at: int | None
+    left_reason: str | None
+    current: bool | None
+
+    @property
+    def client(self) -> tuple[int | None, str | None, str | None]:
+        """The client that a successor has too: its instance id, else its client id."""
+        return self.incarnation, self.instance_id, None if self.instance_id else self.client_id
+
+
+def _runs(tables: Tables, group: str | None) -> Mapping[str, list[_Run]]:
+    made: dict[str, list[_Run]] = defaultdict(list)
+    for row in map(_Run._make, rows_of(tables.read("members", _Run._fields, group))):
+        made[row.group_id].append(row)
     return made
+
+
+def _gone(runs: Sequence[_Run]) -> dict[str, int]:
+    made: dict[str, int] = {}
+    for run in runs:
+        end = run.left_at or run.last_at
+        if not run.current and end is not None:
+            made[run.member_id] = max(end, made.get(run.member_id, 0))
+    for run in runs:
+        if run.current:
+            made.pop(run.member_id, None)
+    return made
+
+
+def _down(
+    runs: Sequence[_Run], members: int, incarnation: int | None, rebalances: Sequence[Rebalance]
+) -> tuple[str, ...]:
+    """Return the members that timed out and are missing since: instance, client or member ids.
+
+    Client ids may be equal in all processes, so each later arrival replaces one member at most, and
+    a group with as many members as before misses none.
+    """
+    lost = [run for run in runs if run.incarnation == incarnation and _timed_out(run.left_reason)]
+    if not lost:
+        return ()
+    here = {run.member_id for run in runs if run.current}
+    counts = {one.generation: one.members for one in rebalances if one.incarnation == incarnation}
+    arrivals: dict[str, _Run] = {}
+    for run in runs:
+        first = arrivals.setdefault(run.member_id, run)
+        if (run.first_generation or 0) < (first.first_generation or 0):
+            arrivals[run.member_id] = run
+    found = []
+    for run in sorted(lost, key=lambda one: one.last_generation or 0):
+        later = (
+            one.member_id
+            for one in arrivals.values()
+            if one.client == run.client and (one.first_generation or 0) > (run.last_generation or 0)
+        )
+        successor = next(later, None)
+        if successor is not None:
+            del arrivals[successor]
+        elif run.member_id not in here and members < (counts.get(run.last_generation) or inf):
+            found.append(run.instance_id or run.client_id or run.member_id)
+    return tuple(dict.fromkeys(found))
+
+
+def _timed_out(reason: str | None) -> bool:
+    return reason in _TIMED_OUT or is_slow(reason)
 
 
 def _when(one: Rebalance) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rebal.groups.errors import RebalError
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
-from rebal.inspectors.fleet.manifest import Manifest, TableEntry
+from rebal.inspectors.fleet.manifest import UNNAMED, Manifest, TableEntry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,11 +30,33 @@ class TablesError(RebalError):
 
 
 class Tables:
-    """The tables of one finished scan; `manifest` says what it read, and when."""
+    """The tables of one finished scan; `manifest` says what it read, and when.
 
-    def __init__(self, place: Place, manifest: Manifest) -> None:
+    `scans` are all scans of its cluster that can still be read, the last one last.
+    """
+
+    def __init__(self, place: Place, manifest: Manifest, scans: tuple[Manifest, ...]) -> None:
         self._place = place
         self.manifest = manifest
+        self.scans = scans
+
+    def of_scan(self, number: int) -> Tables:
+        """Return the tables of another scan of the cluster.
+
+        Raises:
+            TablesError: it was never finished, or is there no more.
+        """
+        for one in self.scans:
+            if one.run == number:
+                return Tables(self._place, one, self.scans)
+        cluster = self.manifest.cluster
+        of = f" of the cluster {cluster}" if cluster != UNNAMED else ""
+        known = " and ".join(str(one.run) for one in self.scans)
+        scans = "scans" if len(self.scans) > 1 else "scan"
+        raise TablesError(
+            f"{self._place}: scan {number}{of} is not there, or not any more; {scans} {known} can "
+            "be read."
+        )
 
     @property
     def name(self) -> str:
@@ -152,9 +174,8 @@ def _finished(
 
 
 def _last(place: Place, scans: Scans, cluster: str) -> Tables:
-    manifest = scans.last(cluster)
-    assert manifest is not None
-    return Tables(place, manifest)
+    kept = scans.kept(cluster)
+    return Tables(place, kept[-1], kept)
 
 
 def _named(text: str, options: Mapping[str, str] | None) -> tuple[Place, str | None]:

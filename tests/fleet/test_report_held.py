@@ -1,0 +1,190 @@
+"""A group with a member down or rejected is held: it never stands among those to take first."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rebal.cli import app
+from rebal.cli.fleet import FleetGroup, FleetReport, make_fleet_report
+from tests.fleet.conftest import report_lines
+from tests.fleet.synthetic import Row, fleet, group_named
+from tests.fleet.tablefiles import AT, write_tables
+
+Said = pytest.CaptureFixture[str]
+Rows = dict[str, list[Row]]
+NAME = "orders-eager-0000"
+
+
+def of(report: FleetReport, name: str = NAME) -> FleetGroup:
+    (found,) = (group for group in report.groups if group.group_id == name)
+    return found
+
+
+def member_out(rows: Rows, reason: str | None, *, fewer: int = 1) -> Row:
+    """The last member of the first group left before the last rebalance; its row."""
+    group = rows["groups"][0]
+    mine = [row for row in rows["members"] if row["group_id"] == NAME]
+    lost = mine[-1]
+    lost |= {
+        "current": False,
+        "left_at": AT - timedelta(minutes=30),
+        "left_reason": reason,
+        "last_generation": group["generation"] - 1,
+    }
+    group["members"] -= fewer
+    (newest,) = (
+        row
+        for row in rows["rebalances"]
+        if (row["group_id"], row["generation"]) == (NAME, group["generation"])
+    )
+    newest["members"] -= fewer
+    return lost
+
+
+def back(rows: Rows, lost: Row, **changes: object) -> None:
+    """A new process in the place of the one that left."""
+    generation = rows["groups"][0]["generation"]
+    rows["members"].append(
+        lost
+        | {
+            "member_id": "new-0001",
+            "current": True,
+            "left_at": None,
+            "left_reason": None,
+            "first_generation": generation,
+            "last_generation": generation,
+            "first_at": AT - timedelta(minutes=20),
+            **changes,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "session expired",
+        "did not rejoin in time",
+        "poll timeout expired",
+        "consumer poll timeout has expired.",
+    ],
+)
+def test_a_group_with_a_member_that_timed_out_is_held(
+    tmp_path: Path, capsys: Said, reason: str
+) -> None:
+    rows = fleet(30)
+    lost = member_out(rows, reason)
+    report = make_fleet_report(str(write_tables(tmp_path, rows)))
+    said = f"{lost['client_id']} timed out and has not rejoined"
+    assert of(report).held == (said,)
+    assert NAME not in {group.group_id for group in report.to_take}
+    assert of(report).verdict == "ready", "the plan's verdict is the same everywhere"
+    assert app.run(["plan-upgrade", NAME, "--evidence", str(tmp_path), "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "ready"
+    lines = report_lines(tmp_path, capsys)
+    first = next(n for n, line in enumerate(lines) if line.startswith("take first"))
+    table = lines[first : lines.index("", first)]
+    assert len(table) > 10
+    assert not any(NAME in line for line in table)
+    assert any(line.startswith("held") and said in " ".join(lines) for line in lines)
+    row = next(line for line in report_lines(tmp_path, capsys, "--wide") if f" {NAME} " in line)
+    assert row.split()[1] == "held"
+    assert f"down: {lost['client_id']}" in row
+    one = "\n".join(report_lines(tmp_path, capsys, "--group", NAME, "--wide"))
+    assert f"{said}: start it first" not in one, "only admission words what to start"
+    assert re.search(rf"^held +{said}$", one, re.MULTILINE)
+    body = json.loads("\n".join(report_lines(tmp_path, capsys, "-o", "json")))
+    (found,) = (group for group in body["groups"] if group["group_id"] == NAME)
+    assert (found["verdict"], found["held"]) == ("ready", [said])
+    able = [g for g in body["groups"] if g["verdict"] == "ready"]
+    ready = len(report.to_take)
+    assert [bool(g["held"]) for g in able] == [False] * ready + [True] * (len(able) - ready)
+    assert len(able) - ready == 3
+    page = "\n".join(report_lines(tmp_path, capsys, "-o", "html"))
+    take = page[page.index("<h2>Take first") :].split("</section>")[0]
+    assert NAME not in take
+    assert said in page[page.index("<h2>Held") :].split("</section>")[0]
+    assert f"{ready} of 29 groups can start now, 3 are held" in page
+    assert f"Held: {NAME}: " in "\n".join(report_lines(tmp_path, capsys, "-o", "markdown"))
+
+
+def test_a_group_with_a_rejected_client_is_held(small_scan: Path, capsys: Said) -> None:
+    """billing-half-way has a client that was rejected and is not in the group (RB904, RB606)."""
+    name = group_named("half-way")
+    report = make_fleet_report(str(small_scan))
+    assert of(report, name).verdict == "ready"
+    assert of(report, name).held == (f"{name}-0 (10.0.9.9) was rejected and has not rejoined",)
+    assert name not in {group.group_id for group in report.to_take}
+    assert name not in "\n".join(report_lines(small_scan, capsys)[-3:])
+
+
+def test_a_rejected_client_that_would_be_admitted_now_is_still_out(tmp_path: Path) -> None:
+    """RB904 is silent where its list is common again, and the client is down all the same."""
+    rows = fleet(4)
+    half = group_named("half-way")
+    rows["assignor_lists"] = [
+        row | {"assignors": ["range"]} if row["refused"] and row["group_id"] == half else row
+        for row in rows["assignor_lists"]
+    ]
+    report = make_fleet_report(str(write_tables(tmp_path, rows)))
+    (held,) = of(report, half).held
+    assert held.endswith("was rejected and has not rejoined")
+
+
+@pytest.mark.parametrize("instance", [None, "orders-7"])
+def test_a_member_that_was_replaced_is_not_down(tmp_path: Path, instance: str | None) -> None:
+    rows = fleet(4)
+    lost = member_out(rows, "session expired", fewer=0)
+    lost["instance_id"] = instance
+    other = {"client_id": "another"} if instance else {}
+    back(rows, lost, **other)
+    assert of(make_fleet_report(str(write_tables(tmp_path, rows)))).held == ()
+
+
+def test_one_new_process_replaces_one_member_of_its_client_id(tmp_path: Path) -> None:
+    """All processes have one client id; two timed out, one came back."""
+    rows = fleet(4)
+    mine = [row for row in rows["members"] if row["group_id"] == NAME]
+    assert len(mine) > 2
+    for row in mine:
+        row["client_id"] = "app"
+    lost = member_out(rows, "session expired", fewer=1)
+    mine[0] |= {key: lost[key] for key in ("current", "left_at", "left_reason", "last_generation")}
+    back(rows, lost)
+    assert of(make_fleet_report(str(write_tables(tmp_path, rows)))).held == (
+        "app timed out and has not rejoined",
+    )
+
+
+@pytest.mark.parametrize("reason", ["member left", "the consumer is being closed", None])
+def test_a_clean_scale_in_holds_nothing(tmp_path: Path, reason: str | None) -> None:
+    rows = fleet(4)
+    member_out(rows, reason)
+    report = make_fleet_report(str(write_tables(tmp_path, rows)))
+    assert of(report).held == ()
+    assert NAME in {group.group_id for group in report.to_take}
+
+
+def test_a_group_that_has_as_many_members_as_before_misses_none(tmp_path: Path) -> None:
+    """The new process has another client id, as a pod's name is."""
+    rows = fleet(4)
+    lost = member_out(rows, "session expired", fewer=0)
+    back(rows, lost, client_id="orders-pod-x7")
+    assert of(make_fleet_report(str(write_tables(tmp_path, rows)))).held == ()
+
+
+def test_hostile_names_of_missing_members_stay_text(tmp_path: Path, capsys: Said) -> None:
+    rows = fleet(4)
+    lost = member_out(rows, "session expired")
+    lost["client_id"] = "<b>x</b>\x1b[31m[red]\n| forged"
+    write_tables(tmp_path, rows)
+    for words in ([], ["--group", NAME], ["-o", "markdown"], ["-o", "html"]):
+        text = "\n".join(report_lines(tmp_path, capsys, *words))
+        assert "forged" in text
+        assert "\x1b" not in text
+        assert words[-1:] not in (["markdown"], ["html"]) or not re.search(r"(?<!\\)<b>x", text)
+        assert not [line for line in text.splitlines() if line.lstrip("| ").startswith("forged")]

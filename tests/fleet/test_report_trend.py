@@ -1,0 +1,303 @@
+"""The report's trend: two scans of a lake are compared where that is honest, and only there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rebal.cli import app
+from rebal.cli.fleet import FleetGroup, FleetReport, make_fleet_report
+from rebal.cli.trend import NoTrend, Trend
+from rebal.inspectors.fleet.lake.place import find_place
+from rebal.inspectors.fleet.lake.run import app_of, new_run
+from rebal.inspectors.fleet.lake.table import LakeTable
+from rebal.inspectors.fleet.manifest import UNNAMED
+from rebal.inspectors.fleet.schemas import TABLES
+from tests.documents import checked
+from tests.fleet import tablefiles
+from tests.fleet.conftest import report_lines
+from tests.fleet.synthetic import Row, fleet
+from tests.fleet.tablefiles import AT, write_tables
+
+Said = pytest.CaptureFixture[str]
+Rows = dict[str, list[Row]]
+HOUR = timedelta(hours=1)
+
+
+def go_on(
+    rows: Rows,
+    rebalances: dict[int, int],
+    until: datetime = AT + 24 * HOUR,
+    **changes: Any,
+) -> Rows:
+    """The rows of a scan that ends at `until`: group number → rebalances that it had since."""
+    for number, group in enumerate(rows["groups"]):
+        name, many = group["group_id"], rebalances.get(number, 0)
+        last = next(r for r in reversed(rows["rebalances"]) if r["group_id"] == name)
+        for place in range(many):
+            at = AT + (until - AT) * (place + 0.5) / many
+            rows["rebalances"].append(
+                {
+                    **last,
+                    "generation": last["generation"] + place + 1,
+                    "started_at": at,
+                    "ended_at": at,
+                    "latency_ms": 2000.0,
+                    "failed": False,
+                    **changes,
+                }
+            )
+        group["generation"] = last["generation"] + many
+        group["observed_until"] = until
+    return rows
+
+
+@pytest.fixture
+def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FleetReport]:
+    """Writes a second scan after one of the same twenty groups, and makes the report of both."""
+
+    def scan(rows: Rows, until: datetime = AT + 24 * HOUR, **options: Any) -> FleetReport:
+        write_tables(tmp_path, fleet(20))
+        monkeypatch.setattr(tablefiles, "AT", until)
+        write_tables(tmp_path, rows)
+        return make_fleet_report(str(tmp_path), **options)
+
+    return scan
+
+
+def named(report: FleetReport, number: int) -> FleetGroup:
+    name = fleet(20)["groups"][number]["group_id"]
+    (found,) = (group for group in report.groups if group.group_id == name)
+    return found
+
+
+def test_a_group_that_rebalances_more_often_is_worse_and_one_that_stops_is_better(
+    second: Callable[..., FleetReport], capsys: Said
+) -> None:
+    rows = go_on(fleet(20), {0: 96, 10: 4, 1: 14})
+    report = second(rows)
+    assert report.earlier is not None
+    assert report.earlier.run == 1
+    worse, better, same = (named(report, number).trend for number in (0, 10, 1))
+    assert isinstance(worse, Trend)
+    assert isinstance(better, Trend)
+    assert isinstance(same, Trend)
+    assert (worse.change, better.change, same.change) == ("worse", "better", "unclear")
+    assert worse.rebalances.since == 4
+    assert worse.seconds_since == 24 * 3600
+    ended = [r["ended_at"] for r in rows["rebalances"] if r["group_id"] == "orders-eager-0000"]
+    before = [at for at in ended if at <= AT]
+    assert worse.rebalances.before == pytest.approx((len(before) - 1) / ((AT - before[0]) / HOUR))
+    assert worse.downtime is not None
+    stopped = next(r["stopped"] for r in rows["rebalances"])
+    assert worse.downtime.since == pytest.approx(4 * 2 * stopped)
+    assert report.trend is not None
+    assert report.trend.groups == 19
+    lake = Path(report.folder)
+    lines = report_lines(lake, capsys)
+    assert lines[2].startswith("since scan 1 (2026-11-20 09:00Z): rebalances/h ")
+    text = " ".join(" ".join(report_lines(lake, capsys, "--wide")).split())
+    assert "worse" in text[text.index("compared with scan 1") :]
+    assert "orders-eager-0000 worse" in text
+    assert "fraud-storm-0010 better" in text
+    (line,) = (
+        line for line in report_lines(lake, capsys, "--group", "orders-eager-0000", "--wide")
+        if line.startswith("trend")
+    )  # fmt: skip
+    assert "worse: rebalances/h" in line
+    assert "24 h since scan 1" in line
+    body = checked("\n".join(report_lines(lake, capsys, "-o", "json")))
+    assert body["trend"]["groups"] == 19
+    assert body["no_trend"] is None
+    found = {group["group_id"]: group for group in body["groups"]}
+    trend = found["orders-eager-0000"]["trend"]
+    assert (trend["scan"], trend["change"]) == (1, "worse")
+    assert trend["rebalances_per_hour"]["since"] == 4
+    assert found["fraud-storm-0010"]["trend"]["change"] == "better"
+    assert found["payments-deleted-0017"]["no_trend"] == "deleted"
+    for form in ("html", "markdown"):
+        page = "\n".join(report_lines(lake, capsys, "-o", form))
+        assert "Compared with scan 1" in page
+        assert "since scan 1 (2026-11-20 09:00Z)" in page
+
+
+def test_one_scan_has_no_trend_and_says_so(small_scan: Path, capsys: Said) -> None:
+    said = "no trend yet: the lake has one scan of this cluster"
+    for form in ("text", "markdown", "html"):
+        assert said in "\n".join(report_lines(small_scan, capsys, "-o", form))
+    body = checked("\n".join(report_lines(small_scan, capsys, "-o", "json")))
+    assert (body["trend"], body["no_trend"], body["baseline"]) == (None, said, None)
+    assert {group["no_trend"] for group in body["groups"]} == {"no earlier scan", "deleted"}
+
+
+def test_few_events_in_a_short_time_are_no_trend(second: Callable[..., FleetReport]) -> None:
+    """Five minutes after a scan: none, one or two rebalances may be chance, twenty are not."""
+    soon = AT + timedelta(minutes=5)
+    report = second(go_on(fleet(20), {0: 1, 1: 2, 4: 20}, until=soon), until=soon)
+    trends = [named(report, number).trend for number in (0, 1, 4, 10)]
+    assert [one.change for one in trends if isinstance(one, Trend)] == [
+        *("unclear", "unclear", "worse", "unclear")
+    ]
+
+
+def forget(rows: Rows, number: int) -> None:
+    """The log cleaner took a rebalance of the group."""
+    name = rows["groups"][0]["group_id"]
+    rows["rebalances"] = [
+        r for r in rows["rebalances"] if (r["group_id"], r["generation"]) != (name, number)
+    ]
+
+
+def test_groups_that_cannot_be_compared_say_why(second: Callable[..., FleetReport]) -> None:
+    rows = go_on(fleet(21), {0: 30, 1: 30, 2: 30, 20: 3})
+    groups = rows["groups"]
+    last = groups[0]["generation"]
+    forget(rows, last - 3)
+    groups[1]["incarnation"] = 2
+    groups[2]["observed_until"] = AT
+    report = second(rows)
+    why = {
+        group.group_id: group.trend.why
+        for group in report.groups
+        if isinstance(group.trend, NoTrend)
+    }
+    assert why == {
+        groups[0]["group_id"]: "not all its rebalances are known",
+        groups[1]["group_id"]: "deleted and created again since then",
+        groups[2]["group_id"]: "the scans end at the same time",
+        groups[20]["group_id"]: "new since then",
+    }
+
+
+def test_a_compacted_topic_does_not_make_a_group_look_worse(
+    second: Callable[..., FleetReport],
+) -> None:
+    """The first scan found the newest generation alone: the rate before it is not known."""
+    rows = go_on(fleet(20), {0: 12})
+    name, last = rows["groups"][0]["group_id"], rows["groups"][0]["generation"] - 12
+    for generation in range(1, last):
+        forget(rows, generation)
+    start = max(r["ended_at"] for r in rows["rebalances"] if r["generation"] == last
+                and r["group_id"] == name)  # fmt: skip
+    trend = named(second(rows), 0).trend
+    assert isinstance(trend, Trend)
+    assert trend.seconds_before == (AT - start).total_seconds()
+    assert trend.rebalances.before == 0
+
+
+def test_a_clock_that_was_set_back_makes_no_trend(
+    second: Callable[..., FleetReport], capsys: Said
+) -> None:
+    """Its newest records are older than those of the scan before."""
+    earlier = AT - 3 * HOUR
+    report = second(go_on(fleet(20), {0: 40}, until=earlier), until=earlier)
+    assert report.trend is None
+    said = "no trend yet since scan 1 (2026-11-20 09:00Z): the scans end at the same time"
+    assert said in report_lines(Path(report.folder), capsys)[2]
+
+
+def test_downtime_is_compared_only_where_all_lengths_are_known_or_none(
+    second: Callable[..., FleetReport],
+) -> None:
+    """The second scan was given no request log: its rebalances have no length."""
+    report = second(go_on(fleet(20), {0: 96}, latency_ms=None))
+    trend = named(report, 0).trend
+    assert isinstance(trend, Trend)
+    assert trend.rebalances.change == "worse"
+    assert trend.downtime is None
+
+
+def test_each_cluster_has_its_own_trend(tmp_path: Path, capsys: Said) -> None:
+    for cluster in ("east", "west", "east"):
+        write_tables(tmp_path, fleet(4), cluster=cluster)
+    assert (
+        "no trend yet: the lake has one scan" in report_lines(Path(f"{tmp_path}#west"), capsys)[2]
+    )
+    assert "since scan 1" in report_lines(Path(f"{tmp_path}#east"), capsys)[2]
+
+
+def test_a_baseline_compares_verdicts_too(second: Callable[..., FleetReport], capsys: Said) -> None:
+    rows = go_on(fleet(21), {0: 96})
+    gone = rows["groups"][7]
+    gone |= {"state": "Dead", "deleted_at": AT + HOUR, "members": 0}
+    proven = rows["groups"][12]["group_id"]
+    for row in rows["members"] + rows["assignor_lists"]:
+        if row["group_id"] == proven:
+            row |= {"software_name": "apache-kafka-java", "software_version": "3.9.1"}
+            row["assignors"] = ["range"]
+    for row in rows["groups"]:
+        row["assignor"] = "range" if row["group_id"] == proven else row["assignor"]
+    lost = rows["groups"][5]["group_id"]
+    kept = {name: [r for r in table if r.get("group_id") != lost] for name, table in rows.items()}
+    report = second(kept, baseline=1)
+    assert report.baseline
+    assert report.vanished == (lost,)
+    found = {group.group_id: (group.before, group.verdict) for group in report.groups}
+    assert found[proven] == ("unproven", "ready")
+    assert found[gone["group_id"]] == ("ready", "gone")
+    assert found[rows["groups"][20]["group_id"]] == (None, "ready")
+    others = {name for name, (before, after) in found.items() if before != after}
+    assert others == {proven, gone["group_id"], rows["groups"][20]["group_id"]}
+    lake = Path(report.folder)
+    lines = report_lines(lake, capsys, "--baseline", "1", "--wide")
+    table = "\n".join(lines[lines.index("compared with scan 1:") :])
+    for said in (
+        f"{lost}", "not there any more", "unproven → ready", "ready → gone", "not there → ready",
+    ):  # fmt: skip
+        assert said in table
+    for form in ("markdown", "html"):
+        assert "unproven → ready" in "\n".join(
+            report_lines(lake, capsys, "--baseline", "1", "-o", form)
+        )
+    body = checked("\n".join(report_lines(lake, capsys, "--baseline", "1", "-o", "json")))
+    assert body["baseline"]["scan"] == 1
+    assert body["baseline"]["vanished"] == [lost]
+    before = {group["group_id"]: group["verdict_before"] for group in body["groups"]}
+    assert before[proven] == "unproven"
+
+
+def test_a_baseline_that_cannot_be_read_names_those_that_can(tmp_path: Path, capsys: Said) -> None:
+    for _ in range(3):
+        write_tables(tmp_path, fleet(4))
+    report = ["fleet", "report", str(tmp_path), "--exit-zero", "--baseline"]
+    assert app.run([*report, "1"]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == (
+        f"rebal: {tmp_path}: scan 1 is not there, or not any more; scans 2 and 3 can be read.\n"
+    )
+    assert app.run([*report, "3"]) == 2
+    assert capsys.readouterr().err == (
+        "rebal: --baseline 3: it is the last scan; name one before it.\n"
+    )
+    assert app.run([*report, "2"]) == 0
+    assert "since scan 2 " in capsys.readouterr().out
+    assert app.run([*report, "0"]) == 2
+
+
+def test_the_scan_before_is_read_at_its_own_versions(tmp_path: Path) -> None:
+    """A scan that is not finished has changed the tables since; it is not seen."""
+    write_tables(tmp_path, fleet(20))
+    write_tables(tmp_path, go_on(fleet(20), {0: 96}))
+    wanted = make_fleet_report(str(tmp_path), baseline=1).trend
+    assert wanted is not None
+    place = find_place(str(tmp_path))
+    with new_run(place, UNNAMED, full=True) as run:
+        for name in ("groups", "rebalances"):
+            table = LakeTable(place, name, TABLES[name])
+            assert table.become(UNNAMED, [], app_of(UNNAMED), run.number) is not None
+    report = make_fleet_report(str(tmp_path), baseline=1)
+    assert report.trend == wanted
+    assert len(report.groups) == 20
+
+
+def test_documents_of_the_trend_are_json(second: Callable[..., FleetReport], capsys: Said) -> None:
+    report = second(go_on(fleet(20), {}))
+    body = json.loads("\n".join(report_lines(Path(report.folder), capsys, "-o", "json")))
+    for group in body["groups"]:
+        assert (group["trend"] is None) != (group["no_trend"] is None)
