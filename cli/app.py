@@ -12,6 +12,7 @@
     fleet scan    commands/fleet_scan_cmd.py    a cluster's history, into tables
     fleet report  commands/fleet_report_cmd.py  its groups, in the order to take them
     fleet metrics commands/fleet_metrics_cmd.py its groups as metrics for Prometheus
+    fleet pack    commands/fleet_pack_cmd.py    the packages that a scan's executors need
     schema        commands/schema_cmd.py        the JSON Schema of a document
     completion    commands/completion_cmd.py    the script that completes command lines
     demo          commands/demo_cmd.py          the main commands on bundled groups
@@ -76,6 +77,11 @@ COMMANDS: Final = (
                 "metrics",
                 "fleet_metrics_cmd",
                 "Print or serve metrics of all groups for Prometheus.",
+            ),
+            Entry(
+                "pack",
+                "fleet_pack_cmd",
+                "Pack what the executors of a Spark cluster need into one archive.",
             ),
         ),
     ),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from rebal.cli.errors import FileError, UsageError
 from rebal.groups.model import GroupSnapshot
@@ -36,16 +36,25 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         FileError: the file cannot be written; an existing file stays as it was.
     """
+    write_file(path, lambda out: out.write(text.encode()))
+
+
+def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Have `write` write a file atomically, as `write_text` does.
+
+    Raises:
+        FileError: the file cannot be written; an existing file stays as it was.
+    """
     target = Path(os.path.realpath(path))
     temporary: str | None = None
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
-            with path.open("w", encoding="utf-8", newline="\n") as out:
-                out.write(text)
+            with path.open("wb") as out:
+                write(out)
             return
         handle, temporary = tempfile.mkstemp(prefix=".rebal-", suffix=".tmp", dir=target.parent)
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as out:
-            out.write(text)
+        with os.fdopen(handle, "wb") as out:
+            write(out)
             out.flush()
             os.fsync(out.fileno())
             os.fchmod(out.fileno(), _mode(target))

@@ -42,10 +42,11 @@ def command(
 ) -> int:
     """Print metrics of a scan's groups for Prometheus: rebalances, downtime, readiness, lag.
 
-    They are those of each cluster's last finished scan, in the OpenMetrics format on stdout. --out
-    replaces a file at once and in Prometheus's text format, the only one that node_exporter reads.
-    --listen serves them until Ctrl-C, and reads the lake again when a new scan is finished. The
-    verdicts are those of fleet report, whose exit code they do not change: it is 0.
+    The metrics are those of each cluster's last finished scan. Without an option they are printed
+    in the OpenMetrics format. --out writes a file atomically, in Prometheus's text format:
+    node_exporter reads no other. --listen serves them until Ctrl-C, and reads the lake again when a
+    new scan is finished. The verdicts are those of fleet report; the exit code is 0 whatever they
+    are.
     """
     if out is not None and listen is not None:
         raise UsageError("--out writes a file and --listen serves: give one of them.")

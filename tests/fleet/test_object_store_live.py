@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,11 +19,10 @@ from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.tables.reader import open_tables
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables
 from tests.fleet.objectstore import Store, object_store
-from tests.fleet.test_cluster import REBAL, bare_python, cluster_of
+from tests.fleet.test_cluster import REBAL, cluster_of
 from tests.fleet.test_lake import finish, new_run, of, seen_in
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
-__all__ = ["bare_python"]
 _COLUMNS = pa.schema([("group_id", pa.string()), ("scan_id", pa.int64())])
 _PRIVATE = ("unshare", "--user", "--map-root-user", "--mount")
 
@@ -93,21 +94,37 @@ def test_what_a_store_refuses_is_said_in_one_sentence(store: Store) -> None:
     and subprocess.run([*_PRIVATE, "true"], capture_output=True, check=False).returncode != 0,
     reason="needs unshare and user namespaces",
 )
-def test_executors_that_share_no_folder_with_the_driver(
-    store: Store, bare_python: Path, tmp_path: Path, local_tables: Tables
+def test_executors_that_share_nothing_with_the_driver(
+    store: Store, tmp_path: Path, local_tables: Tables
 ) -> None:
-    """Two workers, each in a mount namespace of its own in which the driver's folder is empty."""
-    driver = tmp_path / "driver"
+    """Two workers, each in a mount namespace of its own in which the driver's folder is empty.
+
+    Their Python has the standard library alone: `fleet pack` gives them the packages.
+    """
+    driver, empty_python = tmp_path / "driver", tmp_path / "empty-python"
     driver.mkdir()
+    empty_python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    empty_python.chmod(0o755)
+    for module in ("numpy", "pandas", "pyarrow", "msgspec", "yaml", "kafka", "rebal.groups"):
+        words = [empty_python, "-c", f"import {module}"]
+        assert subprocess.run(words, capture_output=True, check=False).returncode == 1, module
+    packed = subprocess.run(
+        [REBAL, "fleet", "pack", driver / "packages.tar.gz"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
     hidden = f'mount -t tmpfs none {driver} && exec "$0" "$@"'
     private = [*_PRIVATE, "sh", "-c", hidden]
     conf = {
-        "spark.pyspark.python": str(bare_python),
+        "spark.pyspark.python": str(empty_python),
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
         "spark.local.dir": str(driver),
     }
     words = [word for key, value in conf.items() for word in ("--spark-conf", f"{key}={value}")]
+    words += shlex.split(packed.stderr.splitlines()[-1])
     source = ["--offsets", str(OFFSETS), "--request-log", str(REQUEST_LOG)]
     with cluster_of(tmp_path, private) as master:
 
