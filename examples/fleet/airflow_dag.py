@@ -9,8 +9,8 @@ from __future__ import annotations
 import shlex
 from datetime import datetime, timedelta
 
-from airflow.providers.standard.operators.bash import BashOperator
-from airflow.sdk import DAG
+from airflow.providers.standard.operators.bash import BashOperator  # pyright: ignore
+from airflow.sdk import DAG  # pyright: ignore
 
 LAKE = "s3://lakes/kafka"
 SCAN = ["rebal", "fleet", "scan", "-b", "kafka-1:9092", "--out", LAKE]
