@@ -8,7 +8,7 @@ readers that a live look uses.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from types import SimpleNamespace
@@ -80,7 +80,8 @@ class NamedText(io.BytesIO):
 class Operator:
     """Whoever looks at the group: the sources at hand, from now on or in part.
 
-    `foreign` are the books of other clusters whose logs lie among those of this one.
+    `foreign` are the books of other clusters whose logs lie among those of this one, `declared` the
+    service's configuration files.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Operator:
         partitions: int,
         cluster: Cluster,
         foreign: Sequence[Book] = (),
+        declared: Callable[[], Iterable[Observation]] = tuple,
     ) -> None:
         self.kinds = set(given.kinds)
         self.merged = given.merged
@@ -99,6 +101,7 @@ class Operator:
         self._group, self._book, self._given = group, book, given
         self._cluster = cluster
         self._foreign = foreign
+        self._declared = declared
         self._requests_from: dict[int, int] = {}
         self._lives_from: dict[int, int] = {}
         self._already: dict[tuple[str, int], _Read] = {}
@@ -242,6 +245,8 @@ class Operator:
     def _observations(self) -> list[Observation]:
         found: list[Observation] = []
         now = self._book.moment()
+        if "inventory" in self.kinds:
+            found += self._declared()
         # Nobody keeps the dates of files that were copied or written by a pipe.
         written = now if self._given.dated else None
         if "request log" in self.kinds:

@@ -73,11 +73,11 @@ class Event:
 class Evidence:
     """The sources that each look reads, and how they were kept.
 
-    `kinds` are probe, request log, client log and offsets topic. `prefixed`: the client logs are
-    one stream whose lines name their pod; `merged`: one stream whose lines do not. `foreign` adds
-    the logs of a group with the same name on another cluster. `shift` hours are added to each time
-    in a log, which names no zone; `dated`: the files' own dates are kept. `late`: the logs begin
-    when the plan is made.
+    `kinds` are probe, request log, client log, offsets topic and inventory. `prefixed`: the client
+    logs are one stream whose lines name their pod; `merged`: one stream whose lines do not.
+    `foreign` adds the logs of a group with the same name on another cluster. `shift` hours are
+    added to each time in a log, which names no zone; `dated`: the files' own dates are kept.
+    `late`: the logs begin when the plan is made.
     """
 
     kinds: frozenset[str] = frozenset()
@@ -172,6 +172,13 @@ def draw(seed: int) -> History:
 
 def _with_rarer(history: History) -> History:
     """Return the history with what only some seeds have; the others stay as they are."""
+    # Only Java and librdkafka clients have a file that names their list.
+    filed = all(
+        one.software in (*JAVA, "confluent-kafka") and not one.own for one in history.consumers
+    )
+    if Random(f"{history.seed} inventory").random() < 0.15 and filed:
+        given = history.evidence
+        history = replace(history, evidence=replace(given, kinds=given.kinds | {"inventory"}))
     random = Random(f"{history.seed} rarer")
     java = all(one.software in JAVA and not one.own for one in history.consumers)
     if random.random() < 0.12 and java:

@@ -299,6 +299,14 @@ class Rehearsed(Story):
                 return
         super()._evidence(advice)
 
+    def _confirm(self, advice: dict[str, Any]) -> None:
+        """Confirm a list for the members that really run it."""
+        names = tuple(advice["assignors"])
+        found = {id_: self.world.found(id_, "") for id_ in advice["members"]}
+        true = tuple(id_ for id_, one in found.items() if one and one.assignors == names)
+        self.world.confirms = (true, names) if names else ((), ())
+        super()._confirm(advice)
+
     def _wait(self, advice: dict[str, Any]) -> None:
         before = self.world.now()
         if any(each.due is not None and not each.running for each in self.world.processes):

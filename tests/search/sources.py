@@ -39,7 +39,7 @@ from tests.groups.test_group_metadata import written
 
 BEGAN = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
 GROUP, TOPIC = "checkout", "orders"
-_CLASSES = {
+CLASSES = {
     "range": "RangeAssignor",
     "roundrobin": "RoundRobinAssignor",
     "sticky": "StickyAssignor",
@@ -150,7 +150,7 @@ class Book:
         if life.java is None:
             return
         package = "org.apache.kafka.clients.consumer."
-        known = {name: package + made for name, made in _CLASSES.items()}
+        known = {name: package + made for name, made in CLASSES.items()}
         if process.name in self.own:
             known["cooperative-sticky"] = "com.acme.OwnAssignor"
         classes = ", ".join(f"class {known[name]}" for name in process.assignors)

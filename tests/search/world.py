@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import Cluster, CoordinatorKind, GroupSnapshot, RebalanceProtocol
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost, Plan
@@ -28,6 +29,7 @@ from rebal.planner.verification.verify import (
 from tests.live.obey import Process
 from tests.search.evidence import CLUSTER, Operator
 from tests.search.histories import History
+from tests.search.inventory import Inventory
 from tests.search.sources import GROUP, TOPIC, Book, Life, Witness
 
 PARTITIONS = 6
@@ -105,6 +107,8 @@ class SimulatedWorld:
             "classic,consumer" if history.kind == "java" else "classic"
         )
         settings["group.max.size"] = str(brokers.max_size)
+        settings["group.min.session.timeout.ms"] = "6000"
+        settings["group.max.session.timeout.ms"] = "1800000"
         self.operator = Operator(
             self.world.group,
             self.world.book,
@@ -117,7 +121,10 @@ class SimulatedWorld:
                 settings=settings,
             ),
             foreign=[_elsewhere(history, brokers)] if given.foreign else [],
+            declared=self._declared,
         )
+        self._files = Inventory(self.world.book)
+        self.confirms: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
         self.plans = 0
         self.snapshot: GroupSnapshot | None = None
         self._plan: Plan | None = None
@@ -312,6 +319,15 @@ class SimulatedWorld:
         named = (each for each in self.processes if each.name == name)
         return next(down if name == _automatic(None) else named, None)
 
+    def _declared(self) -> tuple[Declared, ...]:
+        """Return what the files of the service's processes declare."""
+        service = [one for one in self.processes if not one.retired]
+        protocols = self.protocols
+        return self._files.read(
+            _settings(self.history, one, protocols.setdefault(one.name, self.joining))
+            for one in service
+        )
+
     # --- brokers --------------------------------------------------------------------------------
 
     def reload(self) -> str:
@@ -377,7 +393,8 @@ class SimulatedWorld:
         now = verify(plan, entries, seen, expect_members=expected)
         asked = verify(plan, entries, seen, step=step, expect_members=expected)
         try:
-            word = confirm(now, asked, step, "looked at each of them")
+            members, names = self.confirms
+            word = confirm(now, asked, step, "looked at each of them", members=members, names=names)
         except (NothingToConfirmError, ContradictedError):
             return
         entry = entry_of(plan, asked, seen, entries=entries)
