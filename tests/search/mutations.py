@@ -1,7 +1,8 @@
 """Defects that rebal once had, put back one at a time: `MUTATIONS[number]()` for a `with`.
 
 Each replaces one function of the planner or of a reader by what it was before the admission check,
-in the numbers of that change's list; the eleventh is one that the search itself found.
+in the numbers of that change's list; the eleventh is one that the search itself found, the twelfth
+one that no release had.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from rebal.groups.evidence import absent, merge
 from rebal.groups.evidence.observations import LogRead, Observation, Seen
-from rebal.groups.model import GroupSnapshot, Tri
+from rebal.groups.model import GroupSnapshot, Knowledge, Member, Tri
 from rebal.inspectors.logs.client import reader
 from rebal.inspectors.logs.client.configs import Config, Lookup
 from rebal.inspectors.logs.client.identity import Lives
@@ -148,6 +149,21 @@ def partitions_need_no_owner() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def files_are_proofs() -> Iterator[None]:
+    """12: the list in a member's configuration file counts as the one that it runs."""
+    with_declared = merge._with_declared
+
+    def proven(member: Member, declared: Any) -> Member:
+        made = with_declared(member, declared)
+        if made.assignors.knowledge is not Knowledge.DECLARED:
+            return made
+        return replace(made, assignors=replace(made.assignors, knowledge=Knowledge.EXACT))
+
+    with patch.object(merge, "_with_declared", proven):
+        yield
+
+
 def _nothing(*_: Any) -> tuple[()]:
     return ()
 
@@ -164,4 +180,5 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     9: every_log_is_the_groups_own,
     10: departed_members_are_forgotten,
     11: partitions_need_no_owner,
+    12: files_are_proofs,
 }

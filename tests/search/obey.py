@@ -106,6 +106,9 @@ class Rehearsed(Story):
 
     def _came(self, process: Process, how: str) -> None:
         """Start it; with KIP-848 a supervisor tries again until its old entry is released."""
+        if how == "comes back":
+            process.assignors = self.world.filed.get(process.name, process.assignors)
+        self.world.filed.pop(process.name, None)
         super()._came(process, how)
         if self.world.history.kip848 and not process.running:
             process.due = self.world.now() + 20
@@ -118,11 +121,24 @@ class Rehearsed(Story):
         race: str | None,
     ) -> None:
         """Start it as advised, with KIP-848's protocol where the advice or the step brings that."""
+        world = self.world
         if assignors:
-            self.world.protocols[process.name] = "classic"
+            world.protocols[process.name] = "classic"
+            if world.is_of_step(advice):
+                self._write_files(assignors)
         elif advice["change"] and self.goal == "consumer":
-            self.world.protocols[process.name] = "consumer"
+            world.protocols[process.name] = "consumer"
+        else:
+            process.assignors = world.filed.get(process.name, process.assignors)
+        world.filed.pop(process.name, None)
         super()._advised(process, assignors, advice, race)
+
+    def _write_files(self, assignors: tuple[str, ...]) -> None:
+        """Write a step's list into all files before the members restart, as some deployments do."""
+        if self.world.history.seed % 2:
+            for one in self._running():
+                if one.mixes and not one.retired and one.assignors != assignors:
+                    self.world.filed[one.name] = assignors
 
     def _stop(self, processes: Sequence[Process], *, wait: bool = False) -> None:
         """Stop them all; a cut-over goes on once the others are Stable, as its advice says."""

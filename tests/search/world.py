@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -124,6 +125,8 @@ class SimulatedWorld:
             declared=self._declared,
         )
         self._files = Inventory(self.world.book)
+        # Lists that files bring to members that have not restarted since.
+        self.filed: dict[str, tuple[str, ...]] = {}
         self.confirms: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
         self.plans = 0
         self.snapshot: GroupSnapshot | None = None
@@ -319,9 +322,19 @@ class SimulatedWorld:
         named = (each for each in self.processes if each.name == name)
         return next(down if name == _automatic(None) else named, None)
 
+    def is_of_step(self, advice: dict[str, Any]) -> bool:
+        """Return whether the restart brings the list of its step to a service with files."""
+        step = self._plan.step(advice["step"]) if self._plan is not None else None
+        filed = "inventory" in self.history.evidence.kinds and advice["action"] == "restart"
+        return filed and step is not None and tuple(advice["assignors"]) == step.target_list
+
     def _declared(self) -> tuple[Declared, ...]:
         """Return what the files of the service's processes declare."""
-        service = [one for one in self.processes if not one.retired]
+        service = [
+            replace(one, assignors=self.filed.get(one.name, one.assignors))
+            for one in self.processes
+            if not one.retired
+        ]
         protocols = self.protocols
         return self._files.read(
             _settings(self.history, one, protocols.setdefault(one.name, self.joining))
