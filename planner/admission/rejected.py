@@ -84,7 +84,7 @@ def _client(one: Refusal) -> tuple[str, ...]:
 
 def member_of(snapshot: GroupSnapshot, one: Refusal) -> Member | None:
     """Return the only member with the rejected client's name, from its address; None if there is no
-    such member, or if another client's cannot be told from it.
+    such member, or if several clients have that name.
     """
     members = snapshot.members
     if one.instance_id:

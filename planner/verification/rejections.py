@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.model import GroupSnapshot, Refusal
+from rebal.groups.model import GroupSnapshot, Member, Refusal
 from rebal.planner.admission.rejected import member_of, still_out
 from rebal.planner.context import Context
 from rebal.planner.plan import Plan
@@ -39,7 +39,7 @@ def with_rejoined(
     looks = [each for each in entries if each.blind is None]
 
     def rejoined_as(one: Refusal) -> str | None:
-        member, text = member_of(snapshot, one), text_of(one)
+        member, text = _own_member(snapshot, one), text_of(one)
         if one.rejoined_as is not None or member is None:
             return one.rejoined_as
         joined = _key(one) in kept and member.member_id not in then
@@ -54,6 +54,11 @@ def with_rejoined(
 
     found = (replace(one, rejoined_as=rejoined_as(one)) for one in snapshot.refusals)
     return replace(snapshot, refusals=tuple(found))
+
+
+def _own_member(snapshot: GroupSnapshot, one: Refusal) -> Member | None:
+    """Return the member of the rejected client, if its instance id or address shows it."""
+    return member_of(snapshot, one) if one.instance_id or one.host else None
 
 
 def _key(one: Refusal) -> tuple[object, ...]:
@@ -139,7 +144,7 @@ def _rotated_away(plan: Plan, snapshot: GroupSnapshot) -> Iterator[Refusal]:
         return
     before = {member.member_id for member in baseline.members}
     for one in still_out(baseline):
-        member = member_of(snapshot, one)
+        member = _own_member(snapshot, one)
         new = member is not None and member.member_id not in before
         if not new and not any(_same_client(one, other) for other in snapshot.refusals):
             yield one
