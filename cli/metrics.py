@@ -14,6 +14,7 @@ import msgspec
 from rebal.cli.errors import UsageError
 from rebal.cli.fleet import make_fleet_report
 from rebal.cli.output import say
+from rebal.cli.params import Lake
 from rebal.cli.render.fleet.openmetrics import ClusterMetrics, families
 from rebal.cli.sources import whole_name
 from rebal.groups.errors import RebalError
@@ -32,7 +33,7 @@ class LakeMetrics:
     `match` selects groups by their whole names, `to` is the goal that readiness is judged for.
     """
 
-    def __init__(self, lake: str, *, match: str | None = None, to: str = "cooperative") -> None:
+    def __init__(self, lake: Lake, *, match: str | None = None, to: str = "cooperative") -> None:
         self._lake = lake
         self._match = match
         self._pattern = whole_name(match)
@@ -71,7 +72,9 @@ class LakeMetrics:
             TablesError: no scan in the lake is finished, or its files cannot be read.
             UsageError: an invalid goal.
         """
-        found = {tables.name: tables for tables in open_clusters(self._lake)}
+        found = {
+            tables.name: tables for tables in open_clusters(self._lake.text, self._lake.options)
+        }
         known = {
             name: old
             for name, old in self._known.items()
@@ -95,7 +98,7 @@ class LakeMetrics:
             )
 
     def _read(self, tables: Tables) -> ClusterMetrics:
-        report = make_fleet_report(tables.name, to=self._to)
+        report = make_fleet_report(tables.name, options=self._lake.options, to=self._to)
         groups = tuple(one for one in report.groups if self._pattern.fullmatch(one.group_id))
         alive = [one.group_id for one in groups if one.readiness is not None]
         scanned = ScannedGroups(tables)

@@ -5,72 +5,74 @@ So Ctrl-C ends it at once, and no two requests read the lake at the same time.
 
 from __future__ import annotations
 
-import socket
+import sys
 from collections.abc import Callable
+from http.server import HTTPServer
+from socket import SOCK_STREAM, AddressFamily, getaddrinfo, socket
+from socketserver import TCPServer
 from typing import TYPE_CHECKING, Final, NoReturn
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from rebal.cli.errors import ListenError, UsageError
+from rebal.cli.output import say
 
 if TYPE_CHECKING:
+    from prometheus_client import MetricsHandler
     from prometheus_client.registry import Collector
 
 _LOOPBACK: Final = "127.0.0.1"
 _SECONDS: Final = 2.0
 
 
-class _Handler(WSGIRequestHandler):
-    """A connection that is closed if its request does not arrive in time, and never logged."""
-
-    timeout = _SECONDS
-
-    def log_message(self, *args: object) -> None:
-        """Log nothing."""
-
-
-class _Server(WSGIServer):
+class _Server(HTTPServer):
     """A server on an address of either family."""
 
-    def __init__(self, family: socket.AddressFamily, address: tuple[str, int]) -> None:
+    def __init__(
+        self, family: AddressFamily, address: tuple[str, int], handler: type[MetricsHandler]
+    ) -> None:
         self.address_family = family
-        super().__init__(address, _Handler)
+        super().__init__(address, handler)
 
     def server_bind(self) -> None:
         """Bind without looking the host's name up, which can take long."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
-        self.setup_environ()
+        TCPServer.server_bind(self)
 
-    def handle_error(self, request: object, client_address: object) -> None:
+    def get_request(self) -> tuple[socket, tuple[str, int]]:
+        """Accept a connection, which is closed if its request does not arrive in time."""
+        connection, address = super().get_request()
+        connection.settimeout(_SECONDS)
+        return connection, address
+
+    def handle_error(self, *_: object) -> None:
         """Drop a connection that broke off; the next request is answered."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            say(f"a request for the metrics failed: {error}")
 
 
 def serve(address: tuple[str, int], collector: Collector, ready: Callable[[str], None]) -> NoReturn:
     """Answer requests until Ctrl-C; `ready` gets the URL once the port is open.
 
-    Any path but /favicon.ico gives the metrics: OpenMetrics, or Prometheus's text format to those
-    who do not ask for it.
+    Any path gives the metrics: OpenMetrics, or Prometheus's text format to those who do not ask for
+    it.
 
     Raises:
         ListenError: the port is in use or not allowed, or the host is not one of this machine.
     """
-    from prometheus_client import CollectorRegistry, make_wsgi_app
+    from prometheus_client import CollectorRegistry, MetricsHandler
 
     host, port = address
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
     named = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
-        family, *_, found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        server = _Server(family, (str(found[0]), int(found[1])))
+        family, *_, found = getaddrinfo(host, port, type=SOCK_STREAM)[0]
+        answering = MetricsHandler.factory(registry)
+        server = _Server(family, (str(found[0]), int(found[1])), answering)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise ListenError(f"--listen {named}: cannot listen there: {why}.") from None
     with server:
-        server.set_app(make_wsgi_app(registry))
-        ready(f"http://{named.rpartition(':')[0]}:{server.server_port}/metrics")
+        ready(f"http://{named.rpartition(':')[0]}:{server.server_address[1]}/metrics")
         server.serve_forever()
     raise AssertionError("nothing shuts the server down")
 

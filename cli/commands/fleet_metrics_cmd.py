@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rebal.cli import output
+from rebal.cli import output, params
 from rebal.cli.errors import DONE, ExtraError, UsageError
 
 _ENDING = ".prom"
@@ -39,6 +39,7 @@ def command(
         str,
         typer.Option(metavar="GOAL", help="cooperative, eager, consumer, or an assignor's name."),
     ] = "cooperative",
+    lake_option: params.LakeOption = None,
 ) -> int:
     """Print metrics of a scan's groups for Prometheus: rebalances, downtime, readiness, lag.
 
@@ -56,7 +57,7 @@ def command(
         raise ExtraError("metrics need prometheus-client: pip install 'rebal[lake]'.")
     from rebal.cli.metrics import LakeMetrics
 
-    metrics = LakeMetrics(lake, match=match, to=to)
+    metrics = LakeMetrics(params.Lake(lake, params.lake_options(lake_option)), match=match, to=to)
     if listen is not None:
         from rebal.cli.metrics_server import address_of, serve
 

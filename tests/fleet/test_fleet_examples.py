@@ -20,6 +20,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from rebal.cli import app
 from rebal.cli.metrics import LakeMetrics
+from rebal.cli.params import Lake
 from rebal.groups.model import Cluster
 from rebal.inspectors.kafka.brokers import ClusterReading
 from tests.fleet.synthetic import fleet
@@ -45,7 +46,7 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Series:
     ]
     brokers = ClusterReading(at=AT, cluster=Cluster(), ends={"orders": (9,)})
     lake = write_tables(tmp_path_factory.mktemp("lake"), rows, brokers=brokers)
-    text = LakeMetrics(str(lake)).text("openmetrics")
+    text = LakeMetrics(Lake(str(lake))).text("openmetrics")
     found: Series = {}
     for family in text_string_to_metric_families(text):
         suffix = "_total" if family.type == "counter" else ""

@@ -98,6 +98,7 @@ def test_each_group_has_the_verdict_and_downtime_of_the_report(
             if name == "rebal_group_trouble" and ("group", of["group"]) in pairs
         }
         assert kinds == set(group.troubles)
+        assert found["rebal_group_held_members", labels(**of)] == len(group.held)
     assert any(name == "rebal_group_trouble" for name, _ in found)
     finished = found["rebal_scan_finished_timestamp_seconds", labels(cluster="unnamed")]
     assert finished == AT.timestamp()
@@ -269,6 +270,7 @@ def test_a_file_stays_where_the_lake_cannot_be_read(tmp_path: Path, capsys: Said
         (["{lake}", "--match", "("], 2, "not a regular expression"),
         (["{lake}", "--match", "nobody"], 2, "no group of the last scan matches nobody"),
         (["{lake}", "--to", "moon"], 2, "--to moon: expected"),
+        (["{lake}", "--lake-option", "moon"], 2, "--lake-option moon: expected"),
         (["{lake}#north"], 1, "no finished scan of the cluster north is there"),
         (["{empty}"], 1, "no scan wrote it"),
         (["{empty}/no"], 1, "there is no such folder"),
@@ -339,7 +341,7 @@ def test_a_server_shows_a_new_scan_and_survives_a_broken_lake(tmp_path: Path) ->
         shutil.move(tmp_path / "aside", lake / "scans")
         assert values_of(fetched(url))[readable] == 1
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
+        assert process.wait(30) == 130
         assert process.stderr is not None
         said = process.stderr.read().splitlines()
         assert said[-1] == "rebal: stopped."

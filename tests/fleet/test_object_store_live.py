@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyarrow.fs import FileSelector
 
+from rebal.cli import app
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.tables.reader import open_tables
@@ -151,3 +152,7 @@ def test_executors_that_share_nothing_with_the_driver(
     for name, rows in local_tables.items():
         found = made.read(name, list(rows[0])).to_pylist() if rows else []
         assert found == rows, name
+    out = tmp_path / "rebal.prom"
+    words = ["fleet", "metrics", url, *store.words, "--out", str(out)]
+    assert app.run(words) == 0
+    assert "rebal_group_readiness{" in out.read_text()

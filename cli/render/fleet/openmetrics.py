@@ -75,6 +75,10 @@ FAMILIES: Final = (
         ("cluster", "group", "goal", "verdict"),
     ),
     Family(
+        "rebal_group_held_members",
+        "Members that are down or rejected in a group whose verdict is ready.",
+    ),
+    Family(
         "rebal_group_members",
         "Members by the rebalance protocol that they run; consumer is KIP-848's.",
         ("cluster", "group", "protocol"),
@@ -200,6 +204,7 @@ def _add_group(made: Samples, group: FleetGroup, cluster: ClusterMetrics) -> Non
     lag = cluster.lag.get(group.group_id, GroupLag())
     longest, spent = metrics["rebalance-latency-max"], metrics["rebalance-latency-total"]
     for name, value in {
+        "held_members": len(group.held),
         "rebalances_total": metrics["rebalance-total"],
         "failed_rebalances_total": metrics["failed-rebalance-total"],
         "rejected_joins_total": history.refused_total,
