@@ -310,10 +310,10 @@ def _planned(snapshot: GroupSnapshot, to: str) -> Plan:
 
 
 def _ready(plan: Plan, history: GroupHistory, work: int = 0) -> Readiness:
-    # A report needs no group again, which is most of what a plan holds.
+    # A report needs neither the group nor the steps again, which are most of what a plan holds.
     seen = plan.baseline
     baseline = GroupSnapshot(group=seen.group, captured_at=seen.captured_at)
-    slim = msgspec.structs.replace(plan, baseline=baseline)
+    slim = msgspec.structs.replace(plan, baseline=baseline, steps=(), withheld=(), not_checked=())
     ready = readiness(plan, pauses_of(history), work, history.down)
     return msgspec.structs.replace(ready, plan=slim)
 

@@ -91,15 +91,16 @@ class Blocker(Record, frozen=True, kw_only=True, omit_defaults=False):
 class Readiness(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One group of a fleet, before its next step.
 
-    `blockers` keep the next step from starting, `later` a later one. `held` says which
-    members are down or rejected in a group that is ready by its plan: they must be back first.
-    `saves` is the avoided downtime in partition-seconds per hour; `assumed`: its computation
-    assumes the length of a rebalance. `pays_back` is in hours (None: never, or not known). `place`
-    counts from 1 (None: nothing to do, or not in an order yet). `work` is the rehearsal work that
-    an estimate replaced (0: the cost is exact).
+    `steps` is the number of the plan's steps. `blockers` keep the next step from starting, `later`
+    a later one. `held` says which members are down or rejected in a group that is ready by its
+    plan: they must be back first. `saves` is the avoided downtime in partition-seconds per hour;
+    `assumed`: its computation assumes the length of a rebalance. `pays_back` is in hours (None:
+    never, or not known). `place` counts from 1 (None: nothing to do, or not in an order yet).
+    `work` is the rehearsal work that an estimate replaced (0: the cost is exact).
     """
 
     plan: Plan
+    steps: int = 0
     blockers: tuple[Blocker, ...] = ()
     later: tuple[Blocker, ...] = ()
     missing: tuple[MissingEvidence, ...] = ()
@@ -127,6 +128,7 @@ def readiness(plan: Plan, pauses: Pauses, work: int = 0, down: Sequence[str] = (
     saves = _saves(plan, pauses)
     return Readiness(
         plan=plan,
+        steps=len(plan.steps),
         blockers=tuple(_blocker(f) for f in hit if (f.before_step or 0) <= number),
         later=tuple(_blocker(f) for f in hit if (f.before_step or 0) > number),
         missing=tuple(_missing(f) for f in heard if f.result is Tri.CANNOT_TELL),

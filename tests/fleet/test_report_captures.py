@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,37 @@ def test_the_tables_alone_make_the_plan(folder: Path, capsys: pytest.CaptureFixt
     assert "half-way through bounce 1 (2 of 4 done)" in said
     assert app.run(["inspect", "migrating", "--evidence", str(folder), "-o", "json"]) == 0
     assert '"type": "consumer"' in capsys.readouterr().out
+
+
+def test_report_and_plan_name_the_same_path_verdict_and_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a request log pyapp's lists are unknown: only the end of its second step needs them.
+
+    No text names a third step of a plan that has two.
+    """
+    lake = write_tables(tmp_path, tables(list(captured_records(CAPTURES))))
+    report = make_fleet_report(str(lake))
+    capsys.readouterr()
+    app.run(["fleet", "report", str(lake), "-o", "json"])
+    documents = {one["group_id"]: one for one in checked(capsys.readouterr().out)["groups"]}
+    ends = 0
+    for group in report.groups:
+        if group.readiness is None:
+            continue
+        name, mine = group.group_id, documents[group.group_id]
+        app.run(["plan-upgrade", name, "--evidence", str(lake), "-o", "json"])
+        plan = checked(capsys.readouterr().out)
+        for key in ("verdict", "path", "next_step", "summary", "exit_code"):
+            assert mine[key] == plan[key], (name, key)
+        assert mine["steps"] == len(plan["steps"]), name
+        app.run(["plan-upgrade", name, "--evidence", str(lake), "--details"])
+        whole = capsys.readouterr().out
+        app.run(["fleet", "report", str(lake), "--group", name, "--wide"])
+        text = capsys.readouterr().out
+        for said in (hindrance_text(group), whole, text):
+            named = [int(number) for number in re.findall(r"\bstep (\d+)", said)]
+            assert max(named, default=0) <= mine["steps"], (name, said)
+        ends += "to finish: RB901?" in hindrance_text(group)
+        assert ("to finish: cannot tell" in whole) == ("to finish" in hindrance_text(group)), name
+    assert ends >= 3

@@ -87,6 +87,7 @@ class _Group(Document, frozen=True, kw_only=True, rename={"runs": "from"}):
     target: str | UnsetType = UNSET
     path: str | UnsetType = UNSET
     next_step: int | UnsetType | None = UNSET
+    steps: int | UnsetType = UNSET
     under_way: bool | UnsetType = UNSET
     held: tuple[str, ...] | UnsetType = UNSET
     summary: str | UnsetType = UNSET
@@ -256,6 +257,7 @@ def _planned(ready: Readiness) -> dict[str, Any]:
         "target": plan.target,
         "path": plan.path,
         "next_step": plan.next_step,
+        "steps": ready.steps,
         "under_way": ready.under_way,
         "held": ready.held,
         "summary": plan.summary,

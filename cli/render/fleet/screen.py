@@ -30,6 +30,7 @@ from rebal.cli.render.fleet.words import (
     verdicts_text,
     worst_texts,
 )
+from rebal.cli.render.plans.parts import before_text
 from rebal.cli.render.text import (
     Column,
     FittingTable,
@@ -43,6 +44,7 @@ from rebal.groups.commands import rebal
 from rebal.inspectors.fleet.tables.columns import moment
 from rebal.inspectors.fleet.tables.history import ListSeen, Rebalance
 from rebal.planner.plan import Verdict
+from rebal.planner.readiness import Blocker
 from rebal.planner.rules import rules
 
 if TYPE_CHECKING:
@@ -258,13 +260,14 @@ def group_view(
             (Text(one.rule, style="bold red"), f"blocks: {one.what}") for one in ready.blockers
         ]
         rows += [
-            (Text(one.rule, style="red"), f"in the way of step {one.before_step}: {one.what}")
+            (Text(one.rule, style="red"), f"in the way of {_place(one, ready.steps)}: {one.what}")
             for one in ready.later
         ]
         rows += [
             (
                 Text(one.rule, style="bold yellow"),
-                f"cannot tell: {one.what}{f' → {one.how}' if one.how else ''}",
+                f"{before_text(one.before_step, ready.steps)}cannot tell: {one.what}"
+                f"{f' → {one.how}' if one.how else ''}",
             )
             for one in ready.missing
         ]
@@ -285,6 +288,10 @@ def group_view(
     yield facts((name, _plain(said)) for name, said in rows)
     yield from _newest("rebalances", history.rebalances, _REBALANCES, _rebalance, wide)
     yield from _newest("assignor lists", history.lists, _LISTS, _list, wide)
+
+
+def _place(one: Blocker, steps: int) -> str:
+    return f"step {one.before_step}" if (one.before_step or 0) <= steps else "the end"
 
 
 def plain_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> FittingTable:

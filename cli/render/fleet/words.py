@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rebal.cli.fleet import FleetGroup, FleetReport
+from rebal.cli.render.plans.parts import before_text
 from rebal.cli.render.text import count, path_words, span_text
 from rebal.groups.commands import Command, option
 from rebal.groups.model import RebalanceProtocol
@@ -122,10 +123,10 @@ def path_text(group: FleetGroup) -> str:
     """Return the path, with the next step and the number of steps."""
     if group.readiness is None:
         return ""
-    plan, path = group.readiness.plan, path_name(group)
-    if plan.next_step is None or not plan.steps:
+    number, path = group.readiness.plan.next_step, path_name(group)
+    if number is None or not group.readiness.steps:
         return path
-    return f"{path}, {plan.next_step} of {len(plan.steps)}"
+    return f"{path}, {number} of {group.readiness.steps}"
 
 
 def number_text(value: float | None) -> str:
@@ -216,7 +217,7 @@ def hindrance_text(group: FleetGroup) -> str:
     for step, rule in said:
         by_step.setdefault(step if step > number else 0, {})[rule] = None
     texts = (
-        (f"step {step}: " if step else "") + ", ".join(found)
+        before_text(step or None, ready.steps) + ", ".join(found)
         for step, found in sorted(by_step.items())
     )
     return " · ".join((*([down] if down else []), *texts))

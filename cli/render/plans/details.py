@@ -128,7 +128,10 @@ def _findings(plan: Plan, labels: dict[str, str], wide: bool) -> Rows:
     for finding in plan.findings:
         style = "dim" if finding.ignored else severity_style(finding.severity)
         reason = f"   (ignored: {finding.ignored})" if finding.ignored else ""
-        yield Text(label_of(finding), style=style), f"{finding.rule} {finding.message}{reason}"
+        yield (
+            Text(label_of(finding, plan), style=style),
+            f"{finding.rule} {finding.message}{reason}",
+        )
         if finding.fix and not finding.ignored and finding.severity is not Severity.ASK:
             yield "", hanging(Text("→", style="dim"), Text(finding.fix, style="dim"), 1)
             yield from to_run(finding.commands)

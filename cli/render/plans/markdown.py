@@ -54,7 +54,7 @@ def _lines(plan: Plan, texts: dict[int, tuple[Setting, ...]]) -> Iterator[str]:
         for finding in plan.findings:
             fix = f" → {finding.fix}" if finding.fix else ""
             ignored = f" (ignored: {finding.ignored})" if finding.ignored else ""
-            said = f"{label_of(finding)}: {finding.message}{ignored}{fix}"
+            said = f"{label_of(finding, plan)}: {finding.message}{ignored}{fix}"
             yield f"- **{finding.rule}** {plain(said)}"
             yield from _to_run(finding.commands)
     if plan.assumptions:

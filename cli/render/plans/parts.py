@@ -77,14 +77,21 @@ def short_state(plan: Plan, step: Step) -> str:
     return f"not before the gate of step {step.id - 1} holds"
 
 
-def label_of(finding: Finding) -> str:
-    """Return the label of a finding."""
+def label_of(finding: Finding, plan: Plan) -> str:
+    """Return the label of a finding; a step after the plan's last one stands for its end."""
     if finding.ignored:
         return "ignored"
     if finding.severity is Severity.BLOCK:
         says = "cannot tell" if finding.result is Tri.CANNOT_TELL else "blocks"
-        return says if finding.before_step is None else f"step {finding.before_step}: {says}"
+        return f"{before_text(finding.before_step, len(plan.steps))}{says}"
     return "warning" if finding.severity is Severity.WARN else "ask"
+
+
+def before_text(step: int | None, steps: int) -> str:
+    """Return `step 2: `, or `to finish: ` for what is only needed after the last of the steps."""
+    if step is None or not steps:
+        return ""
+    return f"step {step}: " if step <= steps else "to finish: "
 
 
 def beside(advice: Advice) -> tuple[str, ...]:

@@ -215,7 +215,7 @@ def _blocking(plan: Plan) -> Rows:
     """Yield the blocking findings: the most urgent whole, the others by their rules."""
     blocks = sorted(_open(plan, Severity.BLOCK), key=_urgency)
     for finding in blocks[:_BLOCKING]:
-        yield _label(finding), f"{finding.rule} {finding.message}"
+        yield _label(finding, plan), f"{finding.rule} {finding.message}"
         if finding.fix:
             yield "", hanging("→", finding.fix, 1)
         runs = [one for one in finding.commands if one.use != READ_MORE]
@@ -223,7 +223,7 @@ def _blocking(plan: Plan) -> Rows:
     rest = blocks[_BLOCKING:]
     if rest:
         rules_ = Counter(finding.rule for finding in rest)
-        yield _label(rest[0]), f"and {len(rest)} more: {listing(list(rules_), 8)}"
+        yield _label(rest[0], plan), f"and {len(rest)} more: {listing(list(rules_), 8)}"
 
 
 def _warnings(plan: Plan) -> Rows:
@@ -235,7 +235,7 @@ def _warnings(plan: Plan) -> Rows:
         known = rules().get(rule)
         times = f" ({len(found)})" if len(found) > 1 else ""
         said = f"{rule} {known.title if known else found[0].message}{times}"
-        yield _label(found[0]), Text(said, no_wrap=True, overflow="ellipsis")
+        yield _label(found[0], plan), Text(said, no_wrap=True, overflow="ellipsis")
     yield from (("assumed", line) for line in plan.assumptions[:_BLOCKING])
     if len(plan.assumptions) > _BLOCKING:
         yield "", f"and {len(plan.assumptions) - _BLOCKING} more assumptions"
@@ -249,8 +249,8 @@ def _urgency(finding: Finding) -> tuple[int, bool]:
     return finding.before_step or 0, finding.result is not Tri.YES
 
 
-def _label(finding: Finding) -> Text:
-    return Text(label_of(finding), style=severity_style(finding.severity))
+def _label(finding: Finding, plan: Plan) -> Text:
+    return Text(label_of(finding, plan), style=severity_style(finding.severity))
 
 
 def _folded(plan: Plan) -> Iterator[RenderableType]:
