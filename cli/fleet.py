@@ -39,9 +39,9 @@ GONE: Final = "gone"
 _HOUR: Final = 3_600_000_000
 _MANY: Final = 5000
 """Members above which it is worth while to plan on all processors."""
-_ENOUGH: Final = 450_000
-_A_MEMBER: Final = 25
-_LEAST: Final = 80_000
+_ENOUGH: Final = 190_000
+_A_MEMBER: Final = 11
+_LEAST: Final = 40_000
 """Work on rehearsals (planner/rehearsal/costs/work.py) after which a report leaves the rest
 estimated: so much, less what its members take anyhow, so that a report of any fleet is there in
 seconds."""
