@@ -29,6 +29,7 @@ CHANGES: Final = (WORSE, MIXED, BETTER, UNCLEAR)
 """Values of a change, the most urgent first."""
 _ERRORS: Final = 3
 _HOUR: Final = 3_600_000_000
+_MINUTE: Final = 60_000_000
 
 
 class Measure(Record, frozen=True, kw_only=True):
@@ -105,8 +106,8 @@ def trend_of(history: GroupHistory, earlier: Standing | None, until: int) -> Tre
     if first is None or first > earlier.generation:
         return NoTrend(why="not all its rebalances are known")
     start = max((one.at or 0 for one in mine if one.generation == first), default=0)
-    if not 0 < start < until:
-        return NoTrend(why="too little of it was seen before")
+    if not start or min(until - start, now - until) < _MINUTE:
+        return NoTrend(why="less than a minute of it was seen before or since")
     counted = [one for one in mine if not one.failed and one.members != 0]
     before = [one for one in counted if first < (one.generation or 0) <= earlier.generation]
     since = [one for one in counted if (one.generation or 0) > earlier.generation]
