@@ -18,4 +18,11 @@ BEGIN
       || ' WHERE cluster_id = "' || cluster || '"';
     EXECUTE IMMEDIATE statement;
   END FOR;
+
+  SET statement = 'CREATE OR REPLACE TEMPORARY VIEW last_scan AS '
+    || 'SELECT finished_at, observed_from, observed_until, '
+    || '(unix_micros(observed_until) - unix_micros(observed_from)) / 3600000000 AS observed_hours '
+    || 'FROM delta.`' || lake || '/scans` WHERE cluster_id = "' || cluster || '" '
+    || 'ORDER BY scan_id DESC LIMIT 1';
+  EXECUTE IMMEDIATE statement;
 END

@@ -1,8 +1,8 @@
 """What a task does with the rows of a source that it is given: reduce, sort out, count.
 
-rows ─┬─ commits ── reduced ───────────────── commit_parts ┐
-      ├─ group and member records ─────────── records      ├─ sorted into buckets by group
-      ├─ what is broken ───────────────────── errors       ┘
+rows ─┬─ commits ── reduced ───────────────── commit_parts
+      ├─ group and member records ─────────── records, runs of them, and news of their groups
+      ├─ what is broken ───────────────────── errors
       └─ all other kinds: only counted
 """
 
@@ -16,14 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.groups.wire.offsets_topic import kind_name
-from rebal.inspectors.fleet.buckets import BucketWriter, Ints, bucket_of
 from rebal.inspectors.fleet.commits.sums import CommitSums
 from rebal.inspectors.fleet.commits.table import name_topics
 from rebal.inspectors.fleet.kinds import explain, group_in, sort_out
+from rebal.inspectors.fleet.news import Places
 from rebal.inspectors.fleet.parts import PartWriter, Target
-from rebal.inspectors.fleet.schemas import BUCKET, RECORDS, REQUESTS
+from rebal.inspectors.fleet.runs import Packer
+from rebal.inspectors.fleet.schemas import OF_RECORDS, RECORDS, REQUESTS, TEXT, TIME
 from rebal.inspectors.fleet.tasks import Work
-from rebal.inspectors.fleet.timeline.clock import extent
+from rebal.inspectors.fleet.timeline.clock import extent, span_of
 
 ROWS: Final = "rows of the source"
 """The count of what was read, records and others, before anything is done with it."""
@@ -50,7 +51,7 @@ def take_in(
     """One task's part of the source → its files in the lake, and reports (`parts.REPORT`)."""
     writer = PartWriter(target)
     commits = CommitSums()
-    history = BucketWriter(writer, "records")
+    news, packer = Places(), Packer()
     for batch in batches if read is None else read(batches):
         rows = pa.Table.from_batches([batch])
         if not len(rows):
@@ -64,29 +65,43 @@ def take_in(
         if found.commits.any():
             commits.add(rows.filter(pa.array(found.commits)))
         if found.history.any():
-            history.add(_records(rows, np.flatnonzero(found.history)))
+            kept = rows.filter(pa.array(found.history)).combine_chunks()
+            groups = _groups(kept["key"])
+            news.note(groups, kept, "timestamp", of_records=True)
+            names = groups.dictionary.take(groups.indices)
+            kept = kept.select(RECORDS.names).add_column(0, "group_id", names)
+            writer.write("records", kept)
+            for runs in packer.add(_told(kept)):
+                writer.write("runs", runs)
         if found.doubtful.any():
             for row in rows.filter(pa.array(found.doubtful)).to_pylist():
                 explain(writer, row)
-    history.finish()
+    for runs in packer.rest():
+        writer.write("runs", runs)
     parts = commits.parts()
     name_topics(parts, writer)
-    sums = BucketWriter(writer, "commit_parts")
-    sums.add(parts)
-    sums.finish()
+    writer.write("commit_parts", parts)
+    news.report(writer)
     yield from writer.report()
 
 
 def take_requests(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
     """Rows of `schemas.REQUESTS` → files in the lake, and reports."""
     writer = PartWriter(target)
-    held = BucketWriter(writer, "requests")
+    news = Places()
+    times: list[pa.Array] = []
     for batch in batches:
-        groups = batch.column(REQUESTS.get_field_index("group_id")).to_pylist()
-        buckets = [bucket_of((group or "").encode()) for group in groups]
         rows = pa.Table.from_batches([batch]).cast(REQUESTS)
-        held.add(rows.append_column(BUCKET, pa.array(buckets, pa.int64())))
-    held.finish()
+        writer.write("requests", rows)
+        read = rows.filter(pc.is_null(rows["problem"])).combine_chunks()
+        if len(read):
+            groups = read["group_id"].combine_chunks().dictionary_encode()
+            news.note(groups, read, "at", of_records=False)
+            times.append(read["at"].combine_chunks())
+    found = span_of(pa.chunked_array(times, TIME))
+    if found is not None:
+        writer.span(*found)
+    news.report(writer)
     yield from writer.report()
 
 
@@ -109,14 +124,23 @@ def _fresh(
     return rows
 
 
-def _records(rows: pa.Table, places: Ints) -> pa.Table:
-    """The rows of a source in these places, which are history, as `records` by their buckets."""
-    keys = rows["key"].take(pa.array(places)).combine_chunks().dictionary_encode()
-    distinct = np.array([bucket_of(group_in(key)) for key in keys.dictionary.to_pylist()], np.int64)
-    buckets = distinct[keys.indices]
-    order = np.argsort(buckets, kind="stable")
-    made = rows.select(RECORDS.names).take(pa.array(places[order])).cast(RECORDS)
-    return made.append_column(BUCKET, pa.array(buckets[order]))
+def _groups(keys: pa.ChunkedArray) -> pa.DictionaryArray:
+    """The groups that these keys name."""
+    found = keys.combine_chunks().dictionary_encode()
+    names = [group_in(key).decode("utf-8", "replace") for key in found.dictionary.to_pylist()]
+    codes = pa.array(names, TEXT).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(codes.indices.take(found.indices), codes.dictionary)
+
+
+def _told(records: pa.Table) -> pa.Table:
+    """Rows of the table `records` as a timeline takes them."""
+    size = len(records)
+    given = {name: records[name] for name in records.column_names} | {"at": records["timestamp"]}
+    columns = [
+        given[one.name].cast(one.type) if one.name in given else pa.nulls(size, one.type)
+        for one in OF_RECORDS
+    ]
+    return pa.table(columns, schema=OF_RECORDS)
 
 
 def _note_extent(writer: PartWriter, rows: pa.Table) -> None:

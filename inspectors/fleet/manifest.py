@@ -14,7 +14,7 @@ from rebal.groups.errors import DocumentError
 from rebal.groups.model import Record
 from rebal.inspectors.kafka.brokers import ClusterReading
 
-SCHEMA: Final = "rebal.fleet-scan/3"
+SCHEMA: Final = "rebal.fleet-scan/4"
 UNNAMED: Final = "unnamed"
 """The cluster of records that say of none, where the operator named none."""
 
@@ -37,10 +37,11 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     they were: each as of the last scan that read such. `offsets` is the last offset read by
     partition of `__consumer_offsets`; `breaks` are those up to which an earlier scan read and after
     which the next found some missing: the log cleaner came between, and what it took away was never
-    read. `sources` are brokers, files and logs as they were named. `observed_from` and
-    `observed_until` bound the times of what was read. `brokers` is what the last scan of a live
-    cluster was told beside records. `tables` are those for readers, `inputs` what the next scan
-    needs.
+    read. `topics` are topics' names by their ids, as commits of Kafka 4.1 and later tell them, and
+    `heard_until` is the last time of a request log's line. `sources` are brokers, files and logs as
+    they were named. `observed_from` and `observed_until` bound the times of what was read.
+    `brokers` is what the last scan of a live cluster was told beside records. `tables` are those
+    for readers, `inputs` what the next scan needs.
     """
 
     schema: str = SCHEMA
@@ -57,6 +58,8 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     requests: dict[str, int] = msgspec.field(default_factory=dict)
     offsets: dict[int, int] = msgspec.field(default_factory=dict)
     breaks: dict[int, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    topics: dict[str, str] = msgspec.field(default_factory=dict)
+    heard_until: datetime | None = None
     brokers: ClusterReading | None = None
     tables: dict[str, TableEntry] = msgspec.field(default_factory=dict)
     inputs: dict[str, TableEntry] = msgspec.field(default_factory=dict)

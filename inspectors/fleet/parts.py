@@ -18,6 +18,16 @@ from pyspark import TaskContext
 
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.schemas import INPUTS, LONG, TABLES
+from rebal.inspectors.fleet.timeline.rows import MADE, OPEN
+
+
+class Kind(NamedTuple):
+    """A kind of file: the table of the lake that its files are in, and their columns."""
+
+    name: str
+    folder: str
+    schema: pa.Schema
+
 
 REPORT: Final = pa.schema(
     [
@@ -31,19 +41,28 @@ REPORT: Final = pa.schema(
     ]
 )
 """`what` is `rows` (a file of a kind: its path in the lake, how many rows and bytes are in it, and
-its first and last group), `count` (a number by name), `last` (the last offset read of the partition
-`name`), `from` or `until` (a time in microseconds), `topic` (a topic's id, and in `file` its
-name)."""
+its first and last group), `gone` (a file that others replace), `count` (a number by name), `last`
+(the last offset read of the partition `name`), `from` or `until` (a time in microseconds), `topic`
+(a topic's id, and in `file` its name), `series` (news of a group, as `news.Series` says it)."""
 REPORT_DDL: Final = (
     "what string, name string, file string, amount bigint, size bigint, low string, high string"
 )
-WRITTEN: Final = {**TABLES, **INPUTS}
-"""What tasks write: the tables, and what later tasks make them of."""
 WORK: Final = "_work"
-FOLDERS: Final = {**{name: name for name in WRITTEN}, "broken": "errors", "commit_parts": WORK}
+HANDED_ON: Final = ("commit_parts", "runs")
+"""Kinds that no later scan needs."""
+KINDS: Final = (
+    *(Kind(name, name, TABLES[name]) for name in TABLES if name != "groups"),
+    *(Kind(f"{OPEN}{name}", name, TABLES[name]) for name in MADE),
+    Kind("open_commit_groups", "groups", TABLES["groups"]),
+    *(Kind(name, WORK if name in HANDED_ON else name, INPUTS[name]) for name in INPUTS),
+)
+"""What tasks write: the tables, and what later tasks and scans make them of."""
+WRITTEN: Final = {kind.name: kind.schema for kind in KINDS}
+FOLDERS: Final = {kind.name: kind.folder for kind in KINDS}
 """Where in the lake each kind's files are."""
 SCAN: Final = pa.field("scan_id", LONG)
 _AT_ONCE: Final = 4096
+_RAW: Final = ("key", "value", "state")
 _DRIVER: Final = 99_999
 
 
@@ -56,8 +75,8 @@ class Target(NamedTuple):
 
 
 def columns_of(table: str) -> pa.Schema:
-    """Return the columns of a table's files."""
-    return WRITTEN[table].append(SCAN)
+    """Return the columns of a table of the lake."""
+    return next(kind.schema for kind in KINDS if kind.folder == table).append(SCAN)
 
 
 class PartWriter:
@@ -78,6 +97,7 @@ class PartWriter:
         self._offsets: Counter[str] = Counter()
         self._span: tuple[int, int] | None = None
         self._topics: dict[str, str] = {}
+        self._said: list[tuple[Any, ...]] = []
 
     def add(self, kind: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Rows as dicts by column name; a column that is left out is null."""
@@ -111,6 +131,10 @@ class PartWriter:
         """Note the name of a topic by its id."""
         self._topics[topic_id] = name
 
+    def say(self, *row: Any) -> None:
+        """Add a row of `REPORT`."""
+        self._said.append(row)
+
     def report(self) -> Iterator[pa.RecordBatch]:
         """Close every file and say what there is: rows of `REPORT`."""
         for kind in list(self._held):
@@ -121,6 +145,7 @@ class PartWriter:
         rows += [("last", name, "", offset, *none) for name, offset in self._last.items()]
         rows += [("offsets", name, "", amount, *none) for name, amount in self._offsets.items()]
         rows += [("topic", topic_id, name, 0, *none) for topic_id, name in self._topics.items()]
+        rows += self._said
         if self._span:
             first, last = self._span
             rows += [("from", "", "", first, *none), ("until", "", "", last, *none)]
@@ -133,6 +158,10 @@ class PartWriter:
         if held:
             self._write(kind, pa.Table.from_pylist(held, WRITTEN[kind]))
 
+    def write_again(self, kind: str, rows: pa.Table) -> None:
+        """Rows that an earlier scan wrote, with its number."""
+        self._write(kind, rows.cast(WRITTEN[kind].append(SCAN)))
+
     def _write(self, kind: str, rows: pa.Table) -> None:
         if not len(rows):
             return
@@ -141,8 +170,10 @@ class PartWriter:
             self._files.create_dir(folder, recursive=True)
             path = f"{folder}/{kind}-{self._task}.parquet"
             self._writers[kind] = _File(kind, self._files.open_output_stream(path), path)
-        numbers = pa.repeat(pa.scalar(self._target.number, LONG), len(rows))
-        self._writers[kind].write(rows.cast(WRITTEN[kind]).append_column(SCAN, numbers))
+        if SCAN.name not in rows.column_names:
+            numbers = pa.repeat(pa.scalar(self._target.number, LONG), len(rows))
+            rows = rows.cast(WRITTEN[kind]).append_column(SCAN, numbers)
+        self._writers[kind].write(rows)
 
 
 class _File:
@@ -154,9 +185,10 @@ class _File:
         self._groups: tuple[str, str] | None = None
         # A dictionary of raw keys and values would only be given up again, and nobody asks for the
         # least of them.
-        names = [name for name in columns_of(kind).names if name not in ("key", "value")]
+        columns = WRITTEN[kind].append(SCAN)
+        names = [name for name in columns.names if name not in _RAW]
         self._writer = pq.ParquetWriter(
-            out, columns_of(kind), compression="zstd", use_dictionary=names, write_statistics=names
+            out, columns, compression="zstd", use_dictionary=names, write_statistics=names
         )
 
     def write(self, rows: pa.Table) -> None:

@@ -1,107 +1,89 @@
-"""The job: source and request logs → inputs by group → the tables → a finished run.
+"""One scan on Spark: from rows of a source and request logs to the lake's tables, driven here.
 
-    source ── tasks read, reduce and sort out ─┬─ errors
-                                               ├─ records ── and those of earlier scans ─────────┐
-                                               └─ commit_parts ── and the commits table before ──┤
-    request logs ── requests ── and those of earlier scans ──────────────────────────────────────┤
-                                                                                                 │
-    all tables ── tasks tell a range of groups each ── inputs by bucket ─────────────────────────┘
+source ── take_in ─┬─ records ─┐
+                   ├─ commit_parts ────────────────┐
+request logs ── take_requests ── requests ─┐       │
+                                           │       │
+states of groups with news ── gather ──────┴ tell  └ tell_commits
+                                             │          │
+files of the scan before ── carry ───────────┴──────────┴── the lake's tables
 
-Each record of the source is counted where it ends up, and the counts must add up to what the
-source gave. A run that goes on from an earlier one reads only later offsets, and makes the
-timeline anew from all inputs.
+What a scan tells is in proportion to what is new: a group goes on from its state (news.py), and
+the rows that the scan before left open are written again.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, Observation, SparkSession, Window
-from pyspark.sql import functions as sql
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql import DataFrame, SparkSession
 
 from rebal.groups import VERSION
-from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.buckets import find_pieces, make_ranges
-from rebal.inspectors.fleet.commits.table import again
-from rebal.inspectors.fleet.intake import ROWS, only_new, take_in, take_requests
-from rebal.inspectors.fleet.kinds import REPEATED
-from rebal.inspectors.fleet.lake.place import Place
-from rebal.inspectors.fleet.lake.run import Run, counted
+from rebal.inspectors.fleet.carrying import Load, carry, find_small
+from rebal.inspectors.fleet.lake.run import STORED, Run, counted
 from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.fleet.parts import FOLDERS, REPORT_DDL
-from rebal.inspectors.fleet.schemas import REQUESTS, TIME
-from rebal.inspectors.fleet.sources.recognition import check_records, check_request_logs
-from rebal.inspectors.fleet.sources.requests import read_requests
-from rebal.inspectors.fleet.sources.source import SKIPPED, TOPIC, Source, whole_rows
-from rebal.inspectors.fleet.tasks import in_tasks, require_shared
-from rebal.inspectors.fleet.telling import Tale, tell
-from rebal.inspectors.fleet.timeline.clock import span_of
+from rebal.inspectors.fleet.news import News, State, find_news, told_until
+from rebal.inspectors.fleet.parts import FOLDERS, REPORT_DDL, SCAN, WORK
+from rebal.inspectors.fleet.reading import read_logs, read_records
+from rebal.inspectors.fleet.runs import SORTED_BY
+from rebal.inspectors.fleet.schemas import COMMIT_PARTS, PACKED
+from rebal.inspectors.fleet.sources.source import SKIPPED, Source
+from rebal.inspectors.fleet.stages import (
+    Gather,
+    Piece,
+    by_group,
+    find_effective_times,
+    gather,
+    in_order,
+    tasks_for,
+)
+from rebal.inspectors.fleet.tasks import Work, in_tasks, require_shared
+from rebal.inspectors.fleet.telling import Committed, tell, tell_commits
+from rebal.inspectors.fleet.timeline.rows import OPEN
+from rebal.inspectors.fleet.timeline.state import form
+from rebal.inspectors.fleet.timeline.timeline import Tale
+from rebal.inspectors.fleet.totals import Totals
 
-_Extent = tuple[datetime | None, datetime | None]
 Say = Callable[[str], None]
-_BROKEN: Final = "broken-"
-"""How files of rows begin that every later scan keeps: what it cannot read does not change."""
-_PLACE: Final = ("source", "position")
+_Span = tuple[int, int] | None
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_REPLACED: Final = ("commits", "open_commit_groups")
+"""Kinds that each scan writes whole: a row for each partition that has commits."""
+_NEWEST: Final = ("states", "waiting")
+"""Kinds of which a group's newest rows count, whatever else is there."""
+_ABOUT: Final = (
+    "group_id", "form", "partition", "offset", "told_until", "recorded", "unnamed", SCAN.name,
+)  # fmt: skip
 
 
-@dataclass
-class _Totals:
-    """The sum of what the tasks of this scan reported."""
+@dataclass(frozen=True)
+class _Scan:
+    """One scan under way: `states` are the lake's before it, by group, and `span` the time that
+    all sources cover, earlier scans' included, in microseconds since 1970."""
 
-    counts: Counter[str] = field(default_factory=Counter)
-    last: dict[int, int] = field(default_factory=dict)
-    offsets: Counter[int] = field(default_factory=Counter)
-    """How many offsets of each partition were read."""
-    first_us: int | None = None
-    until_us: int | None = None
-    topics: dict[str, str] = field(default_factory=dict)
-    made: dict[str, list[DataFile]] = field(default_factory=dict)
-    """The files of each kind that tasks wrote; their paths are the lake's."""
+    spark: SparkSession
+    run: Run
+    totals: Totals
+    states: Mapping[str, State]
+    span: _Span
+    breaks: Mapping[int, tuple[int, ...]]
+    log: bool
+
+    def take(self, rows: DataFrame, work: Work) -> None:
+        """Let tasks work on the rows, and add up what they report."""
+        self.totals.take(in_tasks(rows, work, REPORT_DDL))
 
     @property
-    def read(self) -> int:
-        """Records of the source."""
-        skipped = sum(n for name, n in self.counts.items() if name.startswith(SKIPPED))
-        return self.counts[ROWS] - skipped
-
-    @property
-    def ended(self) -> dict[str, int]:
-        """Return the number of records of each kind, by its name."""
-        return {n: c for n, c in self.counts.items() if n != ROWS and not n.startswith(SKIPPED)}
-
-    def take(self, reports: DataFrame) -> None:
-        """Run the tasks and add up what they report."""
-        for what, name, file, amount, size, low, high in reports.collect():
-            if what == "rows":
-                self.made.setdefault(name, []).append(DataFile(file, amount, size, low, high))
-            elif what == "count":
-                self.counts[name] += amount
-            elif what == "topic":
-                self.topics[name] = file
-            elif what == "last":
-                self.last[int(name)] = max(amount, self.last.get(int(name), amount))
-            elif what == "offsets":
-                self.offsets[int(name)] += amount
-            elif what == "from":
-                self.first_us = amount if self.first_us is None else min(amount, self.first_us)
-            elif what == "until":
-                self.until_us = amount if self.until_us is None else max(amount, self.until_us)
-
-    def paths(self, kind: str) -> list[str]:
-        """The files of a kind that tasks wrote, sorted."""
-        return sorted(one.path for one in self.made.get(kind, ()))
+    def cores(self) -> int:
+        """Tasks that run at once."""
+        return self.spark.sparkContext.defaultParallelism
 
 
 def scan(
@@ -119,188 +101,169 @@ def scan(
         ScanError: a record was lost on the way, or the source changed while it was read.
     """
     require_shared(spark, run.place)
-    totals = _Totals()
+    totals = Totals()
     requests: Mapping[str, int] = {}
     if source is not None:
         say(f"reading {', '.join(source.names[:3])}{' …' if len(source.names) > 3 else ''}")
-        _read_records(run, source, totals)
-    _take_earlier_commits(spark, run, totals)
+        read_records(run, source, totals)
     if request_logs:
         say("reading the request logs")
-        requests = _read_requests(spark, run, request_logs, totals)
+        requests = read_logs(spark, run, request_logs, totals)
     say("putting each group's history in order")
-    extent = _extent(run, totals)
-    _tell(spark, run, totals, extent)
-    manifest = _manifest(
-        run, totals, extent, source=source, request_logs=request_logs, requests=requests
-    )
+    log = bool(totals.files("requests") or run.earlier("requests"))
+    span = _span(run, totals)
+    now = _Scan(spark, run, totals, _states(run), span, _breaks(run, totals), log)
+    before = run.previous.topics if run.previous is not None else {}
+    news = find_news(totals.series, now.states, span, totals.topics.keys() - before.keys())
+    _tell(now, news)
+    _tell_commits(now, news)
+    _carry(now, news)
+    manifest = _manifest(now, source=source, request_logs=request_logs, requests=requests)
     return run.finish(manifest, _files(run, totals))
 
 
-class ScanError(DocumentError):
-    """The scan cannot vouch for its tables; says why."""
+def _states(run: Run) -> dict[str, State]:
+    """What the lake says of groups' states, by group."""
+    found: dict[str, State] = {}
+    for file in run.earlier("states"):
+        with run.place.errors(), run.place.files().open_input_file(file.path) as opened:
+            rows = pq.ParquetFile(opened).read(columns=list(_ABOUT)).to_pylist()
+        for row in rows:
+            before = found.get(row["group_id"])
+            if before is None or before.scan_id < row[SCAN.name]:
+                found[row["group_id"]] = State(
+                    row[SCAN.name], row["form"] == form(), row["partition"], row["offset"],
+                    row["told_until"], row["recorded"], tuple(row["unnamed"]),
+                )  # fmt: skip
+    return found
 
 
-def _read_records(run: Run, source: Source, totals: _Totals) -> None:
-    if run.previous is not None:
-        new = partial(
-            only_new, read=source.read, after=run.previous.offsets, broken=_broken_lines(run)
-        )
-        source = replace(source, read=new)
-    seen = None
-    if source.may_repeat:
-        source, seen = _each_once(source)
-    work = partial(take_in, target=run.target, read=source.read)
-    totals.take(in_tasks(source.rows, work, REPORT_DDL))
-    if seen is not None:
-        repeated = seen.get["rows"] - totals.counts[ROWS]
-        totals.counts[ROWS] += repeated
-        totals.counts[REPEATED] += repeated
-    _account(run, source, totals)
-
-
-def _each_once(source: Source) -> tuple[Source, Observation]:
-    """The source with each record once, where it may hold one twice, and the count of its rows."""
-    seen = Observation("rows of the source")
-    rows = whole_rows(source).observe(seen, sql.count(sql.lit(1)).alias("rows"))
-    whole = sql.col("problem").isNull()
-    once = rows.where(whole).dropDuplicates(["partition", "offset"])
-    return replace(source, rows=once.unionByName(rows.where(~whole)), read=None), seen
-
-
-def _broken_lines(run: Run) -> frozenset[tuple[str, bytes]]:
-    """Return what earlier scans could not read, of sources whose records have no offset."""
-    found: set[tuple[str, bytes]] = set()
-    for file in run.kept("errors", _BROKEN):
-        rows = _read(run, f"errors/{file.path}", ["offset", "source", "value"])
-        rows = rows.filter(pc.is_null(rows["offset"]))
-        found |= set(zip(rows["source"].to_pylist(), rows["value"].to_pylist(), strict=True))
-    return frozenset(found)
-
-
-def _take_earlier_commits(spark: SparkSession, run: Run, totals: _Totals) -> None:
-    tables = run.earlier("commits")
-    if tables:
-        numbers = spark.range(0, len(tables), 1, len(tables))
-        work = partial(again, target=run.target, tables=tables)
-        totals.take(in_tasks(numbers, work, REPORT_DDL))
-
-
-def _account(run: Run, source: Source, totals: _Totals) -> None:
-    ended = sum(totals.ended.values())
-    if ended != totals.read:
-        raise ScanError(
-            f"{', '.join(source.names)}: {totals.read:,} records were read and {ended:,} are "
-            "accounted for: the source changed while it was read; scan again."
-        )
-    if totals.read:
-        check_records(source.names, totals.ended, before=run.previous is not None)
-        return
-    if source.holds_records():
-        raise ScanError(
-            f"{TOPIC}: the brokers say that it holds records, and none was read; this must not "
-            "pass for an empty cluster: scan again, with REBAL_DEBUG=1 to see what Spark says."
-        )
-    if run.previous is None:
-        raise DocumentError(
-            f"{', '.join(source.names)}: no record of {TOPIC} is in there; nothing to report on."
-        )
-
-
-def _read_requests(
-    spark: SparkSession, run: Run, paths: Sequence[str], totals: _Totals
-) -> Mapping[str, int]:
-    """Bring the lines that are not among the inputs yet to them; gives the log's counts."""
-    logs = read_requests(spark, list(paths))
-    said = [name for name in REQUESTS.names if name not in _PLACE]
-    # What could not be read is told by its place alone.
-    unread = (sql.when(sql.col("problem").isNotNull(), sql.col(name)) for name in _PLACE)
-    mark = sql.xxhash64(*said, *unread)
-    first = Window.partitionBy("mark").orderBy(*_PLACE)
-    fresh = (
-        logs.rows.withColumn("mark", mark)
-        .withColumn("nth", sql.row_number().over(first))
-        .where("nth = 1")
-    )
-    known = run.earlier("requests")
-    if known:
-        before = _requests_in(spark, run, known).select(mark.alias("mark")).distinct()
-        fresh = fresh.join(before, "mark", "left_anti")
-    work = partial(take_requests, target=run.target)
-    totals.take(in_tasks(fresh.select(*REQUESTS.names), work, REPORT_DDL))
-    counts = logs.counts()
-    check_request_logs(paths, counts)
-    return counts
-
-
-def _tell(spark: SparkSession, run: Run, totals: _Totals, extent: _Extent) -> None:
-    """Make the tables of all inputs."""
+def _tell(now: _Scan, news: News) -> None:
+    """Tell the groups that have news."""
+    run, totals = now.run, now.totals
+    whole = news.anew | news.unsure
     pieces = [
-        piece
-        for kind in ("records", "requests")
-        for piece in find_pieces(kind, run.place, [*run.earlier(kind), *totals.paths(kind)])
+        Piece("runs", one.path, one.size, without=news.unsure) for one in totals.files("runs")
     ]
-    pieces += find_pieces("commit_parts", run.place, totals.paths("commit_parts"))
-    first, until = extent
+    pieces += [Piece("requests", one.path, one.size) for one in totals.files("requests")]
+    pieces += [
+        Piece("records", one.path, one.size, news.unsure)
+        for one in (totals.files("records") if news.unsure else ())
+    ]
+    pieces += [
+        Piece(kind, one.path, one.size, whole)
+        for kind in ("records", "requests")
+        for one in (run.earlier(kind) if whole else ())
+    ]
+    going = frozenset(news.go_on)
+    pieces += [
+        Piece(kind, one.path, one.size, going, news.go_on)
+        for kind in _NEWEST
+        for one in (run.earlier(kind) if going else ())
+    ]
+    if not pieces:
+        return
+    until = told_until(totals.series)
     tale = Tale(
-        tuple(make_ranges(pieces, spark.sparkContext.defaultParallelism)),
-        totals.topics,
-        (_micros(first), _micros(until)) if first and until else None,
-        log=any(piece.kind == "requests" for piece in pieces),
-        breaks=_breaks(run, totals),
+        {**(run.previous.topics if run.previous else {}), **totals.topics},
+        now.breaks, news.recorded, until, news.unsure,
+    )  # fmt: skip
+    wanted = Gather(run.place, pieces, now.span)
+    moved = find_effective_times(now.spark, _records_of(wanted), news.unsure)
+    rows = (
+        gather(now.spark, replace(wanted, moved=moved), PACKED)
+        .transform(by_group(tasks_for(pieces, now.cores)))
+        .transform(in_order(*SORTED_BY))
     )
-    numbers = spark.range(0, len(tale.ranges), 1, len(tale.ranges))
-    work = partial(tell, target=run.target, tale=tale)
-    totals.take(in_tasks(numbers, work, REPORT_DDL))
+    now.take(rows, partial(tell, target=run.target, tale=tale))
 
 
-def _requests_in(spark: SparkSession, run: Run, paths: Sequence[str]) -> DataFrame:
-    """The rows of these files of the table `requests`, read where the tasks run."""
-    numbers = spark.range(0, len(paths), 1, len(paths))
-    work = partial(_reread, place=run.place, paths=paths)
-    return in_tasks(numbers, work, from_arrow_schema(REQUESTS, prefer_timestamp_ntz=False))
+def _records_of(wanted: Gather) -> Gather:
+    return replace(wanted, pieces=[one for one in wanted.pieces if one.kind == "records"])
 
 
-def _reread(
-    batches: Iterable[pa.RecordBatch], place: Place, paths: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    files = place.files()
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            with files.open_input_file(paths[number]) as opened:
-                yield from pq.ParquetFile(opened).iter_batches(columns=REQUESTS.names)
+def _tell_commits(now: _Scan, news: News) -> None:
+    """Tell what groups have committed, in this scan and before."""
+    run = now.run
+    pieces = [Piece("commit_parts", one.path, one.size) for one in now.totals.files("commit_parts")]
+    pieces += [Piece("commits", one.path, one.size) for one in run.earlier("commits")]
+    if not pieces:
+        return
+    told = Committed(now.span, news.groups | now.states.keys(), now.log)
+    rows = gather(now.spark, Gather(run.place, pieces), COMMIT_PARTS)
+    rows = rows.transform(by_group(tasks_for(pieces, now.cores)))
+    now.totals.gone |= {one.path for kind in _REPLACED for one in run.earlier(kind)}
+    now.take(rows, partial(tell_commits, target=run.target, told=told))
 
 
-def _read(run: Run, path: str, columns: list[str]) -> pa.Table:
-    with run.place.errors(), run.place.files().open_input_file(path) as opened:
-        return pq.ParquetFile(opened).read(columns=columns)
+def _carry(now: _Scan, news: News) -> None:
+    """Write again what is replaced in part, and put small files together."""
+    run = now.run
+    newest = {group_id: one.scan_id for group_id, one in now.states.items()}
+    newest |= dict.fromkeys(news.groups, run.number)
+    loads: list[Load] = []
+    for kind, table in FOLDERS.items():
+        files = () if table == WORK or kind in _REPLACED else run.earlier(kind)
+        if not files:
+            continue
+        if kind in _NEWEST:
+            small = find_small(files)
+            loads += [Load(kind, _paths(small), newest=newest, whole=True)] if small else []
+            continue
+        told = news.groups if kind.startswith(OPEN) else news.anew
+        gone = frozenset() if kind in ("records", "requests") else told
+        small = find_small(files)
+        touched = [one for one in files if one not in small and _may_hold(one, gone)]
+        if small:
+            loads.append(Load(kind, _paths(small), gone, whole=True))
+        if touched:
+            loads.append(Load(kind, _paths(touched), gone))
+    if loads:
+        numbers = now.spark.range(0, len(loads), 1, len(loads))
+        now.take(numbers, partial(carry, target=run.target, loads=loads))
 
 
-def _files(run: Run, totals: _Totals) -> dict[str, list[DataFile]]:
+def _paths(files: Sequence[DataFile]) -> tuple[str, ...]:
+    return tuple(one.path for one in files)
+
+
+def _may_hold(file: DataFile, groups: frozenset[str]) -> bool:
+    low, high = file.low, file.high
+    if low is None or high is None:
+        return bool(groups)
+    return any(low <= group <= high for group in groups)
+
+
+def _files(run: Run, totals: Totals) -> dict[str, list[DataFile]]:
     """All files of the finished scan by table: what it made, and what it keeps of earlier ones."""
-    found = {"errors": list(run.kept("errors", _BROKEN))}
-    found |= {name: list(run.kept(name)) for name in ("records", "requests")}
-    for kind, files in totals.made.items():
-        table = FOLDERS[kind]
-        below = [one._replace(path=one.path.removeprefix(f"{table}/")) for one in files]
-        found.setdefault(table, []).extend(below)
+    found: dict[str, list[DataFile]] = {table: [] for table in STORED}
+    for kind, table in FOLDERS.items():
+        if table == WORK:
+            continue
+        kept = [one for one in run.earlier(kind) if one.path not in totals.gone]
+        found[table] += [
+            one._replace(path=one.path.removeprefix(f"{table}/"))
+            for one in (*kept, *totals.files(kind))
+        ]
     return found
 
 
 def _manifest(
-    run: Run,
-    totals: _Totals,
-    extent: _Extent,
+    now: _Scan,
     *,
     source: Source | None,
     request_logs: Sequence[str],
     requests: Mapping[str, int],
 ) -> Manifest:
+    run, totals = now.run, now.totals
     before = run.previous
     skipped = {
         n.removeprefix(SKIPPED): c for n, c in totals.counts.items() if n.startswith(SKIPPED)
     }
-    first, until = extent
+    first, until = (None, None) if now.span is None else map(_moment, now.span)
+    heard = [one.until for one in totals.series if one.partition is None and one.until is not None]
+    times = [_moment(max(heard))] if heard else []
+    times += [before.heard_until] if before is not None and before.heard_until else []
     names = {*(source.names if source else ()), *(Path(path).name for path in request_logs)}
     return Manifest(
         rebal=VERSION,
@@ -315,12 +278,14 @@ def _manifest(
         skipped=counted({}, skipped),
         requests=counted({}, requests) or (before.requests if before else {}),
         offsets=dict(sorted({**(before.offsets if before else {}), **totals.last}.items())),
-        breaks=_breaks(run, totals),
+        breaks=dict(now.breaks),
+        topics={**(before.topics if before else {}), **totals.topics},
+        heard_until=max(times, default=None),
         brokers=(source.brokers if source else None) or (before.brokers if before else None),
     )
 
 
-def _breaks(run: Run, totals: _Totals) -> dict[int, tuple[int, ...]]:
+def _breaks(run: Run, totals: Totals) -> dict[int, tuple[int, ...]]:
     """Return the last offsets of earlier scans after which records are missing, by partition."""
     before = run.previous
     found = dict(before.breaks) if before else {}
@@ -331,37 +296,18 @@ def _breaks(run: Run, totals: _Totals) -> dict[int, tuple[int, ...]]:
     return dict(sorted(found.items()))
 
 
-def _extent(run: Run, totals: _Totals) -> _Extent:
+def _span(run: Run, totals: Totals) -> _Span:
     """The first and the last time of all records and requests, earlier scans' included."""
-    firsts = [_EPOCH + timedelta(microseconds=totals.first_us)] if totals.first_us else []
-    lasts = [_EPOCH + timedelta(microseconds=totals.until_us)] if totals.until_us else []
-    if run.previous is not None:
-        firsts += [run.previous.observed_from] if run.previous.observed_from else []
-        lasts += [run.previous.observed_until] if run.previous.observed_until else []
-    paths = (*run.earlier("requests"), *totals.paths("requests"))
-    groups = [group.statistics for path in paths for group in _row_groups(run.place, path)]
-    seen = [
-        time for one in groups if one is not None and one.has_min_max for time in (one.min, one.max)
-    ]
-    if seen:
-        span = span_of(pa.chunked_array([pa.array(seen, TIME)]))
-        if span != (_micros(min(seen)), _micros(max(seen))):
-            files = run.place.files()
-            whole = (pq.read_table(path, columns=["at"], filesystem=files) for path in paths)
-            span = span_of(pa.concat_tables(whole)["at"])
-        if span is not None:
-            firsts.append(_EPOCH + timedelta(microseconds=span[0]))
-            lasts.append(_EPOCH + timedelta(microseconds=span[1]))
-    return min(firsts, default=None), max(lasts, default=None)
+    found = [totals.span] if totals.span is not None else []
+    before = run.previous
+    if before is not None and before.observed_from and before.observed_until:
+        found.append((_micros(before.observed_from), _micros(before.observed_until)))
+    return (min(a for a, _ in found), max(b for _, b in found)) if found else None
 
 
 def _micros(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
-def _row_groups(place: Place, path: str) -> Iterator[pq.ColumnChunkMetaData]:
-    with place.files().open_input_file(path) as opened:
-        metadata = pq.read_metadata(opened)
-    names = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
-    for number in range(metadata.num_row_groups):
-        yield metadata.row_group(number).column(names.index("at"))
+def _moment(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)

@@ -104,17 +104,12 @@ GROUPS: Final = pa.schema(
         ("first_seen", TIME),
         ("last_seen", TIME),
         ("deleted_at", TIME),
-        ("observed_from", TIME),
-        ("observed_until", TIME),
         ("rebalance_total", LONG),
-        ("rebalance_rate_per_hour", pa.float64()),
         ("rebalance_latency_avg_ms", pa.float64()),
         ("rebalance_latency_max_ms", pa.float64()),
         ("rebalance_latency_total_ms", pa.float64()),
         ("failed_rebalance_total", LONG),
-        ("failed_rebalance_rate_per_hour", pa.float64()),
         ("last_rebalance_at", TIME),
-        ("last_rebalance_seconds_ago", pa.float64()),
         ("refused_total", LONG),
         ("sources", TEXTS),
     ]
@@ -268,8 +263,57 @@ TABLES: Final = {
     "errors": ERRORS,
 }
 
-BUCKET: Final = pa.field("bucket", LONG)
-"""Which bucket a group's raw inputs are in (`buckets`)."""
+TIMELINE: Final = pa.schema(
+    [
+        *(RECORDS.field(name) for name in ("key", "value", "partition", "offset")),
+        ("told_at", TIME),
+        *REQUESTS,
+        ("state", pa.binary()),
+    ]
+)
+"""A group's state, its records and its requests, side by side: what its timeline is made of."""
+OF_RECORDS: Final = pa.schema(
+    [
+        TIMELINE.field(name)
+        for name in (
+            "group_id", "at", "told_at", "key", "value", "partition", "offset", "source",
+            "position", "state",
+        )
+    ]
+)  # fmt: skip
+"""The columns of `TIMELINE` that records and states have."""
+PACKED: Final = pa.schema(
+    [
+        ("group_id", TEXT),
+        ("told", YES_NO),
+        ("at", TIME),
+        ("partition", INT),
+        ("offset", LONG),
+        ("source", TEXT),
+        ("position", LONG),
+        ("whole", YES_NO),
+        ("size", LONG),
+        ("rows", pa.binary()),
+    ]
+)
+"""A run: its first row's place in `timeline.ORDER`, after the group's state (`told` is false), and
+its rows of `TIMELINE`, of so many bytes before they were packed; not `whole` are those that have
+the columns of records only."""
+STATES: Final = pa.schema(
+    [
+        ("group_id", TEXT),
+        ("state", pa.binary()),
+        ("form", TEXT),
+        ("partition", INT),
+        ("offset", LONG),
+        ("told_until", LONG),
+        ("recorded", YES_NO),
+        ("unnamed", TEXTS),
+    ]
+)
+"""A group's timeline as bytes, of this `form` (`timeline/state.py`; null: tell it anew); its last
+record's place, and up to which time (microseconds since 1970) its rows are told. `recorded` is
+whether it has records, `unnamed` are ids of topics whose names no record told yet."""
 _RATES: Final = ("commits_per_hour", "records_per_second")
 COMMIT_PARTS: Final = pa.schema(
     [
@@ -281,15 +325,16 @@ COMMIT_PARTS: Final = pa.schema(
         ("timestamp", TIME),
         ("source", TEXT),
         ("error", TEXT),
-        BUCKET,
     ]
 )
 """What one task found of one partition's commits: the columns of `commits`, how many records with
 tombstones, the offset of the record of `first_offset`, and of a broken one what it was."""
 INPUTS: Final = {
-    "records": RECORDS.append(BUCKET),
-    "requests": REQUESTS.append(BUCKET),
+    "records": pa.schema([("group_id", TEXT), *RECORDS]),
+    "requests": REQUESTS,
+    "states": STATES,
+    "waiting": TIMELINE,
     "commit_parts": COMMIT_PARTS,
-    "broken": ERRORS,
+    "runs": PACKED,
 }
-"""What tasks write for later tasks and scans; `broken` become rows of `errors`."""
+"""What tasks write for later tasks and scans, beside the tables for readers."""

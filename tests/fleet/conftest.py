@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,15 +93,25 @@ def local_tables(scanned: Path) -> Tables:
 def read_tables(out: Path) -> Tables:
     """All tables of the last finished scan in `out`, whole."""
     from rebal.inspectors.fleet.schemas import TABLES
+    from rebal.inspectors.fleet.tables.derived import NOW
     from rebal.inspectors.fleet.tables.reader import open_tables
 
     tables = open_tables(str(out))
     made: Tables = {}
     for name, columns in TABLES.items():
-        whole = tables.read(name, columns.names)
+        derived = NOW if name == "groups" else ()
+        whole = tables.read(name, [*columns.names, *derived])
         assert len(whole) == tables.manifest.tables[name].rows
-        made[name] = whole.to_pylist()
+        made[name] = sorted(whole.to_pylist(), key=in_time)
     return made
+
+
+def in_time(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """By what a row of any table is sorted: its group, its generation, its time."""
+    generation = row.get("first_generation", row.get("generation"))
+    times = [row.get(name) for name in ("started_at", "first_at", "at", "ended_at")]
+    first = next((str(at) for at in times if at is not None), "")
+    return str(row.get("group_id")), row.get("incarnation") or 0, generation or 0, first, repr(row)
 
 
 def without_sources(tables: Tables) -> Tables:

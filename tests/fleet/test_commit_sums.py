@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rebal.inspectors.fleet.commits import sums as commit_sums
 from rebal.inspectors.fleet.commits.sums import CommitSums
-from rebal.inspectors.fleet.commits.table import again, merge_commits, write_commits
+from rebal.inspectors.fleet.commits.table import as_parts, merge_commits, write_commits
 from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS
 from rebal.inspectors.fleet.sources.source import SOURCE
@@ -150,11 +150,7 @@ def test_an_earlier_scan_s_commits_come_before_all_that_is_read_now(tmp_path: Pa
     before = write_commits(
         merge_commits([scanned((4, 10), (9, 20))]), PartWriter(target_in(tmp_path))
     )
-    pq.write_table(before, tmp_path / "before.parquet")
-    numbers = pa.RecordBatch.from_pydict({"id": [0]})
-    list(again(iter([numbers]), target_in(tmp_path, 2), ["before.parquet"]))
-    (kept,) = files_in(tmp_path, "commit_parts")
-    parts = pq.read_table(tmp_path / kept).drop_columns(["scan_id"])
+    parts = as_parts(before)
     merged = merge_commits([scanned((12, 30), (15, 70)), parts])
     (row,) = write_commits(merged, PartWriter(target_in(tmp_path))).to_pylist()
     assert (row["first_offset"], row["committed_offset"], row["commits"]) == (10, 70, 4)
@@ -193,7 +189,7 @@ def test_a_broken_key_is_one_error_for_all_its_records(tmp_path: Path) -> None:
         if row["what"] == "count"
     }
     assert counts == {"UNREADABLE": 3, "OFFSET_COMMIT": -3}
-    (file,) = files_in(tmp_path, "broken")
+    (file,) = files_in(tmp_path, "errors")
     (error,) = pq.read_table(tmp_path / file).to_pylist()
     assert error["group_id"] is None
     assert error["error"].endswith("3 records have this key.")

@@ -81,7 +81,7 @@ def test_the_queries_of_the_documentation_run_in_duckdb(lake: Path) -> None:
         shipped().duckdb_views(connection, str(lake), "west")
         found = connection.sql("select group_id from groups order by 1").fetchall()
         assert [row[0] for row in found] == groups_of(20)
-        assert len(QUERIES) == 3
+        assert len(QUERIES) == 4
         answers = [connection.sql(query).fetchall() for query in QUERIES]
     assert all(answers), "each finds something in a fleet of every shape"
     assert len(answers[0]) == 10

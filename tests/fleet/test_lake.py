@@ -32,11 +32,12 @@ class KilledError(Exception):
 def fill(run: Run, offset: int) -> dict[str, list[DataFile]]:
     """One row of the same number in four tables, as a task writes and reports them."""
     writer = PartWriter(run.target)
-    writer.add("groups", [{"group_id": f"g{offset}"}])
+    writer.add("open_groups", [{"group_id": f"g{offset}"}])
     writer.add("members", [{"group_id": f"g{offset}", "member_id": str(offset)}])
     writer.add("errors", [{"what": "x", "offset": offset}])
-    writer.add("records", [{"offset": offset, "bucket": 1}])
-    made: dict[str, list[DataFile]] = {"records": list(run.kept("records"))}
+    writer.add("records", [{"offset": offset, "group_id": f"g{offset}"}])
+    kept = [one._replace(path=one.path.removeprefix("records/")) for one in run.earlier("records")]
+    made: dict[str, list[DataFile]] = {"records": kept}
     for batch in writer.report():
         for row in batch.to_pylist():
             table = FOLDERS[row["name"]]
@@ -96,7 +97,7 @@ def test_the_last_finished_scan_is_read(tmp_path: Path) -> None:
         one_scan(out, offset)
     assert last_scan(out).run == 2
     assert seen(out) == of(6, records=2)
-    assert set(last_scan(out).tables) | {"records", "requests"} == set(STORED)
+    assert set(last_scan(out).tables) | {"records", "requests", "states", "waiting"} == set(STORED)
 
 
 def test_a_scan_s_files_stay_while_the_next_one_is_the_last(tmp_path: Path) -> None:

@@ -53,7 +53,6 @@ def go_on(
                 }
             )
         group["generation"] = last["generation"] + many
-        group["observed_until"] = until
     return rows
 
 
@@ -159,7 +158,6 @@ def test_groups_that_cannot_be_compared_say_why(second: Callable[..., FleetRepor
     last = groups[0]["generation"]
     forget(rows, last - 3)
     groups[1]["incarnation"] = 2
-    groups[2]["observed_until"] = AT
     report = second(rows)
     why = {
         group.group_id: group.trend.why
@@ -169,9 +167,16 @@ def test_groups_that_cannot_be_compared_say_why(second: Callable[..., FleetRepor
     assert why == {
         groups[0]["group_id"]: "not all its rebalances are known",
         groups[1]["group_id"]: "deleted and created again since then",
-        groups[2]["group_id"]: "the scans end at the same time",
         groups[20]["group_id"]: "new since then",
     }
+
+
+def test_scans_that_end_at_the_same_time_have_no_trend(
+    second: Callable[..., FleetReport],
+) -> None:
+    report = second(fleet(20), AT)
+    why = {group.trend.why for group in report.groups if isinstance(group.trend, NoTrend)}
+    assert why == {"the scans end at the same time"}
 
 
 def test_a_compacted_topic_does_not_make_a_group_look_worse(
@@ -280,9 +285,12 @@ def test_a_baseline_that_cannot_be_read_names_those_that_can(tmp_path: Path, cap
     assert app.run([*report, "0"]) == 2
 
 
-def test_the_scan_before_is_read_at_its_own_versions(tmp_path: Path) -> None:
+def test_the_scan_before_is_read_at_its_own_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A scan that is not finished has changed the tables since; it is not seen."""
     write_tables(tmp_path, fleet(20))
+    monkeypatch.setattr(tablefiles, "AT", AT + 24 * HOUR)
     write_tables(tmp_path, go_on(fleet(20), {0: 96}))
     wanted = make_fleet_report(str(tmp_path), baseline=1).trend
     assert wanted is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ import pyarrow as pa
 from rebal.inspectors.fleet.schemas import TABLES, TIME
 from rebal.inspectors.fleet.sources.request_rows import request_rows
 from rebal.inspectors.fleet.timeline.clock import settle
-from rebal.inspectors.fleet.timeline.rows import MADE
-from rebal.inspectors.fleet.timeline.timeline import INPUT, make_tables
+from rebal.inspectors.fleet.timeline.rows import MADE, OPEN
+from rebal.inspectors.fleet.timeline.timeline import INPUT, WAITING, Tale, make_tables
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
@@ -91,6 +91,7 @@ def in_order(rows: Iterable[Row], observed: tuple[int, int] | None = None) -> li
     def key(row: Row) -> tuple[Any, ...]:
         return (
             row["group_id"],
+            row["at"] is None,
             row["at"] or 0,
             row["offset"] is None,
             row["offset"] or 0,
@@ -104,7 +105,10 @@ def in_order(rows: Iterable[Row], observed: tuple[int, int] | None = None) -> li
 def batches(
     rows: Iterable[Row], size: int = 1000, observed: tuple[int, int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    ordered = in_order(rows, observed)
+    yield from _batches(in_order(rows, observed), size)
+
+
+def _batches(ordered: Sequence[Row], size: int) -> Iterator[pa.RecordBatch]:
     for at in range(0, len(ordered), size):
         part = ordered[at : at + size]
         columns = []
@@ -116,15 +120,102 @@ def batches(
 
 
 def tables(rows: Iterable[Row], size: int = 1000, **options: Any) -> Tables:
-    """The rows of each table, as Python values."""
-    made: Tables = {name: [] for name in MADE}
+    """The rows of each table, as Python values: of one scan, and the same of several."""
     rows = list(rows)
+    observed = options.pop("observed", None)
     options["recorded"] = {row["group_id"] for row in rows if row["offset"] is not None}
-    for table, batch in make_tables(batches(rows, size, options.get("observed")), **options):
-        batch.validate(full=True)
-        assert batch.schema == TABLES[table]
-        made[table] += batch.to_pylist()
-    return made
+    ordered = in_order(rows, observed)
+    whole = Scans(**options)
+    whole.scan(ordered, size)
+    parts = Scans(**options)
+    for n in range(_PARTS):
+        parts.scan(_part(ordered, n), size)
+    found = whole.tables()
+    assert parts.tables() == found
+    return found
+
+
+_PARTS = 3
+
+
+def _part(ordered: Sequence[Row], number: int) -> list[Row]:
+    """Each group's rows, cut into as many parts; rows without a time are last ones."""
+    of: dict[str | None, list[Row]] = {}
+    for row in ordered:
+        of.setdefault(row["group_id"], []).append(row)
+    cut = [len(mine) * number // _PARTS for mine in of.values()]
+    ends = [len(mine) * (number + 1) // _PARTS for mine in of.values()]
+    return [
+        row
+        for mine, start, end in zip(of.values(), cut, ends, strict=True)
+        for row in mine[start:end]
+    ]
+
+
+class Scans:
+    """Scans of the same groups one after another, each with the states that the last one left."""
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
+        self._settled: Tables = {name: [] for name in MADE}
+        self._open: Tables = {name: [] for name in MADE}
+        self._states: dict[str, Row] = {}
+        self._waiting: list[Row] = []
+
+    def scan(self, ordered: Sequence[Row], size: int = 1000, **options: Any) -> None:
+        """Tell these rows, which are in order."""
+        news = {row["group_id"] for row in ordered}
+        waiting = [row for row in self._waiting if row["group_id"] in news]
+        given = [*(row for name, row in self._states.items() if name in news), *ordered, *waiting]
+        rows = sorted(given, key=_place)
+        kept = {name for name in self._states if name in news}
+        self._waiting = [row for row in self._waiting if row["group_id"] not in news]
+        for name, before in self._open.items():
+            self._open[name] = [row for row in before if row["group_id"] not in kept]
+        for kind, batch in make_tables(_batches(rows, size), Tale(**self._options, **options)):
+            batch.validate(full=True)
+            found = batch.to_pylist()
+            if kind == WAITING:
+                moved = [_times_as_numbers(row) for row in found]
+                self._waiting += moved
+            elif kind == "states":
+                for row in found:
+                    empty = dict.fromkeys(INPUT.names)
+                    one = {"group_id": row["group_id"], "state": row["state"]}
+                    self._states[row["group_id"]] = empty | one
+            else:
+                table = kind.removeprefix(OPEN)
+                assert batch.schema == TABLES[table]
+                into = self._settled if table == kind else self._open
+                into[table] += found
+
+    def tables(self) -> Tables:
+        """All rows, of each group the settled ones first."""
+        return {name: sorted(self._settled[name] + self._open[name], key=_group) for name in MADE}
+
+
+def _group(row: Row) -> str:
+    return str(row["group_id"])
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    return (
+        str(row["group_id"]),
+        row["state"] is None,
+        row["at"] is None,
+        row["at"] or 0,
+        row["offset"] is None,
+        row["partition"] or 0,
+        row["offset"] or 0,
+        row["source"] or "",
+        row["position"] or 0,
+    )
+
+
+def _times_as_numbers(row: Row) -> Row:
+    return {
+        name: micros(value) if isinstance(value, datetime) else value for name, value in row.items()
+    }
 
 
 def at_ms(milliseconds: int) -> datetime:

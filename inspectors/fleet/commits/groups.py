@@ -21,30 +21,27 @@ _ZERO: Final = ("members", "rebalance_total", "failed_rebalance_total")
 
 def commit_groups(
     commits: pa.Table,
-    known: pa.ChunkedArray,
-    observed: tuple[int, int] | None,
+    known: pa.Array,
     *,
     log: bool,
 ) -> pa.Table:
     """Rows of `groups` for those in `commits` that are not among the `known` group ids.
 
-    A commit that was deleted makes no group. `observed` is the time that all sources cover, in
-    microseconds since 1970; with `log` a request log was read, which would have shown refused
-    joins.
+    A commit that was deleted makes no group. With `log` a request log was read, which would have
+    shown refused joins.
     """
-    known_here = pc.is_in(commits["group_id"], known.combine_chunks())
+    known_here = pc.is_in(commits["group_id"], known)
     found = (
         commits.filter(pc.invert(pc.or_(commits["tombstone"], known_here)))
         .group_by("group_id", use_threads=False)
         .aggregate([("first_at", "min"), ("committed_at", "max"), ("partition", "max")])
         .sort_by("group_id")
     )
-    return _rows(found, observed, (*_ZERO, "refused_total") if log else _ZERO)
+    return _rows(found, (*_ZERO, "refused_total") if log else _ZERO)
 
 
-def _rows(found: pa.Table, observed: tuple[int, int] | None, zero: tuple[str, ...]) -> pa.Table:
+def _rows(found: pa.Table, zero: tuple[str, ...]) -> pa.Table:
     size = len(found)
-    first, until = observed or (None, None)
     given: dict[str, pa.Array | pa.ChunkedArray] = {
         "group_id": found["group_id"],
         "type": pa.array([GroupType.CLASSIC.value] * size, pa.string()),
@@ -53,8 +50,6 @@ def _rows(found: pa.Table, observed: tuple[int, int] | None, zero: tuple[str, ..
         "incarnation": pa.array([1] * size, pa.int32()),
         "first_seen": found["first_at_min"],
         "last_seen": found["committed_at_max"],
-        "observed_from": pa.array([first] * size, GROUPS.field("observed_from").type),
-        "observed_until": pa.array([until] * size, GROUPS.field("observed_until").type),
         "sources": pa.array([[TOPIC]] * size, GROUPS.field("sources").type),
         **{name: pa.array([0] * size, pa.int64()) for name in zero},
     }

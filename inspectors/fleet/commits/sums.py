@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from rebal.groups.errors import WireError
 from rebal.groups.wire.offsets_topic import OffsetCommitKey, decode_key
-from rebal.inspectors.fleet.buckets import Ints, bucket_of
+from rebal.inspectors.fleet.binary_columns import Ints
 from rebal.inspectors.fleet.commits.values import decode_values
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, TIME
 
@@ -124,35 +124,33 @@ def _decoded(rows: pa.Table) -> pa.Table:
 
 
 def _named(keys: pa.Array, errors: list[str | None]) -> dict[str, pa.Array]:
-    """Group, topic, partition and bucket of each key; null, with an error, where it is broken."""
-    groups: dict[bytes, tuple[str | None, int]] = {}
+    """Group, topic and partition of each key; null, with an error, where it is broken."""
+    groups: dict[bytes, str | None] = {}
     topics: dict[bytes, str | None] = {}
-    made: list[tuple[str | None, str | None, int | None, int]] = []
+    made: list[tuple[str | None, str | None, int | None]] = []
     for row, key in enumerate(keys.to_pylist()):
         group_end = 4 + int.from_bytes(key[2:4], "big", signed=True)
         topic_at = group_end + 2
         topic_end = topic_at + int.from_bytes(key[group_end:topic_at], "big", signed=True)
         group, topic = key[4:group_end], key[topic_at:topic_end]
         if group not in groups:
-            groups[group] = (_text(group), bucket_of(group))
+            groups[group] = _text(group)
         if topic not in topics:
             topics[topic] = _text(topic)
-        (group_id, bucket), name = groups[group], topics[topic]
+        group_id, name = groups[group], topics[topic]
         plain = 4 <= group_end <= topic_at <= topic_end <= len(key) - 4
         if plain and group_id is not None and name is not None:
             number = int.from_bytes(key[topic_end : topic_end + 4], "big", signed=True)
-            made.append((group_id, name, number, bucket))
+            made.append((group_id, name, number))
             continue
         try:
             read = decode_key(key)
             assert isinstance(read, OffsetCommitKey)
-            made.append(
-                (read.group_id, read.topic, read.partition, bucket_of(read.group_id.encode()))
-            )
+            made.append((read.group_id, read.topic, read.partition))
         except WireError as error:
             errors[row] = str(error)
-            made.append((None, None, None, 0))
-    names = ("group_id", "topic", "topic_partition", "bucket")
+            made.append((None, None, None))
+    names = ("group_id", "topic", "topic_partition")
     columns = list(zip(*made, strict=True)) or [()] * len(names)
     found = {
         name: pa.array(column, COMMIT_PARTS.field(name).type)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from rebal.groups.wire.offsets_topic import kind_name
-from rebal.inspectors.fleet.buckets import BUCKET, BucketWriter, Ints, bucket_of
+from rebal.inspectors.fleet.binary_columns import Ints
 from rebal.inspectors.fleet.commits.sums import newest_and_first
 from rebal.inspectors.fleet.kinds import UNREADABLE, error_row
-from rebal.inspectors.fleet.parts import PartWriter, Target
+from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS
 
 _ABOUT: Final = ("group_id", "topic", "topic_partition")
@@ -25,35 +24,17 @@ _MINUTE_US: Final = 60_000_000
 _NEVER: Final = np.iinfo(np.int64).max
 
 
-def again(
-    batches: Iterable[pa.RecordBatch], target: Target, tables: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """The `commits` files of the scan before, as parts of this one; `batches` hold their numbers.
+def as_parts(rows: pa.Table) -> pa.Table:
+    """Rows of `commits` of the scan before, as parts of this one.
 
     What they counted is in the manifest of that scan already.
     """
-    writer = PartWriter(target)
-    files = target.place.files()
-    parts = BucketWriter(writer, "commit_parts")
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            with files.open_input_file(tables[number]) as opened:
-                rows = pq.ParquetFile(opened).read(columns=COMMITS.names, use_threads=False)
-            parts.add(_as_parts(rows, writer))
-    parts.finish()
-    yield from writer.report()
-
-
-def _as_parts(rows: pa.Table, writer: PartWriter) -> pa.Table:
-    ids = rows["group_id"].combine_chunks().dictionary_encode()
-    buckets = np.array([bucket_of(text.encode()) for text in ids.dictionary.to_pylist()], np.int64)
     given = {
         **{name: rows[name] for name in rows.column_names},
         # Before any record that is read now.
         "first_record": pc.if_else(
             pc.is_valid(rows["first_offset"]), pa.scalar(-1), pa.scalar(None, pa.int64())
         ),
-        BUCKET: pa.array(buckets[ids.indices.to_numpy()] if len(rows) else buckets),
     }
     columns = [
         given[field.name].cast(field.type)
@@ -61,9 +42,7 @@ def _as_parts(rows: pa.Table, writer: PartWriter) -> pa.Table:
         else pa.nulls(len(rows), field.type)
         for field in COMMIT_PARTS
     ]
-    made = pa.table(columns, schema=COMMIT_PARTS)
-    name_topics(made, writer)
-    return made
+    return pa.table(columns, schema=COMMIT_PARTS)
 
 
 def name_topics(parts: pa.Table, writer: PartWriter) -> None:
@@ -161,7 +140,7 @@ def _explain(writer: PartWriter, row: Mapping[str, Any]) -> None:
     writer.count(UNREADABLE, broken)
     writer.count(what, -broken)
     more = f" {broken} records have this key." if broken > 1 else ""
-    writer.add("broken", [error_row(row, what, row["group_id"], row["error"] + more)])
+    writer.add("errors", [error_row(row, what, row["group_id"], row["error"] + more)])
 
 
 def _replaced(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:

@@ -48,9 +48,14 @@ class Run:
         self._last = last
         self._known: dict[str, tuple[DataFile, ...]] = {}
 
-    def earlier(self, table: str) -> tuple[str, ...]:
-        """Return the files that the scan before has in this table, as paths in the lake."""
-        return tuple(f"{table}/{one.path}" for one in self._earlier(table))
+    def earlier(self, kind: str) -> tuple[DataFile, ...]:
+        """Return the files of a kind that the scan before has, with their paths in the lake."""
+        table = FOLDERS[kind]
+        return tuple(
+            one._replace(path=f"{table}/{one.path}")
+            for one in self._earlier(table)
+            if one.path.split("/")[-1].startswith(f"{kind}-")
+        )
 
     def finish(self, manifest: Manifest, made: Mapping[str, Sequence[DataFile]]) -> Manifest:
         """Commit each table, then the scan; return the manifest with the tables' versions.
@@ -76,12 +81,6 @@ class Run:
         row = Scans(self.place).finish(finished, self._last, self._app)
         self._sweep(made, row)
         return finished
-
-    def kept(self, table: str, kind: str = "") -> tuple[DataFile, ...]:
-        """Return the files of one kind that the scan before has in a table (all where "")."""
-        return tuple(
-            one for one in self._earlier(table) if one.path.split("/")[-1].startswith(kind)
-        )
 
     def clear(self) -> None:
         """Remove what tasks handed to each other."""

@@ -66,6 +66,8 @@ class Tables:
     def read(self, name: str, columns: Sequence[str], group: str | None = None) -> pa.Table:
         """These columns of the table `name`, of one `group` or of all, in the order written.
 
+        Those of `derived.NOW` are told as of the end of the time that the scan's sources cover.
+
         Raises:
             TablesError: a file of the scan is missing, cut off, or no Parquet file.
         """
@@ -73,8 +75,11 @@ class Tables:
 
         from rebal.inspectors.fleet.lake.table import LakeTable
         from rebal.inspectors.fleet.schemas import TABLES
+        from rebal.inspectors.fleet.tables.derived import NOW, derive
 
-        schema = pa.schema([TABLES[name].field(column) for column in columns])
+        derived = NOW if name == "groups" else {}
+        sources = dict.fromkeys(one for name in columns for one in derived.get(name, (name,)))
+        schema = pa.schema([TABLES[name].field(column) for column in sources])
         entry = self.manifest.tables.get(name, TableEntry())
         table = LakeTable(self._place, name, TABLES[name])
         try:
@@ -86,7 +91,8 @@ class Tables:
             ]
         except LakeError as error:
             raise TablesError(f"{error} Scan again: {_SCAN} {self._place}.") from None
-        return pa.concat_tables(parts) if parts else schema.empty_table()
+        found = pa.concat_tables(parts) if parts else schema.empty_table()
+        return derive(found, columns, self.manifest) if derived else found
 
     def _part(self, path: str, rows: int, schema: pa.Schema, group: str | None) -> pa.Table:
         import pyarrow as pa

@@ -10,7 +10,6 @@ when: nothing that is measured between times (a latency, a storm, a short life) 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -112,19 +111,6 @@ def settle(rows: pa.Table, span: tuple[int, int] | None = None) -> pa.Table:
         return rows
     column = pa.array(made, mask=~told | lost).cast(at.type)
     return rows.set_column(rows.schema.get_field_index("at"), rows.field("at"), column)
-
-
-def with_times(
-    batches: Iterable[pa.RecordBatch], times: pa.ChunkedArray
-) -> Iterator[pa.RecordBatch]:
-    """Yield batches with these times in `at`, one a row, and their own times in `told_at`."""
-    done = 0
-    for batch in batches:
-        place = batch.schema.get_field_index("at")
-        now = times.slice(done, len(batch)).combine_chunks()
-        done += len(batch)
-        told = batch.append_column("told_at", batch.column(place))
-        yield told.set_column(place, batch.schema.field(place), now.cast(batch.column(place).type))
 
 
 def extent(rows: pa.Table) -> tuple[int, int] | None:

@@ -36,6 +36,18 @@ _CHANGES_MEMBERS: Final = frozenset(
 )  # fmt: skip
 
 
+class Topics:
+    """Topics' names by their ids; `unnamed` are ids whose name was asked for in vain."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+        self.unnamed: set[str] = set()
+
+    def name(self, topic_id: str) -> str | None:
+        """The name of the topic; None where no record told it."""
+        return self._names.get(topic_id)
+
+
 class _Member:
     """One member's newest records."""
 
@@ -53,12 +65,12 @@ class ConsumerGroup:
     def __init__(
         self,
         values: Values,
-        topic_names: Mapping[str, str],
+        topics: Topics,
         before: Mapping[str, PartitionList | None],
     ) -> None:
         """`before` is what members had, by their ids, when the group was a classic one."""
         self.values = values
-        self.topic_names = topic_names
+        self.topics = topics
         self._before = dict(before)
         self._pairs: list[tuple[_Sets, _Sets]] = []
         self.learned: dict[str, str] = {}
@@ -257,7 +269,10 @@ class ConsumerGroup:
                         found = True
 
     def _name(self, topic_id: str) -> str:
-        return self.topic_names.get(topic_id) or self.learned.get(topic_id) or topic_id
+        name = self.topics.name(topic_id) or self.learned.get(topic_id)
+        if name is None:
+            self.topics.unnamed.add(topic_id)
+        return name or topic_id
 
     def _seen(self, member_id: str, member: _Member) -> Seen:
         known = member.metadata

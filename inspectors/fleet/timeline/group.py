@@ -21,7 +21,7 @@ from rebal.groups.wire.offsets_topic import (
     decode_consumer_group_record,
 )
 from rebal.inspectors.fleet.timeline import causes, incidents
-from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup
+from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup, Topics
 from rebal.inspectors.fleet.timeline.heartbeats import heard_at, write_members
 from rebal.inspectors.fleet.timeline.history import History
 from rebal.inspectors.fleet.timeline.lists import Lists
@@ -39,12 +39,14 @@ _MOST_ROUNDS: Final = 64
 
 
 class Shared:
-    """What all groups of one run share: rows, decoded values, protocols, and the time observed."""
+    """What all groups of one scan share.
+
+    That are rows, decoded values, protocols, topics' names, and where records may be missing.
+    """
 
     def __init__(
         self,
         topic_names: Mapping[str, str] | None = None,
-        observed: tuple[int, int] | None = None,
         breaks: Mapping[int, Sequence[int]] | None = None,
         recorded: Collection[str] = (),
     ) -> None:
@@ -53,8 +55,7 @@ class Shared:
         self.values = Values()
         self.reader = ValueReader(self.values)
         self.protocols = Protocols()
-        self.topic_names = topic_names or {}
-        self.observed = observed
+        self.topics = Topics(topic_names or {})
         self.breaks = breaks or {}
 
 
@@ -78,6 +79,7 @@ class GroupTimeline:
         self.first_at: int | None = None
         self.last_at = 0
         self.deleted_at: int | None = None
+        self.told_until = 0
         self.sources: set[str] = set()
         self._window = Window()
         self._era = self.log.era
@@ -147,7 +149,6 @@ class GroupTimeline:
                 self.history.advance(generation)
         self.lists.close()
         self._hear()
-        since, until = self.shared.observed or (self.first_at or 0, self.last_at)
         count = self.history.finish()
         now = self.history.now
         self.shared.rows.add(
@@ -167,12 +168,17 @@ class GroupTimeline:
                 self.first_at,
                 self.last_at,
                 self.deleted_at,
-                since,
-                until,
-                *self.history.metrics.columns(since, until, self.log.since is not None),
+                *self.history.metrics.columns(self.log.since is not None),
                 tuple(sorted(self.sources)),
             ),
         )
+
+    @property
+    def place(self) -> tuple[int | None, int | None] | None:
+        """The partition and the offset of its newest record; None: it has records in several."""
+        if len(self._newest) > 1:
+            return None
+        return next(iter(self._newest.items()), (None, None))
 
     def _hear(self) -> None:
         """KIP-848 members of whom only the log tells, and the type that it shows by them."""
@@ -266,7 +272,7 @@ class GroupTimeline:
         if kind is GroupType.CONSUMER and (self.consumer is None or was is not kind):
             members = self.history.roster.members
             had = {key: standing.seen.given.partitions for key, standing in members.items()}
-            self.consumer = ConsumerGroup(self.shared.values, self.shared.topic_names, had)
+            self.consumer = ConsumerGroup(self.shared.values, self.shared.topics, had)
             self.protocol_type = "consumer"
         if kind is GroupType.CLASSIC:
             self._end_consumer(at)

@@ -6,11 +6,6 @@ nobody's rebalance and is not counted.
 
 from __future__ import annotations
 
-from typing import Final
-
-_HOUR: Final = 3_600_000_000
-_SECOND: Final = 1_000_000
-
 
 class Metrics:
     """Sums over one group's rebalances; latencies in milliseconds, times in microseconds."""
@@ -38,24 +33,19 @@ class Metrics:
         self.failures += 1
 
     def columns(
-        self, since: int, until: int, log: bool
-    ) -> tuple[int, float | None, float | None, float | None, float | None, int, float | None,
-               int | None, float | None, int | None]:  # fmt: skip
-        """The columns from `rebalance_total` to `refused_total`, over the time that was observed.
+        self, log: bool
+    ) -> tuple[int, float | None, float | None, float | None, int, int | None, int | None]:
+        """The columns from `rebalance_total` to `refused_total`.
 
         `log` is whether the request log was read: only it shows refusals.
         """
-        hours = (until - since) / _HOUR
         timed = self.timed > 0
         return (
             self.total,
-            self.total / hours if hours > 0 else None,
             self.latency_total / self.timed if timed else None,
             self.latency_max if timed else None,
             self.latency_total if timed else None,
             self.failures,
-            self.failures / hours if hours > 0 else None,
             self.last_at,
-            None if self.last_at is None else (until - self.last_at) / _SECOND,
             self.refused if log else None,
         )

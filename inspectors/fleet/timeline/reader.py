@@ -78,6 +78,10 @@ class Value:
         self._dropped: list[tuple[Seen, int]] = []
         self._said = said
 
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        said = {name: getattr(self, name) for name in self.__slots__}
+        return None, said | {"_written_in": None}
+
     def follow(self, base: Value, fresh: list[Seen], dropped: list[tuple[Seen, int]]) -> None:
         """It is told against `base`; `dropped` have the generation that each said there."""
         self.base, self.fresh, self._dropped = base.members, fresh, dropped

@@ -14,16 +14,26 @@ MADE: Final = ("groups", "members", "assignor_lists", "rebalances", "incidents",
 """The tables that the timeline makes, all but `commits`."""
 _AT_ONCE: Final = 16_384
 
+OPEN: Final = "open_"
+"""How the kinds of rows begin that a later scan may replace: what is said of a group as of now."""
+
 
 class Rows:
     """Rows waiting to be written: tuples in the order of the table's columns, of `members`
     those of `timeline_member_rows`.
 
-    Times are microseconds since 1970; a list of text is a tuple.
+    Times are microseconds since 1970; a list of text is a tuple. Rows are settled, or open, which
+    is what is said of a group as if no row of it were to come: `of_now` says which follow.
     """
 
     def __init__(self) -> None:
-        self._held: dict[str, list[tuple[Any, ...]]] = {name: [] for name in MADE}
+        self._settled: dict[str, list[tuple[Any, ...]]] = {name: [] for name in MADE}
+        self._open: dict[str, list[tuple[Any, ...]]] = {name: [] for name in MADE}
+        self.of_now(False)
+
+    def of_now(self, yes: bool) -> None:
+        """Take the rows that follow as open ones, or as settled ones."""
+        self._held = self._open if yes else self._settled
         self.add_member = self._held["members"].append
 
     def add(self, table: str, row: tuple[Any, ...]) -> None:
@@ -31,21 +41,22 @@ class Rows:
         self._held[table].append(row)
 
     def __len__(self) -> int:
-        return len(self._held["members"])
+        return len(self._settled["members"]) + len(self._open["members"])
 
     def full(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The tables that have gathered enough rows for a batch."""
-        for table, rows in self._held.items():
-            if len(rows) >= _AT_ONCE:
-                yield table, _batch(table, rows)
-                rows.clear()
+        """The kinds that have gathered enough rows for a batch."""
+        yield from self._take(_AT_ONCE)
 
     def rest(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """All that is left."""
-        for table, rows in self._held.items():
-            if rows:
-                yield table, _batch(table, rows)
-                rows.clear()
+        yield from self._take(1)
+
+    def _take(self, least: int) -> Iterator[tuple[str, pa.RecordBatch]]:
+        for before, held in (("", self._settled), (OPEN, self._open)):
+            for table, rows in held.items():
+                if len(rows) >= least:
+                    yield before + table, _batch(table, rows)
+                    rows.clear()
 
 
 def _batch(table: str, rows: Sequence[Any]) -> pa.RecordBatch:

@@ -1,35 +1,36 @@
 """The timeline: one pass over all groups' records and requests, in order, to the tables' rows.
 
 `make_tables(batches)` takes Arrow batches of `INPUT`, sorted by `ORDER`, a group's rows one after
-another (they may span batches), and yields `(table, batch)` for the tables in
-`timeline_tables.MADE`. Nothing here needs Spark, the wall clock or a file: the same rows, in
-batches of any size, give the same tables. Of a group only its present state and the last ten
-seconds are kept in memory (timeline_order.DISORDER).
+another (they may span batches), and yields `(kind, batch)`: rows of the tables in `rows.MADE`,
+those that a later scan may replace as kinds that begin with `rows.OPEN`, and of each group its
+state, from which the next scan goes on. Nothing here needs Spark, the wall clock or a file: the
+same rows, in batches of any size and in any number of scans, give the same tables. Of a group only
+its present state and the last ten seconds are kept in memory (timeline_order.DISORDER).
 
-A row holds a record (`key` is set) or a line of a request log; one that could not be read
-(`problem` is set) belongs to no group and becomes a row of `errors`.
-Records of kinds 0 and 1 (commits) do not belong here. Rows come out group by group; within a group
-in the order in which they are finished.
+A row holds a group's state of the scan before (`state` is set), a record (`key` is set) or a line
+of a request log; one that could not be read (`problem` is set) belongs to no group and becomes a
+row of `errors`. Records of kinds 0 and 1 (commits) do not belong here. Rows come out group by
+group; within a group in the order in which they are finished.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 
 from rebal.groups.wire.offsets_topic import GROUP_METADATA
-from rebal.inspectors.fleet.schemas import RECORDS, REQUESTS, TIME
+from rebal.inspectors.fleet.schemas import REQUESTS, STATES, TIME, TIMELINE
 from rebal.inspectors.fleet.timeline.group import GroupTimeline, Shared
 from rebal.inspectors.fleet.timeline.order import Raw
 from rebal.inspectors.fleet.timeline.reader import Value, ValueReader
+from rebal.inspectors.fleet.timeline.state import form, freeze, thaw
 
 RECORD: Final = ("key", "value", "partition", "offset")
-INPUT: Final = pa.schema(
-    [*(RECORDS.field(name) for name in RECORD), pa.field("told_at", TIME), *REQUESTS]
-)
+INPUT: Final = TIMELINE
 """A record's columns and a request's, side by side; `group_id`, `at` and `source` are both's.
 Columns are found by name, and one that a batch has not is null in it. `at` is the record's
 effective time (`clock.settle`: of one partition they never run backwards), `told_at` its timestamp
@@ -37,47 +38,138 @@ where that may be another one. `at` is null only in a request's line without a t
 and nothing of when. A row with an `api` is a request."""
 
 ORDER: Final = ("group_id", "at", "partition", "offset", "source", "position")
-"""How rows are sorted, by effective times: nulls first or last, but the same way each time."""
+"""How rows are sorted after the group's state, by effective times, nulls last."""
+WAITING: Final = "waiting"
+"""The kind of rows of `INPUT` that are given again to the next scan, after their group's state."""
+
+
+@dataclass(frozen=True)
+class Tale:
+    """How groups are told.
+
+    `topic_names` are names by topic id, for KIP-848 records (without it a topic stands by its id
+    where the group's own records do not say its name). `breaks` are, by partition, offsets after
+    which records may be missing: generations between a record up to there and one after it are not
+    known. `recorded` are the groups that have records: what a log shows of them waits for those.
+    What is later than `until` (microseconds since 1970), or has no time, tells open rows only and
+    waits for the next scan, which may read what belongs before it. Of the groups in `unsure` no
+    state is kept.
+    """
+
+    topic_names: Mapping[str, str] = field(default_factory=dict)
+    breaks: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    recorded: Collection[str] = ()
+    until: int | None = None
+    unsure: Collection[str] = ()
 
 
 def make_tables(
-    batches: Iterable[pa.RecordBatch],
-    topic_names: Mapping[str, str] | None = None,
-    observed: tuple[int, int] | None = None,
-    breaks: Mapping[int, Sequence[int]] | None = None,
-    recorded: Collection[str] = (),
+    batches: Iterable[pa.RecordBatch], tale: Tale
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Rows of groups, members, assignor_lists, rebalances, incidents and errors, as they are ready.
-
-    `topic_names` are names by topic id, for KIP-848 records (without it a topic stands by its id
-    where the group's own records do not say its name). `observed` is the time that all sources
-    together cover, in microseconds since 1970: rates and `observed_*` go by it (without it, by the
-    group's own first and last row). `breaks` are, by partition, offsets after which records may be
-    missing: generations between a record up to there and one after it are not known.
-    `recorded` are the groups that have records: what a log shows of them waits for those. It may be
-    filled until the first batch is given.
-    """
-    shared = Shared(topic_names, observed, breaks, recorded)
-    group: GroupTimeline | None = None
+    """Rows of groups, members, assignor_lists, rebalances, incidents, errors and states."""
+    told = _Told(tale)
     for batch in batches:
-        heard = {group.group_id} if group is not None and group.log.persons else set[str]()
-        for group_id, at, record, request in _rows(batch, shared.reader, heard):
+        yield from told.batch(batch)
+    yield from told.rest()
+
+
+class _Told:
+    """The groups that are told, one after another."""
+
+    def __init__(self, tale: Tale) -> None:
+        self._shared = Shared(tale.topic_names, tale.breaks, tale.recorded)
+        self._until = tale.until
+        self._unsure = tale.unsure
+        self._group: GroupTimeline | None = None
+        self._state: bytes | None = None
+        self._place: tuple[int | None, int | None] | None = None
+        self._is_open = False
+        self._states: list[tuple[Any, ...]] = []
+
+    def batch(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Tell the rows of a batch; what is finished by it."""
+        shared = self._shared
+        states = _states(batch, shared)
+        heard = {name for name, one in states.items() if one.log.persons}
+        if self._group is not None and self._group.log.persons:
+            heard.add(self._group.group_id)
+        waiting = []
+        for row, (group_id, at, is_state, record, request) in enumerate(
+            _rows(batch, shared.reader, heard)
+        ):
             if request is not None and request["problem"] is not None:
                 shared.rows.add("errors", _unreadable(request))
                 continue
-            if group is None or group.group_id != group_id:
-                if group is not None:
-                    group.finish()
-                group = GroupTimeline(group_id, shared)
+            if self._group is None or self._group.group_id != group_id:
+                self._finish()
+                self._group = states[group_id] if is_state else GroupTimeline(group_id, shared)
+            if is_state:
+                continue
+            if at is None or (self._until is not None and at > self._until):
+                self._open()
+                waiting.append(row)
             if request is not None:
-                group.request(at, request)
+                self._group.request(at, request)
             else:
-                group.record(at, Raw._make(record))
+                self._group.record(at, Raw._make(record))
+        if waiting:
+            yield WAITING, _as_input(batch.take(pa.array(waiting)))
         if len(shared.rows) >= _MANY:
             yield from shared.rows.full()
-    if group is not None:
+
+    def rest(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Tell the last group's end; all that is left."""
+        self._finish()
+        yield from self._shared.rows.rest()
+        if self._states:
+            columns = zip(*self._states, strict=True)
+            arrays = [pa.array(one, field.type) for one, field in zip(columns, STATES, strict=True)]
+            yield "states", pa.RecordBatch.from_arrays(arrays, schema=STATES)
+
+    def _open(self) -> None:
+        """From here on rows of this group are open: its state is kept as it is now."""
+        if self._is_open or self._group is None:
+            return
+        group = self._group
+        group.told_until = max(group.told_until, self._until or group.last_at)
+        self._is_open = True
+        self._state = None if group.group_id in self._unsure else freeze(group)
+        self._place = group.place
+        self._shared.rows.of_now(True)
+
+    def _finish(self) -> None:
+        group, shared = self._group, self._shared
+        if group is None:
+            return
+        self._open()
         group.finish()
-    yield from shared.rows.rest()
+        state = self._state if self._place is not None else None
+        partition, offset = self._place or (None, None)
+        self._states.append(
+            (
+                group.group_id, state, None if state is None else form(), partition, offset,
+                group.told_until, group.log.recorded, tuple(sorted(shared.topics.unnamed)),
+            )
+        )  # fmt: skip
+        shared.topics.unnamed.clear()
+        shared.rows.of_now(False)
+        self._group, self._is_open = None, False
+
+
+def _as_input(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with all columns of `INPUT`, in their order."""
+    size, names = len(batch), batch.schema.names
+    columns = [batch[one.name] if one.name in names else pa.nulls(size, one.type) for one in INPUT]
+    return pa.RecordBatch.from_arrays(columns, schema=INPUT)
+
+
+def _states(batch: pa.RecordBatch, shared: Shared) -> dict[str, GroupTimeline]:
+    """The timelines in a batch, by group."""
+    if batch.schema.get_field_index("state") < 0:
+        return {}
+    held = batch.filter(batch["state"].is_valid())
+    pairs = zip(held["group_id"].to_pylist(), held["state"].to_pylist(), strict=True)
+    return {name: thaw(data, shared) for name, data in pairs}
 
 
 _MANY: Final = 16_384
@@ -92,8 +184,8 @@ def _unreadable(request: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _rows(
     batch: pa.RecordBatch, reader: ValueReader, heard: Collection[str]
-) -> Iterator[tuple[str, Any, tuple[Any, ...], Any]]:
-    """Each row's group and time, with its record's fields or its request.
+) -> Iterator[tuple[str, Any, bool, tuple[Any, ...], Any]]:
+    """Each row's group and time, whether it is a state, with its record's fields or its request.
 
     Of the groups in `heard`, a log told in an earlier batch.
     """
@@ -111,7 +203,11 @@ def _rows(
         ]
         heard = {*heard, *(group for group, key in zip(groups, keys, strict=True) if key is None)}
     values = _read_values(batch, groups, keys, reader, heard)
-    return zip(groups, times, zip(keys, values, *records, strict=True), requests, strict=True)
+    states: Iterable[bool] = itertools.repeat(False, len(batch))
+    if batch.schema.get_field_index("state") >= 0:
+        states = batch["state"].is_valid().to_pylist()
+    fields_of = zip(keys, values, *records, strict=True)
+    return zip(groups, times, states, fields_of, requests, strict=True)
 
 
 def _read_values(

@@ -77,6 +77,9 @@ class PartitionList:
             self._places = places
         return self._bits
 
+    def __reduce__(self) -> tuple[type[PartitionList], tuple[tuple[str, ...], tuple[bytes, ...]]]:
+        return PartitionList, (self.topics, self.numbers)
+
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
@@ -410,6 +413,8 @@ class Server(NamedTuple):
 
 
 _CLASSIC: Final = Server()
+ALIKE: Final = (NOTHING, UNTOLD, NOT_GIVEN, _CLASSIC)
+"""What members that say the same share: a timeline knows them by their identity."""
 
 
 class Seen:

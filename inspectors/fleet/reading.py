@@ -1,0 +1,140 @@
+"""What a scan reads: the records of its source and the lines of the request logs, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
+from pyspark.sql import functions as sql
+
+from rebal.groups.errors import DocumentError
+from rebal.inspectors.fleet.intake import ROWS, only_new, take_in, take_requests
+from rebal.inspectors.fleet.kinds import REPEATED
+from rebal.inspectors.fleet.lake.run import Run
+from rebal.inspectors.fleet.parts import REPORT_DDL
+from rebal.inspectors.fleet.schemas import REQUESTS, TIMELINE
+from rebal.inspectors.fleet.sources.recognition import check_records, check_request_logs
+from rebal.inspectors.fleet.sources.requests import read_requests
+from rebal.inspectors.fleet.sources.source import TOPIC, Source, whole_rows
+from rebal.inspectors.fleet.stages import Gather, Piece, gather
+from rebal.inspectors.fleet.tasks import in_tasks
+from rebal.inspectors.fleet.totals import Totals
+
+_PLACE: Final = ("source", "position")
+
+
+class ScanError(DocumentError):
+    """The scan cannot vouch for its tables; says why."""
+
+
+def read_records(run: Run, source: Source, totals: Totals) -> None:
+    """Take in the records that no earlier scan has read.
+
+    Raises:
+        DocumentError: what was named holds no record of a group.
+        ScanError: a record was lost on the way, or the source changed while it was read.
+    """
+    if run.previous is not None:
+        new = partial(
+            only_new, read=source.read, after=run.previous.offsets, broken=_broken_lines(run)
+        )
+        source = replace(source, read=new)
+    seen = None
+    if source.may_repeat:
+        source, seen = _each_once(source)
+    work = partial(take_in, target=run.target, read=source.read)
+    totals.take(in_tasks(source.rows, work, REPORT_DDL))
+    if seen is not None:
+        repeated = seen.get["rows"] - totals.counts[ROWS]
+        totals.counts[ROWS] += repeated
+        totals.counts[REPEATED] += repeated
+    _account(run, source, totals)
+
+
+def _each_once(source: Source) -> tuple[Source, Observation]:
+    """The source with each record once, where it may hold one twice, and the count of its rows."""
+    seen = Observation("rows of the source")
+    rows = whole_rows(source).observe(seen, sql.count(sql.lit(1)).alias("rows"))
+    whole = sql.col("problem").isNull()
+    once = rows.where(whole).dropDuplicates(["partition", "offset"])
+    return replace(source, rows=once.unionByName(rows.where(~whole)), read=None), seen
+
+
+def _broken_lines(run: Run) -> frozenset[tuple[str, bytes]]:
+    """Return what earlier scans could not read, of sources whose records have no offset."""
+    found: set[tuple[str, bytes]] = set()
+    for file in run.earlier("errors"):
+        rows = _read(run, file.path, ["offset", "source", "value"])
+        rows = rows.filter(pc.is_null(rows["offset"]))
+        found |= set(zip(rows["source"].to_pylist(), rows["value"].to_pylist(), strict=True))
+    return frozenset(found)
+
+
+def _account(run: Run, source: Source, totals: Totals) -> None:
+    ended = sum(totals.ended.values())
+    if ended != totals.read:
+        raise ScanError(
+            f"{', '.join(source.names)}: {totals.read:,} records were read and {ended:,} are "
+            "accounted for: the source changed while it was read; scan again."
+        )
+    if totals.read:
+        check_records(source.names, totals.ended, before=run.previous is not None)
+        return
+    if source.holds_records():
+        raise ScanError(
+            f"{TOPIC}: the brokers say that it holds records, and none was read; this must not "
+            "pass for an empty cluster: scan again, with REBAL_DEBUG=1 to see what Spark says."
+        )
+    if run.previous is None:
+        raise DocumentError(
+            f"{', '.join(source.names)}: no record of {TOPIC} is in there; nothing to report on."
+        )
+
+
+def read_logs(
+    spark: SparkSession, run: Run, paths: Sequence[str], totals: Totals
+) -> Mapping[str, int]:
+    """Bring the lines that are not among the inputs yet to them; gives the log's counts."""
+    logs = read_requests(spark, list(paths))
+    said = [name for name in REQUESTS.names if name not in _PLACE]
+    # What could not be read is told by its place alone.
+    unread = (sql.when(sql.col("problem").isNotNull(), sql.col(name)) for name in _PLACE)
+    mark = sql.xxhash64(*said, *unread)
+    first = Window.partitionBy("mark").orderBy(*_PLACE)
+    fresh = (
+        logs.rows.withColumn("mark", mark)
+        .withColumn("nth", sql.row_number().over(first))
+        .where("nth = 1")
+    )
+    fresh = fresh.select(*REQUESTS.names, "mark").transform(partial(_not_known, run=run, mark=mark))
+    work = partial(take_requests, target=run.target)
+    totals.take(in_tasks(fresh.select(*REQUESTS.names), work, REPORT_DDL))
+    counts = logs.counts()
+    check_request_logs(paths, counts)
+    return counts
+
+
+def _not_known(fresh: DataFrame, run: Run, mark: Column) -> DataFrame:
+    """The lines that no earlier scan has: only those that are not later than all of its may be."""
+    known = run.earlier("requests")
+    until = run.previous.heard_until if run.previous is not None else None
+    if not known or until is None:
+        return fresh
+    fresh = fresh.persist()
+    old = sql.col("at").isNull() | (sql.col("at") <= sql.lit(until))
+    if fresh.where(old).isEmpty():
+        return fresh
+    pieces = [Piece("requests", one.path, one.size) for one in known]
+    before = gather(fresh.sparkSession, Gather(run.place, pieces), TIMELINE)
+    return fresh.join(before.select(mark.alias("mark")).distinct(), "mark", "left_anti")
+
+
+def _read(run: Run, path: str, columns: list[str]) -> pa.Table:
+    with run.place.errors(), run.place.files().open_input_file(path) as opened:
+        return pq.ParquetFile(opened).read(columns=columns)

@@ -1,0 +1,114 @@
+"""Scans that go on from each other: the tables of one scan, for work in proportion to the news."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from rebal.inspectors.fleet import scan as scanning
+from rebal.inspectors.fleet.lake.place import find_place
+from rebal.inspectors.fleet.lake.scans import Scans
+from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, without_sources
+
+Scan = Callable[..., str]
+
+
+def parts(folder: Path, number: int) -> list[tuple[Path, Path]]:
+    """The captures as so many files of records, and a request log that grows with them."""
+    with gzip.open(OFFSETS, "rt") as read:
+        lines = sorted(read.read().splitlines(), key=lambda line: json.loads(line)["timestamp"])
+    with gzip.open(REQUEST_LOG, "rb") as log:
+        said = log.read().splitlines(keepends=True)
+    made = []
+    for n in range(number):
+        records, requests = folder / f"records-{n}.jsonl", folder / f"{n}" / "kafka-request.log"
+        mine = lines[len(lines) * n // number : len(lines) * (n + 1) // number]
+        records.write_text("\n".join(mine) + "\n", encoding="utf-8")
+        requests.parent.mkdir()
+        requests.write_bytes(b"".join(said[: len(said) * (n + 1) // number]))
+        made.append((records, requests))
+    return made
+
+
+def told(out: Path) -> dict[str, list[dict[str, Any]]]:
+    return without_sources(read_tables(out))
+
+
+def states(out: Path) -> list[tuple[int, str]]:
+    """The scan that wrote each state that is in the lake, and its group."""
+    files = (out / "states").rglob("*.parquet")
+    rows = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+    return sorted((row["scan_id"], row["group_id"]) for row in rows)
+
+
+def test_many_scans_of_records_and_logs_give_the_tables_of_one(
+    scan: Scan, scanned: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    for records, log in parts(tmp_path, 12):
+        scan("--offsets", records, "--request-log", log, "--out", out)
+    assert told(out) == told(scanned)
+
+
+def test_a_log_that_comes_after_its_records_changes_what_was_told(
+    scan: Scan, scanned: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    scan("--offsets", OFFSETS, "--out", out)
+    assert told(out) != told(scanned)
+    scan("--request-log", REQUEST_LOG, "--out", out)
+    assert told(out) == told(scanned)
+
+
+def test_records_that_come_after_their_log_change_what_was_told(
+    scan: Scan, scanned: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    scan("--request-log", REQUEST_LOG, "--out", out)
+    scan("--offsets", OFFSETS, "--out", out)
+    assert told(out) == told(scanned)
+
+
+def test_states_that_another_version_wrote_are_not_gone_on_from(
+    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    scan("--offsets", OFFSETS, "--out", whole)
+    for n, (records, _) in enumerate(parts(tmp_path, 3)):
+        with monkeypatch.context() as patch:
+            if n == 1:
+                patch.setattr(scanning, "form", lambda: "another/0")
+            scan("--offsets", records, "--out", out)
+    assert told(out) == told(whole)
+
+
+def test_only_groups_with_news_are_told(scan: Scan, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (first, _), (second, _) = parts(tmp_path, 2)
+    scan("--offsets", first, "--out", out)
+    before = states(out)
+    quiet = [line for line in second.read_text().splitlines() if "AAIAB2JpbGxpbmc" in line]
+    assert quiet, "no record of the group billing"
+    second.write_text("\n".join(quiet) + "\n", encoding="utf-8")
+    scan("--offsets", second, "--out", out)
+    assert [group for number, group in states(out) if number == 2] == ["billing"]
+    assert [pair for pair in states(out) if pair[0] == 1] == before
+    members = read_tables(out)["members"]
+    assert len({row["group_id"] for row in members}) > 5
+
+
+def test_files_are_put_together(scan: Scan, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    counts = []
+    for records, _ in parts(tmp_path, 24):
+        scan("--offsets", records, "--out", out)
+        last = Scans(find_place(str(out))).last("unnamed")
+        assert last is not None
+        counts.append(sum(1 for _ in out.rglob("*.parquet")))
+    assert max(counts[12:]) <= 1.3 * max(counts[:12])
