@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -21,7 +22,7 @@ from rebal.inspectors.fleet.schemas import TABLES
 from tests.documents import checked
 from tests.fleet import tablefiles
 from tests.fleet.conftest import report_lines
-from tests.fleet.synthetic import Row, fleet
+from tests.fleet.synthetic import Row, fleet, hostile_fleet
 from tests.fleet.tablefiles import AT, write_tables
 
 Said = pytest.CaptureFixture[str]
@@ -309,3 +310,45 @@ def test_documents_of_the_trend_are_json(second: Callable[..., FleetReport], cap
     body = json.loads("\n".join(report_lines(Path(report.folder), capsys, "-o", "json")))
     for group in body["groups"]:
         assert (group["trend"] is None) != (group["no_trend"] is None)
+
+
+def test_an_earlier_scan_whose_files_are_gone_costs_only_the_trend(
+    second: Callable[..., FleetReport], capsys: Said
+) -> None:
+    """A scan that ended a moment ago has removed them."""
+    lake = Path(second(go_on(fleet(20), {0: 96})).folder)
+    for path in lake.glob("groups/*-00000001-*/*.parquet"):
+        path.unlink()
+    assert "no trend yet: no earlier scan is left" in report_lines(lake, capsys)[2]
+    assert app.run(["fleet", "report", str(lake), "--baseline", "1"]) == 1
+    assert "is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["text", "json", "yaml", "markdown", "html"])
+def test_scans_without_a_group_are_compared_too(tmp_path: Path, capsys: Said, form: str) -> None:
+    write_tables(tmp_path, fleet(4))
+    write_tables(tmp_path, {})
+    words = ["fleet", "report", str(tmp_path), "-o", form]
+    assert app.run(words) == 0
+    assert app.run([*words, "--baseline", "1"]) == 0
+    assert "no group is in both scans" in " ".join(capsys.readouterr().out.split())
+    write_tables(tmp_path, fleet(4))
+    assert app.run([*words, "--baseline", "2", "--exit-zero"]) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    if form not in ("json", "yaml"):
+        assert "not there → ready" in told.out
+
+
+def test_hostile_names_that_only_the_baseline_has_stay_text(tmp_path: Path, capsys: Said) -> None:
+    write_tables(tmp_path, hostile_fleet())
+    write_tables(tmp_path, fleet(3))
+    for form in ("text", "markdown", "html"):
+        text = "\n".join(
+            report_lines(tmp_path, capsys, "--baseline", "1", "--exit-zero", "-o", form)
+        )
+        assert "alert(1)" in text
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert form == "text" or not re.search(r"(?<!\\)<script>alert", text)
+        assert not [line for line in text.splitlines() if line.lstrip("| ").startswith("forged")]
