@@ -26,6 +26,18 @@ class TableEntry(Record, frozen=True, kw_only=True, omit_defaults=False):
     version: int = 0
 
 
+class ReadLog(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """A request log that was read up to the byte `until`, the end of a line.
+
+    It is known again, whatever its name, by the SHA-256 of its first `head` bytes; a packed file
+    by its size too, which is then `until`.
+    """
+
+    head: int
+    digest: str
+    until: int
+
+
 class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One scan. Counts of records are of the whole history in the tables, earlier scans included.
 
@@ -38,10 +50,11 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     partition of `__consumer_offsets`; `breaks` are those up to which an earlier scan read and after
     which the next found some missing: the log cleaner came between, and what it took away was never
     read. `topics` are topics' names by their ids, as commits of Kafka 4.1 and later tell them, and
-    `heard_until` is the last time of a request log's line. `sources` are brokers, files and logs as
-    they were named. `observed_from` and `observed_until` bound the times of what was read.
-    `brokers` is what the last scan of a live cluster was told beside records. `tables` are those
-    for readers, `inputs` what the next scan needs.
+    `heard_until` is the last time of a request log's line; `logs` are the request logs on disk that
+    were read, so that the next scan reads only what they have grown by. `sources` are brokers,
+    files and logs as they were named. `observed_from` and `observed_until` bound the times of what
+    was read. `brokers` is what the last scan of a live cluster was told beside records. `tables`
+    are those for readers, `inputs` what the next scan needs.
     """
 
     schema: str = SCHEMA
@@ -60,6 +73,7 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     breaks: dict[int, tuple[int, ...]] = msgspec.field(default_factory=dict)
     topics: dict[str, str] = msgspec.field(default_factory=dict)
     heard_until: datetime | None = None
+    logs: tuple[ReadLog, ...] = ()
     brokers: ClusterReading | None = None
     tables: dict[str, TableEntry] = msgspec.field(default_factory=dict)
     inputs: dict[str, TableEntry] = msgspec.field(default_factory=dict)

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sql
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.intake import ROWS, only_new, take_in, take_requests
 from rebal.inspectors.fleet.kinds import REPEATED
-from rebal.inspectors.fleet.lake.run import Run
+from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.parts import REPORT_DDL
 from rebal.inspectors.fleet.schemas import REQUESTS, TIMELINE
 from rebal.inspectors.fleet.sources.recognition import check_records, check_request_logs
@@ -101,7 +101,10 @@ def read_logs(
     spark: SparkSession, run: Run, paths: Sequence[str], totals: Totals
 ) -> Mapping[str, int]:
     """Bring the lines that are not among the inputs yet to them; gives the log's counts."""
-    logs = read_requests(spark, list(paths))
+    before = run.previous
+    known = before.logs if before is not None else ()
+    logs = read_requests(spark, list(paths), known=known)
+    totals.logs = logs.read
     said = [name for name in REQUESTS.names if name not in _PLACE]
     # What could not be read is told by its place alone.
     unread = (sql.when(sql.col("problem").isNotNull(), sql.col(name)) for name in _PLACE)
@@ -117,7 +120,7 @@ def read_logs(
     totals.take(in_tasks(fresh.select(*REQUESTS.names), work, REPORT_DDL))
     counts = logs.counts()
     check_request_logs(paths, counts)
-    return counts
+    return counts if logs.whole else counted(before.requests if before else {}, counts)
 
 
 def _not_known(fresh: DataFrame, run: Run, mark: Column) -> DataFrame:

@@ -28,7 +28,7 @@ from rebal.groups import VERSION
 from rebal.inspectors.fleet.carrying import Load, carry, find_small
 from rebal.inspectors.fleet.lake.run import STORED, Run, counted
 from rebal.inspectors.fleet.lake.table import DataFile
-from rebal.inspectors.fleet.manifest import Manifest
+from rebal.inspectors.fleet.manifest import Manifest, ReadLog
 from rebal.inspectors.fleet.news import News, State, find_news, told_until
 from rebal.inspectors.fleet.parts import FOLDERS, REPORT_DDL, SCAN, WORK
 from rebal.inspectors.fleet.reading import read_logs, read_records
@@ -58,6 +58,8 @@ _REPLACED: Final = ("commits", "open_commit_groups")
 """Kinds that each scan writes whole: a row for each partition that has commits."""
 _NEWEST: Final = ("states", "waiting")
 """Kinds of which a group's newest rows count, whatever else is there."""
+_LOGS: Final = 1000
+"""Request logs of earlier scans that a scan still knows."""
 _ABOUT: Final = (
     "group_id", "form", "partition", "offset", "told_until", "recorded", "unnamed", SCAN.name,
 )  # fmt: skip
@@ -281,6 +283,7 @@ def _manifest(
         breaks=dict(now.breaks),
         topics={**(before.topics if before else {}), **totals.topics},
         heard_until=max(times, default=None),
+        logs=_logs(before.logs if before else (), totals.logs),
         brokers=(source.brokers if source else None) or (before.brokers if before else None),
     )
 
@@ -294,6 +297,12 @@ def _breaks(run: Run, totals: Totals) -> dict[int, tuple[int, ...]]:
         if end is not None and totals.offsets[number] < last - end:
             found[number] = (*found.get(number, ()), end)
     return dict(sorted(found.items()))
+
+
+def _logs(before: Sequence[ReadLog], now: Sequence[ReadLog]) -> tuple[ReadLog, ...]:
+    """The logs that the next scan is to know: those of this scan, and of earlier ones the last."""
+    digests = {log.digest for log in now}
+    return (*[log for log in before if log.digest not in digests][-_LOGS:], *now)
 
 
 def _span(run: Run, totals: Totals) -> _Span:

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from rebal.inspectors.fleet.intake import ROWS
 from rebal.inspectors.fleet.lake.table import DataFile
+from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.news import SERIES, Series, read_series
 from rebal.inspectors.fleet.sources.source import SKIPPED
 
@@ -28,6 +29,8 @@ class Totals:
     """The files of each kind that tasks wrote; their paths are the lake's."""
     gone: set[str] = field(default_factory=set)
     """Files of earlier scans, by their paths in the lake, that are replaced."""
+    logs: tuple[ReadLog, ...] = ()
+    """The request logs on disk, up to where this scan read them."""
     series: list[Series] = field(default_factory=list)
 
     @property

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import bz2
 import gzip
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from rebal.groups.errors import DocumentError
+from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.sources import request_files
 from rebal.inspectors.fleet.sources.request_files import Block, Part, blocks, share_out
 
 TEXT = b"first\n\nthird, which is longer\r\n" + b"x" * 50 + b"\nno end of line"
+WHOLE = TEXT + b"\n"
 
 
 def lines_of(found: list[Block]) -> list[tuple[int, bytes]]:
@@ -28,7 +31,7 @@ def lines_of(found: list[Block]) -> list[tuple[int, bytes]]:
 
 
 def read_all(*paths: Path) -> list[Block]:
-    shares = share_out([str(path) for path in paths], 1)
+    shares, _ = share_out([str(path) for path in paths], 1)
     return [block for share in shares for part in share for block in blocks(part)]
 
 
@@ -42,7 +45,7 @@ def test_each_line_belongs_to_the_part_in_which_it_begins(
     monkeypatch.setattr(request_files, "_LEAST", 1)
     for size in range(1, len(TEXT) + 2):
         monkeypatch.setattr(request_files, "_MOST", size)
-        assert len(share_out([str(log)], 1)) == -(-len(TEXT) // size)
+        assert len(share_out([str(log)], 1)[0]) == -(-len(TEXT) // size)
         assert lines_of(read_all(log)) == lines_of([Block(0, TEXT)]), size
 
 
@@ -92,7 +95,7 @@ def test_small_files_share_a_task_and_packed_ones_come_first(
     for name, size in (("a", 40), ("b", 50), ("c", 150), (".hidden", 10), ("empty", 0)):
         (tmp_path / name).write_bytes(b"x" * size)
     (tmp_path / "packed").write_bytes(gzip.compress(TEXT))
-    shares = share_out([str(tmp_path), str(tmp_path / "a")], 1000)
+    shares, _ = share_out([str(tmp_path), str(tmp_path / "a")], 1000)
     said = [[(Path(one.path).name, one.begin, one.end) for one in share] for share in shares]
     assert said[0][0][0] == "packed"
     assert said[1:] == [
@@ -100,7 +103,7 @@ def test_small_files_share_a_task_and_packed_ones_come_first(
         [("c", 10, 110)],
         [("c", 110, 150)],
     ]
-    (whole,) = share_out([str(tmp_path / "c")], 1)
+    (whole,), _ = share_out([str(tmp_path / "c")], 1)
     assert whole == [Part(str(tmp_path / "c"), 0, 150)]
 
 
@@ -122,3 +125,48 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
         share_out([str(tmp_path)], 1)
     with pytest.raises(DocumentError, match="no such file"):
         list(blocks(Part(str(tmp_path / "gone"), 0, 10)))
+
+
+def begins(
+    *paths: Path, known: Sequence[ReadLog]
+) -> tuple[dict[str, tuple[int, int]], list[ReadLog]]:
+    shares, logs = share_out([str(path) for path in paths], 1, known)
+    parts = [part for share in shares for part in share]
+    return {Path(part.path).name: (part.begin, part.end) for part in parts}, logs
+
+
+def test_only_what_a_log_has_grown_by_is_read_whatever_its_name_is_now(tmp_path: Path) -> None:
+    log, rotated = tmp_path / "kafka-request.log", tmp_path / "kafka-request.log.1"
+    log.write_bytes(WHOLE + b"a line that is being writ")
+    parts, logs = begins(log, known=())
+    assert parts == {log.name: (0, len(WHOLE) + 25)}
+    assert [one.until for one in logs] == [len(WHOLE)]
+    with log.open("ab") as out:
+        out.write(b"ten\nanother\n")
+    log.rename(rotated)
+    log.write_bytes(b"of the new file\n")
+    parts, logs = begins(log, rotated, known=logs)
+    assert parts == {rotated.name: (len(WHOLE), len(WHOLE) + 37), log.name: (0, 16)}
+    parts, again = begins(log, rotated, known=logs)
+    assert (parts, again) == ({}, logs)
+
+
+def test_a_log_that_begins_anew_under_its_name_is_read_whole(tmp_path: Path) -> None:
+    log = tmp_path / "kafka-request.log"
+    log.write_bytes(WHOLE)
+    _, logs = begins(log, known=())
+    log.write_bytes(b"!" + WHOLE + WHOLE)
+    assert begins(log, known=logs)[0] == {log.name: (0, 2 * len(WHOLE) + 1)}
+    log.write_bytes(WHOLE[: len(WHOLE) // 2])
+    assert begins(log, known=logs)[0] == {log.name: (0, len(WHOLE) // 2)}
+
+
+def test_a_packed_log_is_read_once(tmp_path: Path) -> None:
+    log = tmp_path / "kafka-request.log.gz"
+    log.write_bytes(gzip.compress(WHOLE))
+    parts, logs = begins(log, known=())
+    assert list(parts) == [log.name]
+    log = log.rename(tmp_path / "moved.gz")
+    assert begins(log, known=logs)[0] == {}
+    log.write_bytes(gzip.compress(WHOLE) + gzip.compress(WHOLE))
+    assert list(begins(log, known=logs)[0]) == [log.name]

@@ -65,7 +65,7 @@ def test_a_plain_file_that_is_split_among_tasks(
     log = tmp_path / "kafka-request.log"
     log.write_bytes(b"".join(lines))
     monkeypatch.setattr(request_files, "_LEAST", 1)
-    assert len(request_files.share_out([str(log)], 4)) == 4
+    assert len(request_files.share_out([str(log)], 4)[0]) == 4
     rows, counts = read(spark, log)
     assert said(rows) == expected
     assert counts["lines"] == counts["requests"] == len(lines)

@@ -7,6 +7,7 @@ told by its first bytes) is one part.
 from __future__ import annotations
 
 import bz2
+import hashlib
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -15,10 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
+from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.logs.text_input import LONGEST_LINE, cannot_read, files_in
 
 _LEAST, _MOST = 8 << 20, 128 << 20
 """Bytes of plain files for one task: each task costs a tenth of a second."""
+_HEAD: Final = 4096
+"""Bytes by which a log is known again: a dozen lines, with their times."""
 _BLOCK: Final = 1 << 20
 _PACKED_BLOCK: Final = 1 << 16
 _GZIP_WINDOW: Final = 31
@@ -48,38 +52,81 @@ class Block(NamedTuple):
     problem: str | None = None
 
 
-def share_out(paths: Sequence[str], tasks: int) -> list[list[Part]]:
+def share_out(
+    paths: Sequence[str], tasks: int, known: Sequence[ReadLog] = ()
+) -> tuple[list[list[Part]], list[ReadLog]]:
     """The files at `paths` (files or folders) in parts, those of each of about `tasks` tasks.
 
-    Packed files come first: they cannot be split.
+    Packed files come first: they cannot be split. What an earlier scan has read of a file, by its
+    `known` logs, is in no part; with the parts come the logs as the next scan is to know them.
 
     Raises:
         DocumentError: a path is missing or cannot be read, or a folder holds no file.
     """
     packed: list[list[Part]] = []
-    sizes: dict[str, int] = {}
+    plain_files: dict[str, tuple[int, int]] = {}
+    logs: list[ReadLog] = []
     for file in dict.fromkeys(path.absolute() for path in files_in([Path(path) for path in paths])):
         try:
             with file.open("rb") as stream:
-                if stream.read(2) in _UNPACK:
+                is_packed = stream.read(2) in _UNPACK
+                size = stream.seek(0, 2)
+                before = _known(stream, size, known)
+                if is_packed and before is not None and before.until == size:
+                    logs.append(before)
+                elif is_packed:
                     packed.append([Part(str(file), 0, _TO_ITS_END)])
+                    logs.append(_as_read(stream, size))
                 else:
-                    sizes[str(file)] = stream.seek(0, 2)
+                    begin = before.until if before is not None else 0
+                    plain_files[str(file)] = begin, size
+                    logs.append(_as_read(stream, max(begin, _last_line(stream, begin, size))))
         except OSError as error:
             raise cannot_read(str(file), error) from None
-    room = share = min(_MOST, max(_LEAST, -(-sum(sizes.values()) // tasks)))
+    new = sum(size - begin for begin, size in plain_files.values())
+    room = share = min(_MOST, max(_LEAST, -(-new // tasks)))
     plain: list[list[Part]] = [[]]
-    for path, size in sizes.items():
-        begin = 0
-        while begin < size:
+    for path, (begin, size) in plain_files.items():
+        at = begin
+        while at < size:
             if not room:
                 plain.append([])
                 room = share
-            end = min(begin + room, size)
-            plain[-1].append(Part(path, begin, end))
-            room -= end - begin
-            begin = end
-    return packed + [parts for parts in plain if parts]
+            end = min(at + room, size)
+            plain[-1].append(Part(path, at, end))
+            room -= end - at
+            at = end
+    return packed + [parts for parts in plain if parts], [log for log in logs if log.until]
+
+
+def _known(stream: IO[bytes], size: int, known: Sequence[ReadLog]) -> ReadLog | None:
+    """What was read of this file before, the most of it; None where nothing was."""
+    digests = {head: _digest(stream, head) for head in {log.head for log in known}}
+    found = [log for log in known if digests[log.head] == log.digest and log.until <= size]
+    return max(found, key=lambda log: log.until, default=None)
+
+
+def _as_read(stream: IO[bytes], until: int) -> ReadLog:
+    head = min(until, _HEAD)
+    return ReadLog(head=head, digest=_digest(stream, head), until=until)
+
+
+def _digest(stream: IO[bytes], head: int) -> str:
+    stream.seek(0)
+    return hashlib.sha256(stream.read(head)).hexdigest()
+
+
+def _last_line(stream: IO[bytes], begin: int, size: int) -> int:
+    """Where the last whole line between these bytes ends; `begin` where there is none."""
+    end = size
+    while end > begin:
+        start = max(begin, end - _BLOCK)
+        stream.seek(start)
+        found = stream.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return begin
 
 
 def blocks(part: Part) -> Iterator[Block]:

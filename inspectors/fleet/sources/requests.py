@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.schemas import REQUESTS
 from rebal.inspectors.fleet.sources.request_files import Part, blocks, share_out
 from rebal.inspectors.fleet.sources.request_rows import COUNTED, COUNTS, RequestLines
@@ -35,9 +36,15 @@ _Reader = Callable[[Iterable[pa.RecordBatch], RequestLines], Iterator[None]]
 
 @dataclass(frozen=True)
 class RequestLogs:
-    """`rows` is a DataFrame of `schemas.REQUESTS`; `counts()` says what the files held."""
+    """`rows` is a DataFrame of `schemas.REQUESTS`; `counts()` says what the files held.
+
+    `read` are the logs on disk as the next scan is to know them, `whole` whether all that the
+    paths hold was read, and not only what is new.
+    """
 
     rows: DataFrame
+    read: tuple[ReadLog, ...]
+    whole: bool
     _seen: Observation
 
     def counts(self) -> Mapping[str, int]:
@@ -49,21 +56,26 @@ class RequestLogs:
 
 
 def read_requests(
-    spark: SparkSession, paths: Sequence[str], tz_offset: timedelta = NO_OFFSET
+    spark: SparkSession,
+    paths: Sequence[str],
+    tz_offset: timedelta = NO_OFFSET,
+    known: Sequence[ReadLog] = (),
 ) -> RequestLogs:
     """The request logs at `paths` (files or folders; a path with a scheme is Spark's own).
 
-    A line without a zone is taken as written by a clock `tz_offset` ahead of UTC.
+    What is `known` of logs on disk is not read again. A line without a zone is taken as written by
+    a clock `tz_offset` ahead of UTC.
 
     Raises:
         DocumentError: a path is missing or cannot be read, or a folder holds no file.
     """
     tasks = _TASKS_PER_CORE * spark.sparkContext.defaultParallelism
-    local = share_out([path for path in paths if not is_remote(path)], tasks)
+    on_disk = [path for path in paths if not is_remote(path)]
+    local, read = share_out(on_disk, tasks, known) if on_disk else ([], [])
     remote = [path for path in paths if is_remote(path)]
     frames: list[tuple[DataFrame, _Reader]] = []
-    if local:
-        numbers = spark.range(0, len(local), 1, len(local))
+    if local or not remote:
+        numbers = spark.range(0, len(local), 1, max(1, len(local)))
         frames.append((numbers, partial(_read_parts, shares=local)))
     if remote:
         text = spark.read.option("recursiveFileLookup", "true").text(spark_paths(remote))
@@ -80,7 +92,8 @@ def read_requests(
     seen = Observation("request log lines")
     observed = whole.observe(seen, *(sql.sum(name).alias(name) for name in COUNTS))
     counted = sql.col(COUNTS[0]).isNotNull()
-    return RequestLogs(observed.where(~counted).select(*REQUESTS.names), seen)
+    rows = observed.where(~counted).select(*REQUESTS.names)
+    return RequestLogs(rows, tuple(read), bool(remote) or not known, seen)
 
 
 def _make_rows(

@@ -123,6 +123,8 @@ class GroupTimeline:
         if at is None:
             self.requests.note_untimed(request)
             return
+        if self.requests.says_nothing_new(request):
+            return
         self._came(at, LOG)
         round_ = self.requests.note(at, request)
         if round_ is None:

@@ -67,6 +67,23 @@ class Requests:
             self._heartbeat(at, request)
         return None
 
+    def says_nothing_new(self, request: Mapping[str, Any]) -> bool:
+        """Return whether it is a heartbeat of a known KIP-848 member that changed nothing.
+
+        A log holds the first of each part that a task read, so none of them may tell a time.
+        """
+        epoch = request["generation"]
+        person = self.log.persons.get(request["member_id"] or "")
+        return (
+            request["api"] == "CONSUMER_GROUP_HEARTBEAT"
+            and not request["error"]
+            and person is not None
+            and epoch is not None
+            and epoch > 0
+            and epoch == request["member_epoch"] == person.last_epoch
+            and request["subscribed_topics"] is None
+        )
+
     def note_untimed(self, request: Mapping[str, Any]) -> None:
         """Keep the list that a line without a time shows."""
         error = request["error"] or 0
