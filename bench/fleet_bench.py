@@ -25,6 +25,7 @@ from bench.timing import Row, wall
 FULL, TENTH = 2_000_000, 200_000
 RUNS = 3
 AGAIN = 2
+SCANS = 50
 CHECKSUMS = ("crc32", "sha2")
 
 
@@ -107,7 +108,37 @@ def rows() -> Iterator[Row | Figure]:
             "×",
             1.1,
         )
+        yield from _increments(Path(folder))
         yield from _report(Path(folder))
+
+
+def _increments(folder: Path) -> Iterator[Figure]:
+    from bench.fleet_input import write_parts
+
+    news = folder / "news"
+    news.mkdir()
+    write_parts([news / "0.parquet", news / "1.parquet"], [FULL - FULL // 100, FULL])
+    whole, one = in_session("increments", news)["times"]
+    yield Figure(
+        "a scan of 1 % new records takes this share of the first scan, both after the session's "
+        "start",
+        (one / whole,),
+        "×",
+        0.25,
+    )
+    many = folder / "many"
+    many.mkdir()
+    paths = [many / f"{number}.parquet" for number in range(SCANS)]
+    write_parts(paths, [TENTH * (number + 1) // SCANS for number in range(SCANS)])
+    times = in_session("increments", many)["times"]
+    late, early = times[-5:], times[2:7]
+    yield Figure(
+        f"scan {SCANS - 4} to {SCANS} of equal parts take this many times the seconds of the third "
+        "to the seventh",
+        (statistics.median(late) / statistics.median(early),),
+        "×",
+        1.3,
+    )
 
 
 def _again(found: dict[str, Any]) -> list[float]:
@@ -157,13 +188,14 @@ def in_session(what: str, path: Path) -> dict[str, Any]:
 
 
 def measure(what: str, path: str) -> dict[str, Any]:
-    """Measure scans of `offsets` or `log`, or checksums, in this process.
+    """Measure scans of `offsets` or `log`, of `increments`, or checksums, in this process.
 
     Returns: `times` in seconds, the first run's first, and the driver's `peak` in megabytes.
     """
     measured = _checksums(what, path) if what in CHECKSUMS else _scans(what, path)
     unit = 1024 if sys.platform == "linux" else 1024 * 1024
-    times = list(itertools.islice(measured, 1 + AGAIN))
+    count = None if what == "increments" else 1 + AGAIN
+    times = list(itertools.islice(measured, count))
     return {"times": times, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit}
 
 
@@ -176,11 +208,28 @@ def _scans(what: str, path: str) -> Iterator[float]:
     from rebal.inspectors.fleet.session import SparkSettings, spark_session
 
     settings = SparkSettings(master="local[2]", conf=_CONF)
+    if what == "increments":
+        yield from _in_parts(settings, Path(path))
+        return
     given = {"offsets": (path,)} if what == "offsets" else {"request_logs": (path,)}
     with spark_session(settings, kafka=False), tempfile.TemporaryDirectory() as out:
         for run in itertools.count():
             begin = time.perf_counter()
             run_scan(ScanOrder(out=find_place(f"{out}/{run}"), **given), say=_silent)
+            yield time.perf_counter() - begin
+
+
+def _in_parts(settings: Any, folder: Path) -> Iterator[float]:
+    """Each file of the folder is a scan that goes on from the one before."""
+    from rebal.inspectors.fleet.job import ScanOrder, run_scan
+    from rebal.inspectors.fleet.lake.place import find_place
+    from rebal.inspectors.fleet.session import spark_session
+
+    files = sorted(folder.iterdir(), key=lambda one: int(one.stem))
+    with spark_session(settings, kafka=False), tempfile.TemporaryDirectory() as out:
+        for file in files:
+            begin = time.perf_counter()
+            run_scan(ScanOrder(out=find_place(out), offsets=(str(file),)), say=_silent)
             yield time.perf_counter() - begin
 
 

@@ -10,7 +10,8 @@ Kafka's own tools.
 
 import random
 import struct
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -53,15 +54,33 @@ def records(count: int, seed: int = 1, moving: bool = False) -> Iterator[Record]
 
 def write_parquet(path: Path, count: int, moving: bool = False) -> None:
     """Write the records as zstd Parquet, in the order that a consumer of one partition reads."""
+    write_parts([path], [count], moving=moving)
+
+
+def write_parts(paths: Sequence[Path], bounds: Sequence[int], moving: bool = False) -> None:
+    """Write the records to several files: up to each of the bounds those that came since."""
     by_partition: dict[int, list[tuple[bytes, bytes, int]]] = {}
-    for partition, key, value, at in records(count, moving=moving):
+    written: Counter[int] = Counter()
+    files = zip(paths, bounds, strict=True)
+    path, bound = next(files)
+    for number, (partition, key, value, at) in enumerate(records(bounds[-1], moving=moving), 1):
         by_partition.setdefault(partition, []).append((key, value, at))
+        if number == bound:
+            _write(path, by_partition, written)
+            by_partition = {}
+            path, bound = next(files, (path, 0))
+
+
+def _write(
+    path: Path, by_partition: dict[int, list[tuple[bytes, bytes, int]]], written: Counter[int]
+) -> None:
     with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
         for partition, rows in sorted(by_partition.items()):
             for first in range(0, len(rows), BATCH):
                 part = rows[first : first + BATCH]
                 keys, values, times = zip(*part, strict=True)
-                length = len(part)
+                length, start = len(part), written[partition]
+                written[partition] += length
                 writer.write_table(
                     pa.table(
                         [
@@ -69,7 +88,7 @@ def write_parquet(path: Path, count: int, moving: bool = False) -> None:
                             pa.array(values, pa.binary()),
                             pa.array(["__consumer_offsets"] * length),
                             pa.array([partition] * length, pa.int32()),
-                            pa.array(range(first, first + length), pa.int64()),
+                            pa.array(range(start, start + length), pa.int64()),
                             pa.array([at * 1000 for at in times], SCHEMA.field("timestamp").type),
                             pa.array([0] * length, pa.int32()),
                         ],

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 CLUSTER: Final = "cluster_id"
+_CHECKPOINT: Final = 10
+"""Commits after which the table's log is summed up: who opens it reads no more of them."""
 _SETTINGS: Final = {
     "delta.enableDeletionVectors": "false",
     "delta.logRetentionDuration": "interval 3650 days",
@@ -135,6 +137,8 @@ class LakeTable:
             except CommitFailedError:
                 return None
             table = self._open(None)
+            if table.version() % _CHECKPOINT == 0:
+                table.create_checkpoint()
             return table.version() if _files(table, cluster) == wanted else None
 
     def _open(self, version: int | None) -> DeltaTable:
