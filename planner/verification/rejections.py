@@ -109,10 +109,14 @@ def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
 
 
 def undated_rejections(context: Context) -> tuple[Refusal, ...]:
-    """Return the rejections of static members that no clock orders with their joins."""
-    here = {facts.member.instance_id for facts in context.members if facts.static}
-    found = still_out(context.snapshot)
-    return tuple(one for one in found if one.at is None and one.instance_id in here)
+    """Return the rejections of unknown time whose client may be out though the group is full.
+
+    The coordinator counts a static member that has stopped until its session ends (KIP-345). It may
+    be the rejected client's own entry, or another one that makes up the number.
+    """
+    if not any(facts.static for facts in context.members):
+        return ()
+    return tuple(one for one in still_out(context.snapshot) if one.at is None)
 
 
 def estimates(plan: Plan, expect_members: int | None) -> bool:

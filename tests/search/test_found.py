@@ -397,6 +397,28 @@ FOUND = {
         counted=True,
         epoch=0,
     ),
+    "a member rejected at an unknown time was forgotten beside a stopped static one": History(
+        seed=4_002_429,
+        goal="cooperative",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", RANGE, static=True),
+            Consumer("app-1", "java-3.1.2", RANGE),
+            Consumer("app-2", "java-2.8.2", RANGE),
+            Consumer("app-3", "java-3.1.2", RANGE),
+            Consumer("app-4", "java-2.8.2", RANGE),
+        ),
+        evidence=Evidence(
+            kinds=frozenset({"inventory", "offsets topic", "request log"}),
+            shift=2,
+            dated=False,
+            late=True,
+        ),
+        events=(Event(3, "merge", 0), Event(6, "scale down", 2), Event(10, "roll back", 1)),
+        counted=True,
+        session=300.0,
+        kind="scala",
+        epoch=3,
+    ),
 }
 
 
