@@ -183,6 +183,7 @@ class Rehearsed(Story):
         world = self.world
         unseen = world.world.group.kip848 and world.sees_no_growth
         if body.get("step") is not None and not (unseen or world.counts_a_stopped_one()):
+            world.deliver()
             for fault in self.world.unowned_at_rest():
                 self._violated(f"called finished while {fault}")
         for one in out:

@@ -419,6 +419,34 @@ FOUND = {
         kind="scala",
         epoch=3,
     ),
+    "a KIP-848 member got what an expired one had with its next heartbeat": History(
+        seed=4_019_162,
+        goal="consumer",
+        consumers=(
+            Consumer("app-0", "java-4.1.1", WIDE[::-1], static=True),
+            Consumer("app-1", "java-4.1.1", WIDE[::-1], static=True),
+            Consumer("app-2", "java-4.1.1", FINAL, static=True),
+        ),
+        evidence=Evidence(kinds=frozenset({"offsets topic"}), late=True),
+        events=(Event(0, "scale down", 6), Event(2, "scale down", 2)),
+        session=45.0,
+        epoch=3,
+    ),
+    "a KIP-848 member got what another one gave up with its next heartbeat": History(
+        seed=4_041_430,
+        goal="consumer",
+        consumers=(
+            Consumer("app-0", "java-4.1.1", WIDE),
+            Consumer("app-1", "java-4.1.1", FINAL),
+        ),
+        evidence=Evidence(
+            kinds=frozenset({"client log", "request log", "offsets topic", "probe"}), shift=2
+        ),
+        events=(Event(0, "old image", 1), Event(1, "reload", 1), Event(4, "scale down", 6)),
+        alike=True,
+        session=8.0,
+        epoch=0,
+    ),
 }
 
 
