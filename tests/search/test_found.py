@@ -447,6 +447,27 @@ FOUND = {
         session=8.0,
         epoch=0,
     ),
+    "a member that left with the list of the goal was missed in a group that was done": History(
+        seed=4_054_570,
+        goal="cooperative",
+        consumers=(
+            Consumer("app-0", "java-4.1.1", DEFAULT),
+            Consumer("app-1", "java-4.1.1", FINAL),
+        ),
+        evidence=Evidence(
+            kinds=frozenset({"offsets topic", "request log"}), merged=True, prefixed=True
+        ),
+        events=(
+            Event(0, "wrong list", 4),
+            Event(1, "reload", 1),
+            Event(2, "leave", 6),
+            Event(5, "reload", 6),
+            Event(5, "reload", 3),
+        ),
+        session=8.0,
+        rebalance=60.0,
+        epoch=0,
+    ),
 }
 
 
