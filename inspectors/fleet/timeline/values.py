@@ -413,8 +413,6 @@ class Server(NamedTuple):
 
 
 _CLASSIC: Final = Server()
-ALIKE: Final = (NOTHING, UNTOLD, NOT_GIVEN, _CLASSIC)
-"""What members that say the same share: a timeline knows them by their identity."""
 
 
 class Seen:
