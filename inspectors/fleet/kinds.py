@@ -96,7 +96,7 @@ def explain(writer: PartWriter, row: Mapping[str, Any]) -> None:
             error = f"These bytes are not a record of the kind {what}."
         except WireError as wrong:
             error = str(wrong)
-    writer.add("errors", [error_row(row, what, group_id, error or "")])
+    writer.add("broken", [error_row(row, what, group_id, error or "")])
 
 
 def error_row(

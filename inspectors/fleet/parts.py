@@ -54,6 +54,7 @@ KINDS: Final = (
     *(Kind(name, name, TABLES[name]) for name in TABLES if name != "groups"),
     *(Kind(f"{OPEN}{name}", name, TABLES[name]) for name in MADE),
     Kind("open_commit_groups", "groups", TABLES["groups"]),
+    Kind("broken", "errors", TABLES["errors"]),
     *(Kind(name, WORK if name in HANDED_ON else name, INPUTS[name]) for name in INPUTS),
 )
 """What tasks write: the tables, and what later tasks and scans make them of."""

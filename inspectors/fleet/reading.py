@@ -69,7 +69,7 @@ def _each_once(source: Source) -> tuple[Source, Observation]:
 def _broken_lines(run: Run) -> frozenset[tuple[str, bytes]]:
     """Return what earlier scans could not read, of sources whose records have no offset."""
     found: set[tuple[str, bytes]] = set()
-    for file in run.earlier("errors"):
+    for file in run.earlier("broken"):
         rows = _read(run, file.path, ["offset", "source", "value"])
         rows = rows.filter(pc.is_null(rows["offset"]))
         found |= set(zip(rows["source"].to_pylist(), rows["value"].to_pylist(), strict=True))

@@ -56,6 +56,8 @@ _Span = tuple[int, int] | None
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _REPLACED: Final = ("commits", "open_commit_groups")
 """Kinds that each scan writes whole: a row for each partition that has commits."""
+_READ: Final = ("records", "requests", "broken")
+"""Kinds that are what was read: telling a group anew makes none of their rows again."""
 _NEWEST: Final = ("states", "waiting")
 """Kinds of which a group's newest rows count, whatever else is there."""
 _LOGS: Final = 1000
@@ -213,7 +215,7 @@ def _carry(now: _Scan, news: News) -> None:
             loads += [Load(kind, _paths(small), newest=newest, whole=True)] if small else []
             continue
         told = news.groups if kind.startswith(OPEN) else news.anew
-        gone = frozenset() if kind in ("records", "requests") else told
+        gone = frozenset() if kind in _READ else told
         small = find_small(files)
         touched = [one for one in files if one not in small and _may_hold(one, gone)]
         if small:

@@ -189,7 +189,7 @@ def test_a_broken_key_is_one_error_for_all_its_records(tmp_path: Path) -> None:
         if row["what"] == "count"
     }
     assert counts == {"UNREADABLE": 3, "OFFSET_COMMIT": -3}
-    (file,) = files_in(tmp_path, "errors")
+    (file,) = files_in(tmp_path, "broken")
     (error,) = pq.read_table(tmp_path / file).to_pylist()
     assert error["group_id"] is None
     assert error["error"].endswith("3 records have this key.")

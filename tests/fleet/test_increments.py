@@ -75,6 +75,23 @@ def test_records_that_come_after_their_log_change_what_was_told(
     assert told(out) == told(scanned)
 
 
+def test_what_could_not_be_read_stays_when_its_group_is_told_anew(
+    scan: Scan, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    lines = parts(tmp_path, 1)[0][0].read_text().splitlines()
+    row = next(one for one in map(json.loads, lines) if "AAEAB2JpbGxpbmc" in one["key"])
+    newest = max(one["offset"] for one in map(json.loads, lines))
+    broken = {**row, "value": "AAMA", "offset": newest + 1}
+    file = tmp_path / "broken.jsonl"
+    file.write_text("\n".join([*lines, json.dumps(broken)]) + "\n", encoding="utf-8")
+    scan("--offsets", file, "--out", out)
+    before = told(out)["errors"]
+    assert [row["group_id"] for row in before] == ["billing"]
+    scan("--request-log", REQUEST_LOG, "--out", out)
+    assert told(out)["errors"] == before
+
+
 def test_states_that_another_version_wrote_are_not_gone_on_from(
     scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

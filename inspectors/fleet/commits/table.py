@@ -140,7 +140,7 @@ def _explain(writer: PartWriter, row: Mapping[str, Any]) -> None:
     writer.count(UNREADABLE, broken)
     writer.count(what, -broken)
     more = f" {broken} records have this key." if broken > 1 else ""
-    writer.add("errors", [error_row(row, what, row["group_id"], row["error"] + more)])
+    writer.add("broken", [error_row(row, what, row["group_id"], row["error"] + more)])
 
 
 def _replaced(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
