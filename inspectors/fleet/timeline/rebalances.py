@@ -184,7 +184,7 @@ def moved(change: Change, withheld: Owners, places: Places) -> tuple[int | None,
     pairs = [
         (old.seen.given.partitions, seen.given.partitions, seen.member_id)
         for old, seen in change.changed
-        if old.seen.given is not seen.given
+        if not old.seen.given.says_the_same(seen.given)
     ]
     pairs += [
         (one.seen.given.partitions, seen.given.partitions, seen.member_id)

@@ -145,6 +145,13 @@ class Given:
         self.user_data = user_data
         self.error = error
 
+    def says_the_same(self, other: Given) -> bool:
+        """Return whether the two give the same, whichever scan read them."""
+        return self is other or (
+            (self.partitions, self.user_data, self.error)
+            == (other.partitions, other.user_data, other.error)
+        )
+
 
 NOTHING: Final = PartitionList((), ())
 UNTOLD: Final = Sent(None, None)
