@@ -32,9 +32,9 @@ from rebal.groups.model import RebalanceProtocol, Record, Tri
 from rebal.planner.admission.rejected import label, still_out
 from rebal.planner.plan import Finding, Plan, Step, Verdict
 from rebal.planner.rehearsal.costs.cost import Speed
+from rebal.planner.rules.registry import Trait, has
 from rebal.planner.verdict import gating
 
-_MISSING: Final = "RB606"
 _RANK: Final = {Verdict.READY: 1, Verdict.UNPROVEN: 2, Verdict.BLOCKED: 3, Verdict.DONE: 4}
 
 
@@ -184,7 +184,7 @@ def _held(plan: Plan, down: Sequence[str]) -> Iterator[str]:
     yield from (f"{name} was rejected and has not rejoined" for name in out)
     yield from (f"{name} timed out and has not rejoined" for name in down)
     if not out and not down:
-        yield from (one.message for one in plan.findings if one.rule == _MISSING)
+        yield from (one.message for one in plan.findings if has(one, Trait.MISSING_MEMBERS))
 
 
 def _blocker(finding: Finding) -> Blocker:
