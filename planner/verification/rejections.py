@@ -94,18 +94,16 @@ def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
     all clients have rejoined once no member is missing. A static member is counted while its
     session lasts, though its process was rejected: it is missing only after that.
     """
-    # Who was out when the plan was made is out since; else an older rejection is history.
+    # Who was out when the plan was made is out since; else an old rejection is history.
     short = len(plan.baseline.members) < (plan.expected_members or 0)
     full = not context.missing and len(context.members) >= (context.expected or 1)
     now, began = context.snapshot.captured_at, _began(plan)
-
-    def counts(one: Refusal) -> bool:
-        # A full group may count a member that is down, now as when the plan was made.
-        if one.at is not None and now - one.at < _counted_for(one, context):
-            return True
-        return not full and (one.at is None or short or one.at >= began)
-
-    return tuple(filter(counts, still_out(context.snapshot)))
+    return tuple(
+        one
+        for one in still_out(context.snapshot)
+        if (one.at is None or short or one.at >= began)
+        and (not full or (one.at is not None and now - one.at < _counted_for(one, context)))
+    )
 
 
 def undated_rejections(context: Context) -> tuple[Refusal, ...]:

@@ -143,8 +143,12 @@ def offline(reader: Reader, team: Team) -> None:
     team.broker.log_requests(True)
     team.restart("checkout-0")
     team.broker.log_requests(False)
-    scan, report, plan = [one for one in readme.examples() if one.section == "A whole cluster"]
+    scan, report, plan, metrics = [
+        one for one in readme.examples() if one.section == "A whole cluster"
+    ]
     reader.types(scan)
     reader.types(report, codes=(0, 3, 4))
     assert "checkout" in (reader.terminal.folder / "fleet.html").read_text()
     assert reader.types(plan, codes=(0, 3, 4)).startswith("checkout: ")
+    reader.types(metrics)
+    assert "rebal_group_readiness" in (reader.terminal.folder / "rebal.prom").read_text()
