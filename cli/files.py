@@ -40,7 +40,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Have `write` write a file atomically, as `write_text` does.
+    """Write a file atomically, as `write_text` does; `write` puts its bytes into an open file.
 
     Raises:
         FileError: the file cannot be written; an existing file stays as it was.

@@ -1,7 +1,7 @@
 """Change of a group's rebalances since an earlier scan: better, worse, or no clear change.
 
-Rebalances are told apart by their generation, which no clock changes: those up to the earlier
-scan's generation came before it, the others since. Both sides must be whole (generations without a
+A rebalance belongs before or after the earlier scan by its generation, which no clock changes:
+those up to that scan's generation came before it, the others since. Both sides must be whole (generations without a
 gap), else there is no trend: a topic that the log cleaner has compacted lacks old rebalances, and
 would make every group look worse.
 

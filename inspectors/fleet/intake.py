@@ -1,4 +1,4 @@
-"""What a task does with the rows of a source that it is given: reduce, sort out, count.
+"""Intake of a source's rows by one task: it reduces, sorts out and counts them.
 
 rows ─┬─ commits ── reduced ───────────────── commit_parts
       ├─ group and member records ─────────── records, runs of them, and news of their groups

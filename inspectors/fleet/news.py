@@ -212,7 +212,8 @@ def _follows(one: Series, state: State | None) -> bool:
         return one.since is None or one.since > state.told_until
     if not state.recorded or state.partition not in (None, one.partition):
         return False
-    return one.first > (state.offset or -1) and _in_order(state.told_until, one.since)
+    after = state.offset is None or one.first > state.offset
+    return after and _in_order(state.told_until, one.since)
 
 
 def _in_order(before: int | None, after: int | None) -> bool:

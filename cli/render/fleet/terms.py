@@ -38,7 +38,7 @@ INCIDENTS: Final = {
 RATES: Final = {
     "downtime/h": "partition-seconds an hour not consumed",
     "failed": "rebalances that began and did not complete",
-    "rejected": "joins refused because no assignor is common (INCONSISTENT_GROUP_PROTOCOL)",
+    "rejected": "joins rejected because no assignor is common (INCONSISTENT_GROUP_PROTOCOL)",
 }
 COSTS: Final = {
     "costs": "predicted downtime of the steps that are left, in partition-seconds",

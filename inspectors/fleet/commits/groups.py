@@ -28,7 +28,7 @@ def commit_groups(
     """Rows of `groups` for those in `commits` that are not among the `known` group ids.
 
     A commit that was deleted makes no group. With `log` a request log was read, which would have
-    shown refused joins.
+    shown rejected joins.
     """
     known_here = pc.is_in(commits["group_id"], known)
     found = (

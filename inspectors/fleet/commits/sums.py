@@ -46,7 +46,7 @@ class CommitSums:
             self._reduce()
 
     def parts(self) -> pa.Table:
-        """What was kept, named and decoded: rows of `schemas.COMMIT_PARTS`."""
+        """Return the kept rows, named and decoded, as `schemas.COMMIT_PARTS` describes them."""
         self._reduce()
         return _decoded(self._held[0]) if self._held else COMMIT_PARTS.empty_table()
 

@@ -95,7 +95,8 @@ def write_commits(
 ) -> pa.Table:
     """Write the table's rows, and say what is wrong with those that cannot be read; gives them.
 
-    Outside of `span`, the time that all sources cover in microseconds since 1970, no rate is told.
+    `span` is the time that all sources cover, in microseconds since 1970; rates outside of it are
+    null.
     """
     named = merged.filter(pc.is_valid(merged["group_id"]))
     rows = _with_rates(named, span)

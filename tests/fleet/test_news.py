@@ -1,0 +1,50 @@
+"""Groups with news go on from their state exactly where their new rows follow on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from rebal.inspectors.fleet.news import Series, State, find_news
+
+
+def told(offset: int | None, until: int = 100) -> State:
+    return State(
+        scan_id=7,
+        usable=True,
+        partition=3,
+        offset=offset,
+        told_until=until,
+        recorded=True,
+        unnamed=(),
+    )
+
+
+def records(first: int, last: int, since: int = 100) -> Series:
+    return Series("g", 3, first, last, since, since + 10)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 41])
+def test_records_that_were_told_already_are_told_anew(offset: int) -> None:
+    news = find_news([records(offset, offset + 1)], {"g": told(offset)}, None, ())
+    assert news.anew == {"g"}
+    assert not news.go_on
+
+
+@pytest.mark.parametrize("offset", [None, 0, 41])
+def test_records_that_follow_go_on_from_the_state(offset: int | None) -> None:
+    first = 0 if offset is None else offset + 1
+    news = find_news([records(first, first)], {"g": told(offset)}, None, ())
+    assert news.go_on == {"g": 7}
+    assert not news.anew
+
+
+def test_records_of_an_earlier_time_are_told_anew() -> None:
+    news = find_news([records(42, 43, since=99)], {"g": told(41)}, None, ())
+    assert news.anew == {"g"}
+
+
+def test_a_group_without_a_state_is_told_from_its_new_rows() -> None:
+    news = find_news([records(5, 9)], {}, None, ())
+    assert news.groups == {"g"}
+    assert not news.go_on
+    assert not news.anew
