@@ -1,9 +1,9 @@
 """Change of a group's rebalances since an earlier scan: better, worse, or no clear change.
 
 A rebalance belongs before or after the earlier scan by its generation, which no clock changes:
-those up to that scan's generation came before it, the others since. Both sides must be whole (generations without a
-gap), else there is no trend: a topic that the log cleaner has compacted lacks old rebalances, and
-would make every group look worse.
+those up to that scan's generation came before it, the others since. Both sides must be whole
+(generations without a gap), else there is no trend: a topic that the log cleaner has compacted
+lacks old rebalances, and would make every group look worse.
 
 A difference is clear where it is at least three standard errors. The error is the larger of two
 estimates for a sum of independent events (a compound Poisson process): one from each side's own

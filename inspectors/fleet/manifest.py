@@ -14,7 +14,7 @@ from rebal.groups.errors import DocumentError
 from rebal.groups.model import Record
 from rebal.inspectors.kafka.brokers import ClusterReading
 
-SCHEMA: Final = "rebal.fleet-scan/4"
+SCHEMA: Final = "rebal.fleet-scan/5"
 UNNAMED: Final = "unnamed"
 """The cluster of records that say of none, where the operator named none."""
 

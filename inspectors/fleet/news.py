@@ -1,7 +1,8 @@
 """What a scan found that is new, by group, and which groups can go on from where the last one was.
 
 A group goes on from its state if its new rows follow on what was told: its records in the order of
-offsets and of times, its requests after the time up to which it was told. Any other group that has
+offsets and of times, none before the latest of those that were read, its requests after the time up
+to which it was told. Any other group that has
 news is told anew, from all records and requests that the lake holds of it.
 """
 
@@ -52,7 +53,7 @@ class Series(NamedTuple):
 class State(NamedTuple):
     """What the lake says of a group's state: the scan that wrote it, and where it stopped.
 
-    `usable` is whether this rebal can go on from it.
+    `usable` is whether this rebal can go on from it; the others are as in `schemas.STATES`.
     """
 
     scan_id: int
@@ -60,6 +61,7 @@ class State(NamedTuple):
     partition: int | None
     offset: int | None
     told_until: int
+    latest: int | None
     recorded: bool
     unnamed: tuple[str, ...]
 
@@ -69,13 +71,12 @@ class News:
     """The groups to tell.
 
     Those in `go_on` have a state, by the scan that wrote it; `anew` are told from all that the lake
-    has of them; of those in `unsure` times do not follow the offsets. `recorded` have records.
+    has of them, by effective times (clock.settle). `recorded` have records.
     """
 
     groups: frozenset[str]
     go_on: Mapping[str, int]
     anew: frozenset[str]
-    unsure: frozenset[str]
     recorded: frozenset[str]
 
 
@@ -171,24 +172,22 @@ def find_news(
         key = (one.group_id, one.partition)
         before = whole.get(key)
         whole[key] = one if before is None else before.then(one)
-    late = {one.group_id for one in whole.values() if not _follows(one, states.get(one.group_id))}
-    unsure = {one.group_id for one in whole.values() if not _sure(one, span)}
     news = {group_id for group_id, _ in whole}
+    again = {
+        one.group_id
+        for one in whole.values()
+        if not (_follows(one, states.get(one.group_id)) and _sure(one, span))
+    }
     ids = frozenset(named)
     if ids:
-        news |= {group_id for group_id, one in states.items() if ids & set(one.unnamed)}
-    again = {
-        group_id
-        for group_id in news & states.keys()
-        if group_id in late | unsure or ids & set(states[group_id].unnamed)
-    }
+        renamed = {group_id for group_id, one in states.items() if ids & set(one.unnamed)}
+        news, again = news | renamed, again | renamed
     recorded = {group_id for group_id, partition in whole if partition is not None}
     recorded |= {group_id for group_id in news & states.keys() if states[group_id].recorded}
     return News(
         groups=frozenset(news),
         go_on={name: states[name].scan_id for name in (news & states.keys()) - again},
         anew=frozenset(again),
-        unsure=frozenset(unsure),
         recorded=frozenset(recorded),
     )
 
@@ -212,8 +211,11 @@ def _follows(one: Series, state: State | None) -> bool:
         return one.since is None or one.since > state.told_until
     if not state.recorded or state.partition not in (None, one.partition):
         return False
-    after = state.offset is None or one.first > state.offset
-    return after and _in_order(state.told_until, one.since)
+    if state.offset is not None and one.first <= state.offset:
+        return False
+    # Which of the times up to the latest are believed stays the same only if none of the new ones
+    # is before it (clock.believed).
+    return _in_order(state.told_until, one.since) and _in_order(state.latest, one.since)
 
 
 def _in_order(before: int | None, after: int | None) -> bool:

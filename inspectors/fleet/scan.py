@@ -63,7 +63,8 @@ _NEWEST: Final = ("states", "waiting")
 _LOGS: Final = 1000
 """Request logs of earlier scans that a scan still knows."""
 _ABOUT: Final = (
-    "group_id", "form", "partition", "offset", "told_until", "recorded", "unnamed", SCAN.name,
+    "group_id", "form", "partition", "offset", "told_until", "latest", "recorded", "unnamed",
+    SCAN.name,
 )  # fmt: skip
 
 
@@ -137,7 +138,7 @@ def _states(run: Run) -> dict[str, State]:
             if before is None or before.scan_id < row[SCAN.name]:
                 found[row["group_id"]] = State(
                     row[SCAN.name], row["form"] == form(), row["partition"], row["offset"],
-                    row["told_until"], row["recorded"], tuple(row["unnamed"]),
+                    row["told_until"], row["latest"], row["recorded"], tuple(row["unnamed"]),
                 )  # fmt: skip
     return found
 
@@ -145,19 +146,16 @@ def _states(run: Run) -> dict[str, State]:
 def _tell(now: _Scan, news: News) -> None:
     """Tell the groups that have news."""
     run, totals = now.run, now.totals
-    whole = news.anew | news.unsure
-    pieces = [
-        Piece("runs", one.path, one.size, without=news.unsure) for one in totals.files("runs")
-    ]
+    pieces = [Piece("runs", one.path, one.size, without=news.anew) for one in totals.files("runs")]
     pieces += [Piece("requests", one.path, one.size) for one in totals.files("requests")]
     pieces += [
-        Piece("records", one.path, one.size, news.unsure)
-        for one in (totals.files("records") if news.unsure else ())
+        Piece("records", one.path, one.size, news.anew)
+        for one in (totals.files("records") if news.anew else ())
     ]
     pieces += [
-        Piece(kind, one.path, one.size, whole)
+        Piece(kind, one.path, one.size, news.anew)
         for kind in ("records", "requests")
-        for one in (run.earlier(kind) if whole else ())
+        for one in (run.earlier(kind) if news.anew else ())
     ]
     going = frozenset(news.go_on)
     pieces += [
@@ -170,10 +168,10 @@ def _tell(now: _Scan, news: News) -> None:
     until = told_until(totals.series)
     tale = Tale(
         {**(run.previous.topics if run.previous else {}), **totals.topics},
-        now.breaks, news.recorded, until, news.unsure,
+        now.breaks, news.recorded, until, now.span,
     )  # fmt: skip
     wanted = Gather(run.place, pieces, now.span)
-    moved = find_effective_times(now.spark, _records_of(wanted), news.unsure)
+    moved = find_effective_times(now.spark, _records_of(wanted), news.anew)
     rows = (
         gather(now.spark, replace(wanted, moved=moved), PACKED)
         .transform(by_group(tasks_for(pieces, now.cores)))
@@ -205,6 +203,7 @@ def _carry(now: _Scan, news: News) -> None:
     run = now.run
     newest = {group_id: one.scan_id for group_id, one in now.states.items()}
     newest |= dict.fromkeys(news.groups, run.number)
+    again = news.anew & now.states.keys()
     loads: list[Load] = []
     for kind, table in FOLDERS.items():
         files = () if table == WORK or kind in _REPLACED else run.earlier(kind)
@@ -214,7 +213,7 @@ def _carry(now: _Scan, news: News) -> None:
             small = find_small(files)
             loads += [Load(kind, _paths(small), newest=newest, whole=True)] if small else []
             continue
-        told = news.groups if kind.startswith(OPEN) else news.anew
+        told = news.groups if kind.startswith(OPEN) else again
         gone = frozenset() if kind in _READ else told
         small = find_small(files)
         touched = [one for one in files if one not in small and _may_hold(one, gone)]

@@ -14,6 +14,7 @@ import pytest
 from rebal.inspectors.fleet import scan as scanning
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.scans import Scans
+from rebal.inspectors.fleet.news import News, find_news
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, without_sources
 
 Scan = Callable[..., str]
@@ -103,6 +104,41 @@ def test_states_that_another_version_wrote_are_not_gone_on_from(
                 patch.setattr(scanning, "form", lambda: "another/0")
             scan("--offsets", records, "--out", out)
     assert told(out) == told(whole)
+
+
+@pytest.mark.parametrize("with_log", [False, True])
+def test_scans_after_one_with_a_wrong_clock_go_on(
+    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, with_log: bool
+) -> None:
+    """The clock of the first sixth of the records is ahead, then that of some in the third one."""
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    given = parts(tmp_path, 6)
+    for n, seconds, every in ((0, 2, 3), (2, 5, 5)):
+        rows = [json.loads(line) for line in given[n][0].read_text().splitlines()]
+        for row in rows[::every]:
+            row["timestamp"] += 1000 * seconds
+        given[n][0].write_text("".join(json.dumps(row) + "\n" for row in rows))
+    every_one = tmp_path / "all.jsonl"
+    every_one.write_text("".join(records.read_text() for records, _ in given))
+    log = ["--request-log", given[-1][1]] if with_log else []
+    scan("--offsets", every_one, *log, "--out", whole)
+
+    found: list[News] = []
+
+    def noted(*words: Any) -> News:
+        found.append(find_news(*words))
+        return found[-1]
+
+    monkeypatch.setattr(scanning, "find_news", noted)
+    for records, log_file in given:
+        log = ["--request-log", log_file] if with_log else []
+        scan("--offsets", records, *log, "--out", out)
+    assert told(out) == told(whole)
+    assert all(found[n].anew for n in (0, 2))
+    if not with_log:
+        assert not found[1].anew
+        assert not found[-1].anew
+        assert found[-1].go_on
 
 
 def test_only_groups_with_news_are_told(scan: Scan, tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ import pytest
 from rebal.inspectors.fleet.news import Series, State, find_news
 
 
-def told(offset: int | None, until: int = 100) -> State:
+def told(offset: int | None, until: int = 100, latest: int = 100) -> State:
     return State(
         scan_id=7,
         usable=True,
         partition=3,
         offset=offset,
         told_until=until,
+        latest=latest,
         recorded=True,
         unnamed=(),
     )
@@ -41,6 +42,14 @@ def test_records_that_follow_go_on_from_the_state(offset: int | None) -> None:
 def test_records_of_an_earlier_time_are_told_anew() -> None:
     news = find_news([records(42, 43, since=99)], {"g": told(41)}, None, ())
     assert news.anew == {"g"}
+
+
+def test_records_before_the_latest_time_that_was_read_are_told_anew() -> None:
+    """A clock was ahead for a moment: which times are believed, the new ones decide."""
+    news = find_news([records(42, 43, since=150)], {"g": told(41, latest=160)}, None, ())
+    assert news.anew == {"g"}
+    news = find_news([records(42, 43, since=160)], {"g": told(41, latest=160)}, None, ())
+    assert news.go_on == {"g": 7}
 
 
 def test_a_group_without_a_state_is_told_from_its_new_rows() -> None:

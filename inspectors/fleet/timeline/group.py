@@ -78,6 +78,8 @@ class GroupTimeline:
         self.partition: int | None = None
         self.first_at: int | None = None
         self.last_at = 0
+        # the latest timestamp that a record told
+        self.latest: int | None = None
         self.deleted_at: int | None = None
         self.told_until = 0
         self.sources: set[str] = set()
@@ -93,6 +95,8 @@ class GroupTimeline:
     def record(self, at: int, raw: Raw) -> None:
         """One record of `__consumer_offsets` whose key names this group."""
         self._came(at, TOPIC)
+        own = at if raw.told_at is None else raw.told_at
+        self.latest = own if self.latest is None else max(own, self.latest)
         offset, value = raw.offset, raw.value
         self.partition = raw.partition if self.partition is None else self.partition
         item = Item(at, self.log.era, offset, raw.told_at)

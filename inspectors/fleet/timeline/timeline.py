@@ -52,15 +52,16 @@ class Tale:
     which records may be missing: generations between a record up to there and one after it are not
     known. `recorded` are the groups that have records: what a log shows of them waits for those.
     What is later than `until` (microseconds since 1970), or has no time, tells open rows only and
-    waits for the next scan, which may read what belongs before it. Of the groups in `unsure` no
-    state is kept.
+    waits for the next scan, which may read what belongs before it. `span` is the time that all
+    sources cover: of a group with a timestamp outside of it no state is kept, as a later scan may
+    believe that timestamp.
     """
 
     topic_names: Mapping[str, str] = field(default_factory=dict)
     breaks: Mapping[int, Sequence[int]] = field(default_factory=dict)
     recorded: Collection[str] = ()
     until: int | None = None
-    unsure: Collection[str] = ()
+    span: tuple[int, int] | None = None
 
 
 def make_tables(
@@ -79,7 +80,8 @@ class _Told:
     def __init__(self, tale: Tale) -> None:
         self._shared = Shared(tale.topic_names, tale.breaks, tale.recorded)
         self._until = tale.until
-        self._unsure = tale.unsure
+        self._span = tale.span
+        self._is_settled = True
         self._group: GroupTimeline | None = None
         self._state: bytes | None = None
         self._place: tuple[int | None, int | None] | None = None
@@ -110,8 +112,11 @@ class _Told:
                 waiting.append(row)
             if request is not None:
                 self._group.request(at, request)
-            else:
-                self._group.record(at, Raw._make(record))
+                continue
+            raw = Raw._make(record)
+            if raw.told_at is not None and not _within(raw.told_at, self._span):
+                self._is_settled = False
+            self._group.record(at, raw)
         if waiting:
             yield WAITING, _as_input(batch.take(pa.array(waiting)))
         if len(shared.rows) >= _MANY:
@@ -133,7 +138,7 @@ class _Told:
         group = self._group
         group.told_until = max(group.told_until, self._until or group.last_at)
         self._is_open = True
-        self._state = None if group.group_id in self._unsure else freeze(group)
+        self._state = freeze(group)
         self._place = group.place
         self._shared.rows.of_now(True)
 
@@ -143,17 +148,18 @@ class _Told:
             return
         self._open()
         group.finish()
-        state = self._state if self._place is not None else None
+        state = self._state if self._place is not None and self._is_settled else None
         partition, offset = self._place or (None, None)
         self._states.append(
             (
                 group.group_id, state, None if state is None else form(), partition, offset,
-                group.told_until, group.log.recorded, tuple(sorted(shared.topics.unnamed)),
+                group.told_until, group.latest, group.log.recorded,
+                tuple(sorted(shared.topics.unnamed)),
             )
         )  # fmt: skip
         shared.topics.unnamed.clear()
         shared.rows.of_now(False)
-        self._group, self._is_open = None, False
+        self._group, self._is_open, self._is_settled = None, False, True
 
 
 def _as_input(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -174,6 +180,10 @@ def _states(batch: pa.RecordBatch, shared: Shared) -> dict[str, GroupTimeline]:
 
 _MANY: Final = 16_384
 _CLASSIC: Final = GROUP_METADATA.to_bytes(2, "big")
+
+
+def _within(at: int, span: tuple[int, int] | None) -> bool:
+    return span is None or span[0] <= at <= span[1]
 
 
 def _unreadable(request: Mapping[str, Any]) -> tuple[Any, ...]:
