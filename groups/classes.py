@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from rebal.groups.clients import assignor_of, assignors, proven_family
-from rebal.groups.model import GroupSnapshot, Knowledge, Member, Source
+from rebal.groups.model import AssignorList, Departed, GroupSnapshot, Knowledge, Member, Source
 
 # The clients whose assignors are Java classes; None: the client is not proven.
 _JAVA: Final = (None, "java", "streams")
@@ -18,12 +18,14 @@ _JAVA: Final = (None, "java", "streams")
 
 def borrowed_names(snapshot: GroupSnapshot) -> frozenset[str]:
     """Return the names of Kafka's assignors behind which a member's log shows a custom class."""
+    return frozenset().union(*(borrowed_in(member.assignors) for member in snapshot.members))
+
+
+def borrowed_in(known: AssignorList | Departed) -> frozenset[str]:
+    """Return the names of Kafka's assignors in this list whose class is not Kafka's own."""
+    shown = zip(known.list, known.classes, strict=False)
     return frozenset(
-        name
-        for member in snapshot.members
-        if member.assignors.classes
-        for name in member.assignors.list
-        if _differs(member, name)
+        name for name, each in shown if name in assignors() and assignor_of(each) != name
     )
 
 
@@ -45,15 +47,10 @@ def not_by_name(member: Member, name: str, borrowed: frozenset[str]) -> bool:
     if name not in borrowed:
         return False
     if member.assignors.classes:
-        return _differs(member, name)
+        return name in borrowed_in(member.assignors)
     known = member.assignors
     printed = any(item.source is Source.CLIENT_LOG for item in known.evidence)
     # Where all classes are Kafka's own, `classes` is empty: the names say it all.
     if known.knowledge is Knowledge.EXACT and printed:
         return False
     return proven_family(member.software) in _JAVA
-
-
-def _differs(member: Member, name: str) -> bool:
-    shown = class_of(member, name)
-    return shown is not None and name in assignors() and assignor_of(shown) != name

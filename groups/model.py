@@ -455,8 +455,9 @@ class Departed(Record, frozen=True, kw_only=True):
     """A member that a log shows in the group and that is not in it now.
 
     Members that were replaced by a restart of the same client are left out, as far as can be told.
-    `list` is its assignor list (empty: not known). `last_seen` is its last accepted join, or its
-    leave. `left_at` is when it left by request (LEAVE_GROUP); None with `left` False: it left
+    `list` is its assignor list (empty: not known). `classes` are as in `AssignorList`; classes
+    without a list contain one whose name no log shows. `last_seen` is its last accepted join, or
+    its leave. `left_at` is when it left by request (LEAVE_GROUP); None with `left` False: it left
     without a request (killed, session expired). Times are None if the offset of the log's clock is
     unknown.
     """
@@ -466,6 +467,7 @@ class Departed(Record, frozen=True, kw_only=True):
     instance_id: str | None = None
     host: str = ""
     list: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
     last_seen: Moment | None = None
     left: bool = False
     left_at: Moment | None = None

@@ -20,7 +20,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.evidence.exact import begins, unnamed, when
+from rebal.groups.evidence.exact import begins, unnamed, when, with_joins
 from rebal.groups.evidence.observations import Joined, Left, Observation, Refused, Seen
 from rebal.groups.model import Departed, GroupSnapshot, Member, Refusal, Source
 
@@ -196,6 +196,7 @@ class _Life:
 
     def __init__(self, joins: Sequence[Joined], left: Left | None) -> None:
         self.left = left
+        self.joins = joins
         self.first = joins[0]
         self.last = next(join for join in reversed(joins) if join.accepted)
         self.is_new = any(join.new for join in joins)
@@ -204,12 +205,16 @@ class _Life:
         """Return the member as a departed one."""
         join, left = self.last, self.left
         seen = [each.at for each in (join, left) if each is not None and each.at is not None]
+        # The request log shows the list, and the client's own log its classes.
+        known = with_joins(Member(member_id=join.member_id), self.joins)[0].assignors
+        classes = next((each.classes for each in self.joins if each.classes), ())
         return Departed(
             member_id=join.member_id,
             client_id=join.client_id,
             instance_id=join.instance_id,
             host=join.host,
-            list=join.list,
+            list=known.list,
+            classes=known.classes or classes,
             last_seen=max(seen, default=None),
             left=left is not None,
             left_at=left.at if left is not None else None,

@@ -47,6 +47,18 @@ def test_a_member_that_was_killed_is_named_too() -> None:
     assert merge(merged, [came("a2", 2)]).departed == merged.departed
 
 
+def test_a_member_that_left_keeps_the_classes_of_its_own_log() -> None:
+    own = ("com.acme.Own",)
+    log = Evidence(source=Source.CLIENT_LOG, at=at(2), detail="a2.log:7")
+    wire = joined("a2", "cooperative-sticky", minute=2)
+    for names in (("cooperative-sticky",), ()):
+        printed = joined("a2", *names, minute=2, evidence=log, classes=own)
+        (one,) = merge(group(member("a1")), [printed, wire, left("a2", 5)]).departed
+        assert (one.list, one.classes) == (("cooperative-sticky",), own)
+    (one,) = merge(group(member("a1")), [printed]).departed
+    assert (one.list, one.classes) == ((), own)
+
+
 def test_a_restart_of_the_same_client_replaces_it() -> None:
     first = [came("old", 1, "pod"), left("old", 5)]
     assert gone(*first, came("new", 6, "pod"), here=("new",)) == []

@@ -56,7 +56,7 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
     assigned_data, sticky (the generation in its user data), surge, upgrade_from, ran, classic_only,
     idle, timeouts: [session, rebalance] in ms}`;
     `cluster: {version, settings, features}`;
-    `departed: {id, instance, list, left, at}`;
+    `departed: {id, instance, list, classes, left, at}`;
     `reloaded` and `probe: {assignor: true | false | null}` in YAML's
     three values; `topics: {name: partitions}`.
     """
@@ -106,6 +106,7 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
                 client_id=d.get("client", d["id"]),
                 instance_id=d.get("instance"),
                 list=tuple(d.get("list", ())),
+                classes=tuple(d.get("classes", ())),
                 last_seen=_minutes(d["at"]),
                 left=d.get("left", False),
                 left_at=_minutes(d["at"]) if d.get("left") else None,

@@ -202,3 +202,14 @@ def _possible(
         runs = votes if family == "franz-go" else fixed | votes if family is None else fixed
         found |= runs if not owned else runs & {COOPERATIVE}
     return found
+
+
+def test_a_member_that_left_is_asked_about_where_others_run_a_class_of_the_application() -> None:
+    """Its own log was not read, so the same class may stand behind its name."""
+    left = group_of({"departed": [{"id": "d", "list": DONE, "at": -4}]}).departed
+    done = group(DONE, DONE, own="cooperative-sticky", owned=True)
+    asked = plan(replace(done, departed=left))
+    assert (plan(done).verdict, result(plan(done), "RB120")) == ("done", None)
+    assert result(asked, "RB120") is Tri.YES
+    kafkas = group(DONE, DONE, owned=True)
+    assert result(plan(replace(kafkas, departed=left)), "RB120") is None

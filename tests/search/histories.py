@@ -293,7 +293,9 @@ def smaller(history: History) -> Iterator[History]:
         left = consumers[:number] + consumers[number + 1 :]
         if left:
             yield replace(history, consumers=left)
-    for kind in sorted(given.kinds):
+    # Nothing but the client log shows a class of the application's own.
+    needed = {"client log"} if any(one.own for one in consumers) else set[str]()
+    for kind in sorted(given.kinds - needed):
         yield replace(history, evidence=replace(given, kinds=given.kinds - {kind}))
     for name, plain in (
         ("merged", False), ("prefixed", False), ("foreign", False), ("shift", 0), ("dated", True),

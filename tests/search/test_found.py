@@ -475,6 +475,38 @@ def test_a_class_of_the_application_is_asked_about_once_its_list_is_seen() -> No
     assert outcome.ended == "asked: RB111"
 
 
+@pytest.mark.parametrize(
+    ("seed", "given", "events"),
+    [
+        (4_026_138, {"client log"}, (Event(0, "leave", 4),)),
+        (
+            4_052_380,
+            {"client log", "request log"},
+            (Event(0, "crash", 3), Event(0, "old image", 0)),
+        ),
+    ],
+    ids=["left", "crashed"],
+)
+def test_a_departed_member_with_a_class_of_the_application_is_asked_about(
+    seed: int, given: set[str], events: tuple[Event, ...]
+) -> None:
+    history = History(
+        seed=seed,
+        goal="cooperative",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", FINAL, own=True),
+            Consumer("app-1", "java-3.9.1", FINAL),
+        ),
+        evidence=Evidence(kinds=frozenset(given)),
+        events=events,
+        epoch=0,
+    )
+    outcome = rehearse(history)
+    assert outcome is not None
+    assert outcome.violations == []
+    assert (outcome.answers, outcome.ended) == (["member count"], "asked: RB111")
+
+
 def test_a_static_member_is_back_once_it_has_another_id_than_when_its_rejection_was_seen() -> None:
     outcome = rehearse(FULL)
     assert outcome is not None

@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import Final
 
+from rebal.groups.classes import borrowed_in
+from rebal.groups.clients import assignor_of
 from rebal.groups.model import Departed, Refusal
 from rebal.planner.admission.rejected import still_out
 from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
@@ -34,11 +36,12 @@ def departed_members(context: Context) -> Findings:
 
     It does not fire where the number of members is given on the command line or in a file, and
     not for a member whose client is rejected now: that client is counted already. Where
-    all present members are done, it asks only about members whose last list was another one.
+    all present members are done, it asks only about members whose last list was another one, or
+    whose class behind the target's name is not, or may not be, Kafka's own.
     """
     gone = _unexplained(context)
     if not unfinished(context):
-        gone = [one for one in gone if one.list and one.list != (context.target,)]
+        gone = [one for one in gone if not _is_done(one, context)]
     if not gone or context.counted:
         return
     newest = gone[::-1]
@@ -53,6 +56,14 @@ def departed_members(context: Context) -> Findings:
         evidence=[each.evidence for each in newest[:_NAMED]],
         before_step=narrowing_step(context),
     )
+
+
+def _is_done(one: Departed, context: Context) -> bool:
+    """Return whether it ran the target alone, or nothing shows what it ran."""
+    if not one.list:
+        return not one.classes
+    own = context.borrowed | borrowed_in(one)
+    return one.list == (context.target,) and context.target not in own
 
 
 def _unexplained(context: Context) -> list[Departed]:
@@ -77,6 +88,8 @@ def _said(one: Departed, context: Context) -> str:
     name = one.instance_id or one.client_id or one.member_id
     at = one.left_at if one.left else one.last_seen
     shown = f" with [{', '.join(one.list)}]" if one.list else ""
+    custom = [each for each in one.classes if assignor_of(each) is None]
+    shown += f" (class {', '.join(custom)})" if custom else ""
     ago = "" if at is None else f" {_time(context.snapshot.captured_at - at)} ago"
     if one.left:
         return f"{name} left{ago}{shown}"
