@@ -18,14 +18,17 @@ import pyarrow.compute as pc
 from rebal.groups.wire.offsets_topic import kind_name
 from rebal.inspectors.fleet.commits.sums import CommitSums
 from rebal.inspectors.fleet.commits.table import name_topics
-from rebal.inspectors.fleet.kinds import explain, group_in, sort_out
+from rebal.inspectors.fleet.kinds import REPEATED, explain, group_in, sort_out
 from rebal.inspectors.fleet.news import Places
 from rebal.inspectors.fleet.parts import PartWriter, Target
 from rebal.inspectors.fleet.runs import Packer
 from rebal.inspectors.fleet.schemas import OF_RECORDS, RECORDS, REQUESTS, TEXT, TIME
+from rebal.inspectors.fleet.sources.request_rows import COUNTS
 from rebal.inspectors.fleet.tasks import Work
 from rebal.inspectors.fleet.timeline.clock import extent, span_of
 
+COPIES: Final = "copies"
+"""A column that says how often the source has a record; without it, each comes once."""
 ROWS: Final = "rows of the source"
 """The count of what was read, records and others, before anything is done with it."""
 
@@ -56,7 +59,7 @@ def take_in(
         rows = pa.Table.from_batches([batch])
         if not len(rows):
             continue
-        writer.count(ROWS, len(rows))
+        rows = _counted(rows, writer)
         _note_extent(writer, rows)
         found = sort_out(*(batch.column(name) for name in ("key", "value", "problem")))
         counted = found.kinds[~found.doubtful]
@@ -86,23 +89,40 @@ def take_in(
 
 
 def take_requests(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
-    """Rows of `schemas.REQUESTS` → files in the lake, and reports."""
+    """Rows of `request_rows.COUNTED` → files in the lake, and reports."""
     writer = PartWriter(target)
     news = Places()
     times: list[pa.Array] = []
     for batch in batches:
-        rows = pa.Table.from_batches([batch]).cast(REQUESTS)
+        found = pa.Table.from_batches([batch])
+        for name in COUNTS:
+            amount = pc.sum(found[name]).as_py()
+            if amount:
+                writer.say("lines", name, "", amount, 0, None, None)
+        rows = found.filter(pc.is_null(found[COUNTS[0]])).select(REQUESTS.names).cast(REQUESTS)
         writer.write("requests", rows)
         read = rows.filter(pc.is_null(rows["problem"])).combine_chunks()
         if len(read):
             groups = read["group_id"].combine_chunks().dictionary_encode()
             news.note(groups, read, "at", of_records=False)
             times.append(read["at"].combine_chunks())
-    found = span_of(pa.chunked_array(times, TIME))
-    if found is not None:
-        writer.span(*found)
+    span = span_of(pa.chunked_array(times, TIME))
+    if span is not None:
+        writer.span(*span)
     news.report(writer)
     yield from writer.report()
+
+
+def _counted(rows: pa.Table, writer: PartWriter) -> pa.Table:
+    """The rows without the number of their copies, which `writer` gets."""
+    if COPIES not in rows.column_names:
+        writer.count(ROWS, len(rows))
+        return rows
+    copies = pc.sum(rows[COPIES]).as_py()
+    writer.count(ROWS, copies)
+    if copies > len(rows):
+        writer.count(REPEATED, copies - len(rows))
+    return rows.drop_columns([COPIES])
 
 
 def _fresh(

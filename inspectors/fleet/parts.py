@@ -41,9 +41,10 @@ REPORT: Final = pa.schema(
     ]
 )
 """`what` is `rows` (a file of a kind: its path in the lake, how many rows and bytes are in it, and
-its first and last group), `gone` (a file that others replace), `count` (a number by name), `last`
-(the last offset read of the partition `name`), `from` or `until` (a time in microseconds), `topic`
-(a topic's id, and in `file` its name), `series` (news of a group, as `news.Series` says it)."""
+its first and last group), `gone` (a file that others replace), `count` (a number by name), `lines`
+(how many of the request logs' lines are what the name says), `last` (the last offset read of the
+partition `name`), `from` or `until` (a time in microseconds), `topic` (a topic's id, and in `file`
+its name), `series` (news of a group, as `news.Series` says it)."""
 REPORT_DDL: Final = (
     "what string, name string, file string, amount bigint, size bigint, low string, high string"
 )

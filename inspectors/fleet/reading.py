@@ -10,18 +10,18 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.intake import ROWS, only_new, take_in, take_requests
-from rebal.inspectors.fleet.kinds import REPEATED
+from rebal.inspectors.fleet.intake import COPIES, only_new, take_in, take_requests
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.parts import REPORT_DDL
 from rebal.inspectors.fleet.schemas import REQUESTS, TIMELINE
 from rebal.inspectors.fleet.sources.recognition import check_records, check_request_logs
+from rebal.inspectors.fleet.sources.request_rows import COUNTED, COUNTS
 from rebal.inspectors.fleet.sources.requests import read_requests
-from rebal.inspectors.fleet.sources.source import TOPIC, Source, whole_rows
+from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source, whole_rows
 from rebal.inspectors.fleet.stages import Gather, Piece, gather
 from rebal.inspectors.fleet.tasks import in_tasks
 from rebal.inspectors.fleet.totals import Totals
@@ -45,25 +45,34 @@ def read_records(run: Run, source: Source, totals: Totals) -> None:
             only_new, read=source.read, after=run.previous.offsets, broken=_broken_lines(run)
         )
         source = replace(source, read=new)
-    seen = None
     if source.may_repeat:
-        source, seen = _each_once(source)
+        source = _each_once(source)
     work = partial(take_in, target=run.target, read=source.read)
     totals.take(in_tasks(source.rows, work, REPORT_DDL))
-    if seen is not None:
-        repeated = seen.get["rows"] - totals.counts[ROWS]
-        totals.counts[ROWS] += repeated
-        totals.counts[REPEATED] += repeated
     _account(run, source, totals)
 
 
-def _each_once(source: Source) -> tuple[Source, Observation]:
-    """The source with each record once, where it may hold one twice, and the count of its rows."""
-    seen = Observation("rows of the source")
-    rows = whole_rows(source).observe(seen, sql.count(sql.lit(1)).alias("rows"))
+def _each_once(source: Source) -> Source:
+    """The source with each record once, where it may hold one twice, and the number of its copies.
+
+    The number is a column: what Spark observes on the way to a shuffle it adds up again for each
+    task that it repeats, once an executor is lost.
+    """
+    rows = whole_rows(source)
     whole = sql.col("problem").isNull()
-    once = rows.where(whole).dropDuplicates(["partition", "offset"])
-    return replace(source, rows=once.unionByName(rows.where(~whole)), read=None), seen
+    place = ("partition", "offset")
+    others = [name for name in SOURCE.names if name not in (*place, "source")]
+    once = (
+        rows.where(whole)
+        .groupBy(*place)
+        .agg(
+            *(sql.first(name).alias(name) for name in others),
+            sql.min("source").alias("source"),
+            sql.count(sql.lit(1)).alias(COPIES),
+        )
+    )
+    broken = rows.where(~whole).withColumn(COPIES, sql.lit(1).cast("bigint"))
+    return replace(source, rows=once.unionByName(broken), read=None)
 
 
 def _broken_lines(run: Run) -> frozenset[tuple[str, bytes]]:
@@ -113,12 +122,13 @@ def read_logs(
     fresh = (
         logs.rows.withColumn("mark", mark)
         .withColumn("nth", sql.row_number().over(first))
-        .where("nth = 1")
+        .where((sql.col("nth") == 1) | ~_is_line())
     )
-    fresh = fresh.select(*REQUESTS.names, "mark").transform(partial(_not_known, run=run, mark=mark))
-    work = partial(take_requests, target=run.target)
-    totals.take(in_tasks(fresh.select(*REQUESTS.names), work, REPORT_DDL))
-    counts = logs.counts()
+    fresh = fresh.select(*COUNTED.names, "mark")
+    new = fresh.transform(partial(_not_known, run=run, mark=mark)).select(*COUNTED.names)
+    totals.take(in_tasks(new, partial(take_requests, target=run.target), REPORT_DDL))
+    fresh.unpersist()
+    counts = {name: totals.lines[name] for name in COUNTS}
     check_request_logs(paths, counts)
     return counts if logs.whole else counted(before.requests if before else {}, counts)
 
@@ -129,13 +139,18 @@ def _not_known(fresh: DataFrame, run: Run, mark: Column) -> DataFrame:
     until = run.previous.heard_until if run.previous is not None else None
     if not known or until is None:
         return fresh
-    fresh = fresh.persist()
-    old = sql.col("at").isNull() | (sql.col("at") <= sql.lit(until))
+    fresh.persist()
+    old = _is_line() & (sql.col("at").isNull() | (sql.col("at") <= sql.lit(until)))
     if fresh.where(old).isEmpty():
         return fresh
     pieces = [Piece("requests", one.path, one.size) for one in known]
     before = gather(fresh.sparkSession, Gather(run.place, pieces), TIMELINE)
     return fresh.join(before.select(mark.alias("mark")).distinct(), "mark", "left_anti")
+
+
+def _is_line() -> Column:
+    """A line of a log, not the counts of a task's lines."""
+    return sql.col(COUNTS[0]).isNull()
 
 
 def _read(run: Run, path: str, columns: list[str]) -> pa.Table:

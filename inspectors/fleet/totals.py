@@ -31,6 +31,8 @@ class Totals:
     """Files of earlier scans, by their paths in the lake, that are replaced."""
     logs: tuple[ReadLog, ...] = ()
     """The request logs on disk, up to where this scan read them."""
+    lines: Counter[str] = field(default_factory=Counter)
+    """Lines of request logs, by what they are (`request_rows.COUNTS`)."""
     series: list[Series] = field(default_factory=list)
 
     @property
@@ -54,6 +56,8 @@ class Totals:
                 self.counts[name] += amount
             elif what == SERIES:
                 self.series.append(read_series(row))
+            elif what == "lines":
+                self.lines[name] += amount
             elif what == "gone":
                 self.gone.add(file)
             elif what == "topic":

@@ -1,4 +1,4 @@
-"""Brokers' request logs as a DataFrame of `schemas.REQUESTS`.
+"""Brokers' request logs as a DataFrame of `request_rows.COUNTED`.
 
 Files may be plain (split among tasks) or packed (gz, bz2: one task a file), rotated, of several
 brokers, in any order; folders are searched. Tasks read local files themselves, so that of the
@@ -8,7 +8,7 @@ its text source hands the lines over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial, reduce
@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as sql
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebal.inspectors.fleet.manifest import ReadLog
-from rebal.inspectors.fleet.schemas import REQUESTS
 from rebal.inspectors.fleet.sources.request_files import Part, blocks, share_out
-from rebal.inspectors.fleet.sources.request_rows import COUNTED, COUNTS, RequestLines
+from rebal.inspectors.fleet.sources.request_rows import COUNTED, RequestLines
 from rebal.inspectors.fleet.sources.source import file_name, is_remote, spark_paths
 from rebal.inspectors.fleet.tasks import in_tasks
 from rebal.inspectors.logs.lines import NO_OFFSET
@@ -36,7 +34,7 @@ _Reader = Callable[[Iterable[pa.RecordBatch], RequestLines], Iterator[None]]
 
 @dataclass(frozen=True)
 class RequestLogs:
-    """`rows` is a DataFrame of `schemas.REQUESTS`; `counts()` says what the files held.
+    """`rows` is a DataFrame of `request_rows.COUNTED`: each task adds the counts of its lines.
 
     `read` are the logs on disk as the next scan is to know them, `whole` whether all that the
     paths hold was read, and not only what is new.
@@ -45,14 +43,6 @@ class RequestLogs:
     rows: DataFrame
     read: tuple[ReadLog, ...]
     whole: bool
-    _seen: Observation
-
-    def counts(self) -> Mapping[str, int]:
-        """Lines read, by what they are (`request_rows.COUNTS`).
-
-        Waits for the first action on `rows` to end.
-        """
-        return {name: int(value or 0) for name, value in self._seen.get.items()}
 
 
 def read_requests(
@@ -82,18 +72,14 @@ def read_requests(
         lines = text.select("value", file_name().alias("file"), "_metadata.file_block_start")
         frames.append((lines, _read_lines))
     schema = from_arrow_schema(COUNTED, prefer_timestamp_ntz=False)
-    whole = reduce(
+    rows = reduce(
         DataFrame.unionByName,
         (
             in_tasks(frame, partial(_make_rows, read=read, tz_offset=tz_offset), schema)
             for frame, read in frames
         ),
     )
-    seen = Observation("request log lines")
-    observed = whole.observe(seen, *(sql.sum(name).alias(name) for name in COUNTS))
-    counted = sql.col(COUNTS[0]).isNotNull()
-    rows = observed.where(~counted).select(*REQUESTS.names)
-    return RequestLogs(rows, tuple(read), bool(remote) or not known, seen)
+    return RequestLogs(rows, tuple(read), bool(remote) or not known)
 
 
 def _make_rows(
