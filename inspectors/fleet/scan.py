@@ -105,7 +105,7 @@ def scan(
         DocumentError: what was named holds no record of a group.
         ScanError: a record was lost on the way, or the source changed while it was read.
     """
-    require_shared(spark, run.place)
+    require_shared(spark, run.target)
     totals = Totals()
     requests: Mapping[str, int] = {}
     if source is not None:

@@ -18,7 +18,8 @@ from zipimport import zipimporter
 
 import pyarrow as pa
 
-from rebal.inspectors.fleet.lake.place import PROBE, LakeError, Place
+from rebal.inspectors.fleet.lake.place import PROBE, LakeError
+from rebal.inspectors.fleet.parts import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,7 +46,7 @@ def _in_worker(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
         gc.enable()
 
 
-def require_shared(spark: SparkSession, place: Place) -> None:
+def require_shared(spark: SparkSession, target: Target) -> None:
     """Check that what tasks write to the lake can be read here.
 
     Raises:
@@ -54,7 +55,7 @@ def require_shared(spark: SparkSession, place: Place) -> None:
     if str(spark.sparkContext.master).startswith("local"):
         return
     size = max(2, spark.sparkContext.defaultParallelism)
-    work = partial(_write_probe, place=place)
+    place, work = target.place, partial(_write_probe, target=target)
     written = in_tasks(spark.range(0, size, 1, size), work, "path string, problem string").collect()
     for path, problem in written:
         if problem is not None:
@@ -68,11 +69,14 @@ def require_shared(spark: SparkSession, place: Place) -> None:
             place.files().delete_file(path)
 
 
-def _write_probe(batches: Iterable[pa.RecordBatch], place: Place) -> Iterator[pa.RecordBatch]:
+def _write_probe(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
+    place = target.place
     for batch in batches:
-        path, problem = f"{PROBE}/{uuid.uuid4().hex}", None
+        # The next scan removes by its name what a task that was killed has left.
+        name = f"{target.token}-{uuid.uuid4().hex}"
+        path, problem = f"{PROBE}/{name}", None
         try:
-            place.probe()
+            place.probe(name)
             with place.errors(), place.files().open_output_stream(path) as out:
                 out.write(b"executor")
         except LakeError as error:

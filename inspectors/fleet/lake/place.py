@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -90,8 +89,8 @@ class Place:
                 raise
             raise LakeError(f"{self}: {_reason(error)}.") from None
 
-    def probe(self) -> None:
-        """Write a small file, read it back and remove it.
+    def probe(self, name: str) -> None:
+        """Write a small file of this name, read it back and remove it.
 
         Raises:
             LakeError: the place cannot be written to.
@@ -99,7 +98,7 @@ class Place:
         if self.folder is not None:
             _require_folder(self.folder, self)
         files = self.files()
-        path, said = f"{PROBE}/{uuid.uuid4().hex}", os.urandom(16)
+        path, said = f"{PROBE}/{name}", os.urandom(16)
         with self.errors():
             files.create_dir(PROBE, recursive=True)
             with files.open_output_stream(path) as out:

@@ -102,7 +102,7 @@ class Run:
         }
         files = self.place.files()
         with contextlib.suppress(LakeError), self.place.errors():
-            for name in (*STORED, SCANS, WORK):
+            for name in (*STORED, SCANS, WORK, PROBE):
                 for found in files.get_file_info(FileSelector(name, allow_not_found=True)):
                     if is_before(found.base_name, self.cluster, self.number):
                         _remove(files, found, kept)
@@ -163,7 +163,7 @@ def new_run(place: Place, cluster: str, *, full: bool) -> Iterator[Run]:
         DocumentError: the cluster's last scan there cannot be read.
     """
     _require_lake(place)
-    place.probe()
+    place.probe(token_of(cluster, 0))
     scans = Scans(place)
     tables = [LakeTable(place, name, columns_of(name)) for name in STORED]
     scans.create()
