@@ -192,6 +192,12 @@ def _watch(spark: SparkSession, tasks: Tasks | None) -> Iterator[None]:
 
 
 _KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
+    # First, since its causes are the broken connection's: an EOFException among others.
+    (
+        ("Python worker exited unexpectedly",),
+        "the Python process of a task was killed or crashed, perhaps for lack of memory: scan "
+        "again with fewer tasks at once (--master local[1]), or where more memory is free.",
+    ),
     (
         ("ZipException", "incorrect header check", "EOFException", "invalid block type"),
         "a gz file is damaged or cut off; fetch it again, or unpack what is readable of it.",

@@ -11,6 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from rebal.inspectors.fleet.job import ScanOrder, _in_words
+from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.tasks import _in_worker
 
 ROWS = [pa.RecordBatch.from_pydict({"id": [1, 2]})]
@@ -60,3 +62,13 @@ def test_garbage_is_collected_again_after_a_task_even_one_that_failed() -> None:
         list(_in_worker(ROWS, work))
     assert seen == [False]
     assert gc.isenabled()
+
+
+def test_a_python_process_that_was_killed_is_not_taken_for_a_damaged_file() -> None:
+    said = (
+        "Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times\n"
+        "Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n"
+        "Caused by: java.io.EOFException\n"
+    )
+    told = str(_in_words(RuntimeError(said), ScanOrder(out=Place("lake"))))
+    assert told.startswith("the Python process of a task was killed or crashed")
