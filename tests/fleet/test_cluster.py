@@ -22,41 +22,52 @@ from tests.kafka.broker import free_ports
 from tests.kafka.processes import ChildProcess, wait_for
 
 REBAL = str(Path(sys.executable).with_name("rebal"))
+_MASTER = "127.0.0.1"
 _SCALA = {"SPARK_SCALA_VERSION": "2.13"}
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def daemon(
-    name: str, folder: Path, role: str, *arguments: str, within: Sequence[str] = ()
+    name: str,
+    folder: Path,
+    role: str,
+    *arguments: str,
+    host: str = _MASTER,
+    within: Sequence[str] = (),
 ) -> ChildProcess:
     import pyspark
 
     java = jars.tool("java")
     assert java is not None
     classpath = str(Path(pyspark.__file__).parent / "jars" / "*")
-    options = ["--host", "127.0.0.1", "--webui-port", "0"]
+    options = ["--host", host, "--webui-port", "0"]
     command = [*within, java, *_JVM, "-cp", classpath, f"org.apache.spark.deploy.{role}", *options]
     home = str(Path(pyspark.__file__).parent)
-    env = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": home} | _SCALA
+    env = os.environ | {"SPARK_LOCAL_IP": host, "SPARK_HOME": home} | _SCALA
     return ChildProcess(name, [*command, *arguments], folder / f"{name}.log", env=env)
 
 
 @contextmanager
-def cluster_of(folder: Path, within: Sequence[str] = ()) -> Iterator[str]:
-    """The URL of a master with two workers of one core each, started by the command `within`."""
+def cluster_of(
+    folder: Path, within: Sequence[str] = (), hosts: Sequence[str] = (_MASTER, _MASTER)
+) -> Iterator[str]:
+    """The URL of a master with a worker of one core on each host, started by `within`."""
     (port,) = free_ports(1)
-    url = f"spark://127.0.0.1:{port}"
+    url = f"spark://{_MASTER}:{port}"
     started = [daemon("master", folder, "master.Master", "--port", str(port))]
     try:
-        for number in (1, 2):
+        for number, host in enumerate(hosts, 1):
             work = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work{number}"))
             started.append(
-                daemon(f"worker{number}", folder, "worker.Worker", *work, url, within=within)
+                daemon(
+                    f"worker{number}", folder, "worker.Worker", *work, url, host=host, within=within
+                )
             )
+        # Three JVMs start at once, on a machine that may have other work.
         wait_for(
-            "two workers",
-            lambda: started[0].log().count("Registering worker") == 2,
-            timeout=60,
+            "the workers",
+            lambda: started[0].log().count("Registering worker") == len(hosts),
+            timeout=180,
             involved=lambda: started,
         )
         yield url

@@ -1,0 +1,272 @@
+"""Workers, executors and Python processes that are killed during a scan, and speculative tasks.
+
+Each task is killed at a place where it has written something (faulty_python.py), so nothing here
+depends on how fast the machine is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import pytest
+from msgspec.structs import asdict
+
+from rebal.inspectors.fleet.lake.place import PROBE, find_place
+from rebal.inspectors.fleet.lake.run import STORED
+from rebal.inspectors.fleet.lake.scans import SCANS, SCHEMA, Scans
+from rebal.inspectors.fleet.lake.table import LakeTable
+from rebal.inspectors.fleet.manifest import UNNAMED
+from rebal.inspectors.fleet.parts import WORK, columns_of
+from rebal.inspectors.fleet.schemas import TABLES
+from tests.fleet import faulty_python
+from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, read_tables
+from tests.fleet.tablefiles import last_scan
+from tests.fleet.test_cluster import REBAL, cluster_of
+from tests.fleet.test_finished_scans import shipped
+from tests.fleet.test_interrupt import alive
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+_EXECUTOR: Final = "CoarseGrainedExecutorBackend"
+_WORKER: Final = "deploy.worker.Worker"
+_FAULTY: Final = "faulty_python.py"
+# Spark runs no second attempt of a task on the host of the first one.
+_HOSTS: Final = ("127.0.0.1", "127.0.0.2")
+_CONF: Final = {
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.sql.shuffle.partitions": "2",
+}
+_SPECULATION: Final = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.task.duration.threshold": "2s",
+}
+_STAGES: Final = ("records", "requests", "states", "commits")
+_OF_THE_RUN: Final = ("run", "finished_at", "tables", "inputs", "logs")
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The captures in several files, some records twice: no stage of a scan has one task alone."""
+    folder = tmp_path_factory.mktemp("captured")
+    records = gzip.decompress(OFFSETS.read_bytes()).splitlines(keepends=True)
+    lines = gzip.decompress(REQUEST_LOG.read_bytes()).splitlines(keepends=True)
+    made: list[str] = []
+    for option, name, of, shared in (
+        ("--offsets", "records.jsonl", records, 100),
+        ("--request-log", "kafka-request.log", lines, 0),
+    ):
+        for number in range(2):
+            begin, end = len(of) * number // 2, len(of) * (number + 1) // 2
+            path = folder / f"{number}-{name}"
+            path.write_bytes(b"".join(of[max(0, begin - shared) : end]))
+            made += [option, str(path)]
+    return made
+
+
+@pytest.fixture(scope="module")
+def undisturbed(words: list[str], tmp_path_factory: pytest.TempPathFactory, spark: object) -> Path:
+    """A scan of them to which nothing happens."""
+    from rebal.cli.app import run
+
+    out = tmp_path_factory.mktemp("undisturbed") / "lake"
+    assert run(["fleet", "scan", *words, "--out", str(out)]) == 0
+    return out
+
+
+class Faulty:
+    """A scan on a cluster whose tasks stop at places."""
+
+    def __init__(self, master: str, folder: Path, words: Sequence[str], **conf: str) -> None:
+        self.places = folder / "places"
+        self.places.mkdir(exist_ok=True)
+        python = folder / "faulty-python"
+        python.write_text(
+            f'#!/bin/sh\nexec {sys.executable} {faulty_python.__file__} {self.places} "$@"\n'
+        )
+        python.chmod(0o755)
+        conf = {**_CONF, **conf, "spark.pyspark.python": str(python)}
+        options = [word for pair in conf.items() for word in ("--spark-conf", "=".join(pair))]
+        self.command = [REBAL, "fleet", "scan", "--master", master, *options, *words]
+
+    def stop_at(self, *places: str) -> None:
+        for place in places:
+            (self.places / place).touch()
+
+    def start(self) -> None:
+        self._child = subprocess.Popen(
+            self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def wait_at(self, place: str) -> int:
+        """The process of the task that has come to the place."""
+        deadline = time.monotonic() + 120
+        while not (found := list(self.places.glob(f"{place}.*"))):
+            assert self.running, self._said()
+            assert time.monotonic() < deadline, f"no task came to {place}"
+            time.sleep(0.05)
+        return int(found[0].suffix[1:])
+
+    def finish(self) -> str:
+        said = self._said()
+        assert self._child.returncode == 0, said
+        return said
+
+    @property
+    def running(self) -> bool:
+        return self._child.poll() is None
+
+    def _said(self) -> str:
+        return self._child.communicate(timeout=170)[0]
+
+
+def above(pid: int, what: str) -> int:
+    """The process above `pid`, or it itself, whose command line holds `what`."""
+    while what not in Path(f"/proc/{pid}/cmdline").read_text():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        assert pid > 1, f"no {what} is above it"
+    return pid
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while alive(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def facts(lake: Path) -> tuple[dict[str, Any], dict[str, list[str]], Tables]:
+    """All that a scan says, but for its number, its time and its tables' versions.
+
+    That is what its manifest counts, the rows that DuckDB sees in the versions that it pins, and
+    those that rebal reads.
+    """
+    seen: dict[str, list[str]] = {}
+    with duckdb.connect() as connection:
+        shipped().duckdb_views(connection, str(lake))
+        for name in TABLES:
+            rows = connection.sql(f"select * exclude (scan_id) from {name}").fetchall()
+            seen[name] = sorted(map(repr, rows))
+    manifest = {k: v for k, v in asdict(last_scan(lake)).items() if k not in _OF_THE_RUN}
+    return manifest, seen, read_tables(lake)
+
+
+def on_disk(lake: Path) -> set[str]:
+    """The files beside the tables' logs."""
+    files = (path for path in lake.rglob("*") if path.is_file())
+    return {str(path.relative_to(lake)) for path in files if "_delta_log" not in path.parts}
+
+
+def named(lake: Path) -> set[str]:
+    """The files that the last two finished scans have in the tables, and those scans' rows."""
+    place = find_place(str(lake))
+    rows = LakeTable(place, SCANS, SCHEMA).files(UNNAMED)
+    found = {f"{SCANS}/{one.path}" for one in rows}
+    for scan in Scans(place).kept(UNNAMED):
+        for name in STORED:
+            version = {**scan.tables, **scan.inputs}[name].version
+            files = LakeTable(place, name, columns_of(name)).files(UNNAMED, version)
+            found |= {f"{name}/{one.path}" for one in files}
+    return found
+
+
+def test_lost_processes_and_speculative_tasks_leave_the_tables_as_they_are(
+    words: list[str], undisturbed: Path, tmp_path: Path, scan: Callable[..., str]
+) -> None:
+    lake = tmp_path / "lake"
+    words = [*words, "--out", str(lake)]
+    expected = facts(undisturbed)
+    assert all(expected[1][name] for name in ("groups", "members", "rebalances"))
+    with cluster_of(tmp_path, hosts=_HOSTS) as master:
+        job = Faulty(master, tmp_path, words, **_SPECULATION)
+        job.stop_at("records-whole", "states-half")
+        job.start()
+        slow = [job.wait_at("records-whole"), job.wait_at("states-half")]
+        job.finish()
+        assert facts(lake) == expected
+        assert on_disk(lake) > named(lake), "the slow tasks have left no file"
+        before = facts(lake)
+
+        job = Faulty(master, tmp_path, [*words, "--full"])
+        job.stop_at("records-half", "requests-whole", "states-half")
+        for path in job.places.glob("*.*"):
+            path.unlink()
+        job.start()
+        kill(job.wait_at("records-half"))
+        kill(above(job.wait_at("requests-whole"), _EXECUTOR))
+        assert facts(lake) == before, "seen while the scan runs"
+        kill(above(job.wait_at("states-half"), _WORKER))
+        job.finish()
+    assert not [pid for pid in slow if alive(pid)]
+    assert facts(lake) == expected
+    assert on_disk(lake) > named(lake), "the killed tasks have left no file"
+    scan(*words)
+    assert facts(lake) == expected
+    assert on_disk(lake) == named(lake)
+    assert not list((lake / PROBE).iterdir())
+    assert not list((lake / WORK).iterdir())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("moment", ["half", "whole"])
+@pytest.mark.parametrize("shift", range(4))
+def test_a_process_lost_in_each_stage_changes_no_table(
+    words: list[str], undisturbed: Path, tmp_path: Path, moment: str, shift: int
+) -> None:
+    """Each kind of process is killed in each stage, and a worker with all that runs on it once."""
+    victims = [_FAULTY, _EXECUTOR, _FAULTY, _WORKER]
+    victims = victims[shift:] + victims[:shift]
+    lake = tmp_path / "lake"
+    with cluster_of(tmp_path, hosts=_HOSTS) as master:
+        job = Faulty(master, tmp_path, [*words, "--out", str(lake)])
+        job.stop_at(*(f"{stage}-{moment}" for stage in _STAGES))
+        job.start()
+        for stage, victim in zip(_STAGES, victims, strict=True):
+            kill(above(job.wait_at(f"{stage}-{moment}"), victim))
+        job.finish()
+    assert facts(lake) == facts(undisturbed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(6))
+def test_processes_lost_at_random_moments_change_no_table(
+    words: list[str], undisturbed: Path, tmp_path: Path, seed: int
+) -> None:
+    chosen = random.Random(seed)
+    lake = tmp_path / "lake"
+    killed = 0
+    with cluster_of(tmp_path, hosts=_HOSTS) as master:
+        job = Faulty(master, tmp_path, [*words, "--out", str(lake)], **_SPECULATION)
+        job.start()
+        while job.running and killed < 6:
+            time.sleep(chosen.uniform(0.5, 5))
+            running = executors_in(tmp_path)
+            if running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(chosen.choice(running), signal.SIGKILL)
+                    killed += 1
+        job.finish()
+    assert killed
+    assert facts(lake) == facts(undisturbed)
+
+
+def executors_in(folder: Path) -> list[int]:
+    """The executors, and the Python processes of their tasks, below the workers' folders."""
+    found: list[int] = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if Path(os.readlink(entry / "cwd")).is_relative_to(folder):
+                found += [int(entry.name)] if "app-" in os.readlink(entry / "cwd") else []
+    return sorted(found)
