@@ -12,9 +12,10 @@ import pytest
 from rebal.cli import app, output
 from rebal.cli.fleet import FleetReport
 from rebal.cli.render.fleet.screen import fleet_view
+from rebal.cli.render.fleet.terms import INCIDENTS, PATHS, RATES, VERDICTS
 from tests.fleet.conftest import report_lines
 from tests.fleet.synthetic import HOSTILE, fleet, group_named, hostile_fleet
-from tests.fleet.tablefiles import AT, write_tables
+from tests.fleet.tablefiles import AT, Rows, write_tables
 
 Said = pytest.CaptureFixture[str]
 
@@ -131,6 +132,34 @@ def test_rates_of_a_short_history_are_said_to_be_extrapolated(tmp_path: Path, ca
     said = "59 min of history, from which rates an hour are extrapolated"
     assert report_lines(folder, capsys)[1].endswith(said)
     assert "extrapolated" not in "".join(report_lines(write_tables(tmp_path, fleet(20)), capsys))
+
+
+@pytest.mark.parametrize(("minutes", "said"), [(2, "from 2 min"), (24 * 60, "")])
+def test_a_rate_of_a_short_history_says_so_beside_it(
+    minutes: int, said: str, tmp_path: Path, capsys: Said
+) -> None:
+    lines = report_lines(write_tables(tmp_path, fleet(20), minutes=minutes), capsys, "--wide")
+    (head,) = (n for n, line in enumerate(lines) if line.startswith("worst off now"))
+    assert ("EXTRAPOLATED" in lines[head + 1]) is bool(said)
+    assert all(line.endswith(said) for line in lines[head + 2 : head + 12])
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_terms_are_explained_where_they_stand_and_no_others(
+    form: str, tmp_path: Path, capsys: Said
+) -> None:
+    def told(rows: Rows, name: str) -> str:
+        folder = tmp_path / name
+        folder.mkdir()
+        words = [] if form == "text" else ["-o", form]
+        return " ".join(" ".join(report_lines(write_tables(folder, rows), capsys, *words)).split())
+
+    every = told(fleet(20), "every")
+    for meaning in (VERDICTS["held"], PATHS["cut over"], INCIDENTS["storm"], RATES["downtime/h"]):
+        assert meaning in every
+    calm = fleet(20)
+    calm["incidents"] = []
+    assert INCIDENTS["storm"] not in told(calm, "calm")
 
 
 def test_what_the_log_cleaner_took_between_scans_is_said(tmp_path: Path, capsys: Said) -> None:
