@@ -88,7 +88,7 @@ lint: $(READY)
 # Both at once, each on a core of its own; pyright only resolves the imports, as an editor does.
 types: $(READY)
 	@$(BIN)/basedpyright >build/pyright.log 2>&1 & resolving=$$!; \
-	MYPYPATH=build/typing $(BIN)/mypy --strict --explicit-package-bases -p rebal; typed=$$?; \
+	MYPYPATH=build/typing $(BIN)/mypy --strict --explicit-package-bases -p rebal -p tests.search; typed=$$?; \
 	wait $$resolving; resolved=$$?; cat build/pyright.log; \
 	test $$typed = 0 && test $$resolved = 0
 

@@ -20,6 +20,7 @@ from rebal.groups.wire.offsets_topic import (
     decode_group_metadata,
     decode_key,
 )
+from tests.groups.conftest import Captures
 from tests.groups.written import compact, int32, short, varint
 
 
@@ -82,30 +83,30 @@ def groups(draw: st.DrawFn) -> GroupMetadata:
 
 
 @given(groups())
-def test_every_version_is_read(value):
+def test_every_version_is_read(value: GroupMetadata) -> None:
     assert decode_group_metadata(written(value)) == value
 
 
 @given(groups(), st.data())
-def test_a_cut_off_value_is_a_wire_error(value, data):
+def test_a_cut_off_value_is_a_wire_error(value: GroupMetadata, data: st.DataObject) -> None:
     whole = written(value)
     with pytest.raises(WireError):
         decode_group_metadata(whole[: data.draw(st.integers(0, len(whole) - 1))])
 
 
 @given(st.binary(max_size=60) | st.binary(max_size=60).map(lambda data: b"\x00\x04" + data))
-def test_any_bytes_are_a_value_or_a_wire_error(data):
+def test_any_bytes_are_a_value_or_a_wire_error(data: bytes) -> None:
     with contextlib.suppress(WireError):
         assert decode_group_metadata(data).version in range(5)
 
 
 @pytest.mark.parametrize("version", [-1, 5, 32767])
-def test_another_value_version_is_named(version):
+def test_another_value_version_is_named(version: int) -> None:
     with pytest.raises(WireError, match=f"version {version} is not one of 0 to 4"):
         decode_group_metadata(struct.pack(">h", version) + bytes(40))
 
 
-def test_every_captured_record(captures, capsys):
+def test_every_captured_record(captures: Captures, capsys: pytest.CaptureFixture[str]) -> None:
     keys: Counter[str] = Counter()
     values: Counter[str] = Counter()
     known = set(captures.document("truth.json")["groups"])

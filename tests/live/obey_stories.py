@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from tests.live.obey import Process
 
-RANGE = ("range",)
-WIDE = ("cooperative-sticky", "range")
-DEFAULT = ("range", "cooperative-sticky")
-FINAL = ("cooperative-sticky",)
-BACK = ("range", "cooperative-sticky")
+RANGE: tuple[str, ...] = ("range",)
+WIDE: tuple[str, ...] = ("cooperative-sticky", "range")
+DEFAULT: tuple[str, ...] = ("range", "cooperative-sticky")
+FINAL: tuple[str, ...] = ("cooperative-sticky",)
+BACK: tuple[str, ...] = ("range", "cooperative-sticky")
 JAVA = ("java-2.8.2", "java-3.9.1", "java-4.1.1")
 MODERN = ("java-3.9.1", "java-4.1.1")
 
@@ -73,7 +73,7 @@ BACKWARD = ("cooperative", "half back", "half narrow", "default")
 def draw(rng: random.Random, *, others: bool = True, most: int = 5) -> Begin:
     """Return one beginning of at most so many members; `others` allows clients beside Java's."""
     goal = "cooperative" if rng.random() < 0.75 else "eager"
-    states = FORWARD if goal == "cooperative" else BACKWARD
+    states: tuple[str, ...] = FORWARD if goal == "cooperative" else BACKWARD
     if not others:
         states = tuple(each for each in states if each not in ("one client", "with franz-go"))
     state = rng.choice(states)

@@ -30,11 +30,12 @@ from rebal.groups.model import (
     Topic,
     Tri,
 )
-from rebal.groups.snapshot.compact import NO_LAG
+from rebal.groups.snapshot.compact import NO_LAG, Partitions
 from rebal.groups.wire.offsets_topic import decode_group_metadata
 from rebal.inspectors.kafka import describe, read, reload
 from rebal.inspectors.logs.client import reader as client_logs
 from rebal.inspectors.logs.requests import reader as request_logs
+from rebal.inspectors.logs.requests.lines import parse
 from rebal.inspectors.logs.text_input import TextInput
 from rebal.planner.rehearsal.engine.consumer_group import ConsumerGroup
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
@@ -50,6 +51,7 @@ from tests.search.sources import (
     Life,
     OffsetsRecord,
     assignment_bytes,
+    life_of,
     subscription_bytes,
 )
 
@@ -66,7 +68,7 @@ _STATES = {
 
 _Read = tuple[list[Observation], list[LogRead]]
 # A line is what it is: most of a log was read at the look before.
-request_logs.parse = lru_cache(maxsize=1 << 14)(request_logs.parse)
+vars(request_logs)["parse"] = lru_cache(maxsize=1 << 14)(parse)
 
 
 class NamedText(io.BytesIO):
@@ -177,8 +179,8 @@ class Operator:
             members=tuple(
                 Member(
                     member_id=one.member_id,
-                    client_id=one.client.life.process.client_id,  # type: ignore[attr-defined]
-                    host=f"/{one.client.life.host}",  # type: ignore[attr-defined]
+                    client_id=life_of(one.client).process.client_id,
+                    host=f"/{life_of(one.client).host}",
                     instance_id=one.instance_id,
                     subscribed_topics=one.topics,
                     assignment=_by_topic(one.assigned),
@@ -194,7 +196,7 @@ class Operator:
         group = self._group
         assert isinstance(group._now, ClassicGroup)
         for member_id, member in sorted(group._now._members.items()):
-            life: Life = member.client.life  # type: ignore[attr-defined]
+            life = life_of(member.client)
             data = subscription_bytes(life.process, member.request, group.assignor or "")
             yield describe._classic_member(
                 SimpleNamespace(
@@ -341,8 +343,8 @@ def _record(offset: int, record: OffsetsRecord) -> reload.StoredGroup:
     return reload.StoredGroup(offset, decode_group_metadata(record.value))
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, Partitions]:
     found: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         found.setdefault(topic, []).append(number)
-    return {topic: tuple(numbers) for topic, numbers in found.items()}
+    return {topic: Partitions(numbers) for topic, numbers in found.items()}

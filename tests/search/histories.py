@@ -12,7 +12,8 @@ from tests.live.obey_stories import BACK, DEFAULT, FINAL, RANGE, WIDE
 JAVA = ("java-2.8.2", "java-3.1.2", "java-3.9.1", "java-4.1.1")
 MODERN = ("java-3.9.1", "java-4.1.1")
 ONE_KIND = ("confluent-kafka", "kafka-python")
-STICKY, ROUND_ROBIN = ("sticky", "range"), ("roundrobin",)
+ROUND_ROBIN: tuple[str, ...] = ("roundrobin",)
+OTHER_EAGER: tuple[tuple[str, ...], ...] = (ROUND_ROBIN, ("sticky", "range"), ("sticky",))
 FORWARD = (
     "eager", "eager", "other eager", "default", "default", "half default", "half wide",
     "half wide", "half narrow", "half narrowed default", "one client", "with franz-go",
@@ -242,9 +243,9 @@ def _consumers(random: Random, state: str) -> tuple[Consumer, ...]:
     size = random.randrange(2, 4) if state == "one client" else random.choice((1, 2, 3, 3, 4, 5))
     some = random.randrange(1, size) if size > 1 else 1
     rest = size - some
-    lists: list[tuple[str, ...]] = {
+    lists: dict[str, list[tuple[str, ...]]] = {
         "eager": [RANGE] * size,
-        "other eager": [random.choice((ROUND_ROBIN, STICKY, ("sticky",)))] * size,
+        "other eager": [random.choice(OTHER_EAGER)] * size,
         "default": [DEFAULT] * size,
         "half default": [RANGE] * some + [DEFAULT] * rest,
         "half wide": [RANGE] * some + [WIDE] * rest,
@@ -257,8 +258,8 @@ def _consumers(random: Random, state: str) -> tuple[Consumer, ...]:
         "with franz-go": [random.choice((RANGE, WIDE))] * size,
         "mixed families": [RANGE] * size,
         "own class": [random.choice((FINAL, WIDE, DEFAULT))] * size,
-    }[state]
-    software = [random.choice(JAVA if names == RANGE else MODERN) for names in lists]
+    }
+    software = [random.choice(JAVA if names == RANGE else MODERN) for names in lists[state]]
     if random.random() < 0.5:
         software = [random.choice(MODERN)] * size
     if state == "one client":
@@ -278,7 +279,7 @@ def _consumers(random: Random, state: str) -> tuple[Consumer, ...]:
             and (static == "all" or (static == "some" and random.random() < 0.5)),
             own=number < own,
         )
-        for number, names in enumerate(lists)
+        for number, names in enumerate(lists[state])
     )
 
 
@@ -297,25 +298,37 @@ def smaller(history: History) -> Iterator[History]:
     needed = {"client log"} if any(one.own for one in consumers) else set[str]()
     for kind in sorted(given.kinds - needed):
         yield replace(history, evidence=replace(given, kinds=given.kinds - {kind}))
-    for name, plain in (
-        ("merged", False), ("prefixed", False), ("foreign", False), ("shift", 0), ("dated", True),
-        ("late", False),
-    ):  # fmt: skip
-        if getattr(given, name) != plain:
-            yield replace(history, evidence=replace(given, **{name: plain}))
-    for name, value in (
-        ("alike", False), ("max_size", None), ("kind", "java"), ("session", 8.0),
-        ("rebalance", 15.0), ("counted", True), ("epoch", 0),
-    ):  # fmt: skip
-        if getattr(history, name) != value:
-            yield replace(history, **{name: value})
+    kept = (
+        replace(given, merged=False),
+        replace(given, prefixed=False),
+        replace(given, foreign=False),
+        replace(given, shift=0),
+        replace(given, dated=True),
+        replace(given, late=False),
+    )
+    plainer = (
+        *(replace(history, evidence=each) for each in kept),
+        replace(history, alike=False),
+        replace(history, max_size=None),
+        replace(history, kind="java"),
+        replace(history, session=8.0),
+        replace(history, rebalance=15.0),
+        replace(history, counted=True),
+        replace(history, epoch=0),
+    )
+    yield from (one for one in plainer if one != history)
     for number, one in enumerate(consumers):
-        for change in ({"static": False}, {"software": "java-3.9.1"}, {"own": False}):
-            if replace(one, **change) != one:
-                changed = (*consumers[:number], replace(one, **change), *consumers[number + 1 :])
-                yield replace(history, consumers=changed)
+        before, after = consumers[:number], consumers[number + 1 :]
+        plain = (
+            replace(one, static=False),
+            replace(one, software=MODERN[0]),
+            replace(one, own=False),
+        )
+        for consumer in plain:
+            if consumer != one:
+                yield replace(history, consumers=(*before, consumer, *after))
     for number, event in enumerate(events):
-        for change in ({"look": max(event.look - 1, 0)}, {"pick": 0}):
-            if replace(event, **change) != event:
-                changed_events = (*events[:number], replace(event, **change), *events[number + 1 :])
-                yield replace(history, events=changed_events)
+        for changed in (replace(event, look=max(event.look - 1, 0)), replace(event, pick=0)):
+            if changed != event:
+                rest = events[number + 1 :]
+                yield replace(history, events=(*events[:number], changed, *rest))

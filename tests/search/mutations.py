@@ -21,9 +21,9 @@ from rebal.groups.model import GroupSnapshot, Knowledge, Member, Tri
 from rebal.inspectors.logs.client import reader
 from rebal.inspectors.logs.client.configs import Config, Lookup
 from rebal.inspectors.logs.client.identity import Lives
-from rebal.planner.admission import advice, memory
+from rebal.planner.admission import advice, check, memory
 from rebal.planner.facts import Facts, GroupFacts
-from rebal.planner.verification import verify
+from rebal.planner.verification import plan_context, verify
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def reload_forgets_no_static_member() -> Iterator[None]:
 @contextmanager
 def open_answers_are_recommended() -> Iterator[None]:
     """2: a restart is advised beside an undecided rule: cannot tell counts as yes."""
-    admitted = advice.admitted
+    admitted = check.admitted
 
     def answer(*given: Any) -> Any:
         found = admitted(*given)
@@ -54,7 +54,7 @@ def open_answers_are_recommended() -> Iterator[None]:
 @contextmanager
 def plan_keeps_its_elected_assignor() -> Iterator[None]:
     """3: verify checks the plan's lists against the assignor that was elected when it was made."""
-    context_of = verify.context_of
+    context_of = plan_context.context_of
 
     def old(plan: Any, seen: GroupSnapshot, *more: Any) -> Any:
         group = replace(seen.group, assignor=plan.baseline.group.assignor or seen.group.assignor)

@@ -373,7 +373,7 @@ def rehearse(history: History) -> End | None:
         return None
     story = Rehearsed(world, history)
     try:
-        return story.run()
+        story.run()
     except Exception:
         story.outcome.violations.append(traceback.format_exc())
-        return story.outcome
+    return story.outcome

@@ -16,17 +16,23 @@ from typing import Any
 
 from rebal.groups.assignors import Owned
 from rebal.groups.model import Subscription
+from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.wire.consumer_protocol import ConsumerAssignment
 from rebal.groups.wire.offsets_topic import GroupMetadata, GroupMetadataMember
 from rebal.groups.wire.user_data import StickyUserData, encode_sticky
 from rebal.planner.rehearsal.engine.agenda import Agenda
+from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.consumer import Consumer
+from rebal.planner.rehearsal.engine.consumer_group import Server
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
 from rebal.planner.rehearsal.engine.group import Group
-from rebal.planner.rehearsal.engine.memory import Stored
+from rebal.planner.rehearsal.engine.member import Member
+from rebal.planner.rehearsal.engine.memory import Brokers, Stored, Watcher
 from rebal.planner.rehearsal.engine.messages import (
     Assigned,
     Beat,
     BeatAnswer,
+    ClassicClient,
     Client,
     Error,
     JoinAnswer,
@@ -225,7 +231,8 @@ class Book:
     def join(self, life: Life, request: JoinRequest, answer: JoinAnswer, since: float) -> None:
         """Write a JOIN_GROUP and its answer."""
         family = life.process.family
-        version = _SPEAKS[family][0] if family in _SPEAKS else 9 if life.java >= (3, 2) else 7
+        since_32 = life.java is not None and life.java >= (3, 2)
+        version = _SPEAKS[family][0] if family in _SPEAKS else 9 if since_32 else 7
         names = request.assignors
         metadata = b64encode(subscription_bytes(life.process, request, names[0])).decode()
         error = answer.error
@@ -295,7 +302,7 @@ class Book:
         """Note that all members have joined: the state changed now."""
         self._completed = self._agenda.now
 
-    def stored(self, record: Stored, processes: Callable[[Client], Process]) -> None:
+    def stored(self, record: Stored) -> None:
         """Append the group's record; its state's time is that of the last change of state."""
         now = self._agenda.now
         again = self._last == (self.epoch, record.generation) or (
@@ -321,7 +328,7 @@ class Book:
                     rebalance_timeout_ms=round(request.rebalance * 1000),
                     session_timeout_ms=round(request.session * 1000),
                     subscription=subscription_bytes(
-                        processes(client), request, record.assignor or ""
+                        life_of(client).process, request, record.assignor or ""
                     ),
                     assignment=assignment_bytes(partitions),
                 )
@@ -340,7 +347,7 @@ class Book:
 class Line:
     """A client as its coordinator knows it: answers pass through and are written down."""
 
-    def __init__(self, client: Client, life: Life, book: Book, now: Callable[[], float]) -> None:
+    def __init__(self, client: Member, life: Life, book: Book, now: Callable[[], float]) -> None:
         self.client, self.life = client, life
         self._book, self._now = book, now
         self._asked: tuple[float, JoinRequest] | None = None
@@ -348,11 +355,16 @@ class Line:
 
     @property
     def skips_assignment(self) -> bool:
-        return self.client.skips_assignment
+        return self._classic.skips_assignment
 
     @property
     def instance_id(self) -> str | None:
         return self.life.process.instance_id
+
+    @property
+    def _classic(self) -> Consumer:
+        assert isinstance(self.client, Consumer)
+        return self.client
 
     def asks(self, request: JoinRequest) -> None:
         """Note the join that is sent now."""
@@ -360,9 +372,9 @@ class Line:
         self._book.say(self.life, "(Re-)joining group")
 
     def joined(self, answer: JoinAnswer) -> None:
-        if getattr(self.client, "alive", True) and self._asked is not None:
+        if self.client.alive and self._asked is not None:
             self._written(answer)
-        self.client.joined(answer)
+        self._classic.joined(answer)
 
     def _written(self, answer: JoinAnswer) -> None:
         assert self._asked is not None
@@ -402,7 +414,7 @@ class Line:
             )
 
     def synced(self, answer: SyncAnswer) -> None:
-        self.client.synced(answer)
+        self._classic.synced(answer)
 
     def wake(self) -> None:
         self.client.wake()
@@ -429,79 +441,93 @@ class Line:
         )
 
 
-class Witness:
+def life_of(client: Client) -> Life:
+    """Return the process behind a client as the coordinator knows it."""
+    assert isinstance(client, Line)
+    return client.life
+
+
+class RecordedGroup(ClassicGroup):
+    """A classic group whose records go into a book."""
+
+    book: Book
+
+    def _store(self) -> None:
+        super()._store()
+        self.book.stored(self._stored)
+
+
+class Witness(Group):
     """The coordinator as the members call it; it writes down each request and its answer."""
 
-    def __init__(self, group: Group, agenda: Agenda, book: Book) -> None:
-        self._group, self._agenda, self._book = group, agenda, book
+    def __init__(
+        self,
+        agenda: Agenda,
+        brokers: Brokers,
+        watcher: Watcher,
+        chance: Chance,
+        *,
+        server: Server,
+        book: Book,
+    ) -> None:
+        self._book = book
         self._lines: dict[int, Line] = {}
-        made = group._classic
+        super().__init__(agenda, brokers, watcher, chance, server=server)
 
-        def classic(generation: int) -> ClassicGroup:
-            return self._recorded(made(generation))
+    def _classic(self, generation: int) -> RecordedGroup:
+        made = RecordedGroup(self._agenda, self._brokers, self._watcher, self._chance, generation)
+        made.book = self._book
+        return made
 
-        group._classic = classic  # type: ignore[method-assign]
-        assert isinstance(group._now, ClassicGroup)
-        self._recorded(group._now)
-
-    def _recorded(self, group: ClassicGroup) -> ClassicGroup:
-        """Return a classic group whose records go into the book."""
-        book, store = self._book, group._store
-
-        def stored(*args: Any, **more: Any) -> None:
-            store(*args, **more)
-            book.stored(group._stored, lambda client: client.life.process)  # type: ignore[attr-defined]
-
-        group._store = stored  # type: ignore[method-assign]
-        return group
-
-    def line(self, client: Any) -> Line:
+    def line(self, client: Client) -> Line:
         """Return the one line of a client."""
         found = self._lines.get(id(client))
         if found is None:
+            assert isinstance(client, Member)
             life = self._book.life(client.process)
             found = Line(client, life, self._book, lambda: self._agenda.now)
             self._lines[id(client)] = found
         return found
 
-    def join(self, request: JoinRequest, client: Client) -> None:
+    def join(self, request: JoinRequest, client: ClassicClient) -> None:
         line = self.line(client)
         line.asks(request)
-        self._group.join(request, line)
+        super().join(request, line)
 
     def sync(
-        self, member_id: str, generation: int, client: Client, assigned: Assigned | None = None
+        self,
+        member_id: str,
+        generation: int,
+        client: ClassicClient,
+        assigned: Assigned | None = None,
     ) -> None:
-        self._group.sync(member_id, generation, self.line(client), assigned)
+        super().sync(member_id, generation, self.line(client), assigned)
 
     def heartbeat(self, member_id: str, generation: int, client: Client) -> Error:
         line = self.line(client)
-        error = self._group.heartbeat(member_id, generation, line)
+        error = super().heartbeat(member_id, generation, line)
         line.heard(error, member_id, generation)
         return error
 
     def leave(self, member_id: str, client: Client, why: str = "a member left") -> None:
         life = next((one for one in self._book.lives if one.member_id == member_id), None)
         if life is not None:
-            known = self._group.waits_for(member_id)
+            known = self.waits_for(member_id)
             self._book.leave(life, member_id, Error.NONE if known else Error.UNKNOWN_MEMBER_ID)
-        self._group.leave(member_id, self.line(client), why)
+        super().leave(member_id, self.line(client), why)
 
     def silent(self, member_id: str, last: float, client: Client) -> str:
-        return self._group.silent(member_id, last, self.line(client))
+        return super().silent(member_id, last, self.line(client))
 
     def beat(self, request: Beat, client: Client) -> BeatAnswer:
-        line, classic = self.line(client), not self._group.kip848
-        answer = self._group.beat(request, line)
-        if classic and self._group.kip848:
+        line, classic = self.line(client), not self.kip848
+        answer = super().beat(request, line)
+        if classic and self.kip848:
             # A conversion deletes the classic group's record.
             self._book.records.clear()
         if request.epoch <= 0:
             self._book.beat(line.life, request, answer)
         return answer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._group, name)
 
 
 def subscription_bytes(process: Process, request: JoinRequest, assignor: str) -> bytes:
@@ -530,7 +556,7 @@ def subscription_bytes(process: Process, request: JoinRequest, assignor: str) ->
             version=version,
             topics=sent.topics,
             user_data=data,
-            owned_partitions={topic: tuple(numbers) for topic, numbers in owned.items()},
+            owned_partitions={topic: Partitions(numbers) for topic, numbers in owned.items()},
             generation_id=(-1 if sent.generation is None else sent.generation)
             if version >= 2
             else None,
@@ -547,7 +573,7 @@ def assignment_bytes(partitions: Owned) -> bytes:
     return encode_assignment(
         ConsumerAssignment(
             version=1,
-            partitions={topic: tuple(numbers) for topic, numbers in given.items()},
+            partitions={topic: Partitions(numbers) for topic, numbers in given.items()},
             user_data=None,
         )
     )

@@ -13,6 +13,7 @@ from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import Cluster, CoordinatorKind, GroupSnapshot, RebalanceProtocol
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost, Plan
+from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.rehearsal.engine.consumer import Consumer
 from rebal.planner.rehearsal.engine.member import Member
 from rebal.planner.rehearsal.engine.memory import Brokers
@@ -31,7 +32,7 @@ from tests.live.obey import Process
 from tests.search.evidence import CLUSTER, Operator
 from tests.search.histories import History
 from tests.search.inventory import Inventory
-from tests.search.sources import GROUP, TOPIC, Book, Life, Witness
+from tests.search.sources import GROUP, TOPIC, Book, Life, Witness, life_of
 
 PARTITIONS = 6
 _AFTER_LOAD = 10.0
@@ -51,14 +52,16 @@ class SeenWorld(World):
     def __init__(self, book_of: Any, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.book: Book = book_of(self.agenda)
-        self.witness = Witness(self.group, self.agenda, self.book)
-        self._around = self._around._replace(group=self.witness)
+        around, brokers = self._around, self._brokers
+        self.witness = Witness(
+            self.agenda, brokers, self, around.chance, server=self, book=self.book
+        )
+        self.group, self._around = self.witness, around._replace(group=self.witness)
 
     @property
     def lives(self) -> dict[str, Life]:
         """The processes that the coordinator counts, by member id."""
-        members: dict[str, Any] = self.group._now._members
-        return {id_: member.client.life for id_, member in members.items()}
+        return {id_: life_of(member.client) for id_, member in self.group._now._members.items()}
 
     def _consumer(self, process: Settings) -> Member:
         made = super()._consumer(process)
@@ -135,7 +138,7 @@ class SimulatedWorld:
         self._plan: Plan | None = None
         self._entries: list[JournalEntry] = []
         self._random = Random(history.seed)
-        self._current: dict[str, Consumer] = {}
+        self._current: dict[str, Member] = {}
 
     def begin(self) -> bool:
         """Start all processes, one after the other; False where one of them is not admitted."""
@@ -436,7 +439,7 @@ class SimulatedWorld:
         return 0.0, ""
 
 
-def _free(_: Any) -> Cost:
+def _free(restarts: Restarts) -> Cost:
     """Predict nothing: no advice depends on a cost, and it takes most of a plan's time."""
     return Cost(rebalances=0, partitions_stopped=0, partitions_moved=0)
 
