@@ -133,8 +133,7 @@ def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
     """Return the memory after `event`; a join counts as admitted."""
     if isinstance(event, Leave):
         came = tuple(entry for entry in memory.came if entry.member_id != event.member_id)
-        made = replace(memory, left=memory.left | {event.member_id}, came=came)
-        return replace(made, emptied=made.emptied or made.empty)
+        return replace(memory, left=memory.left | {event.member_id}, came=came)
     if isinstance(event, Settle):
         return replace(memory, settled=True)
     same = _same_instance(memory, event)
@@ -146,7 +145,8 @@ def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
         instance_id=event.instance_id,
         lists=(_held(memory, event.assignors),),
     )
-    kind = memory.protocol_type if not memory.emptied or memory.came else event.protocol_type
+    # ClassicGroup.add: the first member of an Empty group brings the protocol type.
+    kind = event.protocol_type if memory.empty else memory.protocol_type
     return replace(memory, came=(*memory.came, entry), protocol_type=kind)
 
 

@@ -78,7 +78,7 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
     session.timeout.ms; None where not read. `room` is how many more members are known to fit: an
     answered probe shows room for one, and members that have left make room. `left` are entries that
     left after the look, `came` those that have joined since; `settled`: a rebalance has completed
-    since; `emptied` says that nobody was left in between.
+    since.
     """
 
     state: GroupState = GroupState.STABLE
@@ -95,7 +95,6 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
     left: frozenset[str] = frozenset()
     came: tuple[Entry, ...] = ()
     settled: bool = False
-    emptied: bool = False
 
     @property
     def entries(self) -> tuple[Entry, ...]:

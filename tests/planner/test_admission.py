@@ -136,6 +136,11 @@ def test_an_empty_group_takes_any_list_and_then_holds_it() -> None:
     assert admitted(found, [*stop, *start]).verdict is Tri.YES
     assert admitted(found, [*stop, start[0], Join(assignors=(RANGE,))]).error is not None
     assert admitted(found, [stop[0], *start]).verdict is Tri.NO
+    # DescribeGroups names no protocol type for an Empty group: the first member brings it.
+    empty = memory(state=GroupState.EMPTY, protocol_type="")
+    assert admitted(empty, start).verdict is Tri.YES
+    other = [start[0], Join(assignors=(COOP,), protocol_type="connect")]
+    assert admitted(empty, other).error == "INCONSISTENT_GROUP_PROTOCOL"
 
 
 def test_a_rolling_restart_is_asked_as_a_whole() -> None:

@@ -447,6 +447,21 @@ FOUND = {
         rebalance=60.0,
         epoch=0,
     ),
+    "two clients that were to start joined an Empty group, whose type was not known": History(
+        seed=4_018_642,
+        goal="cooperative",
+        consumers=(Consumer("app-0", "franz-go", RANGE, static=True),),
+        evidence=Evidence(
+            kinds=frozenset({"client log", "offsets topic"}), merged=True, prefixed=True
+        ),
+        events=(
+            Event(0, "scale up", 6),
+            Event(0, "merge", 2),
+            Event(5, "roll back", 2),
+            Event(6, "roll back", 6),
+        ),
+        counted=True,
+    ),
 }
 
 
