@@ -343,16 +343,23 @@ def _lists(plan: Plan, step: Step | None, context: Context) -> list[tuple[str, .
 def _families(
     plan: Plan, context: Context, rejected: Sequence[Refusal], missing: Sequence[Missing]
 ) -> list[str | None]:
-    """Return each rejected client's family: its own word, else that of the member it was."""
+    """Return each rejected client's family: its own word, else that of the member it was.
+
+    Where more members are out, those of the same client id follow: the name is theirs, too.
+    """
+    named = {one.client_id for one in rejected if not one.instance_id}
+    more = context.missing > len(rejected)
+    namesakes = [one for one in missing if more and one.name.partition(" …")[0] in named]
     said = dict(plan.accepted.families)
     said |= {one.name: one.family for one in context.members if one.family and one.family_proven}
     said |= {one.name: one.family for one in missing if one.family}
     every = {one.family for one in missing}
     same = every.pop() if len(every) == 1 else said.get("*")
-    return [
+    own = (
         proven_family(one.software) or said.get(one.instance_id or one.client_id, same)
         for one in rejected
-    ]
+    )
+    return [*own, *_as_planned(plan, namesakes)]
 
 
 def _as_planned(plan: Plan, missing: Sequence[Missing]) -> list[str | None]:

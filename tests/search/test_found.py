@@ -462,6 +462,20 @@ FOUND = {
         ),
         counted=True,
     ),
+    "a missing client got the mixed list of a rejected one with the same client id": History(
+        seed=4_048_160,
+        goal="cooperative",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", RANGE),
+            Consumer("app-1", "java-3.9.1", RANGE),
+            Consumer("app-2", "kafka-python", RANGE),
+        ),
+        evidence=Evidence(),
+        events=(Event(0, "crash", 6), Event(1, "old image", 0), Event(0, "wrong list", 5)),
+        alike=True,
+        counted=True,
+        epoch=0,
+    ),
 }
 
 
