@@ -7,16 +7,17 @@ was made of, and the journal the member ids of each look.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, Member, Refusal
-from rebal.planner.admission.rejected import member_of, still_out
+from rebal.planner.admission.advice import wait
+from rebal.planner.admission.rejected import label, member_of, still_out
 from rebal.planner.context import Context
-from rebal.planner.plan import Plan
+from rebal.planner.plan import Advice, Plan
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.plan_context import context_of
 
@@ -97,11 +98,15 @@ def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
     # Who was out when the plan was made is out since; else an old rejection is history.
     short = len(plan.baseline.members) < (plan.expected_members or 0)
     full = not context.missing and len(context.members) >= (context.expected or 1)
-    now, began = context.snapshot.captured_at, _began(plan)
+    now, since = context.snapshot.captured_at, _began(plan)
+    static = [member for member in plan.baseline.members if member.instance_id]
+    if static and not full:
+        # One that had stopped may have made up the number when the plan was made.
+        since -= _longest_session(static)
     return tuple(
         one
         for one in still_out(context.snapshot)
-        if (one.at is None or short or one.at >= began)
+        if (one.at is None or short or one.at >= since)
         and (not full or (one.at is not None and now - one.at < _counted_for(one, context)))
     )
 
@@ -115,6 +120,45 @@ def undated_rejections(context: Context) -> tuple[Refusal, ...]:
     if not any(facts.static for facts in context.members):
         return ()
     return tuple(one for one in still_out(context.snapshot) if one.at is None)
+
+
+def hidden(plan: Plan, entries: Sequence[JournalEntry], context: Context) -> Advice | None:
+    """Return the advice to wait while a stopped static member may fill a rejected client's place.
+
+    A stopped static member is counted until its session ends, and each completed rebalance begins
+    that session anew (KIP-345). One that has restarted since the plan was made is not in doubt, nor
+    is a rejection that was older than a session when the plan was made. `entries` are the earlier
+    looks, oldest first.
+    """
+    before = {member.member_id for member in plan.baseline.members}
+    kept = [f for f in context.members if f.static and f.member.member_id in before]
+    lasts = _longest_session(facts.member for facts in kept)
+    out = [
+        one
+        for one in still_out(context.snapshot)
+        if one.at is not None and one.at >= _began(plan) - lasts
+    ]
+    if not kept or not out:
+        return None
+    newest = out[-1]
+    until = max(newest.at or _began(plan), _same_since(entries, context)) + lasts
+    if context.snapshot.captured_at >= until:
+        return None
+    return wait(
+        f"{label(newest)} was rejected and no log shows that it rejoined; "
+        f"{context.named(kept)} may have stopped: the coordinator counts a stopped static member "
+        f"until its session ends. Look again after {until:%H:%M:%SZ}"
+    )
+
+
+def _same_since(entries: Sequence[JournalEntry], context: Context) -> datetime:
+    """Return the time of the first look since which the group has the same members."""
+    here, since = {facts.member.member_id for facts in context.members}, None
+    for entry in reversed(entries):
+        if entry.ids != here:
+            break
+        since = entry.at
+    return since or context.snapshot.captured_at
 
 
 def estimates(plan: Plan, expect_members: int | None) -> bool:
@@ -162,12 +206,12 @@ def _same_client(one: Refusal, other: Refusal) -> bool:
 
 def _counted_for(refusal: Refusal, context: Context) -> timedelta:
     """Return how long after this rejection a full group may count a member that is down."""
-    sessions = [
-        timedelta(milliseconds=facts.member.timeouts.session_ms)
-        for facts in context.members
-        if facts.static
-        and facts.member.instance_id == refusal.instance_id
-        and facts.member.timeouts is not None
-        and facts.member.timeouts.session_ms is not None
-    ]
-    return max([RECENT, *sessions])
+    own = (facts.member for facts in context.members if facts.static)
+    return _longest_session(one for one in own if one.instance_id == refusal.instance_id)
+
+
+def _longest_session(members: Iterable[Member]) -> timedelta:
+    """Return the longest session timeout of these members, at least `RECENT`."""
+    timeouts = (member.timeouts for member in members)
+    known = (one.session_ms for one in timeouts if one is not None)
+    return max([RECENT, *(timedelta(milliseconds=ms) for ms in known if ms is not None)])

@@ -64,6 +64,7 @@ from rebal.planner.verification.members import (
 from rebal.planner.verification.plan_context import GOALS, context_of
 from rebal.planner.verification.rejections import (
     estimates,
+    hidden,
     new_refusals,
     rejected_clients,
     text_of,
@@ -219,6 +220,8 @@ def verify(
     out = uncounted(plan, context) if estimated and advice.action == NONE else ()
     if out:
         advice = count_of(out, len(snapshot.members), step=number)
+    stopped = hidden(plan, seen, context) if advice.action == NONE else None
+    advice = replace(stopped, step=number) if stopped else advice
     unowned = without_owner(context) if advice.action == NONE else ()
     if unowned:
         advice = owner_for(context, seen, unowned, step=number)
@@ -232,7 +235,8 @@ def verify(
     # A gate that opens a step holds only where the step's first restart is admitted.
     opens = advice.recommended or advice.action == NONE
     opens = opens and not (later and comes_before(later, advice, withheld))
-    unsure = unsure or bool(undated or out or unowned) or (later is not None and not opens)
+    unsure = unsure or bool(undated or out or stopped or unowned)
+    unsure = unsure or (later is not None and not opens)
     holds = gate is Tri.YES and not unsure
     return Standing(
         group_id=plan.group_id,

@@ -11,11 +11,13 @@ from rebal.groups.model import Evidence, GroupSnapshot, Refusal, Source
 from rebal.groups.snapshot.compact import Lag, Partitions
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
-from rebal.planner.verification.verify import Standing, verify
+from rebal.planner.verification.journal import JournalEntry
+from rebal.planner.verification.verify import Standing, entry_of, verify
 from tests.planner.builder import group_of
 from tests.planner.looks import Story, app, bare, id_of, look
 
 MIXED = ["cooperative-sticky", "range"]
+FINAL = "cooperative-sticky"
 
 
 def test_a_member_that_came_back_without_the_target_is_a_danger(plan: Plan) -> None:
@@ -190,3 +192,27 @@ def test_a_rejected_static_member_is_out_while_its_session_may_count_it() -> Non
     undated = held(4, at=None)
     assert (undated.finished, undated.advice.evidence_needed) == (False, ("log timezone",))
     assert "--log-timezone" in undated.next
+
+
+@pytest.mark.parametrize("at", [-0.5, 1])
+def test_a_stopped_static_member_may_fill_the_place_of_a_rejected_dynamic_one(at: float) -> None:
+    kept = {"id": "s", "client": "s", "instance": "s", "list": ["cooperative-sticky"],
+            "timeouts": [300_000, 60_000], "joined": -20}  # fmt: skip
+    out = {"client": "d", "list": ["range"], "at": at}
+    made = make_plan(group_of({"members": [kept, app(1, list=MIXED)], "reloaded": False}))
+
+    def held(minutes: float, static: dict[str, object], *seen: JournalEntry,
+             **more: float) -> Standing:  # fmt: skip
+        members = [static, app(1, 2, list=["cooperative-sticky"])]
+        now = look(minutes, members, elected=FINAL, refusals=[{**out, **more}])
+        return verify(made, seen, now, expect_members=2)
+
+    first = held(2.5, kept)
+    assert (first.advice.action, first.exit_code, first.finished) == ("wait", 4, False)
+    assert first.next.startswith("wait: d was rejected and no log shows that it rejoined; s may")
+    assert "Look again after 09:07:30Z" in first.next
+    before = entry_of(made, first, look(2.5, [kept, app(1, 2)]))
+    assert held(7, kept, before).advice.action == "wait"
+    assert held(8, kept, before).finished, "the static member's session is over: it runs"
+    assert held(2.5, {**kept, "id": "s.2"}).finished, "the static member has restarted"
+    assert held(2.5, kept, at=-6).finished, "the rejection is a session older than the plan"

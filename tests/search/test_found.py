@@ -476,6 +476,27 @@ FOUND = {
         counted=True,
         epoch=0,
     ),
+    "a stopped member's entry made up the number of a plan made after a rejection": History(
+        seed=2_020_478,
+        goal="cooperative",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", WIDE, static=True),
+            Consumer("app-1", "java-3.9.1", WIDE, static=True),
+            Consumer("app-2", "java-3.9.1", WIDE, static=True),
+            Consumer("app-3", "java-3.9.1", FINAL, static=True),
+            Consumer("app-4", "java-3.9.1", FINAL),
+        ),
+        evidence=Evidence(kinds=frozenset({"probe"})),
+        events=(
+            Event(0, "old image", 0),
+            Event(0, "scale down", 0),
+            Event(1, "wrong list", 2),
+            Event(5, "reload", 0),
+        ),
+        counted=True,
+        rebalance=60.0,
+        epoch=0,
+    ),
 }
 
 
