@@ -14,7 +14,8 @@ from rebal.cli.errors import DONE, UsageError
 from rebal.inspectors.errors import SettingError
 
 if TYPE_CHECKING:
-    from rebal.inspectors.fleet.job import Say, Tasks
+    from rebal.inspectors.fleet.engine import Tasks
+    from rebal.inspectors.fleet.job import Say
 
 
 def command(
@@ -69,7 +70,11 @@ def command(
     ] = None,
     master: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="A Spark master; without it Spark runs in this process."),
+        typer.Option(
+            metavar="URL",
+            help="A Spark master, or sc://HOST:PORT of Spark Connect; without it Spark runs in "
+            "this process.",
+        ),
     ] = None,
     spark_conf: Annotated[
         list[str] | None,
@@ -90,7 +95,8 @@ def command(
     The records come from the brokers (-b), from captured files (--offsets) or from log segments
     (--segments); request logs add assignor lists, versions, reasons and rejected joins. A later
     scan into the same lake reads only new records. Nothing is changed on the cluster. It needs Java
-    17. The counts are printed on stderr; with -o json or yaml they are a document on stdout.
+    17, but for a server of Spark Connect. The counts are printed on stderr; with -o json or yaml
+    they are a document on stdout.
     """
     given = [name for name, paths in (("--offsets", offsets), ("--segments", segments)) if paths]
     if len(given) > 1 or (given and bootstrap):

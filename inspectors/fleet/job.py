@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rebal.groups.errors import RebalError
 from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.fleet.engine import SparkError, Tasks, engine_of
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.fleet.session import (
-    SparkError,
-    SparkSettings,
-    executors,
-    require,
-    spark_session,
-)
+from rebal.inspectors.fleet.session import SparkSettings, require, spark_session
 from rebal.inspectors.fleet.sources.kafka_options import java_options, no_token
 from rebal.inspectors.logs.text_input import cannot_read
 
@@ -32,9 +25,6 @@ if TYPE_CHECKING:
     from rebal.inspectors.fleet.sources.source import Source
 
 Say = Callable[[str], None]
-Tasks = Callable[[int, int], None]
-"""Called now and then with the tasks that are done and all tasks of the running stages."""
-_EVERY: Final = 0.5
 _LONGEST: Final = 300
 
 
@@ -61,7 +51,7 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
     Raises:
         RebalError: what was wrong, in one sentence; the tables of an earlier run are untouched.
     """
-    require()
+    require(order.spark)
     from rebal.inspectors.fleet.lake.run import find_cluster, new_run
 
     told, whose = _cluster(order)
@@ -70,9 +60,10 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
         what = _look(order, run)
         with spark_session(order.spark, kafka=order.config is not None) as spark:
             try:
-                with _watch(spark, tasks):
+                engine = engine_of(spark)
+                with engine.watch(tasks) if tasks is not None else contextlib.nullcontext():
                     manifest = _carry_out(spark, run, order, what, say)
-                say(f"Spark ran on {executors(spark)}.")
+                say(f"Spark ran on {engine.describe()}.")
                 return manifest
             except RebalError:
                 raise
@@ -92,7 +83,7 @@ def run_scans(
     Raises:
         RebalError: the first scan failed; what was wrong, in one sentence.
     """
-    require()
+    require(order.spark)
     with spark_session(order.spark, kafka=order.config is not None):
         began = time.monotonic()
         yield run_scan(order, say, tasks)
@@ -164,33 +155,6 @@ def _carry_out(spark: SparkSession, run: Run, order: ScanOrder, what: Any, say: 
     return scan(spark, run, source=source, request_logs=order.request_logs, say=say)
 
 
-@contextmanager
-def _watch(spark: SparkSession, tasks: Tasks | None) -> Iterator[None]:
-    """Report the running stages' tasks from another thread while the block runs."""
-    if tasks is None:
-        yield
-        return
-    over = threading.Event()
-    tracker = spark.sparkContext.statusTracker()
-
-    def look() -> None:
-        while not over.wait(_EVERY):
-            with contextlib.suppress(Exception):
-                stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
-                seen = [stage for stage in stages if stage is not None]
-                if seen:
-                    done = sum(stage.numCompletedTasks for stage in seen)
-                    tasks(done, sum(stage.numTasks for stage in seen))
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join(2)
-
-
 _KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
     # First, since its causes are the broken connection's: an EOFException among others.
     (
@@ -210,7 +174,7 @@ _KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
     (
         ("Failed to find data source: kafka", "ClassNotFoundException: kafka"),
         "this Spark has no Kafka source: give its jars with --spark-jars, or leave that option "
-        "out so that they are fetched.",
+        "out so that they are fetched; a server of Spark Connect needs them when it is started.",
     ),
     (
         ("PYTHON_VERSION_MISMATCH",),

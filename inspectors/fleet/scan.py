@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rebal.groups import VERSION
 from rebal.inspectors.fleet.carrying import Load, carry, find_small
+from rebal.inspectors.fleet.engine import engine_of
 from rebal.inspectors.fleet.lake.run import STORED, Run, counted
 from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
@@ -88,7 +89,7 @@ class _Scan:
     @property
     def cores(self) -> int:
         """Tasks that run at once."""
-        return self.spark.sparkContext.defaultParallelism
+        return engine_of(self.spark).cores
 
 
 def scan(

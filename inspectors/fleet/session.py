@@ -26,8 +26,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from rebal.groups.errors import RebalError
 from rebal.groups.model import Record
+from rebal.inspectors.fleet.engine import SparkError, engine_of
+from rebal.inspectors.fleet.remote import active_session, remote_session, require_server
 from rebal.inspectors.fleet.shipping import build_zip
 
 if TYPE_CHECKING:
@@ -88,10 +89,6 @@ _IVY_SETTINGS: Final = """\
 """
 
 
-class SparkError(RebalError):
-    """Spark cannot be started, or a job of it failed; one sentence that says why."""
-
-
 class SparkSettings(Record, frozen=True, kw_only=True):
     """The settings of Spark: `--master`, `--spark-conf` (later ones win) and `--spark-jars`.
 
@@ -113,27 +110,37 @@ class SparkSettings(Record, frozen=True, kw_only=True):
     def url(self) -> str:
         """The master's URL."""
         chosen = self.master or dict(self.conf).get("spark.master")
-        return chosen or _default_master() or "local[*]"
+        return chosen or os.environ.get("SPARK_REMOTE") or _default_master() or "local[*]"
+
+    @property
+    def remote(self) -> bool:
+        """Return whether a server of Spark Connect runs the scan."""
+        if _running_context() is not None:
+            return False
+        return active_session() is not None or self.url.startswith("sc://")
 
 
 @contextmanager
 def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSession]:
     """A session for one job; with `kafka` Spark's Kafka source is on its class path.
 
-    A Spark context that is already running in this process is used as it is, and left running.
-    Call `require` before.
+    A Spark context or a Spark Connect session that this process has already is used, and left
+    running. Call `require` before.
 
     Raises:
         SparkError: Spark did not start.
     """
-    from pyspark import SparkContext
+    if settings.remote:
+        with remote_session(settings.url, _SQL, settings.conf) as session:
+            engine_of(session).ship(build_zip(_lasting_folder()))
+            yield session
+        return
     from pyspark.sql import SparkSession
 
-    running: Any = SparkContext._active_spark_context
-    if running is not None:
-        if not running.master.startswith("local"):
-            running.addPyFile(str(build_zip(_lasting_folder())))
-        yield _set_up(SparkSession.builder.getOrCreate().newSession(), settings)
+    if _running_context() is not None:
+        session = SparkSession.builder.getOrCreate().newSession()
+        engine_of(session).ship(build_zip(_lasting_folder()))
+        yield _set_up(session, settings)
         return
     # Py4j tells the root logger of each interrupted call, and that would print it.
     quiet = logging.NullHandler()
@@ -151,13 +158,19 @@ def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSess
             logging.getLogger().removeHandler(quiet)
 
 
+def _running_context() -> Any:
+    """Return the Spark context of this process, if any; PySpark is not loaded."""
+    loaded: Any = sys.modules.get("pyspark")
+    return None if loaded is None else loaded.SparkContext._active_spark_context
+
+
 def _prepared(context: Any, settings: SparkSettings, folder: Path) -> SparkSession:
     from pyspark.sql import SparkSession
 
     try:
-        if not context.master.startswith("local"):
-            context.addPyFile(str(build_zip(folder)))
-        return _set_up(SparkSession(context), settings)
+        session = SparkSession(context)
+        engine_of(session).ship(build_zip(folder))
+        return _set_up(session, settings)
     except Exception as error:
         log = (folder / _LOG).read_text(errors="replace")
         raise SparkError(_why_not_started(error, log)) from None
@@ -190,20 +203,8 @@ def _set_up(session: SparkSession, settings: SparkSettings) -> SparkSession:
     return session
 
 
-def executors(session: SparkSession) -> str:
-    """Return where a session's tasks run, in words: its master and how many executors it has."""
-    context: Any = session.sparkContext
-    master = context.master
-    if master.startswith("local"):
-        cores = context.defaultParallelism
-        return f"{master}, {cores} {'core' if cores == 1 else 'cores'} of this machine"
-    # Each executor and the driver report their memory.
-    amount = max(0, context._jsc.sc().getExecutorMemoryStatus().size() - 1)
-    return f"{master}, with {amount} {'executor' if amount == 1 else 'executors'}"
-
-
-def require() -> None:
-    """Check that the extra `fleet` and Java are installed.
+def require(settings: SparkSettings) -> None:
+    """Check that the extra `fleet` is installed, and Java, or that a Spark Connect server answers.
 
     Raises:
         SparkError: one of them is missing or too old; says how to get it.
@@ -215,7 +216,10 @@ def require() -> None:
             raise SparkError(
                 f"the fleet pipeline needs {name}: install it with pip install 'rebal[fleet]'."
             ) from None
-    _require_java()
+    if settings.remote:
+        require_server(settings.url, settings.jars)
+    else:
+        _require_java()
 
 
 def _require_java() -> None:

@@ -22,6 +22,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebal.inspectors.fleet.commits.table import as_parts
+from rebal.inspectors.fleet.engine import engine_of
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.parts import SCAN
 from rebal.inspectors.fleet.runs import Packer
@@ -74,7 +75,7 @@ class Gather:
 
 def gather(spark: SparkSession, wanted: Gather, schema: pa.Schema) -> DataFrame:
     """The rows of the pieces in this schema: `PACKED`, `TIMELINE` or `COMMIT_PARTS`."""
-    shares = _shared_out(wanted.pieces, spark.sparkContext.defaultParallelism)
+    shares = _shared_out(wanted.pieces, engine_of(spark).cores)
     numbers = spark.range(0, len(shares), 1, max(1, len(shares)))
     work = partial(_read, wanted=replace(wanted, shares=shares), packed=schema is PACKED)
     return in_tasks(numbers, work, from_arrow_schema(schema, prefer_timestamp_ntz=False))

@@ -18,6 +18,7 @@ from zipimport import zipimporter
 
 import pyarrow as pa
 
+from rebal.inspectors.fleet.engine import engine_of
 from rebal.inspectors.fleet.lake.place import PROBE, LakeError
 from rebal.inspectors.fleet.parts import Target
 
@@ -52,9 +53,10 @@ def require_shared(spark: SparkSession, target: Target) -> None:
     Raises:
         LakeError: the executors cannot write there, or write to another place of that name.
     """
-    if str(spark.sparkContext.master).startswith("local"):
+    engine = engine_of(spark)
+    if engine.shares_disk:
         return
-    size = max(2, spark.sparkContext.defaultParallelism)
+    size = max(2, engine.cores)
     place, work = target.place, partial(_write_probe, target=target)
     written = in_tasks(spark.range(0, size, 1, size), work, "path string, problem string").collect()
     for path, problem in written:

@@ -44,12 +44,12 @@ def spark() -> Iterator[SparkSession]:
     """The one session, as its start takes longer than most tests: two threads, 700 MB, Kafka."""
     from rebal.inspectors.fleet.session import SparkSettings, require, spark_session
 
-    require()
     settings = SparkSettings(
         master="local[2]",
         conf=(("spark.driver.memory", "700m"), ("spark.sql.shuffle.partitions", "2")),
         jars=kafka_jars(),
     )
+    require(settings)
     with spark_session(settings, kafka=True) as session:
         yield session
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rebal.groups.errors import DocumentError
+from rebal.inspectors.fleet.engine import engine_of
 from rebal.inspectors.fleet.schemas import TEXT, TIME
 from rebal.inspectors.fleet.sources.source import (
     SKIPPED,
@@ -50,7 +51,7 @@ def task_parquet(spark: SparkSession, paths: Sequence[str]) -> Source:
     Raises:
         DocumentError: a file is damaged, or has not the columns that are needed.
     """
-    tasks = plan_parquet(paths, spark.sparkContext.defaultParallelism)
+    tasks = plan_parquet(paths, engine_of(spark).cores)
     rows = spark.range(0, len(tasks), 1, len(tasks))
     return Source(rows, (), partial(read_tasks, tasks=tasks))
 

@@ -15,6 +15,7 @@ import struct
 from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -111,20 +112,20 @@ def _lines(path: Path) -> list[str]:
 def read_segments(spark: SparkSession, found: Sequence[tuple[int, list[str]]]) -> Source:
     """The records in segments, as `find_segments` gives them; one task a partition's folder."""
     numbers = [partition for partition, _ in found]
-    tasks = spark.sparkContext.parallelize(found, max(1, len(found)))
-    frame = spark.createDataFrame(tasks, "partition int, files array<string>")
     return Source(
-        frame,
+        spark.range(0, len(found), 1, max(1, len(found))),
         tuple(sorted({f"{TOPIC}-{number}" for number in numbers})),
-        _read_tasks,
+        partial(_read_tasks, found=found),
         may_repeat=len(set(numbers)) < len(numbers),
     )
 
 
-def _read_tasks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _read_tasks(
+    batches: Iterable[pa.RecordBatch], found: Sequence[tuple[int, list[str]]]
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        for row in batch.to_pylist():
-            yield from read_partition(row["partition"], row["files"])
+        for number in batch.column(0).to_pylist():
+            yield from read_partition(*found[number])
 
 
 def read_partition(partition: int, files: Iterable[str]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,145 @@
+"""Spark Connect: a session on a server, which reads, runs and stores nothing for this process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from rebal.inspectors.fleet.engine import SparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PORT: Final = 15002
+_ANSWER_SECONDS: Final = 10
+_MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
+_NOT_THE_SESSIONS: Final = ("spark.master", "spark.remote")
+
+
+def active_session() -> SparkSession | None:
+    """Return the Spark Connect session that this process has, if any; its client is not loaded."""
+    loaded: Any = sys.modules.get("pyspark.sql.connect.session")
+    found = None if loaded is None else loaded.SparkSession.getActiveSession()
+    return None if found is None or found.is_stopped else found
+
+
+def require_server(url: str, jars: Sequence[str]) -> None:
+    """Check that the client of Spark Connect is installed and that a server listens at `url`.
+
+    A session that this process has already is not asked.
+
+    Raises:
+        SparkError: it is not so, or jars are given, which only the server can load.
+    """
+    if jars:
+        raise SparkError(
+            "--spark-jars: a server of Spark Connect loads its jars when it is started: name them "
+            "there and leave the option out."
+        )
+    for name in ("grpc", "grpc_status", "google.rpc"):
+        try:
+            __import__(name)
+        except ImportError:
+            raise SparkError(
+                f"Spark Connect needs {name}: install it with pip install 'pyspark[connect]'."
+            ) from None
+    if active_session() is not None:
+        return
+    parts = urlsplit(url)
+    try:
+        address = parts.hostname, parts.port or _PORT
+    except ValueError:
+        address = None, _PORT
+    if address[0] is None:
+        raise SparkError(f"--master {url}: name a host and a port, as in sc://spark-1:{_PORT}.")
+    try:
+        socket.create_connection(address, _ANSWER_SECONDS).close()
+    except OSError as error:
+        raise SparkError(
+            f"--master {url}: no server of Spark Connect answers at {address[0]}:{address[1]} "
+            f"({error.strerror or error})."
+        ) from None
+
+
+@contextmanager
+def remote_session(
+    url: str, defaults: Mapping[str, str], chosen: Sequence[tuple[str, str]]
+) -> Iterator[SparkSession]:
+    """The session of this process, with its settings given back at the end, or else a new one.
+
+    `chosen` settings win over `defaults`.
+
+    Raises:
+        SparkError: the server does not take the session or a setting.
+    """
+    ours = active_session()
+    with _mode():
+        session = ours or _new_session(url)
+        settings = {**defaults, **dict(chosen)}
+        before: dict[str, str | None] = {}
+        try:
+            for key in settings.keys() - set(_NOT_THE_SESSIONS):
+                before[key] = session.conf.get(key, None)
+                _set(session, key, settings[key], given=key in dict(chosen))
+            yield session
+        finally:
+            with contextlib.suppress(Exception):
+                if ours is None:
+                    session.interruptAll()
+                    session.stop()
+                else:
+                    _restore(session, before)
+
+
+@contextmanager
+def _mode() -> Iterator[None]:
+    """Spark's functions for Connect, and those for a JVM again once the block has ended."""
+    before = os.environ.get(_MODE)
+    os.environ[_MODE] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_MODE]
+
+
+def _new_session(url: str) -> SparkSession:
+    from pyspark.sql.connect.session import SparkSession as Remote
+
+    try:
+        made: Any = Remote.builder.remote(url).create()
+        made.version  # noqa: B018  # Asks the server, which is not asked before.
+    except Exception as error:
+        raise SparkError(f"--master {url}: {_reason(error)}") from None
+    session: SparkSession = made
+    return session
+
+
+def _set(session: SparkSession, key: str, value: str, *, given: bool) -> None:
+    try:
+        session.conf.set(key, value)
+    except Exception:
+        if given:
+            raise SparkError(
+                f"--spark-conf {key}: a session of Spark Connect cannot set it; give it to the "
+                "server when it is started."
+            ) from None
+        # A server that keeps its own value may run the scan all the same.
+
+
+def _restore(session: SparkSession, before: Mapping[str, str | None]) -> None:
+    for key, value in before.items():
+        if value is None:
+            session.conf.unset(key)
+        else:
+            session.conf.set(key, value)
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".") + "."

@@ -1,0 +1,160 @@
+"""The job on a real server of Spark Connect, and what is said where there is none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rebal.inspectors.fleet.engine import SparkError
+from rebal.inspectors.fleet.remote import require_server
+from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables
+from tests.fleet.tablefiles import last_scan
+from tests.fleet.test_cluster import REBAL, bare_python
+from tests.kafka import jars
+from tests.kafka.broker import free_ports
+from tests.kafka.processes import ChildProcess, wait_for
+
+__all__ = ["bare_python"]
+_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_JVM = ("-Xmx700m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# What spark-submit opens to Arrow in each JVM.
+_OPEN = (
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/java.util=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+)
+
+
+# A notebook that has a session of its own, and scans twice in it.
+_NOTEBOOK = """
+import sys
+from pyspark.sql import SparkSession
+from rebal.inspectors.fleet.job import ScanOrder, run_scan
+from rebal.inspectors.fleet.lake.place import find_place
+
+url, lake, records, log = sys.argv[1:]
+spark = SparkSession.builder.remote(url).getOrCreate()
+spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+order = ScanOrder(out=find_place(lake), offsets=(records,), request_logs=(log,))
+seen = []
+for scan in range(2):
+    run_scan(order, print, lambda done, of: seen.append((done, of)))
+assert seen and all(0 <= done <= of for done, of in seen), seen
+assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "10000"
+assert spark.range(3).count() == 3
+spark.stop()
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path, bare_python: Path) -> Iterator[str]:
+    """The URL of a server whose tasks' Python knows no rebal."""
+    import pyspark
+
+    java = jars.tool("java")
+    assert java is not None
+    (port,) = free_ports(1)
+    conf = {
+        "spark.master": "local[2]",
+        "spark.app.name": "connect",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.pyspark.python": str(bare_python),
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.local.dir": str(tmp_path / "local"),
+    }
+    home = Path(pyspark.__file__).parent
+    given = [f"-D{key}={value}" for key, value in conf.items()]
+    command = [java, *_JVM, *_OPEN, *given, "-cp", str(home / "jars" / "*"), _SERVER]
+    env = os.environ | {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_HOME": str(home),
+        "PYSPARK_PYTHON": str(bare_python),
+    }
+    child = ChildProcess("connect", command, tmp_path / "connect.log", env=env)
+    try:
+        wait_for(
+            "the server",
+            lambda: "Spark Connect server started" in child.log(),
+            timeout=180,
+            involved=lambda: [child],
+        )
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        child.terminate()
+
+
+def scan(*words: object) -> subprocess.CompletedProcess[str]:
+    # A client needs no Java.
+    env = {**os.environ, "JAVA_HOME": "/nowhere"}
+    return subprocess.run(
+        [REBAL, "fleet", "scan", *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=170,
+        env=env,
+    )
+
+
+@pytest.mark.live
+@pytest.mark.timeout(400)
+def test_a_spark_connect_server_makes_the_same_tables(
+    server: str, tmp_path: Path, local_tables: dict[str, list[object]]
+) -> None:
+    out = tmp_path / "lake"
+    source = ["--offsets", OFFSETS, "--request-log", REQUEST_LOG]
+    done = scan("--master", server, *source, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "Spark ran on Spark Connect at 127.0.0.1, with 2 cores." in done.stderr
+    assert [line for line in done.stderr.splitlines() if not line.startswith("rebal: ")] == []
+    assert read_tables(out) == local_tables
+    assert last_scan(out).read == 7362
+    again = tmp_path / "again"
+    words = [server, str(again), str(OFFSETS), str(REQUEST_LOG)]
+    used = subprocess.run([sys.executable, "-c", _NOTEBOOK, *words], timeout=170, check=False)
+    assert used.returncode == 0
+    assert read_tables(again) == local_tables
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("sc://127.0.0.1:9", "no server of Spark Connect answers at 127.0.0.1:9"),
+        ("sc://", "name a host and a port, as in sc://spark-1:15002"),
+        ("sc://spark-1:port", "name a host and a port"),
+    ],
+)
+def test_a_server_that_is_not_there_is_said_before_anything_is_read(
+    url: str, said: str, tmp_path: Path
+) -> None:
+    done = scan("--master", url, "--offsets", OFFSETS, "--out", tmp_path / "lake")
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "lake").exists()
+
+
+def test_without_the_client_of_spark_connect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "grpc.py").write_text("raise ImportError('not installed')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = scan("--master", "sc://h", "--offsets", OFFSETS, "--out", tmp_path / "lake")
+    assert done.returncode == 1
+    assert "pip install 'pyspark[connect]'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_jars_are_for_the_server_to_load() -> None:
+    with pytest.raises(SparkError, match="loads its jars when it is started"):
+        require_server("sc://127.0.0.1:9", ["kafka.jar"])
