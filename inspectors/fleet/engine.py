@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Tasks = Callable[[int, int], None]
 """Called now and then with the tasks that are done and all tasks of the running stages."""
 _EVERY: Final = 0.5
+_STOP_SECONDS: Final = 20
 _MANY: Final = 1 << 16
 
 
@@ -150,6 +151,22 @@ class _Connect:
             yield
         finally:
             self._spark.removeProgressHandler(look)
+
+
+def end(*calls: Callable[[], object]) -> None:
+    """Make calls that end Spark, whichever fails, from a thread that is left behind after a while.
+
+    This thread's connection may be in the middle of an answer, or lead nowhere.
+    """
+
+    def work() -> None:
+        for call in calls:
+            with contextlib.suppress(Exception):
+                call()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(_STOP_SECONDS)
 
 
 def _counted(amount: int, what: str) -> str:

@@ -166,6 +166,10 @@ _KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
         ("ZipException", "incorrect header check", "EOFException", "invalid block type"),
         "a gz file is damaged or cut off; fetch it again, or unpack what is readable of it.",
     ),
+    (
+        ("RETRIES_EXCEEDED",),
+        "the server of Spark Connect no longer answers: scan again once it does.",
+    ),
     (("is not a Parquet file",), "a file is not Parquet, whatever its name says; fetch it again."),
     (
         ("PATH_NOT_FOUND", "FileNotFoundException"),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from rebal.inspectors.fleet.engine import SparkError
+from rebal.inspectors.fleet.engine import SparkError, end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,12 +89,10 @@ def remote_session(
                 _set(session, key, settings[key], given=key in dict(chosen))
             yield session
         finally:
-            with contextlib.suppress(Exception):
-                if ours is None:
-                    session.interruptAll()
-                    session.stop()
-                else:
-                    _restore(session, before)
+            if ours is None:
+                end(session.interruptAll, session.stop)
+            else:
+                end(partial(_restore, session, before))
 
 
 @contextmanager
@@ -110,10 +108,13 @@ def _mode() -> Iterator[None]:
 
 
 def _new_session(url: str) -> SparkSession:
+    from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession as Remote
 
     try:
         made: Any = Remote.builder.remote(url).create()
+        # About a minute; on its own, the client waits for a server ten minutes and says nothing.
+        made.client.set_retry_policies([DefaultPolicy(max_retries=9, max_backoff=10_000)])
         made.version  # noqa: B018  # Asks the server, which is not asked before.
     except Exception as error:
         raise SparkError(f"--master {url}: {_reason(error)}") from None

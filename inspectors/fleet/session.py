@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -27,7 +26,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from rebal.groups.model import Record
-from rebal.inspectors.fleet.engine import SparkError, engine_of
+from rebal.inspectors.fleet.engine import SparkError, end, engine_of
 from rebal.inspectors.fleet.remote import active_session, remote_session, require_server
 from rebal.inspectors.fleet.shipping import build_zip
 
@@ -43,7 +42,6 @@ _OWN_OF_SPARK: Final = (
     "org.slf4j:slf4j-api,org.scala-lang.modules:scala-parallel-collections_2.13"
 )
 _LOG: Final = "spark.log"
-_STOP_SECONDS: Final = 20
 _SECRETS: Final = "(?i)secret|password|token|jaas|keystore|access[.]?key"
 _SQL: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -154,7 +152,7 @@ def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSess
         try:
             yield _prepared(context, settings, Path(folder))
         finally:
-            _end(context)
+            end(context.cancelAllJobs, context.stop)
             logging.getLogger().removeHandler(quiet)
 
 
@@ -174,20 +172,6 @@ def _prepared(context: Any, settings: SparkSettings, folder: Path) -> SparkSessi
     except Exception as error:
         log = (folder / _LOG).read_text(errors="replace")
         raise SparkError(_why_not_started(error, log)) from None
-
-
-def _end(context: Any) -> None:
-    """Cancel what runs and stop Spark, from a thread: this one's connection may be mid-answer."""
-
-    def stop() -> None:
-        with contextlib.suppress(Exception):
-            context.cancelAllJobs()
-        with contextlib.suppress(Exception):
-            context.stop()
-
-    thread = threading.Thread(target=stop, daemon=True)
-    thread.start()
-    thread.join(_STOP_SECONDS)
 
 
 def _set_up(session: SparkSession, settings: SparkSettings) -> SparkSession:
