@@ -8,7 +8,7 @@ from typing import Final
 
 from rebal.groups.clients import family as known_family
 from rebal.groups.clients import version_tuple
-from rebal.groups.model import GroupSnapshot, Record, Tri
+from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record, Tri
 from rebal.planner.clients import able, classes_of, cooperative
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import COOPERATIVE, EAGER, Context, Facts, ids
@@ -214,23 +214,36 @@ def cost_of(context: Context, rest: Sequence[Facts], cost: CostModel, names: Seq
     list).
     """
     eager_after = any(cooperative(name) is not Tri.YES for name in names) or not names
-    cooperative_now = context.goal == EAGER and eager_after and not context.only_target
-    narrows = not eager_after and tuple(names) == (context.target,)
-    eager = [
-        facts
-        for facts in (() if cooperative_now else context.members)
-        if facts not in context.settled and not (narrows and follows_vote(facts))
-    ]
     return cost(
         Restarts(
             snapshot=priced(context),
             eager_after=eager_after,
             order=ids(rest),
-            eager_ids=ids(eager),
+            eager_ids=ids(_eager(context, names, eager_after=eager_after)),
             target_list=tuple(names),
             speed=context.speed,
         )
     )
+
+
+def _eager(context: Context, names: Sequence[str], *, eager_after: bool) -> list[Facts]:
+    """Return the members that run EAGER when the restarts with `names` begin."""
+    last = tuple(names) == (context.target,)
+    if context.goal == EAGER and eager_after and not context.only_target:
+        # Before the last restart another one gives every member an EAGER assignor: Java's client
+        # then runs EAGER (KIP-429, downgrade).
+        return [
+            facts
+            for facts in context.members
+            if context.runs(facts).value is RebalanceProtocol.EAGER
+            or (last and context.supports(facts, context.target) is not Tri.YES)
+        ]
+    narrows = last and not eager_after
+    return [
+        facts
+        for facts in context.members
+        if facts not in context.settled and not (narrows and follows_vote(facts))
+    ]
 
 
 def priced(context: Context) -> GroupSnapshot:

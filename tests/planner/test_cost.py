@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.compact import Partitions
+from rebal.planner.paths import make_plan
 from rebal.planner.rehearsal.costs import work
 from rebal.planner.rehearsal.costs.cost import Restarts, Speed
 from rebal.planner.rehearsal.costs.rounds import by_assignors
@@ -264,3 +265,16 @@ def test_kafka_streams_counts_until_its_session_ends() -> None:
     assert "a member that is closed does not leave" in eager.text
     slow = restarts(snapshot, ("stream",), eager_after=True, speed=Speed(restart=60))
     assert by_assignors(slow).rebalances == 6, "its session has ended before it comes back"
+
+
+def test_bounce_two_of_a_downgrade_stops_everything_twice_for_each_member() -> None:
+    """Java's client with [range, cooperative-sticky] runs EAGER, so bounce 1 has made all EAGER."""
+    made = make_plan(group(4, ["cooperative-sticky"], "cooperative-sticky"), "eager")
+    one, two = (step.cost for step in made.steps)
+    assert one is not None
+    assert two is not None
+    assert (two.rebalances, two.partitions_stopped) == (8, 8 * 12)
+    assert 0 < one.partitions_stopped < 8 * 12 + 2 * 4
+    back = group(4, ["range", "cooperative-sticky"], "range")
+    (left,) = (step.cost for step in make_plan(back, "eager").steps if step.to_do)
+    assert (left.rebalances, left.partitions_stopped) == (8, 8 * 12)
