@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -243,6 +244,66 @@ def test_of_a_large_group_a_sample_is_rehearsed_within_the_bound_that_it_names(
     assert sampled.partition_seconds == pytest.approx(whole.partition_seconds, rel=bound)
     assert sampled.rebalances == pytest.approx(whole.rebalances, rel=0.05)
     assert sampled.seconds == pytest.approx(whole.seconds, rel=0.02)
+
+
+def sized(count: int, partitions: int, elected: str) -> GroupSnapshot:
+    """Members of a classic group, or of a KIP-848 one that has `uniform`."""
+    online = elected == "uniform"
+    own = {"protocol_type": "consumer"} if online else {"list": [elected]}
+    made = group_of({
+        "members": [{"id": f"m{n:04d}", "version": "4.1.1", **own} for n in range(count)],
+        "elected": elected, "topics": {"orders": partitions},
+        "type": "consumer" if online else "classic",
+    })  # fmt: skip
+    ends = [partitions * n // count for n in range(count + 1)]
+    shares = [Partitions(range(*each)) for each in pairwise(ends)]
+    return replace(
+        made,
+        members=tuple(
+            replace(member, assignment={"orders": share})
+            for member, share in zip(made.members, shares, strict=True)
+        ),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("elected", "goal"),
+    [
+        ("range", "cooperative"),
+        ("range", "consumer"),
+        ("uniform", "cooperative-sticky"),
+        ("cooperative-sticky", "eager"),
+    ],
+)
+def test_each_bound_of_a_large_groups_plan_holds_against_all_restarts(
+    elected: str, goal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = sized(100, 500, elected)
+    sampled = [step.cost for step in make_plan(snapshot, goal).steps if step.cost]
+    monkeypatch.setattr(work, "_ENOUGH", 10**9)
+    whole = [step.cost for step in make_plan(snapshot, goal).steps if step.cost]
+    assert len(sampled) == len(whole) > 0
+    for some, all_ in zip(sampled, whole, strict=True):
+        found = re.search(r"(\d+) of 100 restarts rehearsed, so .* within ±(\d+) %", some.text)
+        assert found is not None
+        assert "restarts rehearsed" not in all_.text
+        bound = int(found[2]) / 100
+        assert some.partition_seconds == pytest.approx(all_.partition_seconds, rel=bound)
+        assert some.worst_partition_seconds == pytest.approx(
+            all_.worst_partition_seconds, rel=bound
+        )
+        assert some.rebalances == pytest.approx(all_.rebalances, rel=0.02)
+        assert some.seconds == pytest.approx(all_.seconds, rel=0.05)
+
+
+@pytest.mark.slow
+def test_of_3000_members_with_20000_partitions_a_sample_is_rehearsed() -> None:
+    made = by_assignors(restarts(sized(3000, 20_000, "range"), tuple(BOTH)))
+    found = re.search(r"6 of 3,000 restarts rehearsed, so .* within ±(\d+) %", made.text)
+    assert found is not None
+    assert int(found[1]) < 20
+    assert made.rebalances == 6000
 
 
 def test_kafka_streams_counts_until_its_session_ends() -> None:

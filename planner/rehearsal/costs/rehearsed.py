@@ -49,8 +49,8 @@ class Paced(NamedTuple):
     """One pace's cost, and the partitions that stopped, summed over all rebalances.
 
     `rehearsed` of `batches` batches were rehearsed, with members of which each stands for `share`;
-    `bound` is how far the partition-seconds may be off for it (a share, at 95 % confidence; 0:
-    nothing was left out).
+    `bound` is how far the partition-seconds may be off for it, as predicted and in the worst case:
+    a share, at 95 % confidence (0: nothing was left out).
     """
 
     pace: Pace
@@ -153,7 +153,10 @@ class RehearsedRoll:
         if share > 1:
             return self._by_fewer(share, batch, name)
         expected, bound = self._sum(cut, places, killed=False)
-        worst = expected if estimate_asked() is not None else self._sum(cut, places, killed=True)[0]
+        worst = expected
+        if estimate_asked() is None:
+            worst, apart = self._sum(cut, places, killed=True)
+            bound = max(bound, apart)
         pace = Pace(
             name=name,
             batch=batch,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from random import Random
 from typing import Final
 
 from msgspec.structs import replace
@@ -31,6 +32,7 @@ from rebal.groups.vote import elect
 from rebal.planner.facts import names
 from rebal.planner.rehearsal.costs.cost import Speed
 from rebal.planner.rehearsal.costs.timeouts import waits
+from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, Running, fixed_protocol, refusal
 from rebal.planner.rehearsal.engine.workers import work_of
@@ -127,6 +129,17 @@ class Start:
         return tuple(self._notes)
 
     @cached_property
+    def _new_ids(self) -> dict[str, str]:
+        """Member ids after the restart, by name: some assignors go by the order of the ids."""
+        chance, made = Chance(Random(0)), dict[str, str]()
+        for name, member in self._members.items():
+            if (self._roll.protocol or self._protocols[name]) == _CONSUMER:
+                made[name] = chance.kip848_member_id(member.client_id, 0.0)
+            else:
+                made[name] = chance.member_id(member.client_id, member.instance_id, 0.0)
+        return made
+
+    @cached_property
     def partitions(self) -> tuple[TopicPartition, ...]:
         """Every partition of the topics, or everything that workers can run."""
         pairs = ((topic, n) for topic, count in self.topics.items() for n in range(count))
@@ -169,7 +182,7 @@ class Start:
             running=tuple(
                 Running(
                     process=process,
-                    member_id=id_,
+                    member_id=self._new_ids[process.name] if process.name in ready else id_,
                     owned=owned[id_],
                     generation=generation,
                 )
