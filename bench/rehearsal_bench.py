@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import linear_regression, median
 from time import process_time
 
 from msgspec.structs import replace
@@ -16,10 +17,13 @@ from rebal.planner.rehearsal.rollout import restarts
 from rebal.planner.rehearsal.script import Scene, Script
 
 OLD, BOTH, NEW = ("range",), ("cooperative-sticky", "range"), ("cooperative-sticky",)
-# Members, partitions, bounces, and the most seconds of processor time.
 # Goals of a plan whose costs may add so many seconds for 20 members.
 GOALS = (("range", "cooperative"), ("range", "consumer"), ("uniform", "cooperative-sticky"))
 MOST_ADDED = 0.2
+# Members of which each restart is timed; the growth is measured from the first to the last.
+SIZES = (20, 50, 100, 200, 500, 1000)
+_RESTARTS = 20
+# Members, partitions, bounces, and the most seconds of processor time.
 CASES = ((20, 200, 2, 0.2), (200, 2000, 2, 10.0), (1000, 10_000, 1, 120.0))
 
 
@@ -47,9 +51,18 @@ class Timed:
 
 @dataclass(frozen=True)
 class Growth:
-    """How the time of one restart grows with the members, who have ten partitions each."""
+    """How the time of one restart grows with the members, who have ten partitions each.
 
-    exponent: float
+    `points` are numbers of members, and the seconds of processor time that one restart takes.
+    """
+
+    points: tuple[tuple[int, float], ...]
+
+    @property
+    def exponent(self) -> float:
+        """The slope of the line through all points, both axes logarithmic."""
+        members, seconds = zip(*self.points, strict=True)
+        return linear_regression(list(map(math.log, members)), list(map(math.log, seconds))).slope
 
     @property
     def holds(self) -> bool:
@@ -58,7 +71,8 @@ class Growth:
 
     def text(self) -> str:
         verdict = "nearly linear" if self.holds else "NOT nearly linear"
-        return f"a restart, 20 to 1,000 members: exponent {self.exponent:.2f}: {verdict}"
+        shown = ", ".join(f"{members:,}: {1000 * took:.1f} ms" for members, took in self.points)
+        return f"a restart by members: {shown}; exponent {self.exponent:.2f}: {verdict}"
 
 
 @dataclass(frozen=True)
@@ -86,8 +100,12 @@ def rows() -> Iterator[Timed | Growth | Added]:
     for members, partitions, bounces, most in CASES:
         took = _roll(members, partitions, bounces, members)
         yield Timed(members, partitions, bounces, took, most)
-    few, many = (_roll(count, 10 * count, 1, 20) for count in (20, 1000))
-    yield Growth(math.log(many / few) / math.log(1000 / 20))
+    yield Growth(tuple((count, _one_restart(count)) for count in SIZES))
+
+
+def _one_restart(members: int) -> float:
+    """Return the seconds that a restart takes: the median of three times twenty."""
+    return median(_roll(members, 10 * members, 1, _RESTARTS) for _ in range(3)) / _RESTARTS
 
 
 def _added(elected: str, goal: str) -> float:
