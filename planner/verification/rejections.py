@@ -99,9 +99,10 @@ def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
     short = len(plan.baseline.members) < (plan.expected_members or 0)
     full = not context.missing and len(context.members) >= (context.expected or 1)
     now, since = context.snapshot.captured_at, _began(plan)
-    static = [member for member in plan.baseline.members if member.instance_id]
+    here = {None, *(facts.member.instance_id for facts in context.members)}
+    static = [member for member in plan.baseline.members if member.instance_id not in here]
     if static and not full:
-        # One that had stopped may have made up the number when the plan was made.
+        # One that is gone may have stopped before the plan, which counted it all the same.
         since -= _longest_session(static)
     return tuple(
         one

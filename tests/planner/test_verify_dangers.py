@@ -216,3 +216,18 @@ def test_a_stopped_static_member_may_fill_the_place_of_a_rejected_dynamic_one(at
     assert held(8, kept, before).finished, "the static member's session is over: it runs"
     assert held(2.5, {**kept, "id": "s.2"}).finished, "the static member has restarted"
     assert held(2.5, kept, at=-6).finished, "the rejection is a session older than the plan"
+
+
+def test_a_rejection_before_the_plan_counts_once_a_static_member_is_gone() -> None:
+    final = ["cooperative-sticky"]
+    kept = [{"id": n, "client": n, "instance": n, "list": final} for n in "st"]
+    out = {"client": "d", "list": ["range"], "at": -0.5}
+    made = make_plan(group_of({"members": [*kept, app(1, list=MIXED)], "reloaded": False}))
+
+    def dangers(*members: dict[str, object]) -> list[str]:
+        now = look(2, [*members], elected=FINAL, refusals=[out])
+        return [one.kind for one in verify(made, [], now, expect_members=3).dangers]
+
+    assert dangers(*kept, app(1, 2, list=final)) == []
+    assert dangers(*kept) == [], "a dynamic member restarts"
+    assert dangers(kept[0], app(1, 2, list=final)) == ["refused"]
