@@ -74,7 +74,9 @@ def server(tmp_path: Path, bare_python: Path) -> Iterator[str]:
     }
     home = Path(pyspark.__file__).parent
     given = [f"-D{key}={value}" for key, value in conf.items()]
-    command = [java, *_JVM, *_OPEN, *given, "-cp", str(home / "jars" / "*"), _SERVER]
+    # What clients send to the server is put below its working directory.
+    within = ["sh", "-c", f'cd {tmp_path} && exec "$0" "$@"']
+    command = [*within, java, *_JVM, *_OPEN, *given, "-cp", str(home / "jars" / "*"), _SERVER]
     env = os.environ | {
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_HOME": str(home),
