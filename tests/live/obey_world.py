@@ -126,11 +126,7 @@ class LiveWorld:
             self.broker,
             process.name,
             self.group,
-            topics=[self.topic],
-            assignors=process.assignors or None,
-            instance_id=process.instance_id,
-            session_timeout_ms=round(self.session_seconds * 1000),
-            settings={"max.poll.interval.ms": str(round(self.rebalance_seconds * 1000))},
+            **self._options(process),
         )
         life = Life(process, member)
         self._lives.append(life)
@@ -298,6 +294,16 @@ class LiveWorld:
         life.ended_ms = life.ended_ms or _milliseconds()
         if not life.member.ended:
             life.member.crash()
+
+    def _options(self, process: Process) -> dict[str, Any]:
+        """The options of `Members.start` for a process."""
+        return {
+            "topics": [self.topic],
+            "assignors": process.assignors or None,
+            "instance_id": process.instance_id,
+            "session_timeout_ms": round(self.session_seconds * 1000),
+            "settings": {"max.poll.interval.ms": str(round(self.rebalance_seconds * 1000))},
+        }
 
     def _plan_file(self) -> Path:
         return self._folder / f"plan-{self._plans}.yaml"

@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
+from tests.live.replay_world import LIMITS, ReplayWorld, why_not
 from tests.live_support.rollout import PlannedGroup
+from tests.search.obey import carry_out
+from tests.search.test_found import FOUND
 
 pytestmark = pytest.mark.full
+PLAYED = [name for name, history in FOUND.items() if why_not(history) is None]
+
+
+@pytest.mark.timeout(700)
+@pytest.mark.parametrize("name", PLAYED)
+def test_a_history_that_was_found_ends_well(
+    name: str, request: pytest.FixtureRequest, members: Members, tmp_path: Path
+) -> None:
+    history = FOUND[name]
+    cluster = request.getfixturevalue("cluster41" if history.kind == "java" else "cluster39")
+    group = f"g-replay-{history.seed}-{os.getpid()}"
+    world = ReplayWorld(cluster, members, group, folder=tmp_path, history=history)
+    try:
+        world.begin()
+        outcome = carry_out(world, history, LIMITS)
+    finally:
+        world.end()
+    print("\n".join(outcome.told))
+    assert outcome.violations == []
+    assert outcome.ended == "finished"
 
 
 @pytest.fixture

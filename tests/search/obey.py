@@ -6,10 +6,10 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from rebal.groups.model import RebalanceProtocol
-from tests.live.obey import Limits, Outcome, Over, Process, Story
+from tests.live.obey import Limits, Outcome, Over, Process, Story, World
 from tests.live.obey_stories import FINAL, RANGE
 from tests.search.histories import ROUND_ROBIN, Event, History
 from tests.search.world import SimulatedWorld
@@ -37,15 +37,52 @@ class End(Outcome):
     answers: list[str] = field(default_factory=list)
 
 
+class HistoryWorld(World, Protocol):
+    """What a history is carried out on: the rehearsal engine, or real brokers and members.
+
+    `protocols` are the group.protocol of each process, `begun` and `joining` that of the first and
+    of the next one that joins; `filed` are lists that wait in files for the next restart; `own`
+    names the processes with a class of their own, and `confirms` what the operator looked at.
+    """
+
+    history: History
+    protocols: dict[str, str]
+    begun: str
+    joining: str
+    filed: dict[str, tuple[str, ...]]
+    faults: list[str]
+    confirms: tuple[tuple[str, ...], tuple[str, ...]]
+
+    @property
+    def own(self) -> set[str]: ...
+    @property
+    def kip848(self) -> bool: ...
+    @property
+    def elected(self) -> str | None: ...
+    @property
+    def has_rejected(self) -> bool: ...
+    @property
+    def sees_no_growth(self) -> bool: ...
+    def merge(self) -> str: ...
+    def grow(self) -> str: ...
+    def deliver(self) -> None: ...
+    def runs(self, process: Process) -> str: ...
+    def shown(self, process: Process) -> bool: ...
+    def shown_rejected(self, process: Process) -> bool: ...
+    def counts_a_stopped_one(self) -> bool: ...
+    def unowned_at_rest(self) -> list[str]: ...
+    def is_of_step(self, advice: dict[str, Any]) -> bool: ...
+
+
 class Rehearsed(Story):
     """An obeying story whose events are the history's."""
 
-    world: SimulatedWorld
+    world: HistoryWorld
     outcome: End
 
-    def __init__(self, world: SimulatedWorld, history: History) -> None:
+    def __init__(self, world: HistoryWorld, history: History, limits: Limits = LIMITS) -> None:
         random = Random(history.seed)
-        super().__init__(world, random, history.goal, limits=LIMITS, counted=history.counted)
+        super().__init__(world, random, history.goal, limits=limits, counted=history.counted)
         self.outcome = End()
         self._left = list(history.events)
         # Members that are out since the plan was made, as the evidence showed then.
@@ -93,7 +130,7 @@ class Rehearsed(Story):
             ids = advice["members"] or [""] * len(advice["names"])
             for member_id, name in zip(ids, advice["names"], strict=True):
                 found = self.world.found(member_id, name)
-                self.world.world.book.own.discard(found.name if found else name)
+                self.world.own.discard(found.name if found else name)
         super()._obey(advice)
 
     def _joiner(self, label: str, software: str, lists: tuple[str, ...]) -> str | None:
@@ -181,7 +218,7 @@ class Rehearsed(Story):
             # It makes up the number until its session ends, and no evidence shows who is down.
             raise Over("finished beside the entry of a stopped member")
         world = self.world
-        unseen = world.world.group.kip848 and world.sees_no_growth
+        unseen = world.kip848 and world.sees_no_growth
         if body.get("step") is not None and not (unseen or world.counts_a_stopped_one()):
             world.deliver()
             for fault in self.world.unowned_at_rest():
@@ -201,7 +238,7 @@ class Rehearsed(Story):
         Its return changes nothing, so RB120 does not ask about it. An own class may be EAGER.
         """
         done = body["step"] is None and self.goal == "cooperative" and one.assignors == FINAL
-        return done and one.name not in self.world.world.book.own
+        return done and one.name not in self.world.own
 
     def _count_or_find(self) -> None:
         """Answer how many members there are, then which of them is down."""
@@ -212,8 +249,7 @@ class Rehearsed(Story):
             # A crash loop, as the deployment shows it: the process gets what the others run, or the
             # elected assignor if its client refuses a mixed list.
             self.outcome.answers.append("missing member")
-            lists, seen = self.rng.choice(running).assignors, self.world.snapshot
-            elected = seen.group.assignor if seen is not None else None
+            lists, elected = self.rng.choice(running).assignors, self.world.elected
             mixed = len({self._is_eager(name) for name in lists}) == 2
             down[0].assignors = (elected,) if elected and mixed and not down[0].mixes else lists
             self._came(down[0], "is started by the operator")
@@ -222,7 +258,7 @@ class Rehearsed(Story):
 
     def _cut_late(self) -> None:
         if self.world.history.evidence.late:
-            self.world.operator.cut()
+            self.world.spoil()
 
     def _look(self, ask: Any, *more: str) -> dict[str, Any]:
         self._out = [one for one in self._out if not one.running]
@@ -258,8 +294,7 @@ class Rehearsed(Story):
         done()
 
     def _merge(self) -> None:
-        self.world.operator.merged = True
-        self._event("logs: merged")
+        self._event(f"logs: {self.world.merge()}")
 
     def _wrong_list(self) -> None:
         """Somebody restarts a member with a list of their own."""
@@ -356,7 +391,7 @@ class Rehearsed(Story):
         """End where only a person can answer: what an own class supports, or what a client is."""
         rule = advice["text"].removeprefix("first ")[:5]
         foreign = any(not one.software.startswith("java") for one in self._service())
-        if (rule == "RB111" and self.world.world.book.own) or (rule == "RB906" and foreign):
+        if (rule == "RB111" and self.world.own) or (rule == "RB906" and foreign):
             raise Over(f"asked: {rule}")
 
     def _settled(self, *, required: bool = True) -> None:
@@ -369,9 +404,12 @@ class Rehearsed(Story):
 def rehearse(history: History) -> End | None:
     """Return what became of a history; None where its group cannot begin."""
     world = SimulatedWorld(history)
-    if not world.begin():
-        return None
-    story = Rehearsed(world, history)
+    return carry_out(world, history) if world.begin() else None
+
+
+def carry_out(world: HistoryWorld, history: History, limits: Limits = LIMITS) -> End:
+    """Return what became of a history in a world whose group has begun."""
+    story = Rehearsed(world, history, limits)
     try:
         story.run()
     except Exception:

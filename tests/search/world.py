@@ -274,6 +274,16 @@ class SimulatedWorld:
 
         return self.world.agenda.run(self.now() + 3 * self.session_seconds + 5, left)
 
+    @property
+    def own(self) -> set[str]:
+        """The processes with an application's class behind the name cooperative-sticky."""
+        return self.world.book.own
+
+    @property
+    def kip848(self) -> bool:
+        """True while the group is one of KIP-848."""
+        return self.world.group.kip848
+
     def runs(self, process: Process) -> str:
         """Return the protocol that a process really runs."""
         return self._current[process.name].protocol
@@ -301,6 +311,11 @@ class SimulatedWorld:
         )
 
     @property
+    def elected(self) -> str | None:
+        """The assignor that rebal saw in its last look."""
+        return self.snapshot.group.assignor if self.snapshot is not None else None
+
+    @property
     def has_rejected(self) -> bool:
         """True once the coordinator has rejected a process."""
         return any(one.what == "rejected" for one in self.world.happened)
@@ -323,18 +338,8 @@ class SimulatedWorld:
         return life is not None and self.operator.shows_rejection(life)
 
     def found(self, member_id: str, name: str) -> Process | None:
-        # Members with one client id are told apart by the end of their member ids.
-        _, _, end = name.partition(" …")
-        for life in reversed(self.world.book.lives):
-            known = life.member_id == member_id if member_id else life.member_id.endswith(end)
-            if (member_id or end) and known:
-                return next(p for p in self.processes if p.name == life.process.name)
-        # A pod of an automatic client id: one of the service that is down, first one that no
-        # supervisor starts again. Who was scaled away is started by nobody.
-        stopped = (p for p in self.processes if not (p.running or p.retired))
-        down = iter(sorted(stopped, key=lambda p: p.due is not None))
-        named = (each for each in self.processes if each.name == name)
-        return next(down if name == _automatic(None) else named, None)
+        lives = [(life.member_id, life.process.name) for life in self.world.book.lives]
+        return find_process(self.processes, lives, member_id, name, _automatic(None))
 
     def is_of_step(self, advice: dict[str, Any]) -> bool:
         """Return whether the restart brings the list of its step to a service with files."""
@@ -434,9 +439,40 @@ class SimulatedWorld:
         self.operator.cut()
         return "cut"
 
+    def merge(self) -> str:
+        """Merge the logs of each kind into one stream from now on; what was done."""
+        self.operator.merged = True
+        return "merged"
+
     def unowned(self, since: float, breaks: Sequence[float]) -> tuple[float, str]:
         """Ownership is judged at rest instead (`faults`)."""
         return 0.0, ""
+
+
+def find_process(
+    processes: Sequence[Process],
+    lives: Sequence[tuple[str, str]],
+    member_id: str,
+    name: str,
+    automatic: str,
+) -> Process | None:
+    """Return the process behind a member id or a label.
+
+    `lives` are the member id and the name of each process that was started, in that order, and
+    `automatic` is the client id of a consumer that sets none.
+    """
+    # Members with one client id are told apart by the end of their member ids.
+    _, _, end = name.partition(" …")
+    for id_, of in reversed(lives):
+        known = id_ == member_id if member_id else id_.endswith(end)
+        if (member_id or end) and known:
+            return next(p for p in processes if p.name == of)
+    # A pod of an automatic client id: one of the service that is down, first one that no
+    # supervisor starts again. Who was scaled away is started by nobody.
+    stopped = (p for p in processes if not (p.running or p.retired))
+    down = iter(sorted(stopped, key=lambda p: p.due is not None))
+    named = (each for each in processes if each.name == name)
+    return next(down if name == automatic else named, None)
 
 
 def _free(restarts: Restarts) -> Cost:
