@@ -22,6 +22,11 @@ def classic(context: Context) -> bool:
     return context.classic
 
 
+def with_lists(context: Context) -> bool:
+    """Return whether members that start with assignor lists may belong to this group's service."""
+    return context.classic or to_consumer(context)
+
+
 def by_lists(context: Context) -> bool:
     """Return whether the members of a classic group stay on assignor lists."""
     return context.classic and context.goal != CONSUMER

@@ -237,7 +237,7 @@ class Rehearsed(Story):
 
         Its return changes nothing, so RB120 does not ask about it. An own class may be EAGER.
         """
-        done = body["step"] is None and self.goal == "cooperative" and one.assignors == FINAL
+        done = body.get("step") is None and self.goal == "cooperative" and one.assignors == FINAL
         return done and one.name not in self.world.own
 
     def _count_or_find(self) -> None:

@@ -286,6 +286,19 @@ FOUND = {
         session=8.0,
         epoch=0,
     ),
+    "a classic member that had left was forgotten in a group of KIP-848": History(
+        seed=114_187,
+        goal="consumer",
+        consumers=(
+            Consumer("app-0", "java-4.1.1", FINAL),
+            Consumer("app-1", "java-4.1.1", FINAL, protocol="consumer"),
+        ),
+        evidence=Evidence(kinds=frozenset({"client log", "request log"})),
+        events=(Event(0, "leave", 2),),
+        alike=True,
+        session=300.0,
+        epoch=0,
+    ),
     "members were started beside a stopped one's entry (the operator did not look)": History(
         seed=2_087_992,
         goal="cooperative",

@@ -7,8 +7,9 @@ from rebal.groups.classes import borrowed_in
 from rebal.groups.clients import assignor_of
 from rebal.groups.model import Departed, Refusal
 from rebal.planner.admission.rejected import still_out
+from rebal.planner.context import CONSUMER
 from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
-from rebal.planner.rules.scope import classic, narrowing_step, planning, unfinished
+from rebal.planner.rules.scope import narrowing_step, planning, unfinished, with_lists
 
 _NAMED: Final = 3
 
@@ -19,7 +20,7 @@ _NAMED: Final = 3
     "Does a member that left belong to the service?",
     reference="Kafka: group coordinator (only present members count); JOIN_GROUP and LEAVE_GROUP "
     "in the request log",
-    applies=(planning, classic),
+    applies=(planning, with_lists),
 )
 def departed_members(context: Context) -> Findings:
     """A log shows members that are not in the group now, and no client that replaced them.
@@ -37,7 +38,8 @@ def departed_members(context: Context) -> Findings:
     It does not fire where the number of members is given on the command line or in a file, and
     not for a member whose client is rejected now: that client is counted already. Where
     all present members are done, it asks only about members whose last list was another one, or
-    whose class behind the target's name is not, or may not be, Kafka's own.
+    whose class behind the target's name is not, or may not be, Kafka's own; in a move to KIP-848
+    about all that had a list.
     """
     gone = _unexplained(context)
     if not unfinished(context):
@@ -59,11 +61,11 @@ def departed_members(context: Context) -> Findings:
 
 
 def _is_done(one: Departed, context: Context) -> bool:
-    """Return whether it ran the target alone, or nothing shows what it ran."""
+    """Return whether it ran what the goal asks for, or nothing shows what it ran."""
     if not one.list:
         return not one.classes
     own = context.borrowed | borrowed_in(one)
-    return one.list == (context.target,) and context.target not in own
+    return context.goal != CONSUMER and one.list == (context.target,) and context.target not in own
 
 
 def _unexplained(context: Context) -> list[Departed]:
