@@ -11,8 +11,8 @@ from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.live.replay_world import LIMITS, ReplayWorld, why_not
 from tests.live_support.rollout import PlannedGroup
+from tests.search.found import FOUND
 from tests.search.obey import carry_out
-from tests.search.test_found import FOUND
 
 pytestmark = pytest.mark.full
 PLAYED = [name for name, history in FOUND.items() if why_not(history) is None]

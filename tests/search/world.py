@@ -468,8 +468,9 @@ def find_process(
         if (member_id or end) and known:
             return next(p for p in processes if p.name == of)
     # A pod of an automatic client id: one of the service that is down, first one that no
-    # supervisor starts again. Who was scaled away is started by nobody.
-    stopped = (p for p in processes if not (p.running or p.retired))
+    # supervisor starts again. Who was scaled away is started by nobody, and a static member's
+    # automatic client id is its own.
+    stopped = (p for p in processes if not (p.running or p.retired or p.instance_id))
     down = iter(sorted(stopped, key=lambda p: p.due is not None))
     named = (each for each in processes if each.name == name)
     return next(down if name == automatic else named, None)
