@@ -59,7 +59,8 @@ class ReplayWorld(LiveWorld):
             kinds={kind for kind in KINDS if kind in history.evidence.kinds},
             goal=history.goal,
             partitions=PARTITIONS,
-            session_ms=round(1000 * min(history.session, SESSION)),
+            # librdkafka takes no session that is longer than max.poll.interval.ms.
+            session_ms=round(1000 * min(history.session, SESSION, history.rebalance)),
             rebalance_ms=round(1000 * history.rebalance),
             shift=history.evidence.shift,
         )
