@@ -12,6 +12,7 @@
     fleet scan    commands/fleet_scan_cmd.py    a cluster's history, into tables
     fleet report  commands/fleet_report_cmd.py  its groups, in the order to take them
     fleet metrics commands/fleet_metrics_cmd.py its groups as metrics for Prometheus
+    fleet compact commands/fleet_compact_cmd.py a lake without what no kept scan needs
     fleet pack    commands/fleet_pack_cmd.py    the packages that a scan's executors need
     schema        commands/schema_cmd.py        the JSON Schema of a document
     completion    commands/completion_cmd.py    the script that completes command lines
@@ -77,6 +78,11 @@ COMMANDS: Final = (
                 "metrics",
                 "fleet_metrics_cmd",
                 "Print or serve metrics of all groups for Prometheus.",
+            ),
+            Entry(
+                "compact",
+                "fleet_compact_cmd",
+                "Put a lake's small files together; remove what no kept scan needs.",
             ),
             Entry(
                 "pack",

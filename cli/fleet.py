@@ -17,6 +17,7 @@ from rebal.cli.params import Lake
 from rebal.cli.sources import whole_name
 from rebal.cli.trend import CHANGES, UNCLEAR, NoTrend, Trend, sum_of, trend_of
 from rebal.groups.commands import rebal
+from rebal.groups.errors import DocumentError
 from rebal.groups.model import GroupSnapshot, Record
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.tables.columns import micros
@@ -371,8 +372,12 @@ def _earlier(tables: Tables, baseline: int | None) -> Tables | None:
         raise UsageError(f"--baseline {baseline}: it is the last scan; name one before it.")
     if baseline is not None:
         return tables.of_scan(baseline)
-    before = [one.run for one in tables.scans if one.run < last]
-    return tables.of_scan(before[-1]) if before else None
+    before = [number for number in tables.scans if number < last]
+    try:
+        return tables.of_scan(before[-1]) if before else None
+    except DocumentError:
+        # Another version wrote it, and nobody asked for it.
+        return None
 
 
 def _urgency(group: FleetGroup) -> tuple[int, float, str]:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 TIMEOUT: Final = 10
 _SECRET: Final = re.compile("password|secret|jaas|token|key", re.IGNORECASE)
 _NO_SECRET: Final = (".location", ".type", ".url", ".client.id")
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)\Z")
-_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)\Z")
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _ADDRESSES: Final = ("bootstrap.servers", "metadata.broker.list")
 _LONGEST: Final = 365 * 86_400
 ENDINGS: Final = (".yaml", ".yml", ".json")
@@ -501,7 +501,7 @@ def waits(timeout: str, for_: str | None, *, watching: bool) -> tuple[float, flo
 
 
 def duration(text: str, option: str = "--for") -> float:
-    """Return `30m`, `90s`, `1h` or a plain number in seconds; errors name the `option`.
+    """Return `90s`, `30m`, `1h`, `7d` or a plain number in seconds; errors name the `option`.
 
     Raises:
         UsageError: anything else.

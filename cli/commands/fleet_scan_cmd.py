@@ -68,6 +68,13 @@ def command(
         str | None,
         typer.Option(metavar="TIME", help="Scan again and again, such as every 5m, until Ctrl-C."),
     ] = None,
+    retain: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Keep scans of this time readable, such as 90d (default: as the last scan did).",
+        ),
+    ] = None,
     master: Annotated[
         str | None,
         typer.Option(
@@ -94,9 +101,10 @@ def command(
 
     The records come from the brokers (-b), from captured files (--offsets) or from log segments
     (--segments); request logs add assignor lists, versions, reasons and rejected joins. A later
-    scan into the same lake reads only new records. Nothing is changed on the cluster. It needs Java
-    17, but for a server of Spark Connect. The counts are printed on stderr; with -o json or yaml
-    they are a document on stdout.
+    scan into the same lake reads only new records. The lake keeps a cluster's last two scans, with
+    --retain those of more time. Nothing is changed on the cluster. It needs Java 17, but for a
+    server of Spark Connect. The counts are printed on stderr; with -o json or yaml they are a
+    document on stdout.
     """
     given = [name for name, paths in (("--offsets", offsets), ("--segments", segments)) if paths]
     if len(given) > 1 or (given and bootstrap):
@@ -129,6 +137,7 @@ def command(
         segments=tuple(segments or ()),
         request_logs=tuple(request_log or ()),
         full=full,
+        retain=None if retain is None else params.duration(retain, "--retain"),
         spark=SparkSettings(
             master=master,
             conf=tuple(params.key_and_value("--spark-conf", text) for text in spark_conf or ()),

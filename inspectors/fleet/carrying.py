@@ -14,13 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.parts import SCAN, WRITTEN, PartWriter, Target
 
-MOST: Final = 8
-"""More files of a kind than these, of about one size, are put together."""
-_TIER: Final = 4
-_SMALL: Final = 128 << 20
 _ROWS: Final = 65_536
 
 
@@ -37,16 +32,6 @@ class Load:
     without: frozenset[str] = frozenset()
     newest: Mapping[str, int] | None = None
     whole: bool = False
-
-
-def find_small(files: Sequence[DataFile]) -> tuple[DataFile, ...]:
-    """Return the files to put together: of each size, when there are more than `MOST` of it."""
-    tiers: dict[int, list[DataFile]] = {}
-    for one in files:
-        if one.size < _SMALL:
-            tiers.setdefault(max(0, one.size.bit_length() - 12) // _TIER, []).append(one)
-    many = [found for found in tiers.values() if len(found) > MOST]
-    return tuple(one for found in many for one in found)
 
 
 def carry(

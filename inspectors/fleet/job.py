@@ -32,7 +32,8 @@ _LONGEST: Final = 300
 class ScanOrder:
     """The sources of one scan: `config`, `offsets` or `segments`, or `request_logs` alone.
 
-    `cluster` is what the operator calls it, where the sources do not say.
+    `cluster` is what the operator calls it, where the sources do not say. Scans of `retain` seconds
+    are kept (None: as the last scan did).
     """
 
     out: Place
@@ -42,6 +43,7 @@ class ScanOrder:
     segments: tuple[str, ...] = ()
     request_logs: tuple[str, ...] = ()
     full: bool = False
+    retain: float | None = None
     spark: SparkSettings = field(default_factory=SparkSettings)
 
 
@@ -56,7 +58,7 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
 
     told, whose = _cluster(order)
     cluster = find_cluster(order.out, order.cluster, told, whose=whose)
-    with new_run(order.out, cluster, full=order.full) as run:
+    with new_run(order.out, cluster, full=order.full, retain=order.retain) as run:
         what = _look(order, run)
         with spark_session(order.spark, kafka=order.config is not None) as spark:
             try:

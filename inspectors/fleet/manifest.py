@@ -9,12 +9,15 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Record
 from rebal.inspectors.kafka.brokers import ClusterReading
 
-SCHEMA: Final = "rebal.fleet-scan/5"
+SCHEMA: Final = "rebal.fleet-scan/6"
+_BEFORE: Final = "rebal.fleet-scan/5"
+"""It kept two scans, and would remove files of others."""
 UNNAMED: Final = "unnamed"
 """The cluster of records that say of none, where the operator named none."""
 
@@ -53,8 +56,9 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     `heard_until` is the last time of a request log's line; `logs` are the request logs on disk that
     were read, so that the next scan reads only what they have grown by. `sources` are brokers,
     files and logs as they were named. `observed_from` and `observed_until` bound the times of what
-    was read. `brokers` is what the last scan of a live cluster was told beside records. `tables`
-    are those for readers, `inputs` what the next scan needs.
+    was read. `brokers` is what the last scan of a live cluster was told beside records. `retain` is
+    how long scans are kept, in seconds (None: the last two). `tables` are those for readers,
+    `inputs` what the next scan needs.
     """
 
     schema: str = SCHEMA
@@ -75,6 +79,7 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     heard_until: datetime | None = None
     logs: tuple[ReadLog, ...] = ()
     brokers: ClusterReading | None = None
+    retain: float | None = None
     tables: dict[str, TableEntry] = msgspec.field(default_factory=dict)
     inputs: dict[str, TableEntry] = msgspec.field(default_factory=dict)
 
@@ -89,19 +94,21 @@ def dump_manifest(manifest: Manifest) -> str:
 
 
 def load_manifest(text: str, place: str) -> Manifest:
-    """Return the manifest of a scan in the lake `place`.
+    """Return the manifest of a scan in the lake `place`, as this version would have written it.
+
+    The version before this one is read too.
 
     Raises:
         DocumentError: it is damaged, or of another version.
     """
     try:
         schema = msgspec.json.decode(text, type=_Head).schema
-        if schema != SCHEMA:
+        if schema not in (SCHEMA, _BEFORE):
             raise DocumentError(
                 f"{place}: the schema of its last scan is {schema}, this rebal reads {SCHEMA}: "
                 "use the rebal that wrote it, or scan anew into another lake."
             )
-        return msgspec.json.decode(text, type=Manifest)
+        return replace(msgspec.json.decode(text, type=Manifest), schema=SCHEMA)
     except msgspec.MsgspecError as error:
         raise DocumentError(
             f"{place}: its last scan cannot be read ({error}); scan anew into another lake."

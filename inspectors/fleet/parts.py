@@ -6,6 +6,7 @@ that failed or was started twice has left behind is never looked at.
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +15,6 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark import TaskContext
 
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.schemas import INPUTS, LONG, TABLES
@@ -62,6 +62,8 @@ KINDS: Final = (
 WRITTEN: Final = {kind.name: kind.schema for kind in KINDS}
 FOLDERS: Final = {kind.name: kind.folder for kind in KINDS}
 """Where in the lake each kind's files are."""
+STORED: Final = tuple(name for name in dict.fromkeys(FOLDERS.values()) if name != WORK)
+"""The Delta tables beside `scans`: those for readers, then what the next scan needs."""
 SCAN: Final = pa.field("scan_id", LONG)
 _AT_ONCE: Final = 4096
 _RAW: Final = ("key", "value", "state")
@@ -87,11 +89,7 @@ class PartWriter:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._files = target.place.files()
-        context = TaskContext.get()
-        # In the order of the partitions, so that the same input gives the same order of files;
-        # what the driver adds comes last.
-        number = context.partitionId() if context is not None else _DRIVER
-        self._task = f"{number:05d}-{uuid.uuid4().hex}"
+        self._task = f"{_partition():05d}-{uuid.uuid4().hex}"
         self._writers: dict[str, _File] = {}
         self._held: dict[str, list[Mapping[str, Any]]] = {}
         self._counts: Counter[str] = Counter()
@@ -176,6 +174,16 @@ class PartWriter:
             numbers = pa.repeat(pa.scalar(self._target.number, LONG), len(rows))
             rows = rows.cast(WRITTEN[kind]).append_column(SCAN, numbers)
         self._writers[kind].write(rows)
+
+
+def _partition() -> int:
+    """In the order of the partitions, the same input gives the same order of files.
+
+    What the driver adds comes last; it needs no Spark.
+    """
+    spark: Any = sys.modules.get("pyspark")
+    context = None if spark is None else spark.TaskContext.get()
+    return _DRIVER if context is None else int(context.partitionId())
 
 
 class _File:

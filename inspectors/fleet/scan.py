@@ -25,13 +25,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from rebal.groups import VERSION
-from rebal.inspectors.fleet.carrying import Load, carry, find_small
+from rebal.inspectors.fleet.carrying import Load, carry
 from rebal.inspectors.fleet.engine import engine_of
-from rebal.inspectors.fleet.lake.run import STORED, Run, counted
-from rebal.inspectors.fleet.lake.table import DataFile
+from rebal.inspectors.fleet.lake.run import Run, counted
+from rebal.inspectors.fleet.lake.table import DataFile, find_small
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
 from rebal.inspectors.fleet.news import News, State, find_news, told_until
-from rebal.inspectors.fleet.parts import FOLDERS, REPORT_DDL, SCAN, WORK
+from rebal.inspectors.fleet.parts import FOLDERS, REPORT_DDL, SCAN, STORED, WORK
 from rebal.inspectors.fleet.reading import read_logs, read_records
 from rebal.inspectors.fleet.runs import SORTED_BY
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, PACKED

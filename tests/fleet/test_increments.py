@@ -161,7 +161,7 @@ def test_files_are_put_together(scan: Scan, tmp_path: Path) -> None:
     counts = []
     for records, _ in parts(tmp_path, 24):
         scan("--offsets", records, "--out", out)
-        last = Scans(find_place(str(out))).last("unnamed")
+        last = Scans(find_place(str(out))).of("unnamed").last()
         assert last is not None
         counts.append(sum(1 for _ in out.rglob("*.parquet")))
     assert max(counts[12:]) <= 1.3 * max(counts[:12])

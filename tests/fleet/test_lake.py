@@ -14,11 +14,11 @@ import pytest
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
-from rebal.inspectors.fleet.lake.run import STORED, Run, counted, find_cluster, new_run
+from rebal.inspectors.fleet.lake.run import Run, counted, find_cluster, new_run
 from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
-from rebal.inspectors.fleet.parts import FOLDERS, PartWriter
+from rebal.inspectors.fleet.parts import FOLDERS, STORED, PartWriter
 from rebal.inspectors.fleet.tables.reader import open_tables
 from tests.fleet.tablefiles import change_document, last_scan
 
@@ -137,7 +137,7 @@ def test_a_scan_that_ends_between_two_commits_is_in_no_table(
     one_scan(tmp_path, 9)
     assert seen(tmp_path) == of(9, records=4)
     left_over = Counter(path.split("/")[0] for path in files_of(tmp_path))
-    assert (left_over["groups"], left_over["records"], left_over["scans"]) == (2, 4, 1)
+    assert (left_over["groups"], left_over["records"], left_over["scans"]) == (2, 4, 2)
 
 
 @pytest.mark.parametrize("commits", [0, 1, 5, len(STORED)])
@@ -175,7 +175,9 @@ def test_a_scan_that_is_finished_between_a_look_and_a_commit_is_not_lost(
     write, finished = Scans._write, Scans.finish
     with new_run(place, UNNAMED, full=False) as early:
         held: list[tuple[Any, ...]] = []
-        monkeypatch.setattr(Scans, "finish", lambda *given: held.append(given) or "scans/none")
+        monkeypatch.setattr(
+            Scans, "finish", lambda *given: held.append(given) or given[0].of(UNNAMED)
+        )
         finish(early, 1)
         monkeypatch.undo()
 

@@ -15,6 +15,7 @@ import pytest
 from pyarrow.fs import FileSelector
 
 from rebal.cli import app
+from rebal.inspectors.fleet.compacting import compact
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.tables.reader import open_tables
@@ -54,6 +55,26 @@ def test_scans_in_an_object_store_are_whole_or_not_there(place: Place) -> None:
     assert seen_in(place, "east") == of(9, records=4)
     left = [info.path for info in place.files().get_file_info(FileSelector("groups"))]
     assert len([path for path in left if "_delta_log" not in path]) == 2
+
+
+def test_a_compaction_in_an_object_store_keeps_what_scans_have(place: Place) -> None:
+    for offset in range(1, 13):
+        with new_run(place, "east", full=False, retain=86_400.0) as run:
+            finish(run, offset)
+    planned = compact(place, ["east"], retain=1.0, dry=True)
+    with new_run(place, "east", full=False) as lost:
+        done = compact(place, ["east"], retain=1.0)
+        with pytest.raises(LakeError, match="another scan of the cluster east was writing"):
+            finish(lost, 13)
+    assert (done.lost, done.small, done.dropped) == ((), 12, {"east": tuple(range(1, 11))})
+    assert set(planned.files) <= set(done.files)
+    left = {info.path for info in place.files().get_file_info(FileSelector("", recursive=True))}
+    assert not left & {one.path for one in (*done.files, *done.log)}
+    assert seen_in(place, "east") == of(12, records=12)
+    tables = open_tables(f"{place}#east", place.options)
+    assert tables.scans == (11, 12)
+    groups = tables.of_scan(11).read("groups", ["group_id"])
+    assert groups["group_id"].to_pylist() == ["g11"]
 
 
 def commit(place: Place, writer: int, number: int) -> int | None:

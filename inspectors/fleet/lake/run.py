@@ -15,30 +15,36 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
 from rebal.inspectors.fleet.lake.place import PROBE, LakeError, Place
-from rebal.inspectors.fleet.lake.scans import SCANS, Scans, clusters_of
-from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, is_before, lost, token_of
+from rebal.inspectors.fleet.lake.scans import LEAST, SCANS, Finished, Scans, clusters_of
+from rebal.inspectors.fleet.lake.sweep import Known, find_files, find_log, remove
+from rebal.inspectors.fleet.lake.table import CHECKPOINT, DataFile, LakeTable, lost, token_of
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest, TableEntry
-from rebal.inspectors.fleet.parts import FOLDERS, WORK, Target, columns_of
+from rebal.inspectors.fleet.parts import FOLDERS, STORED, WORK, Target, columns_of
 from rebal.inspectors.fleet.schemas import TABLES
 
-if TYPE_CHECKING:
-    from pyarrow.fs import FileInfo, FileSystem
-
-STORED: Final = tuple(name for name in dict.fromkeys(FOLDERS.values()) if name != WORK)
-"""The Delta tables beside `scans`: those for readers, then what the next scan needs."""
 _OLD: Final = ("current", "runs")
 
 
 class Run:
-    """A scan that is being made. `previous` is the finished one that it goes on from, if any."""
+    """A scan that is being made. `previous` is the finished one that it goes on from, if any.
+
+    From it on, scans of `retain` seconds are kept (None: as the last scan did).
+    """
 
     def __init__(
-        self, place: Place, cluster: str, number: int, last: Manifest | None, *, full: bool
+        self,
+        place: Place,
+        cluster: str,
+        number: int,
+        last: Manifest | None,
+        *,
+        full: bool,
+        retain: float | None = None,
     ) -> None:
         self.place = place
         self.cluster = cluster
@@ -46,6 +52,7 @@ class Run:
         self.target = Target(place, token_of(cluster, number), number)
         self.previous = None if full else last
         self._last = last
+        self._retain = retain
         self._known: dict[str, tuple[DataFile, ...]] = {}
 
     def earlier(self, kind: str) -> tuple[DataFile, ...]:
@@ -73,13 +80,18 @@ class Run:
             if version is None:
                 raise lost(self.place, self.cluster)
             entries[name] = TableEntry(rows=sum(one.rows for one in files), version=version)
+        retain = self._retain
+        if retain is None and self._last is not None:
+            retain = self._last.retain
         finished = replace(
             manifest,
+            retain=retain,
             tables={name: entry for name, entry in entries.items() if name in TABLES},
             inputs={name: entry for name, entry in entries.items() if name not in TABLES},
         )
-        row = Scans(self.place).finish(finished, self._last, self._app)
-        self._sweep(made, row)
+        token, scans = self.target.token, Scans(self.place)
+        found = scans.finish(finished, self._last, self._app, token, self.number)
+        self._sweep(found, {finished.run: made})
         return finished
 
     def clear(self) -> None:
@@ -88,24 +100,15 @@ class Run:
         with contextlib.suppress(LakeError), self.place.errors():
             files.delete_dir(f"{WORK}/{self.target.token}")
 
-    def _sweep(self, made: Mapping[str, Sequence[DataFile]], row: str) -> None:
-        """Remove files of earlier scans but for those that this scan or the last one before has.
-
-        An earlier scan that is still at work has lost: its first commit will say so.
-        """
-        from pyarrow.fs import FileSelector
-
-        kept = {row} | {
-            f"{name}/{one.path}"
-            for name in STORED
-            for one in (*made.get(name, ()), *self._of_last(name))
-        }
-        files = self.place.files()
-        with contextlib.suppress(LakeError), self.place.errors():
-            for name in (*STORED, SCANS, WORK, PROBE):
-                for found in files.get_file_info(FileSelector(name, allow_not_found=True)):
-                    if is_before(found.base_name, self.cluster, self.number):
-                        _remove(files, found, kept)
+    def _sweep(self, found: Finished, known: Known) -> None:
+        """Remove what no scan needs any more; where many are kept, only now and then."""
+        if self._last is not None and self._last.run not in known:
+            known = {**known, self._last.run: {name: self._of_last(name) for name in STORED}}
+        with contextlib.suppress(LakeError):
+            if len(found.rows) <= LEAST or self.number % CHECKPOINT == 0:
+                remove(self.place, find_files(self.place, found, self.number, known=known))
+            if self.number % CHECKPOINT == 0:
+                remove(self.place, find_log(self.place, {}))
 
     @property
     def _app(self) -> str:
@@ -127,21 +130,6 @@ class Run:
         return LakeTable(self.place, name, columns_of(name))
 
 
-def _remove(files: FileSystem, found: FileInfo, kept: set[str]) -> None:
-    """Remove a file, or a folder with all that is in it, but for what is kept."""
-    from pyarrow.fs import FileSelector, FileType
-
-    if found.path in kept:
-        return
-    if found.type is FileType.File:
-        files.delete_file(found.path)
-    elif not any(path.startswith(f"{found.path}/") for path in kept):
-        files.delete_dir(found.path)
-    else:
-        for below in files.get_file_info(FileSelector(found.path)):
-            _remove(files, below, kept)
-
-
 def app_of(cluster: str) -> str:
     """Return the name under which scans of a cluster commit."""
     return f"rebal/{cluster}"
@@ -155,8 +143,12 @@ def counted(before: Mapping[str, int] | None, now: Mapping[str, int]) -> dict[st
 
 
 @contextmanager
-def new_run(place: Place, cluster: str, *, full: bool) -> Iterator[Run]:
+def new_run(
+    place: Place, cluster: str, *, full: bool, retain: float | None = None
+) -> Iterator[Run]:
     """A scan to be filled and finished; unless `full`, it goes on from the cluster's last one.
+
+    Scans of `retain` seconds are kept (None: as the last scan did, at first the last two).
 
     Raises:
         LakeError: the place cannot be written to, or holds something else.
@@ -171,7 +163,7 @@ def new_run(place: Place, cluster: str, *, full: bool) -> Iterator[Run]:
         table.create()
     app = app_of(cluster)
     number = 1 + max(scans.number(app), *(table.number(app) for table in tables))
-    run = Run(place, cluster, number, scans.last(cluster), full=full)
+    run = Run(place, cluster, number, scans.of(cluster).last(), full=full, retain=retain)
     try:
         yield run
     finally:

@@ -1,21 +1,23 @@
 """The table `scans`: one row for each finished scan, committed last, from which all reading starts.
 
 A row holds the version of every table at which this scan's rows, and nothing else of its cluster,
-are in it. What is in the tables beyond these versions belongs to a scan that is not finished.
+are in it. What is in the tables beyond these versions belongs to a scan that is not finished. A
+scan that nobody keeps loses its row first, and then the files that no other scan has.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from itertools import takewhile
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.lake.place import LakeError, Place
-from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, lost, token_of
+from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, find_small, lost
 from rebal.inspectors.fleet.manifest import Manifest, dump_manifest, load_manifest
 
 SCANS: Final = "scans"
@@ -34,11 +36,101 @@ SCHEMA: Final = pa.schema(
         ("offsets", pa.map_(pa.int32(), pa.int64())),
         ("versions", _COUNTS),
         ("rows", _COUNTS),
+        ("folders", pa.list_(pa.string())),
         ("document", pa.string()),
     ]
 )
 """`versions` and `rows` are by table, `offsets` the last ones read by partition of
-`__consumer_offsets`; `document` is the whole manifest as JSON."""
+`__consumer_offsets`; `folders` are those that the scan made in the tables, and `document` is the
+whole manifest as JSON."""
+LEAST: Final = 2
+"""Scans of a cluster that stay in any case: the one before the last may be read at this moment."""
+_SHARE: Final = 8
+_ROWS: Final = 64
+"""A document may be long, and one is read without the others of its file."""
+_DROPS: Final = "/retention"
+
+
+class Row(NamedTuple):
+    """A finished scan by its `number`: the version of each table that holds it.
+
+    `folders` are those that it made in the tables (None: an earlier rebal did not say).
+    """
+
+    number: int
+    finished_at: datetime
+    versions: Mapping[str, int]
+    folders: tuple[str, ...] | None
+
+
+class Finished:
+    """A cluster's finished scans that can be read, the last one last; `files` hold their rows.
+
+    Their documents are read one by one, for there may be thousands.
+    """
+
+    def __init__(self, place: Place, cluster: str, files: tuple[DataFile, ...]) -> None:
+        self._place = place
+        self.cluster = cluster
+        self.files = files
+        self._found = {row.number: (row, file) for file in files for row in self._rows(file)}
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The scans, sorted by number."""
+        return tuple(self._found[number][0] for number in sorted(self._found))
+
+    def last(self) -> Manifest | None:
+        """Return the last scan, if there is one.
+
+        Raises:
+            DocumentError: it cannot be read.
+        """
+        return self.load(max(self._found)) if self._found else None
+
+    def load(self, number: int) -> Manifest:
+        """Return one of the scans.
+
+        Raises:
+            DocumentError: it cannot be read.
+        """
+        with self._open(self._found[number][1]) as file:
+            for group in range(file.num_row_groups):
+                rows = file.read_row_group(group, columns=["scan_id", "document"])
+                for at, scan in enumerate(rows["scan_id"].to_pylist()):
+                    if scan == number:
+                        return load_manifest(rows["document"][at].as_py(), str(self._place))
+        raise LakeError(f"{self._place}: scan {number} is not there any more.")
+
+    def holds(self, file: DataFile, numbers: Collection[int]) -> bool:
+        """Return whether a file has the row of one of these scans."""
+        return any(self._found[number][1] == file for number in numbers if number in self._found)
+
+    def whole(self, file: DataFile) -> pa.Table:
+        """Return all rows of a file."""
+        with self._open(file) as opened:
+            return _completed(opened.read(columns=SCHEMA.names))
+
+    def _rows(self, file: DataFile) -> list[Row]:
+        with self._open(file) as opened:
+            found = opened.read(columns=["scan_id", "finished_at", "versions", "folders"])
+        return [
+            Row(
+                row["scan_id"],
+                row["finished_at"],
+                dict(row["versions"]),
+                None if row.get("folders") is None else tuple(row["folders"]),
+            )
+            for row in found.to_pylist()
+        ]
+
+    @contextmanager
+    def _open(self, file: DataFile) -> Iterator[pq.ParquetFile]:
+        with (
+            self._place.errors(),
+            self._place.files().open_input_file(f"{SCANS}/{file.path}") as opened,
+        ):
+            yield pq.ParquetFile(opened)
 
 
 class Scans:
@@ -56,80 +148,111 @@ class Scans:
         """Return the clusters that have a finished scan, sorted."""
         return self._table.clusters()
 
-    def last(self, cluster: str) -> Manifest | None:
-        """Return the cluster's last finished scan, if there is one.
-
-        Raises:
-            DocumentError: it cannot be read.
-        """
-        return self._last_of(self._rows(self._table.files(cluster)))
-
-    def kept(self, cluster: str) -> tuple[Manifest, ...]:
-        """Return the cluster's finished scans that can still be read, the last one last.
-
-        An earlier one that another version wrote is left out.
-
-        Raises:
-            DocumentError: the last one cannot be read.
-        """
-        rows = self._rows(self._table.files(cluster))
-        found: list[Manifest] = []
-        for text in rows["document"].to_pylist()[:-1]:
-            with contextlib.suppress(DocumentError):
-                found.append(load_manifest(text, str(self._place)))
-        last = self._last_of(rows)
-        return tuple(found) if last is None else (*found, last)
+    def of(self, cluster: str) -> Finished:
+        """Return the cluster's finished scans."""
+        return Finished(self._place, cluster, self._table.files(cluster))
 
     def number(self, app: str) -> int:
         """Return the number of the last scan that committed here."""
         return self._table.number(app)
 
-    def finish(self, manifest: Manifest, before: Manifest | None, app: str) -> str:
-        """Make this scan the cluster's last, if `before` still is; return the file of its rows.
+    def finish(
+        self, manifest: Manifest, before: Manifest | None, app: str, token: str, number: int
+    ) -> Finished:
+        """Make this scan the cluster's last, if `before` still is; return those that can be read.
 
-        The row of `before` stays: it may be read at this moment.
+        A scan that is there already is replaced. Scans that are older than what `manifest` retains
+        lose their rows, once they are an eighth of all: so a row is written again a few times only.
+
+        Args:
+            manifest: The scan.
+            before: The scan that was the last one when this one began.
+            app: The name under which scans of the cluster commit.
+            token: The folder that was made in the tables.
+            number: The number that this commit takes.
 
         Raises:
             LakeError: another scan was finished meanwhile.
         """
-        cluster, number = manifest.cluster, manifest.run
-        files = self._table.files(cluster)
-        earlier = self._rows(files)
-        if self._last_of(earlier) != before:
-            raise lost(self._place, cluster)
-        row = pa.Table.from_pylist([_row(manifest)], SCHEMA)
-        rows = pa.concat_tables([earlier.slice(max(0, len(earlier) - 1)), row])
-        made = self._write(rows, cluster, number)
-        if self._table.become(cluster, [made], app, number, instead_of=files) is None:
-            raise lost(self._place, cluster)
-        return f"{SCANS}/{made.path}"
+        found = self.of(manifest.cluster)
+        if found.last() != before:
+            raise lost(self._place, manifest.cluster)
+        same = [row for row in found.rows if row.number == manifest.run]
+        folders = (*(same[0].folders or () if same else ()), token)
+        row = Row(manifest.run, manifest.finished_at, {}, folders)
+        rows = (*(one for one in found.rows if one not in same), row)
+        gone = expired(rows, manifest.retain, manifest.finished_at)
+        if len(gone) * _SHARE < len(rows):
+            gone = ()
+        replaced = {one.number for one in (*gone, *same)}
+        made = pa.Table.from_pylist([_row(manifest, folders)], SCHEMA)
+        self._become(found, (app, number), token, replaced, made)
+        after = self.of(manifest.cluster)
+        # Rows may have been dropped at the same moment.
+        if after.last() != manifest:
+            raise lost(self._place, manifest.cluster)
+        return after
 
-    def _last_of(self, rows: pa.Table) -> Manifest | None:
-        if not len(rows):
-            return None
-        return load_manifest(rows["document"][-1].as_py(), str(self._place))
+    def drop(self, found: Finished, numbers: Collection[int], app: str, token: str) -> bool:
+        """Remove the rows of these scans, unless the scans are not `found` any more.
 
-    def _rows(self, files: Sequence[DataFile]) -> pa.Table:
-        """The rows in a cluster's files, the last scan's last."""
-        parts = [self._read(file) for file in files]
-        # pyarrow imports pandas to make an empty table.
-        return pa.concat_tables(parts) if parts else SCHEMA.empty_table()
+        A scan that is under way is not disturbed: it takes a number of `app`, this takes none.
+        """
+        number = self._table.number(f"{app}{_DROPS}") + 1
+        return self._become(found, (f"{app}{_DROPS}", number), token, numbers, None)
 
-    def _write(self, rows: pa.Table, cluster: str, number: int) -> DataFile:
-        path = f"{token_of(cluster, number)}.parquet"
+    def _become(
+        self,
+        found: Finished,
+        commit: tuple[str, int],
+        token: str,
+        gone: Collection[int],
+        made: pa.Table | None,
+    ) -> bool:
+        """Commit the rows without those `gone`, and those `made`; put small files together."""
+        again = {one for one in found.files if found.holds(one, gone)}
+        again |= set(find_small([one for one in found.files if one not in again]))
+        parts = [found.whole(one) for one in sorted(again)]
+        rows = pa.concat_tables([*parts, *([made] if made is not None else [])])
+        staying = [one not in gone for one in rows["scan_id"].to_pylist()]
+        if made is not None:
+            staying[-1] = True
+        rows = rows.filter(pa.array(staying, pa.bool_())).sort_by("scan_id")
+        files = [one for one in found.files if one not in again]
+        if len(rows):
+            files.append(self._write(rows, token))
+        done = self._table.become(found.cluster, files, *commit, instead_of=found.files)
+        return done is not None
+
+    def _write(self, rows: pa.Table, token: str) -> DataFile:
+        path = f"{token}.parquet"
         files = self._place.files()
         with self._place.errors():
             with files.open_output_stream(f"{SCANS}/{path}") as out:
-                pq.write_table(rows, out, compression="zstd")
+                pq.write_table(rows, out, compression="zstd", row_group_size=_ROWS)
             size = files.get_file_info(f"{SCANS}/{path}").size
         return DataFile(path, len(rows), size)
 
-    def _read(self, file: DataFile) -> pa.Table:
-        with (
-            self._place.errors(),
-            self._place.files().open_input_file(f"{SCANS}/{file.path}") as opened,
-        ):
-            return pq.ParquetFile(opened).read(columns=SCHEMA.names)
+
+def expired(rows: Sequence[Row], retain: float | None, now: datetime) -> tuple[Row, ...]:
+    """Return the scans that nobody keeps, of `rows` sorted by number: older than `retain` seconds.
+
+    The last `LEAST` stay in any case, without `retain` no other does. What follows a scan that is
+    kept is kept.
+    """
+    old = rows[: max(0, len(rows) - LEAST)]
+    if retain is None:
+        return tuple(old)
+    since = now - timedelta(seconds=retain)
+    return tuple(takewhile(lambda row: row.finished_at < since, old))
+
+
+def _completed(rows: pa.Table) -> pa.Table:
+    """The rows with the columns that an earlier rebal did not write."""
+    for name in SCHEMA.names:
+        if name not in rows.column_names:
+            rows = rows.append_column(name, pa.nulls(len(rows), SCHEMA.field(name).type))
+    return rows.select(SCHEMA.names).cast(SCHEMA)
 
 
 def is_lake(place: Place) -> bool:
@@ -166,7 +289,7 @@ def choose_cluster(place: Place, clusters: tuple[str, ...], wanted: str | None) 
     return wanted or clusters[0]
 
 
-def _row(manifest: Manifest) -> dict[str, object]:
+def _row(manifest: Manifest, folders: Sequence[str]) -> dict[str, object]:
     entries = {**manifest.tables, **manifest.inputs}
     return {
         "scan_id": manifest.run,
@@ -180,5 +303,6 @@ def _row(manifest: Manifest) -> dict[str, object]:
         "offsets": list(manifest.offsets.items()),
         "versions": [(name, entry.version) for name, entry in entries.items()],
         "rows": [(name, entry.rows) for name, entry in entries.items()],
+        "folders": list(folders),
         "document": dump_manifest(manifest),
     }

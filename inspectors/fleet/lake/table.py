@@ -11,7 +11,7 @@ import json
 import time
 import uuid
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 CLUSTER: Final = "cluster_id"
-_CHECKPOINT: Final = 10
+SMALL: Final = 128 << 20
+"""Files from this size on are never written again only to be fewer, in bytes."""
+MOST: Final = 8
+"""More files of a kind than these, of about one size, are put together."""
+_TIER: Final = 4
+CHECKPOINT: Final = 10
 """Commits after which the table's log is summed up: who opens it reads no more of them."""
 _SETTINGS: Final = {
     "delta.enableDeletionVectors": "false",
@@ -137,7 +142,7 @@ class LakeTable:
             except CommitFailedError:
                 return None
             table = self._open(None)
-            if table.version() % _CHECKPOINT == 0:
+            if table.version() % CHECKPOINT == 0:
                 table.create_checkpoint()
             return table.version() if _files(table, cluster) == wanted else None
 
@@ -201,15 +206,25 @@ def _statistics(file: DataFile) -> Mapping[str, Any]:
     }
 
 
+def find_small(files: Sequence[DataFile]) -> tuple[DataFile, ...]:
+    """Return the files to put together: of each size, when there are more than `MOST` of it."""
+    tiers: dict[int, list[DataFile]] = {}
+    for one in files:
+        if one.size < SMALL:
+            tiers.setdefault(max(0, one.size.bit_length() - 12) // _TIER, []).append(one)
+    many = [found for found in tiers.values() if len(found) > MOST]
+    return tuple(one for found in many for one in found)
+
+
 def token_of(cluster: str, number: int) -> str:
     """Return a new name for what the cluster's scan with this number writes."""
     return f"{_prefix(cluster)}{number:08d}-{uuid.uuid4().hex[:8]}"
 
 
-def is_before(token: str, cluster: str, number: int) -> bool:
-    """Return whether an earlier scan of the cluster wrote what has this name."""
+def number_of(token: str, cluster: str) -> int | None:
+    """Return the number of the cluster's scan that wrote what has this name; None: no such did."""
     digits = token.removeprefix(_prefix(cluster)).split("-")[0]
-    return token.startswith(_prefix(cluster)) and digits.isdigit() and int(digits) < number
+    return int(digits) if token.startswith(_prefix(cluster)) and digits.isdigit() else None
 
 
 def _prefix(cluster: str) -> str:

@@ -19,7 +19,7 @@ from rebal.inspectors.fleet.manifest import UNNAMED, Manifest, TableEntry
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rebal.inspectors.fleet.lake.scans import Scans
+    from rebal.inspectors.fleet.lake.scans import Finished, Scans
 
 _SCAN: Final = "rebal fleet scan --out"
 _OLD: Final = "current"
@@ -32,31 +32,42 @@ class TablesError(RebalError):
 class Tables:
     """The tables of one finished scan; `manifest` says what it read, and when.
 
-    `scans` are all scans of its cluster that can still be read, the last one last.
+    `scans` are the numbers of all its cluster's scans that can still be read, the last one last.
     """
 
-    def __init__(self, place: Place, manifest: Manifest, scans: tuple[Manifest, ...]) -> None:
+    def __init__(self, place: Place, manifest: Manifest, finished: Finished) -> None:
         self._place = place
         self.manifest = manifest
-        self.scans = scans
+        self._finished = finished
+        self.scans = tuple(row.number for row in finished.rows)
 
     def of_scan(self, number: int) -> Tables:
         """Return the tables of another scan of the cluster.
 
         Raises:
-            TablesError: it was never finished, or is there no more.
+            TablesError: it was never finished, or was removed.
+            DocumentError: a version wrote it that this one does not read.
         """
-        for one in self.scans:
-            if one.run == number:
-                return Tables(self._place, one, self.scans)
+        if number in self.scans:
+            return Tables(self._place, self._finished.load(number), self._finished)
         cluster = self.manifest.cluster
         of = f" of the cluster {cluster}" if cluster != UNNAMED else ""
-        known = " and ".join(str(one.run) for one in self.scans)
-        scans = "scans" if len(self.scans) > 1 else "scan"
-        raise TablesError(
-            f"{self._place}: scan {number}{of} is not there, or not any more; {scans} {known} can "
-            "be read."
-        )
+        raise TablesError(f"{self._place}: scan {number}{of} {self._why_not(number)}")
+
+    def _why_not(self, number: int) -> str:
+        first, last = self.scans[0], self.scans[-1]
+        known = f"scan {last}"
+        if len(self.scans) > 1:
+            known = f"scans {first} {'and' if len(self.scans) == 2 else 'to'} {last}"
+        if number >= first:
+            return f"was never finished; {known} can be read."
+        kept = _days(self.manifest.retain)
+        return f"was removed: the lake keeps {kept}. {known.capitalize()} can be read."
+
+    @property
+    def place(self) -> Place:
+        """Its lake."""
+        return self._place
 
     @property
     def name(self) -> str:
@@ -180,8 +191,20 @@ def _finished(
 
 
 def _last(place: Place, scans: Scans, cluster: str) -> Tables:
-    kept = scans.kept(cluster)
-    return Tables(place, kept[-1], kept)
+    found = scans.of(cluster)
+    last = found.last()
+    assert last is not None, "a cluster of the lake has a scan"
+    return Tables(place, last, found)
+
+
+def _days(retain: float | None) -> str:
+    """What a lake keeps, in words."""
+    if not retain:
+        return "the last two scans, with --retain those of more time"
+    for unit, seconds in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if retain >= 2 * seconds:
+            return f"the scans of {retain / seconds:.4g} {unit}"
+    return f"the scans of {retain:.4g} seconds"
 
 
 def _named(text: str, options: Mapping[str, str] | None) -> tuple[Place, str | None]:

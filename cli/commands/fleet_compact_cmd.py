@@ -1,0 +1,60 @@
+"""`rebal fleet compact`: a lake without the files that no kept scan needs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rebal.cli import output, params
+from rebal.cli.errors import DONE, FAILED
+
+
+def command(
+    lake: Annotated[
+        str,
+        typer.Argument(metavar="LAKE", help="What rebal fleet scan wrote; LAKE#CLUSTER for one."),
+    ],
+    *,
+    retain: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Keep scans of this time, such as 90d (default: as the last scan did).",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be removed.")
+    ] = False,
+    lake_option: params.LakeOption = None,
+) -> int:
+    """Put a lake's small files together, and remove what no kept scan needs.
+
+    A cluster's last two scans are kept in any case. Scans that are kept read as before. The exit
+    code is 0, or 1 when a scan that ran at the same time came first: what was removed by then is
+    said, and the next call does the rest. Neither Java nor Spark is needed.
+    """
+    from rebal.inspectors.fleet.compacting import compact
+    from rebal.inspectors.fleet.tables.reader import open_clusters
+
+    seconds = None if retain is None else params.duration(retain, "--retain")
+    tables = open_clusters(lake, params.lake_options(lake_option))
+    clusters = [one.manifest.cluster for one in tables]
+    done = compact(tables[0].place, clusters, retain=seconds, dry=dry_run)
+    for cluster in clusters:
+        gone = done.dropped.get(cluster, ())
+        if gone:
+            scans = f"scan {gone[0]}" if len(gone) == 1 else f"scans {gone[0]} to {gone[-1]}"
+            output.say(f"{'would remove' if dry_run else 'removed'} {scans} of {cluster}")
+    if done.small:
+        put = "would put" if dry_run else "put"
+        output.say(f"{put} {done.small:,} small files together into {done.made:,}")
+    size = sum(one.size for one in (*done.files, *done.log)) / 1_000_000
+    freed = "would free" if dry_run else "freed"
+    output.say(
+        f"{freed} {size:,.1f} MB: {len(done.files):,} files that no kept scan has, "
+        f"{len(done.log):,} old log entries"
+    )
+    for sentence in done.lost:
+        output.say(sentence)
+    return FAILED if done.lost else DONE

@@ -1,0 +1,167 @@
+"""Files of a cluster, and entries of the tables' logs, that no kept scan needs.
+
+A file is in all scans from the one that wrote it up to the one that replaced it, as each scan goes
+on from the one before. So a file that was there before the first scan that is kept is needed if
+this one has it, and a file that a later one wrote may be needed by any: no other table's version
+has to be opened, however many scans are kept.
+
+delta-rs's `vacuum` opens every version that it keeps, and its `cleanup_metadata` goes by the age of
+log entries, as a property of the table says, whose change ends every scan under way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rebal.inspectors.fleet.lake.place import PROBE, Place
+from rebal.inspectors.fleet.lake.scans import SCANS, Finished, Scans
+from rebal.inspectors.fleet.lake.table import CHECKPOINT, DataFile, LakeTable, number_of
+from rebal.inspectors.fleet.parts import STORED, WORK, columns_of
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo
+
+_LOG: Final = "_delta_log"
+_ENTRY: Final = re.compile(r"(\d{20})\..+")
+_SUMMED: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
+
+
+Known = Mapping[int, Mapping[str, Sequence[DataFile]]]
+"""The files of scans, by number and table."""
+
+
+class Freed(NamedTuple):
+    """A file that nobody needs: its path in the lake, its size in bytes."""
+
+    path: str
+    size: int
+
+
+def find_files(
+    place: Place,
+    found: Finished,
+    number: int,
+    *,
+    gone: Collection[int] = (),
+    known: Known | None = None,
+) -> list[Freed]:
+    """Return the cluster's files that none of its scans has but for those `gone`.
+
+    Files of the scan with this number and of later ones are left out: it may be under way. An
+    earlier one that is still at work has lost: its first commit will say so. Of scans in `known`
+    no table is opened.
+
+    Raises:
+        LakeError: the store does not let them be listed.
+    """
+    keeping = _Keeping(place, found, gone, known or {})
+    files: list[Freed] = []
+    for table in (*STORED, SCANS, WORK, PROBE):
+        for one in _list(place, table):
+            written = number_of(one.base_name, found.cluster)
+            if written is not None and written < number and not keeping.all_of(one.base_name):
+                files += [
+                    Freed(below.path, below.size)
+                    for below in _below(place, one)
+                    if not keeping.one(table, below.path)
+                ]
+    return files
+
+
+def find_log(place: Place, gone: Mapping[str, Collection[int]]) -> list[Freed]:
+    """Return the entries of all tables' logs that no version of a scan needs.
+
+    A version is made of the last checkpoint up to it and of the entries after that. `gone` are
+    scans by cluster that are not kept.
+
+    Raises:
+        LakeError: the store does not let them be listed.
+    """
+    scans = Scans(place)
+    rows = [
+        row
+        for cluster in scans.clusters()
+        for row in scans.of(cluster).rows
+        if row.number not in gone.get(cluster, ())
+    ]
+    entries: list[Freed] = []
+    for table in (*STORED, SCANS):
+        log = [(_ENTRY.fullmatch(one.base_name), one) for one in _list(place, f"{table}/{_LOG}")]
+        versions = [int(found[1]) for found, _ in log if found]
+        # `scans` is read at its last version, and who opens it now may have seen fewer checkpoints.
+        pinned = [row.versions[table] for row in rows if table in row.versions]
+        first = max(versions) - CHECKPOINT if table == SCANS else min(pinned, default=0)
+        summed = [int(found[1]) for _, one in log if (found := _SUMMED.fullmatch(one.base_name))]
+        start = max((version for version in summed if version <= first), default=0)
+        entries += [
+            Freed(one.path, one.size) for found, one in log if found and int(found[1]) < start
+        ]
+    return sorted(entries)
+
+
+def remove(place: Place, freed: Sequence[Freed]) -> None:
+    """Remove files, and folders of scans that have none left; what is gone already is left out.
+
+    Raises:
+        LakeError: the store does not let it happen.
+    """
+    files = place.files()
+    with place.errors():
+        for one in freed:
+            with contextlib.suppress(FileNotFoundError):
+                files.delete_file(one.path)
+        for folder in sorted({one.path.rsplit("/", 1)[0] for one in freed}):
+            if folder.count("/") == 1 and not folder.endswith(_LOG) and not _list(place, folder):
+                with contextlib.suppress(FileNotFoundError):
+                    files.delete_dir(folder)
+
+
+class _Keeping:
+    """Files that a cluster's kept scans need."""
+
+    def __init__(self, place: Place, found: Finished, gone: Collection[int], known: Known) -> None:
+        rows = [row for row in found.rows if row.number not in gone]
+        self._first = rows[0].number if rows else 0
+        self._folders = {folder for row in rows for folder in row.folders or ()}
+        self._unnamed = {row.number for row in rows if row.folders is None}
+        self._cluster = found.cluster
+        self._files = {f"{SCANS}/{one.path}" for one in found.files}
+        for row in {row.number: row for row in (*rows[:1], *rows[-1:])}.values():
+            for table, version in row.versions.items():
+                files = known.get(row.number, {}).get(table)
+                if files is None:
+                    files = LakeTable(place, table, columns_of(table)).files(found.cluster, version)
+                self._files |= {f"{table}/{one.path}" for one in files}
+
+    def all_of(self, folder: str) -> bool:
+        """Return whether a scan after the first one that is kept made the folder."""
+        number = number_of(folder, self._cluster) or 0
+        return number > self._first and (folder in self._folders or number in self._unnamed)
+
+    def one(self, table: str, path: str) -> bool:
+        """Return whether the first or the last scan has this file."""
+        return table not in (WORK, PROBE) and path in self._files
+
+
+def _below(place: Place, found: FileInfo) -> Iterator[FileInfo]:
+    """A file, or all that are in a folder."""
+    from pyarrow.fs import FileType
+
+    if found.type is FileType.File:
+        yield found
+    else:
+        for one in _list(place, found.path):
+            yield from _below(place, one)
+
+
+def _list(place: Place, folder: str) -> list[FileInfo]:
+    from pyarrow.fs import FileSelector
+
+    with place.errors():
+        found: list[FileInfo] = place.files().get_file_info(
+            FileSelector(folder, allow_not_found=True)
+        )
+    return found

@@ -1,0 +1,144 @@
+"""Retention: scans of some time stay readable as they were written, others lose row and files."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rebal.groups.errors import DocumentError
+from rebal.inspectors.fleet.lake.place import LakeError, find_place
+from rebal.inspectors.fleet.lake.run import new_run
+from rebal.inspectors.fleet.lake.scans import Scans
+from rebal.inspectors.fleet.lake.table import LakeTable
+from rebal.inspectors.fleet.manifest import UNNAMED, Manifest, load_manifest
+from rebal.inspectors.fleet.tables.reader import TablesError, open_tables
+from tests.fleet.tablefiles import change_document
+from tests.fleet.test_lake import WHEN, files_of, fill
+
+DAY = 86_400.0
+
+
+def scan_at(out: Path, day: float, retain: float | None = None) -> Manifest:
+    with new_run(find_place(str(out)), UNNAMED, full=False, retain=retain) as run:
+        made = Manifest(cluster=UNNAMED, run=run.number, finished_at=WHEN + timedelta(days=day))
+        return run.finish(made, fill(run, run.number))
+
+
+def rows_of(out: Path, number: int) -> dict[str, Any]:
+    """Every row of a scan, as a reader finds it."""
+    tables = open_tables(str(out))
+    tables = tables if tables.manifest.run == number else tables.of_scan(number)
+    read = {"groups": "group_id", "members": "member_id", "errors": "offset"}
+    entry = tables.manifest.inputs["records"]
+    found: dict[str, Any] = {n: tables.read(n, [c])[c].to_pylist() for n, c in read.items()}
+    columns = tables.read("groups", ["group_id"]).schema
+    files = LakeTable(find_place(str(out)), "records", columns).files(UNNAMED, entry.version)
+    for one in files:
+        assert (out / "records" / one.path).is_file()
+    return found | {"records": sum(one.rows for one in files)}
+
+
+def written(number: int) -> dict[str, Any]:
+    return {
+        "groups": [f"g{number}"],
+        "members": [str(number)],
+        "errors": [number],
+        "records": number,
+    }
+
+
+def members(out: Path) -> list[str]:
+    return [one for one in files_of(out) if one.startswith("members/") and "_delta_log" not in one]
+
+
+def test_scans_of_the_time_stay_as_they_were_written(tmp_path: Path) -> None:
+    """Ten scans, one a day: the first is named with --retain 5d, the others go on with it."""
+    for number in range(1, 11):
+        scan_at(tmp_path, number, 5 * DAY if number == 1 else None)
+        assert rows_of(tmp_path, number) == written(number)
+    tables = open_tables(str(tmp_path))
+    assert tables.scans == (5, 6, 7, 8, 9, 10)
+    for number in tables.scans:
+        assert rows_of(tmp_path, number) == written(number)
+    left = {path.split("/")[1].split("-")[1] for path in members(tmp_path)}
+    assert left == {f"{number:08d}" for number in tables.scans}
+    for number, says in (
+        (4, r"scan 4 was removed: the lake keeps the scans of 5 days. Scans 5 to 10 can be read."),
+        (11, r"scan 11 was never finished; scans 5 to 10 can be read."),
+    ):
+        with pytest.raises(TablesError, match=says):
+            tables.of_scan(number)
+
+
+def test_thirty_scans_are_bounded_by_what_is_kept(tmp_path: Path) -> None:
+    counts = []
+    for number in range(1, 31):
+        scan_at(tmp_path, number, 3 * DAY)
+        log = list((tmp_path / "groups" / "_delta_log").glob("0*"))
+        counts.append((len(members(tmp_path)), len(log)))
+    assert max(members for members, _ in counts) <= 15
+    assert max(log for _, log in counts) <= 30
+    assert counts[-1][0] <= 5, "the thirtieth scan removes files"
+    for number in open_tables(str(tmp_path)).scans:
+        assert rows_of(tmp_path, number) == written(number)
+
+
+def test_files_of_a_dead_scan_go_and_those_of_kept_scans_stay(tmp_path: Path) -> None:
+    place = find_place(str(tmp_path))
+    for number in (1, 2, 3):
+        scan_at(tmp_path, number, 100 * DAY)
+    with new_run(place, UNNAMED, full=False) as dead:
+        fill(dead, 99)
+    for number in range(4, 11):
+        scan_at(tmp_path, number)
+    assert not [path for path in files_of(tmp_path) if dead.target.token in path]
+    for number in range(1, 11):
+        assert rows_of(tmp_path, number) == written(number)
+
+
+def test_a_lake_of_the_schema_before_is_gone_on_from(tmp_path: Path) -> None:
+    scan_at(tmp_path, 1)
+    change_document(tmp_path, {"schema": "rebal.fleet-scan/5"})
+    assert rows_of(tmp_path, 1) == written(1)
+    scan_at(tmp_path, 2, 9 * DAY)
+    scan_at(tmp_path, 3)
+    for number in (1, 2, 3):
+        assert rows_of(tmp_path, number) == written(number)
+    (document,) = [
+        json.loads(text)
+        for file in Scans(find_place(str(tmp_path))).of(UNNAMED).files
+        for text in Scans(find_place(str(tmp_path))).of(UNNAMED).whole(file)["document"].to_pylist()
+        if json.loads(text)["run"] == 3
+    ]
+    assert document["schema"] == "rebal.fleet-scan/6"
+    with pytest.raises(DocumentError, match=r"schema of its last scan is rebal\.fleet-scan/4"):
+        load_manifest(json.dumps({**document, "schema": "rebal.fleet-scan/4"}), "lake")
+
+
+def test_rows_that_are_dropped_beside_a_scan_do_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scan that commits its row at the same moment is in, or is told that it is not."""
+    for number in range(1, 5):
+        scan_at(tmp_path, number, 100 * DAY)
+    place = find_place(str(tmp_path))
+    become = LakeTable.become
+
+    def beside(table: LakeTable, *given: Any, **more: Any) -> int | None:
+        if more:
+            monkeypatch.undo()
+            found = Scans(place).of(UNNAMED)
+            assert Scans(place).drop(found, [1, 2], "rebal/unnamed", "00000000-00000001-x")
+        return become(table, *given, **more)
+
+    monkeypatch.setattr(LakeTable, "become", beside)
+    with pytest.raises(LakeError, match="came first"):
+        scan_at(tmp_path, 5)
+    assert open_tables(str(tmp_path)).scans == (3, 4)
+    scan_at(tmp_path, 6)
+    for number in open_tables(str(tmp_path)).scans:
+        assert rows_of(tmp_path, number)["groups"] == [f"g{number}"]
