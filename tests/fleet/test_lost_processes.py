@@ -24,11 +24,10 @@ import pytest
 from msgspec.structs import asdict
 
 from rebal.inspectors.fleet.lake.place import PROBE, find_place
-from rebal.inspectors.fleet.lake.run import STORED
 from rebal.inspectors.fleet.lake.scans import SCANS, SCHEMA, Scans
 from rebal.inspectors.fleet.lake.table import LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED
-from rebal.inspectors.fleet.parts import WORK, columns_of
+from rebal.inspectors.fleet.parts import STORED, WORK, columns_of
 from rebal.inspectors.fleet.schemas import TABLES
 from tests.fleet import faulty_python
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, read_tables
@@ -175,9 +174,9 @@ def named(lake: Path) -> set[str]:
     place = find_place(str(lake))
     rows = LakeTable(place, SCANS, SCHEMA).files(UNNAMED)
     found = {f"{SCANS}/{one.path}" for one in rows}
-    for scan in Scans(place).kept(UNNAMED):
+    for scan in Scans(place).of(UNNAMED).rows:
         for name in STORED:
-            version = {**scan.tables, **scan.inputs}[name].version
+            version = scan.versions[name]
             files = LakeTable(place, name, columns_of(name)).files(UNNAMED, version)
             found |= {f"{name}/{one.path}" for one in files}
     return found
