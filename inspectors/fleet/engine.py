@@ -1,4 +1,4 @@
-"""What differs between Spark in this process and a session behind Spark Connect.
+"""Engines that run a scan's tasks: Spark in this process, or a session behind Spark Connect.
 
 A classic session has a SparkContext, through which the driver's JVM is asked. A Connect session
 has neither: its plans and its Python functions go to a server by gRPC.
@@ -39,7 +39,7 @@ class Engine(Protocol):
 
     @property
     def shares_disk(self) -> bool:
-        """Whether tasks run on this machine and see what this process sees."""
+        """Return whether tasks run on this machine and see what this process sees."""
 
     def describe(self) -> str:
         """Return where tasks run, in words."""

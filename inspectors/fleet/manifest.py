@@ -1,4 +1,4 @@
-"""What a finished scan holds, what it was made from, and where the next one goes on.
+"""Manifest of a finished scan: its tables, its sources, and where the next scan goes on.
 
 A scan's row of the lake's table `scans` carries it as a document.
 """

@@ -1,4 +1,4 @@
-"""What a scan found that is new, by group, and which groups can go on from where the last one was.
+"""News of a scan, by group, and the choice of groups that go on from where the last scan stopped.
 
 A group goes on from its state if its new rows follow on what was told: its records in the order of
 offsets and of times, none before the latest of those that were read, its requests after the time up
@@ -51,7 +51,7 @@ class Series(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the lake says of a group's state: the scan that wrote it, and where it stopped.
+    """A group's state as the lake describes it: the scan that wrote it, and where it stopped.
 
     `usable` is whether this rebal can go on from it; the others are as in `schemas.STATES`.
     """
@@ -68,7 +68,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class News:
-    """The groups to tell.
+    """Groups with news, of which this scan writes rows.
 
     Those in `go_on` have a state, by the scan that wrote it; `anew` are told from all that the lake
     has of them, by effective times (clock.settle). `recorded` have records.

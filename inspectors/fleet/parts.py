@@ -71,7 +71,7 @@ _DRIVER: Final = 99_999
 
 
 class Target(NamedTuple):
-    """Where a scan's tasks write: a lake, a name for their folders, and the scan's number."""
+    """A place for a scan's tasks to write: a lake, their folders' name, and the scan's number."""
 
     place: Place
     token: str

@@ -1,4 +1,4 @@
-"""What a scan reads: the records of its source and the lines of the request logs, each once."""
+"""Reading of a scan's input: the records of its source and the lines of request logs, each once."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def scan(
 
 
 def _states(run: Run) -> dict[str, State]:
-    """What the lake says of groups' states, by group."""
+    """Return the groups' states that the lake has, by group."""
     found: dict[str, State] = {}
     for file in run.earlier("states"):
         with run.place.errors(), run.place.files().open_input_file(file.path) as opened:

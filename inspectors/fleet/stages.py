@@ -62,7 +62,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Gather:
-    """What a task needs to read pieces: the lake, and the time that all sources cover
+    """A task's order to read pieces: the lake, and the time that all sources cover
     (microseconds since 1970), outside of which no request's time is believed; `moved` is as
     `find_effective_times` gives it."""
 
@@ -119,7 +119,7 @@ def find_effective_times(
 
 
 def tasks_for(pieces: Iterable[Piece], cores: int) -> int:
-    """Into how many tasks the rows of these pieces are put: one, or a multiple of the cores."""
+    """Return the number of tasks for the rows of these pieces: one, or a multiple of the cores."""
     size = sum(piece.size * (_PACKED_BY if piece.kind == "runs" else 1) for piece in pieces)
     return 1 if size <= _LITTLE else cores * max(1, -(-size // (_SHARE * cores)))
 

@@ -1,4 +1,4 @@
-"""How our Python runs in Spark's tasks.
+"""Python functions in Spark's tasks, spared two costs of a worker that is used again.
 
 Before each task, a Python worker that is used again collects all garbage and reads anew the
 directory of every zip file from which it ever imported something, PySpark's own for each of its
@@ -30,7 +30,7 @@ Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def in_tasks(rows: DataFrame, work: Work, schema: StructType | str) -> DataFrame:
-    """What `work` makes of the batches of each task's rows."""
+    """Return what `work` makes of the batches of each task's rows."""
     return rows.mapInArrow(partial(_in_worker, work=work), schema)
 
 

@@ -1,4 +1,4 @@
-"""What the tasks of one scan reported, added up."""
+"""Reports of one scan's tasks, added up."""
 
 from __future__ import annotations
 

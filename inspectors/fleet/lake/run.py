@@ -6,8 +6,8 @@
 
 Whatever ends a scan too early (an error, Ctrl-C, SIGKILL, a lost machine), and whichever of these
 steps it had come to: no row in `scans` names what it wrote, and the next scan's commits take it out
-of the tables. Of two scans of one cluster the first
-commit decides, and the other ends with an error.
+of the tables. Of two scans of one cluster the first commit decides, and the other ends with an
+error.
 """
 
 from __future__ import annotations

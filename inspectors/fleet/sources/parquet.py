@@ -170,7 +170,7 @@ def shaped(rows: pa.RecordBatch, source: str | pa.Array) -> pa.RecordBatch:
 
 
 def _foreign(rows: pa.RecordBatch) -> pa.Array | None:
-    """Which rows are of another topic; None where none is."""
+    """Return a mask of the rows of other topics; None where there is none."""
     if "topic" not in rows.schema.names:
         return None
     foreign = pc.fill_null(pc.not_equal(rows["topic"].cast(pa.string()), TOPIC), False)

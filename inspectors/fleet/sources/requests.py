@@ -86,7 +86,7 @@ def read_requests(
 def _make_rows(
     batches: Iterable[pa.RecordBatch], read: _Reader, tz_offset: timedelta
 ) -> Iterator[pa.RecordBatch]:
-    """What a task is given → rows of `COUNTED`."""
+    """Make rows of `COUNTED` of a task's input."""
     found = RequestLines(tz_offset)
     for _ in read(batches, found):
         if len(found) >= _ROWS:

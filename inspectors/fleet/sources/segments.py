@@ -158,7 +158,7 @@ def _place(batch: Any, ends: _Transactions, rows: _Rows) -> None:
 
 
 class _Transactions:
-    """How each transaction of a partition ended, and where the first open one begins."""
+    """Ends of a partition's transactions, and the start of the first open one."""
 
     def __init__(self) -> None:
         self._ends: dict[int, list[tuple[int, bool]]] = defaultdict(list)
@@ -176,7 +176,7 @@ class _Transactions:
         self.open_since = min(self._open.values(), default=math.inf)
 
     def committed(self, producer: int, offset: int) -> bool:
-        """Whether the transaction that `offset` is in was committed."""
+        """Return whether the transaction that `offset` is in was committed."""
         ends = self._ends[producer]
         at = bisect(ends, (offset, True))
         return at < len(ends) and ends[at][1]

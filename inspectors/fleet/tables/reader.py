@@ -198,7 +198,7 @@ def _last(place: Place, scans: Scans, cluster: str) -> Tables:
 
 
 def _days(retain: float | None) -> str:
-    """What a lake keeps, in words."""
+    """Return what a lake keeps, in words."""
     if not retain:
         return "the last two scans, with --retain those of more time"
     for unit, seconds in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
@@ -225,7 +225,7 @@ def _why_none(place: Place) -> str:
 
 
 def _row_groups(metadata: Any, group: str | None) -> list[int]:
-    """Those whose range of group ids includes `group`; all where the file does not say."""
+    """Return those whose range of group ids includes `group`; all where the file does not say."""
     every = range(metadata.num_row_groups)
     if group is None:
         return list(every)

@@ -39,7 +39,7 @@ _MOST_ROUNDS: Final = 64
 
 
 class Shared:
-    """What all groups of one scan share.
+    """Parts that all groups of one scan share.
 
     That are rows, decoded values, protocols, topics' names, and where records may be missing.
     """

@@ -45,7 +45,7 @@ WAITING: Final = "waiting"
 
 @dataclass(frozen=True)
 class Tale:
-    """How groups are told.
+    """Order to make the rows of groups.
 
     `topic_names` are names by topic id, for KIP-848 records (without it a topic stands by its id
     where the group's own records do not say its name). `breaks` are, by partition, offsets after
@@ -75,7 +75,7 @@ def make_tables(
 
 
 class _Told:
-    """The groups that are told, one after another."""
+    """Groups whose rows are made, one after another."""
 
     def __init__(self, tale: Tale) -> None:
         self._shared = Shared(tale.topic_names, tale.breaks, tale.recorded)
