@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, find_small, lost
 from rebal.inspectors.fleet.manifest import Manifest, dump_manifest, load_manifest
+from rebal.inspectors.fleet.tables.columns import moment
 
 SCANS: Final = "scans"
 _TIME: Final = pa.timestamp("us", tz="UTC")
@@ -114,14 +115,17 @@ class Finished:
     def _rows(self, file: DataFile) -> list[Row]:
         with self._open(file) as opened:
             found = opened.read(columns=["scan_id", "finished_at", "versions", "folders"])
+        # A time that becomes a datetime imports pandas.
+        times = map(moment, found["finished_at"].cast(pa.int64()).to_pylist())
         return [
             Row(
                 row["scan_id"],
-                row["finished_at"],
+                at,
                 dict(row["versions"]),
                 None if row.get("folders") is None else tuple(row["folders"]),
             )
-            for row in found.to_pylist()
+            for row, at in zip(found.drop(["finished_at"]).to_pylist(), times, strict=True)
+            if at is not None
         ]
 
     @contextmanager
