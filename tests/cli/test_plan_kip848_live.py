@@ -322,7 +322,7 @@ def test_user_data_in_assignments_keeps_a_group_from_being_converted_not_from_be
     kafka41: Broker, group: Make, capsys: Said
 ) -> None:
     it = group(kafka41)
-    ending = threading.Event()
+    ending, owning = threading.Event(), threading.Event()
 
     def poll() -> None:
         consumer = KafkaConsumer(
@@ -332,11 +332,15 @@ def test_user_data_in_assignments_keeps_a_group_from_being_converted_not_from_be
         )  # fmt: skip
         while not ending.is_set():
             consumer.poll(timeout_ms=100)
+            if consumer.assignment():
+                owning.set()
         consumer.close()
 
     polling = threading.Thread(target=poll)
     polling.start()
     try:
+        # A new topic's partitions may not be known yet when it first joins: it then joins again.
+        assert owning.wait(30)
         kafka41.wait_stable(it.group, 1)
         family = ("--to", "consumer", "--assume-family", "java")
         body = it.plan(capsys, *family)
