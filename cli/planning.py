@@ -113,7 +113,8 @@ def too_long(plan: Plan, limit: float | None, batch: int, code: int) -> tuple[in
     """Return the exit code under `--max-downtime`, and a sentence for each step that passes it.
 
     Of each step that is left, the longest time that one partition is not consumed counts, as it is
-    predicted for this pace. A step of which it is not predicted makes it 4.
+    predicted for this pace, with its error bound where a sample stands for all restarts. A step of
+    which it is not predicted makes it 4.
 
     Args:
         plan: The plan.
@@ -125,9 +126,9 @@ def too_long(plan: Plan, limit: float | None, batch: int, code: int) -> tuple[in
         return code, []
     codes, said = [code], []
     for step in plan.steps:
-        longest = _longest(step.cost, batch)
         if step.id < plan.next_step or step.cost is None:
             continue
+        longest, at_most = _longest(step.cost, batch)
         if longest is None:
             codes.append(UNPROVEN)
             said.append(
@@ -139,17 +140,26 @@ def too_long(plan: Plan, limit: float | None, batch: int, code: int) -> tuple[in
                 f"--max-downtime {duration(limit)}: step {step.id} stops a partition for about "
                 f"{duration(longest)}"
             )
+        elif at_most > limit:
+            codes.append(BLOCKED)
+            said.append(
+                f"--max-downtime {duration(limit)}: step {step.id} stops a partition for about "
+                f"{longest:.3g} s, and for up to {at_most:.3g} s with the error bound: a part of "
+                "the restarts was rehearsed"
+            )
     return worst_code(codes), said
 
 
-def _longest(cost: Cost | None, batch: int) -> float | None:
-    """Return how long one partition stops at the longest; where nothing restarts, 0 seconds."""
-    if cost is None or not cost.paces:
-        return None if cost is None or cost.rebalances or cost.seconds else 0.0
-    if batch == 1:
-        return cost.longest_seconds
+def _longest(cost: Cost, batch: int) -> tuple[float | None, float]:
+    """Return how long one partition stops at the longest, and at most with its error bound.
+
+    Where nothing restarts it is 0 seconds.
+    """
+    if not cost.paces:
+        return (None if cost.rebalances or cost.seconds else 0.0), 0.0
     asked = (pace for pace in cost.paces if pace.batch == batch)
-    return next(asked, cost.paces[-1]).longest_seconds
+    pace = cost if batch == 1 else next(asked, cost.paces[-1])
+    return pace.longest_seconds, pace.longest_at_most or 0.0
 
 
 def way_back(

@@ -119,6 +119,10 @@ class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
     consumed. Both are expected values; the `worst_` fields assume that every wait lasts as long as
     the members' timeouts allow. `partitions_moved` counts changes of owner. `longest_seconds` is
     the longest time that one partition is not consumed (None: not computed).
+
+    Of a large group some restarts stand for the others: `bound` is how far both partition-seconds
+    may be off for it (a share), `longest_at_most` what `longest_seconds` may be with its bound;
+    both at 95 % confidence.
     """
 
     name: str
@@ -131,6 +135,8 @@ class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
     worst_partition_seconds: float | None = None
     longest_seconds: float | None = None
     worst_longest_seconds: float | None = None
+    bound: float = 0.0
+    longest_at_most: float | None = None
 
 
 class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -142,8 +148,9 @@ class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
     of how long each is not consumed (None: not computed). `worst_seconds` and
     `worst_partition_seconds` assume that every wait lasts as long as the members' own timeouts
     allow. `longest_seconds` is the longest time that one partition is not consumed (None: not
-    computed). `paces` gives the cost one by one, in the batch that was asked for, and all at once
-    (in a cut-over the pace is that of the starts). `unit` is what is counted: `partition`, or
+    computed). `bound` and `longest_at_most` are as a `Pace` has them. `paces` gives the cost one by
+    one, in the batch that was asked for, and all at once (in a cut-over the pace is that of the
+    starts). `unit` is what is counted: `partition`, or
     `task` of Connect workers (a connector counts as one task).
     """
 
@@ -157,6 +164,8 @@ class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
     worst_partition_seconds: float | None = None
     longest_seconds: float | None = None
     worst_longest_seconds: float | None = None
+    bound: float = 0.0
+    longest_at_most: float | None = None
     paces: tuple[Pace, ...] = ()
     unit: str = "partition"
 

@@ -276,31 +276,62 @@ def sized(count: int, partitions: int, elected: str) -> GroupSnapshot:
         ("cooperative-sticky", "eager"),
     ],
 )
+@pytest.mark.parametrize("batch", [2, 5])
 def test_each_bound_of_a_large_groups_plan_holds_against_all_restarts(
-    elected: str, goal: str, monkeypatch: pytest.MonkeyPatch
+    elected: str, goal: str, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    snapshot = sized(100, 500, elected)
-    sampled = [step.cost for step in make_plan(snapshot, goal).steps if step.cost]
+    snapshot, speed = sized(100, 500, elected), Speed(batch=batch)
+    sampled = [step.cost for step in make_plan(snapshot, goal, speed=speed).steps if step.cost]
     monkeypatch.setattr(work, "_ENOUGH", 10**9)
-    whole = [step.cost for step in make_plan(snapshot, goal).steps if step.cost]
+    whole = [step.cost for step in make_plan(snapshot, goal, speed=speed).steps if step.cost]
     assert len(sampled) == len(whole) > 0
-    for some, all_ in zip(sampled, whole, strict=True):
-        found = re.search(r"(\d+) of 100 restarts rehearsed, so .* within ±(\d+) %", some.text)
+    for cost, exact in zip(sampled, whole, strict=True):
+        found = re.search(r"(\d+) of 100 restarts rehearsed, so .* within ±(\d+) %", cost.text)
         assert found is not None
-        assert "restarts rehearsed" not in all_.text
-        bound = int(found[2]) / 100
-        assert some.partition_seconds == pytest.approx(all_.partition_seconds, rel=bound)
-        assert some.worst_partition_seconds == pytest.approx(
-            all_.worst_partition_seconds, rel=bound
-        )
-        assert some.rebalances == pytest.approx(all_.rebalances, rel=0.02)
-        assert some.seconds == pytest.approx(all_.seconds, rel=0.05)
+        assert int(found[2]) == pytest.approx(100 * cost.bound)
+        assert "restarts rehearsed" not in exact.text
+        assert exact.bound == 0
+        assert cost.rebalances == pytest.approx(exact.rebalances, rel=0.02)
+        assert cost.seconds == pytest.approx(exact.seconds, rel=0.05)
+        assert cost.paces[0].bound > 0
+        for some, all_ in zip(cost.paces, exact.paces, strict=True):
+            worst = pytest.approx(all_.worst_partition_seconds, rel=some.bound)
+            assert some.partition_seconds == pytest.approx(all_.partition_seconds, rel=some.bound)
+            assert some.worst_partition_seconds == worst
+            assert some.longest_at_most is not None
+            assert all_.longest_seconds is not None
+            assert all_.longest_seconds <= some.longest_at_most
+
+
+def one_that_does_not_leave(count: int, place: int) -> GroupSnapshot:
+    """Members that leave when they stop, and one at `place` that counts until its session ends."""
+    made = large(count, ["range"], "range")
+    odd = group_of({
+        "members": [{"id": "odd", "list": ["range"], "instance": "i", "timeouts": [10_000, 60_000]}]
+    }).members[0]  # fmt: skip
+    members = list(made.members)
+    members[place] = replace(odd, assignment=members[place].assignment)
+    return replace(made, members=tuple(members))
+
+
+def test_a_sample_has_a_restart_of_each_kind_of_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    roll = restarts(one_that_does_not_leave(60, 1), tuple(BOTH))
+    sampled = by_assignors(roll)
+    assert "of 60 restarts rehearsed" in sampled.text
+    monkeypatch.setattr(work, "_ENOUGH", 10**9)
+    whole = by_assignors(roll)
+    assert sampled.longest_at_most is not None
+    assert whole.longest_seconds is not None
+    assert 10 < whole.longest_seconds <= sampled.longest_at_most
+    assert sampled.longest_seconds == pytest.approx(whole.longest_seconds, rel=0.1)
+    # 14 places would be one in four, and an even spread leaves out the second.
+    assert sampled.partition_seconds == pytest.approx(whole.partition_seconds, rel=sampled.bound)
 
 
 @pytest.mark.slow
 def test_of_3000_members_with_20000_partitions_a_sample_is_rehearsed() -> None:
     made = by_assignors(restarts(sized(3000, 20_000, "range"), tuple(BOTH)))
-    found = re.search(r"6 of 3,000 restarts rehearsed, so .* within ±(\d+) %", made.text)
+    found = re.search(r"8 of 3,000 restarts rehearsed, so .* within ±(\d+) %", made.text)
     assert found is not None
     assert int(found[1]) < 20
     assert made.rebalances == 6000

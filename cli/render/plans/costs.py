@@ -11,7 +11,7 @@ from rich.text import Text
 from rebal.cli.render.text import GAP, count
 from rebal.groups.model import GroupSnapshot
 from rebal.planner.facts import all_partitions, owned
-from rebal.planner.plan import Cost, Step, StepKind
+from rebal.planner.plan import Cost, Pace, Step, StepKind
 from rebal.planner.rehearsal.costs.connect import work_of_all
 
 if TYPE_CHECKING:
@@ -83,11 +83,16 @@ def pace_table(cost: Cost) -> RenderableType:
         made.add_row(
             pace.name,
             duration(pace.seconds),
-            f"{pace.partition_seconds:,.0f}",
+            f"{pace.partition_seconds:,.0f}{bound_text(pace)}",
             str(pace.rebalances),
             "" if pace.worst_seconds is None else duration(pace.worst_seconds),
         )
     return made
+
+
+def bound_text(pace: Pace) -> str:
+    """Return ` ±12 %` where a part of the restarts stands for all."""
+    return f" ±{100 * pace.bound:.0f} %" if pace.bound else ""
 
 
 def duration(seconds: float) -> str:

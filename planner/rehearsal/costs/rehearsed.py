@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from statistics import linear_regression
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -26,13 +25,20 @@ from rebal.planner.rehearsal.costs.timeouts import (
     waits,
     with_brokers_sessions,
 )
-from rebal.planner.rehearsal.costs.work import estimate_asked, is_unpriced, samples
+from rebal.planner.rehearsal.costs.work import estimate_asked, is_unpriced, rehearsals
 from rebal.planner.rehearsal.engine.world import HELD_BACK
 from rebal.planner.rehearsal.outcome import Measures
 from rebal.planner.rehearsal.rehearse import rehearse
+from rebal.planner.rehearsal.sample import (
+    Sample,
+    Stratum,
+    most_of_all,
+    sample,
+    situations,
+    total_error,
+)
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 
-_TWO_SIDED: Final = 1.96
 _FAILED: Final = "failed as leader"
 _RESTS: Final = 86_400.0
 # Shares: so much do two whole rehearsals with other seeds differ, of classic groups and of KIP-848
@@ -41,23 +47,21 @@ _LEAST: Final = 0.05
 _LEAST_KIP848: Final = 0.1
 # About half a second.
 _MOST: Final = 500_000
-# Values from which a line and the distance from it follow.
-_FEWEST: Final = 3
+# Rehearsals in the worst case of a restart that has no like, such as the one that converts a
+# KIP-848 group: chance decides how often late members have the others wait again.
+_DRAWS: Final = 10
 
 
 class Paced(NamedTuple):
     """One pace's cost, and the partitions that stopped, summed over all rebalances.
 
-    `rehearsed` of `batches` batches were rehearsed, with members of which each stands for `share`;
-    `bound` is how far the partition-seconds may be off for it, as predicted and in the worst case:
-    a share, at 95 % confidence (0: nothing was left out).
+    `rehearsed` of `batches` batches were rehearsed, with members of which each stands for `share`.
     """
 
     pace: Pace
     stopped: int
     rehearsed: int = 1
     batches: int = 1
-    bound: float = 0.0
     share: int = 1
 
     def scaled(self, times: float) -> Paced:
@@ -86,7 +90,7 @@ class Paced(NamedTuple):
             return ""
         return (
             f"{', '.join(filter(None, left_out))}, so partition-seconds are "
-            f"within ±{max(1, math.ceil(100 * self.bound))} %"
+            f"within ±{100 * self.pace.bound:.0f} %"
         )
 
 
@@ -111,6 +115,14 @@ class _Sum(NamedTuple):
         )
 
 
+class _Sampled(NamedTuple):
+    """A sum, how far its partition-seconds may be off (a share), and the longest stop at most."""
+
+    total: _Sum
+    bound: float
+    longest: float
+
+
 class RehearsedRoll:
     """A roll-out with its stand-ins; `notes` name what stands in for what is not known."""
 
@@ -121,6 +133,7 @@ class RehearsedRoll:
         self._start = Start(roll)
         self._held_back = False
         self._least = _LEAST_KIP848 if roll.kip848 else _LEAST
+        self._draws = _DRAWS if roll.kip848 else 1
         members = roll.snapshot.members
         called = names(members)
         self._order = [called[id_] for id_ in roll.order]
@@ -148,15 +161,17 @@ class RehearsedRoll:
 
     def _paced(self, batch: int, name: str) -> Paced:
         cut = [tuple(self._order[at : at + batch]) for at in range(0, len(self._order), batch)]
-        places = samples(len(cut), len(self._start.lists), len(self._start.partitions))
-        share = self._share(batch, len(places))
+        taken = self._sample(cut)
+        share = self._share(batch, len(cut) if taken is None else taken.runs)
         if share > 1:
             return self._by_fewer(share, batch, name)
-        expected, bound = self._sum(cut, places, killed=False)
+        expected, bound, longest = self._sum(cut, taken, killed=False)
         worst = expected
         if estimate_asked() is None:
-            worst, apart = self._sum(cut, places, killed=True)
+            often = None if taken is None else taken.repeated(self._draws)
+            worst, apart, _ = self._sum(cut, often, killed=True)
             bound = max(bound, apart)
+        rehearsed = len(cut) if taken is None else taken.rehearsed
         pace = Pace(
             name=name,
             batch=batch,
@@ -168,8 +183,23 @@ class RehearsedRoll:
             worst_partition_seconds=round(max(worst.unowned, expected.unowned), 1),
             longest_seconds=round(expected.longest, 1),
             worst_longest_seconds=round(max(worst.longest, expected.longest), 1),
+            bound=_rounded_up(bound),
+            longest_at_most=round(longest, 1),
         )
-        return Paced(pace, round(expected.stopped), len(places), len(cut), bound)
+        return Paced(pace, round(expected.stopped), rehearsed, len(cut))
+
+    def _sample(self, cut: Sequence[tuple[str, ...]]) -> Sample | None:
+        """Return which batches to rehearse; None: all of them, in one run."""
+        start = self._start
+        most = rehearsals(len(cut), len(start.lists), len(start.partitions))
+        if most >= len(cut):
+            return None
+        if estimate_asked() is not None:
+            return Sample(len(cut), (Stratum(len(cut), (len(cut) // 2,)),))
+        before = {name: start.process(name, done=False, killed=False) for name in start.lists}
+        after = ({name: start.process(name, done=True, killed=False) for name in b} for b in cut)
+        taken = sample(list(situations(before, after)), most)
+        return None if taken.repeated(self._draws).whole else taken
 
     def _share(self, batch: int, places: int) -> int:
         """Return how many members one stands for: each join of a KIP-848 group has a target made.
@@ -187,40 +217,48 @@ class RehearsedRoll:
         fewer = rehearsed._paced(math.ceil(batch / share), name)
         # Each that leaves or joins gives the group an epoch.
         rebalances = fewer.pace.rebalances * len(self._order) / len(rehearsed._order)
+        at_most = max(
+            fewer.pace.longest_at_most or 0.0,
+            (1 + self._least) * (fewer.pace.longest_seconds or 0.0),
+        )
         return fewer._replace(
-            pace=replace(fewer.pace, batch=batch, rebalances=round(rebalances)),
-            bound=max(fewer.bound, self._least),
+            pace=replace(
+                fewer.pace,
+                batch=batch,
+                rebalances=round(rebalances),
+                bound=max(fewer.pace.bound, self._least),
+                longest_at_most=round(at_most, 1),
+            ),
             share=share * fewer.share,
         )
 
     def _sum(
-        self, cut: Sequence[tuple[str, ...]], places: Sequence[int], *, killed: bool
-    ) -> tuple[_Sum, float]:
-        """Return the sum over all batches, and how far its partition-seconds may be off (share)."""
-        if len(places) == len(cut):
-            whole = self._run(self._start.scene((), killed), cut, 0, killed, last=False)
-            return _Sum().plus(whole), 0.0
-        total, apart = _Sum(), set[int]()
-        if estimate_asked() is None:
-            # The first is like no other: the members' heartbeats are spread, or all have stopped.
-            # The last may be the one that converts the group.
-            apart = {0, len(cut) - 1} if self._roll.kip848 else {0}
-        for place in sorted(apart):
-            total = total.plus(self._at(place, cut, killed))
-        left, places = len(cut) - len(apart), [place for place in places if place not in apart]
-        found = [self._at(place, cut, killed) for place in places]
-        for one in found:
-            total = total.plus(one, left / len(found))
-        error = left * _error(places, [one.unowned for one in found], left)
+        self, cut: Sequence[tuple[str, ...]], taken: Sample | None, *, killed: bool
+    ) -> _Sampled:
+        """Return the sum over all batches; `taken` is the sample that stands for them."""
+        if taken is None:
+            scene = self._start.scene((), killed)
+            total = _Sum().plus(self._run(scene, cut, 0, killed, seed=0, last=False))
+            return _Sampled(total, 0.0, total.longest)
+        total, found = _Sum(), []
+        for stratum in taken.strata:
+            made = [self._at(place, cut, killed, draw) for draw, place in enumerate(stratum.places)]
+            for one in made:
+                total = total.plus(one, stratum.size / len(made))
+            found.append(made)
+        error = total_error(taken.strata, [[one.unowned for one in made] for made in found])
         share = error / total.unowned if total.unowned else 0.0
-        return total, max(share, self._least) if found else share
+        longest = most_of_all(taken.strata, [[one.longest for one in made] for made in found])
+        longest = max(longest, (1 + self._least) * total.longest)
+        return _Sampled(total, max(share, self._least), longest)
 
-    def _at(self, place: int, cut: Sequence[tuple[str, ...]], killed: bool) -> Measures:
-        """Return the measures of one batch."""
+    def _at(self, place: int, cut: Sequence[tuple[str, ...]], killed: bool, draw: int) -> Measures:
+        """Return the measures of one batch; another `draw` has another seed."""
         # The restart before lets the members' heartbeats fall together as a rebalance does.
         begin = max(0, place - 1)
         done = [name for each in cut[:begin] for name in each]
-        return self._run(self._start.scene(done, killed), cut[begin : place + 1], begin, killed)
+        scene = self._start.scene(done, killed)
+        return self._run(scene, cut[begin : place + 1], begin, killed, seed=begin + draw * len(cut))
 
     def _run(
         self,
@@ -229,6 +267,7 @@ class RehearsedRoll:
         place: int,
         killed: bool,
         *,
+        seed: int,
         last: bool = True,
     ) -> Measures:
         """Return the measures of the batches from `place` on, or of the last one alone."""
@@ -246,10 +285,10 @@ class RehearsedRoll:
                 more = self._each(some, killed, after=0.0 if all_stop else None)
             events += [replace(more[0], phase=str(number)), *more[1:]]
         script = Script(events=tuple(events), rests=_RESTS)
-        made = rehearse(scene, script, seed=place, keep=False, assignors=self._start.assignors)
+        made = rehearse(scene, script, seed=seed, keep=False, assignors=self._start.assignors)
         if not self._start.assignors and any(note.what == _FAILED for note in made.notes):
             self._start.stand_in_for_leader()
-            made = rehearse(scene, script, seed=place, keep=False, assignors=self._start.assignors)
+            made = rehearse(scene, script, seed=seed, keep=False, assignors=self._start.assignors)
         self._held_back |= any(note.what == HELD_BACK for note in made.notes)
         if last and len(cut) > 1:
             return made.phases[-1].measures
@@ -328,6 +367,8 @@ def priced(roll: Roll, main: int, text: Callable[[Pace], str]) -> Cost:
         worst_partition_seconds=pace.worst_partition_seconds,
         longest_seconds=pace.longest_seconds,
         worst_longest_seconds=pace.worst_longest_seconds,
+        bound=pace.bound,
+        longest_at_most=pace.longest_at_most,
         paces=tuple(each.pace for each in made),
     )
 
@@ -343,18 +384,6 @@ def _stragglers(some: Sequence[str], apart: bool) -> list[Sequence[str]]:
     return [some[:-1], some[-1:]] if apart and len(some) > 1 else [some]
 
 
-def _error(places: Sequence[int], values: Sequence[float], left: int) -> float:
-    """Return how far the mean of a sample may be off, at 95 % confidence.
-
-    Costs rise or fall along the order, which an evenly spread sample catches: what counts is how
-    far they lie from a straight line.
-    """
-    count = len(values)
-    if count < _FEWEST:
-        return 0.0
-    slope, base = linear_regression(places, values)
-    off = sum(
-        (value - base - slope * place) ** 2 for place, value in zip(places, values, strict=True)
-    )
-    quantile = _TWO_SIDED * (1 + 2 / (count - 2))
-    return quantile * math.sqrt(off / (count - 2) / count * (1 - count / left))
+def _rounded_up(share: float) -> float:
+    """Return a share in whole percents."""
+    return math.ceil(100 * share) / 100

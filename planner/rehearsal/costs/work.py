@@ -6,7 +6,7 @@ time each, the plan that is made for it included.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, TypeVar, cast
@@ -14,6 +14,7 @@ from typing import Final, TypeVar, cast
 _ENOUGH: Final = 30_000
 _FEWEST: Final = 6
 _ROUNDS: Final = 3
+_PAIR: Final = 2
 _A_MEMBER: Final = 8
 _T = TypeVar("_T")
 
@@ -81,14 +82,16 @@ def estimate_asked() -> Estimate | None:
     return _ESTIMATE.get()
 
 
-def samples(restarts: int, members: int, partitions: int) -> Sequence[int]:
-    """Return which of so many restarts to rehearse: all, or some that are spread evenly."""
-    each = _ROUNDS * (_A_MEMBER * members + partitions)
+def rehearsals(restarts: int, members: int, partitions: int) -> int:
+    """Return how many of so many restarts to rehearse; of an estimate one, which it notes."""
+    each = effort(members, partitions)
     estimate = _ESTIMATE.get()
     if estimate is not None:
         estimate.work += restarts * each
-        return (restarts // 2,) if restarts > 2 else range(restarts)
-    some = max(_FEWEST, _ENOUGH // each)
-    if restarts <= some:
-        return range(restarts)
-    return [(2 * place + 1) * restarts // (2 * some) for place in range(some)]
+        return 1 if restarts > _PAIR else restarts
+    return max(_FEWEST, _ENOUGH // each)
+
+
+def effort(members: int, partitions: int) -> int:
+    """Return the work of one restart."""
+    return _ROUNDS * (_A_MEMBER * members + partitions)
