@@ -31,19 +31,20 @@ def pack(rows: pa.Table) -> pa.RecordBatch:
     """Rows of `TIMELINE`, or of `OF_RECORDS`, in any order → rows of `PACKED`."""
     whole = "api" in rows.column_names and rows["api"].null_count < len(rows)
     schema = TIMELINE if whole else OF_RECORDS
-    rows = rows.select(schema.names)
-    ordered = rows.take(pc.sort_indices(rows, sort_keys=_BY)).combine_chunks()
-    codes = ordered["group_id"].combine_chunks().dictionary_encode().indices
-    groups = np.asarray(codes.fill_null(-1))
-    sizes = np.cumsum(_bytes(ordered))
-    states = np.asarray(ordered["state"].combine_chunks().is_valid())
+    given = rows.select(schema.names).combine_chunks().to_batches()[0]
+    order = pc.sort_indices(given, sort_keys=_BY)
+    places = order.to_numpy()
+    codes = given["group_id"].dictionary_encode().indices
+    groups = np.asarray(codes.fill_null(-1))[places]
+    sizes = np.cumsum(_bytes(given)[places])
+    states = np.asarray(given["state"].is_valid())[places]
     cuts = (np.diff(groups) != 0) | (np.diff(states) != 0) | (np.diff(sizes // _RUN_BYTES) != 0)
-    starts = np.union1d(np.flatnonzero(cuts) + 1, np.arange(0, len(ordered), _RUN_ROWS)).tolist()
+    starts = np.union1d(np.flatnonzero(cuts) + 1, np.arange(0, len(given), _RUN_ROWS)).tolist()
     runs = [
-        ordered.slice(start, end - start).combine_chunks().to_batches()[0].serialize()
-        for start, end in zip(starts, [*starts[1:], len(ordered)], strict=True)
+        given.take(order.slice(start, end - start)).serialize()
+        for start, end in zip(starts, [*starts[1:], len(given)], strict=True)
     ]
-    first = ordered.take(pa.array(starts, pa.int64()))
+    first = given.select(ORDER).take(order.take(pa.array(starts, pa.int64())))
     columns = {
         **{name: first[name] for name in ORDER},
         "told": pa.array(~states[starts]),
@@ -51,8 +52,7 @@ def pack(rows: pa.Table) -> pa.RecordBatch:
         "size": pa.array([run.size for run in runs], LONG),
         "rows": pa.array([pa.compress(run, "zstd", asbytes=True) for run in runs], pa.binary()),
     }
-    arrays = [_whole(columns[name]) for name in PACKED.names]
-    return pa.RecordBatch.from_arrays(arrays, schema=PACKED)
+    return pa.RecordBatch.from_arrays([columns[name] for name in PACKED.names], schema=PACKED)
 
 
 class Packer:
@@ -124,7 +124,7 @@ def _before(rows: pa.Table, run: pa.Table) -> tuple[pa.Table, pa.Table]:
     return rows.slice(0, count), rows.slice(count)
 
 
-def _bytes(rows: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _bytes(rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     lengths = [np.full(len(rows), 64, np.int64)]
     for name in ("value", "state"):
         found = pc.fill_null(pc.binary_length(rows[name]), 0)
@@ -136,7 +136,3 @@ def _bytes(rows: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 def _batch(held: list[pa.Table]) -> pa.RecordBatch:
     whole = pa.concat_tables(held, promote_options="default").combine_chunks()
     return whole.to_batches()[0]
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

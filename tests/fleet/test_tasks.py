@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import platform
+import subprocess
 import sys
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -72,3 +74,36 @@ def test_a_python_process_that_was_killed_is_not_taken_for_a_damaged_file() -> N
     )
     told = str(_in_words(RuntimeError(said), ScanOrder(out=Place("lake"))))
     assert told.startswith("the Python process of a task was killed or crashed")
+
+
+FREED = """
+from pathlib import Path
+
+import numpy
+import pyarrow as pa
+
+from rebal.inspectors.fleet.tasks import keep_memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+keep_memory()
+before = resident()
+made = pa.allocate_buffer(200_000_000)
+numpy.frombuffer(made, numpy.uint8)[:] = 1
+held = resident() - before
+del made
+print(pa.default_memory_pool().backend_name, held, resident() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's malloc can be told")
+def test_memory_that_a_batch_gives_back_is_kept_for_the_next_one() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FREED], capture_output=True, text=True, check=True, timeout=60
+    )
+    pool, *sizes = done.stdout.split()
+    held, kept = map(int, sizes)
+    assert pool == "system"
+    assert held > 190_000_000
+    assert kept > 0.9 * held
