@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from rebal.groups.commands import option, options
-from rebal.groups.model import GroupState, Knowledge, Member, Tri
+from rebal.groups.model import GroupState, GroupType, Knowledge, Member, Tri
 from rebal.planner.admission import wording as text
 from rebal.planner.admission.check import (
     Admission,
@@ -254,15 +254,17 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
 
 def rebalance_of(context: Context, dynamic: Sequence[Facts], *, step: int | None = None) -> Advice:
     """Return the advice that starts a rebalance and changes no list: the restart of one of
-    `dynamic`, else a temporary member.
+    `dynamic`, else a temporary member, as always in a KIP-848 group.
     """
-    if dynamic:
+    online = context.group.type is GroupType.CONSUMER
+    if dynamic and not online:
         return _first(_as_it_runs(context, facts, step) for facts in dynamic[:TRIED])
-    common = _common_list(context)
+    common = () if online else _common_list(context)
     join = Join(assignors=common or None, protocol_type="consumer")
     made = Advice(
         action=TEMPORARY,
         assignors=common,
+        change="group.protocol=consumer" if online else "",
         after=text.TEMPORARY_AFTER,
         step=step,
         risks=tuple(_risks(context, ())),

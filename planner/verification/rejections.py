@@ -127,29 +127,50 @@ def hidden(plan: Plan, entries: Sequence[JournalEntry], context: Context) -> Adv
     """Return the advice to wait while a stopped static member may fill a rejected client's place.
 
     A stopped static member is counted until its session ends, and each completed rebalance begins
-    that session anew (KIP-345). One that has restarted since the plan was made is not in doubt, nor
-    is a rejection that was older than a session when the plan was made. `entries` are the earlier
-    looks, oldest first.
+    that session anew (KIP-345). One that joined after the rejection is not in doubt, nor is a
+    rejection that was older than a session when the plan was made. `entries` are the earlier looks,
+    oldest first.
     """
-    before = {member.member_id for member in plan.baseline.members}
-    kept = [f for f in context.members if f.static and f.member.member_id in before]
-    lasts = _longest_session(facts.member for facts in kept)
+    static = [facts for facts in context.members if facts.static]
+    lasts = _longest_session(facts.member for facts in static)
     out = [
-        one
+        (one.at, label(one))
         for one in still_out(context.snapshot)
         if one.at is not None and one.at >= _began(plan) - lasts
     ]
-    if not kept or not out:
+    if not out:
+        out = list(_seen_before(entries, context))
+    if not static or not out:
         return None
-    newest = out[-1]
-    until = max(newest.at or _began(plan), _same_since(entries, context)) + lasts
-    if context.snapshot.captured_at >= until:
+    at, who = max(out)
+    looks = [plan.baseline.members, *(entry.members for entry in entries if entry.at <= at)]
+    before = {member.member_id for members in looks for member in members}
+    kept = [facts for facts in static if facts.member.member_id in before]
+    until = max(at, _same_since(entries, context)) + lasts
+    if not kept or context.snapshot.captured_at >= until:
         return None
     return wait(
-        f"{label(newest)} was rejected and no log shows that it rejoined; "
+        f"{who} was rejected and no log shows that it rejoined; "
         f"{context.named(kept)} may have stopped: the coordinator counts a stopped static member "
         f"until its session ends. Look again after {until:%H:%M:%SZ}"
     )
+
+
+def _seen_before(
+    entries: Sequence[JournalEntry], context: Context
+) -> Iterator[tuple[datetime, str]]:
+    """Yield the static members that an earlier look saw rejected and none saw back, with its time.
+
+    Their log may have been rotated since. The rejected process is back in a member of another id.
+    """
+    here = {(f.member.instance_id, f.member.member_id) for f in context.members}
+    for number, entry in enumerate(entries):
+        later = {(m.instance_id, m.member_id) for each in entries[number:] for m in each.members}
+        for text in entry.refused:
+            name = text.rpartition(" [")[0]
+            ids = {id_ for instance, id_ in later | here if instance == name}
+            if ids and ids <= entry.ids and not any(name == instance for instance, _ in here):
+                yield entry.at, name
 
 
 def _same_since(entries: Sequence[JournalEntry], context: Context) -> datetime:

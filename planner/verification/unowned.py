@@ -1,10 +1,13 @@
-"""Partitions without an owner in a Stable classic group: `without_owner`, `owner_for`.
+"""Partitions without an owner in a Stable group: `without_owner`, `owner_for`.
 
-A COOPERATIVE rebalance takes two rounds. A static member that restarts between them joins without a
-rebalance and owns nothing, so nobody revokes what the first round took from it and begins the
-second one (KIP-429, KIP-345; ConsumerCoordinator.onJoinComplete). The coordinator rebalances once
-the rebalance timeout, max.poll.interval.ms, is over, as the old process has not synced (seen on
-4.1.1).
+In a classic group a COOPERATIVE rebalance takes two rounds. A static member that restarts between
+them joins without a rebalance and owns nothing, so nobody revokes what the first round took from it
+and begins the second one (KIP-429, KIP-345; ConsumerCoordinator.onJoinComplete). The coordinator
+rebalances once the rebalance timeout, max.poll.interval.ms, is over, as the old process has not
+synced (seen on 4.1.1).
+
+A KIP-848 group that was converted after its topic had grown has the partitions of before until its
+next epoch, and a static member that restarts brings none (seen on 4.1.1).
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
+from rebal.groups.assignors.server import SERVER_NAMES
 from rebal.groups.clients import assignors
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType
 from rebal.planner.admission.advice import rebalance_of, wait
@@ -31,8 +35,10 @@ def without_owner(context: Context) -> tuple[str, ...]:
     Empty where the members' assignments are not known, or where an assignor that is not Kafka's is
     elected.
     """
-    snapshot, elected = context.snapshot, context.elected
-    if elected not in assignors() or elected in context.borrowed or not _is_at_rest(snapshot):
+    snapshot = context.snapshot
+    online = snapshot.group.type is GroupType.CONSUMER
+    known = SERVER_NAMES if online else assignors().keys() - context.borrowed
+    if snapshot.group.assignor not in known or not _is_at_rest(snapshot):
         return ()
     asked = {topic for member in snapshot.members for topic in member.subscribed_topics}
     owned = {
@@ -52,9 +58,11 @@ def without_owner(context: Context) -> tuple[str, ...]:
 
 def _is_at_rest(snapshot: GroupSnapshot) -> bool:
     group, members = snapshot.group, snapshot.members
-    consumers = group.type is GroupType.CLASSIC and group.protocol_type == "consumer"
-    read = all(member.subscription is not None for member in members)
-    return consumers and group.state is GroupState.STABLE and bool(members) and read
+    if group.state is not GroupState.STABLE or not members:
+        return False
+    if group.type is GroupType.CLASSIC and group.protocol_type == "consumer":
+        return all(member.subscription is not None for member in members)
+    return group.type is GroupType.CONSUMER
 
 
 def owner_for(

@@ -526,4 +526,47 @@ FOUND = {
         alike=True,
         rebalance=60.0,
     ),
+    "partitions that a topic had got before the conversion stayed without an owner": History(
+        seed=141_605,
+        goal="consumer",
+        consumers=(
+            Consumer("app-0", "java-4.1.1", DEFAULT, static=True),
+            Consumer("app-1", "java-4.1.1", DEFAULT, static=True),
+        ),
+        evidence=Evidence(),
+        events=(Event(0, "topic grows", 0), Event(0, "crash", 2)),
+        counted=True,
+        session=8.0,
+        epoch=0,
+    ),
+    "the entry of a member that stopped after its restart made up the number": History(
+        seed=162_245,
+        goal="cooperative",
+        consumers=tuple(
+            Consumer(f"app-{number}", "java-3.9.1", RANGE, static=number < 2) for number in range(5)
+        ),
+        evidence=Evidence(),
+        events=(Event(5, "wrong list", 4), Event(7, "scale down", 6)),
+        counted=True,
+        session=300.0,
+        epoch=0,
+    ),
+    "a rejection that only the journal knew, as its log was rotated": History(
+        seed=162_245,
+        goal="cooperative",
+        consumers=tuple(
+            Consumer(f"app-{number}", "java-3.9.1", RANGE, static=True) for number in range(5)
+        ),
+        evidence=Evidence(kinds=frozenset({"offsets topic", "request log"}), shift=9, dated=False),
+        events=(
+            Event(5, "crash", 6),
+            Event(5, "wrong list", 4),
+            Event(8, "cut", 0),
+            Event(8, "scale down", 6),
+        ),
+        alike=True,
+        counted=True,
+        session=300.0,
+        epoch=0,
+    ),
 }
