@@ -112,15 +112,30 @@ def rejected_clients(plan: Plan, context: Context) -> tuple[Refusal, ...]:
     )
 
 
-def undated_rejections(context: Context) -> tuple[Refusal, ...]:
+def undated_rejections(
+    plan: Plan, entries: Sequence[JournalEntry], context: Context
+) -> tuple[Refusal, ...]:
     """Return the rejections of unknown time whose client may be out though the group is full.
 
-    The coordinator counts a static member that has stopped until its session ends (KIP-345). It may
-    be the rejected client's own entry, or another one that makes up the number.
+    The coordinator counts a member that has ended without leaving until its session ends. It may be
+    the rejected client's own entry, or another one that makes up the number. Where each completed
+    rebalance begins that session anew, of a static member (KIP-345), there is no bound; else it is
+    over so long after the first look that saw the rejection.
     """
-    if not any(facts.static for facts in context.members):
-        return ()
-    return tuple(one for one in still_out(context.snapshot) if one.at is None)
+    out = tuple(one for one in still_out(context.snapshot) if one.at is None)
+    if any(facts.static for facts in context.members):
+        return out
+    lasts = _longest_session(facts.member for facts in context.members)
+    since = context.snapshot.captured_at - lasts
+    new = Counter(map(text_of, new_refusals(plan, context.snapshot)))
+
+    def first_seen(text: str) -> datetime:
+        if not new[text]:
+            return plan.baseline.captured_at
+        looks = (each.at for each in entries if each.refused.count(text) >= new[text])
+        return next(looks, context.snapshot.captured_at)
+
+    return tuple(one for one in out if first_seen(text_of(one)) > since)
 
 
 def hidden(plan: Plan, entries: Sequence[JournalEntry], context: Context) -> Advice | None:
@@ -143,8 +158,8 @@ def hidden(plan: Plan, entries: Sequence[JournalEntry], context: Context) -> Adv
     if not static or not out:
         return None
     at, who = max(out)
-    looks = [plan.baseline.members, *(entry.members for entry in entries if entry.at <= at)]
-    before = {member.member_id for members in looks for member in members}
+    before = {member.member_id for member in plan.baseline.members}
+    before.update(*(entry.ids for entry in entries if entry.at <= at))
     kept = [facts for facts in static if facts.member.member_id in before]
     until = max(at, _same_since(entries, context)) + lasts
     if not kept or context.snapshot.captured_at >= until:

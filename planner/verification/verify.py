@@ -209,7 +209,7 @@ def verify(
         outdated=next((change.text for change in drift if change.outdates), None),
         ignore=accepted.ignore,
     )
-    undated = undated_rejections(context)
+    undated = undated_rejections(plan, seen, context)
     if undated and advice.action == NONE:
         why = f"the log shows that {label(undated[0])} was rejected, and not when"
         advice = show(context, Needs.CLOCK, why, step=number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.live.obey_stories import FINAL
+from tests.live.obey_stories import DEFAULT, FINAL
 from tests.search.found import FOUND, FULL, UNOWNED
 from tests.search.histories import Consumer, Event, Evidence, History
 from tests.search.obey import rehearse
@@ -65,6 +65,26 @@ def test_a_departed_member_with_a_class_of_the_application_is_asked_about(
     assert outcome is not None
     assert outcome.violations == []
     assert (outcome.answers, outcome.ended) == (["member count"], "asked: RB111")
+
+
+def test_an_undated_rejection_is_asked_about_while_the_old_entry_may_count() -> None:
+    history = History(
+        seed=190_946,
+        goal="cooperative",
+        consumers=(
+            Consumer("app-0", "java-3.9.1", DEFAULT),
+            Consumer("app-1", "java-3.9.1", FINAL),
+            Consumer("app-2", "java-3.9.1", FINAL),
+        ),
+        evidence=Evidence(dated=False),
+        events=(Event(0, "old image", 0), Event(4, "crash", 0)),
+        epoch=0,
+        max_size=3,
+    )
+    outcome = rehearse(history)
+    assert outcome is not None
+    assert outcome.violations == []
+    assert any("--log-timezone" in line for line in outcome.told)
 
 
 def test_a_static_member_is_back_once_it_has_another_id_than_when_its_rejection_was_seen() -> None:
