@@ -59,6 +59,12 @@ def redact(snapshot: GroupSnapshot) -> GroupSnapshot:
     return msgspec.structs.replace(made, redacted=True)
 
 
+def random_end(member_id: str) -> str | None:
+    """Return the random end of a member id, which `redact` keeps; None if it has none."""
+    found = _RANDOM.search(member_id)
+    return found[1] if found else None
+
+
 class _Redaction:
     """The pseudonyms of one snapshot, numbered in the order of the real names."""
 
@@ -80,7 +86,7 @@ class _Redaction:
         self._ids = _numbered(ids, "id")
         self._hosts = _numbered(hosts, "host")
         self._members = {
-            real: name + (f"-{found[1]}" if (found := _RANDOM.search(real)) else "")
+            real: name + (f"-{end}" if (end := random_end(real)) else "")
             for real, name in _numbered(member_ids, "member").items()
         }
         known = {**self._hosts, **self._ids, **self._members}

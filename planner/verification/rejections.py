@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, Member, Refusal
+from rebal.groups.snapshot.redact import random_end
 from rebal.planner.admission.advice import wait
 from rebal.planner.admission.rejected import label, member_of, still_out
 from rebal.planner.context import Context
@@ -158,9 +159,12 @@ def hidden(plan: Plan, entries: Sequence[JournalEntry], context: Context) -> Adv
     if not static or not out:
         return None
     at, who = max(out)
-    before = {member.member_id for member in plan.baseline.members}
-    before.update(*(entry.ids for entry in entries if entry.at <= at))
-    kept = [facts for facts in static if facts.member.member_id in before]
+    seen = set().union(*(entry.ids for entry in entries if entry.at <= at))
+    kept = [
+        facts
+        for facts in static
+        if (id_ := facts.member.member_id) in seen or _may_be_of_baseline(plan, id_)
+    ]
     until = max(at, _same_since(entries, context)) + lasts
     if not kept or context.snapshot.captured_at >= until:
         return None
@@ -186,6 +190,18 @@ def _seen_before(
             ids = {id_ for instance, id_ in later | here if instance == name}
             if ids and ids <= entry.ids and not any(name == instance for instance, _ in here):
                 yield entry.at, name
+
+
+def _may_be_of_baseline(plan: Plan, member_id: str) -> bool:
+    """Return whether this member id may be one of the plan's baseline.
+
+    A redacted baseline has only the random end of an id. An id without one may be any of them.
+    """
+    before = {member.member_id for member in plan.baseline.members}
+    if not plan.baseline.redacted:
+        return member_id in before
+    end = random_end(member_id)
+    return end is None or end in {random_end(each) for each in before}
 
 
 def _same_since(entries: Sequence[JournalEntry], context: Context) -> datetime:
@@ -221,9 +237,14 @@ def uncounted(plan: Plan, context: Context) -> tuple[Refusal, ...]:
 def _rotated_away(plan: Plan, snapshot: GroupSnapshot) -> Iterator[Refusal]:
     """Yield the baseline's rejections of clients that no log at hand shows rejected, and that have
     no member that is new since.
+
+    The pseudonyms of a redacted baseline match no member: whether its clients are back is not
+    known.
     """
     baseline = plan.baseline
     if baseline.redacted:
+        logged = snapshot.refusals
+        yield from (one for one in still_out(baseline) if not _is_logged(one, logged))
         return
     before = {member.member_id for member in baseline.members}
     for one in still_out(baseline):
@@ -239,6 +260,21 @@ def _same_client(one: Refusal, other: Refusal) -> bool:
         return one.instance_id == other.instance_id
     hosts = {one.host, other.host}
     return one.client_id == other.client_id and (len(hosts) == 1 or "" in hosts)
+
+
+def _is_logged(one: Refusal, logged: Sequence[Refusal]) -> bool:
+    """Return whether a log shows this redacted rejection, or a later one that stands for it.
+
+    A later one of the same list counts while its client is out: it holds the plan up as well.
+    """
+    if one.at is None:
+        return False
+    same = [other for other in logged if (other.list, other.error) == (one.list, one.error)]
+    return any(
+        other.at is not None
+        and (other.at == one.at or (other.at > one.at and other.rejoined_as is None))
+        for other in same
+    )
 
 
 def _counted_for(refusal: Refusal, context: Context) -> timedelta:
