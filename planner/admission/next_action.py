@@ -17,6 +17,7 @@ from rebal.groups.model import GroupState, Knowledge, Refusal, Tri
 from rebal.planner.admission import advice as advised
 from rebal.planner.admission import wording as texts
 from rebal.planner.admission.check import Needs
+from rebal.planner.admission.rejected import starts_of
 from rebal.planner.clients import is_mixed, refuses_mixed
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed
@@ -389,7 +390,7 @@ def _bring_back(
         return advised.wait(_NO_LIST, step=step.id if step is not None else None)
     return advised.start_of(
         context,
-        [one.instance_id or one.client_id or "a member" for one in rejected],
+        starts_of(context.snapshot, rejected),
         lists,
         instances=[one.instance_id for one in rejected],
         step=step.id if step is not None else None,

@@ -75,6 +75,22 @@ def label(one: Refusal) -> str:
     return f"{name} ({one.host.lstrip('/')})" if one.host and not one.instance_id else name
 
 
+def starts_of(snapshot: GroupSnapshot, out: Sequence[Refusal]) -> list[str]:
+    """Return the name of each rejected client that is to be started again.
+
+    It has its address where its client id does not identify one process: Java's automatic one, or
+    one that clients at several addresses share.
+    """
+    everyone: list[Member | Refusal] = [*snapshot.members, *out]
+
+    def name_of(one: Refusal) -> str:
+        hosts = {_address(other.host) for other in everyone if other.client_id == one.client_id}
+        shared = len(hosts) > 1 or _is_automatic(snapshot, one.client_id)
+        return label(one) if shared or not one.client_id else one.instance_id or one.client_id
+
+    return [name_of(one) for one in out]
+
+
 def _client(one: Refusal) -> tuple[str, ...]:
     if one.instance_id:
         return (one.instance_id,)

@@ -473,7 +473,7 @@ def find_process(
     stopped = (p for p in processes if not (p.running or p.retired or p.instance_id))
     down = iter(sorted(stopped, key=lambda p: p.due is not None))
     named = (each for each in processes if each.name == name)
-    return next(down if name == automatic else named, None)
+    return next(down if name.partition(" (")[0] == automatic else named, None)
 
 
 def _free(restarts: Restarts) -> Cost:

@@ -1,0 +1,56 @@
+"""What rejected clients are called where the advice is to start them again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.planner.plan import Plan
+from rebal.planner.verification.verify import verify
+from tests.planner.looks import app, look
+
+AUTOMATIC = "consumer-checkout-1"
+
+
+def names(plan: Plan, out: dict[str, Any], host: str, *here: str) -> tuple[str, ...]:
+    """Names in the advice when a client from this address is out and `here` are its namesakes."""
+    members = [app(1, 2, list=["cooperative-sticky", "range"]), app(2, list=["range"])]
+    refusal = {"list": ["cooperative-sticky"], "at": 9, **out}
+    seen = look(9.1, members, refusals=[refusal])
+    renamed = [
+        replace(one, client_id=out["client"], host=place)
+        for one, place in zip(seen.members, here, strict=False)
+    ]
+    members_now = (*renamed, *seen.members[len(renamed) :])
+    (one,) = seen.refusals
+    seen = replace(seen, members=members_now, refusals=(replace(one, host=host),))
+    made = verify(plan, [], seen)
+    assert made.advice.action == "start"
+    assert made.next.startswith(f"start {made.advice.names[0]} with")
+    return made.advice.names
+
+
+@pytest.mark.parametrize(
+    ("client", "here", "name"),
+    [
+        (AUTOMATIC, (), f"{AUTOMATIC} (10.0.0.9)"),
+        ("orders", ("/10.0.0.1",), "orders (10.0.0.9)"),
+        ("orders", ("/10.0.0.9",), "orders"),
+        ("orders", (), "orders"),
+    ],
+)
+def test_rejected_client_has_its_address_where_its_client_id_is_shared(
+    plan: Plan, client: str, here: tuple[str, ...], name: str
+) -> None:
+    assert names(plan, {"client": client}, "/10.0.0.9", *here) == (name,)
+
+
+def test_rejected_static_member_is_named_by_its_instance_id(plan: Plan) -> None:
+    out = {"client": AUTOMATIC, "instance": "pod-3"}
+    assert names(plan, out, "/10.0.0.9", "/10.0.0.1") == ("pod-3",)
+
+
+def test_rejected_client_without_an_address_has_its_client_id(plan: Plan) -> None:
+    assert names(plan, {"client": AUTOMATIC}, "") == (AUTOMATIC,)
