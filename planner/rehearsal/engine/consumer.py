@@ -386,17 +386,6 @@ class Consumer(Member):
 
     # Partitions
 
-    def _throws_in(self, callback: str) -> bool:
-        """Return whether this callback of the listener throws: poll() throws, and the process ends.
-
-        Its application closes the consumer, as one with try and finally around its poll loop.
-        """
-        if callback not in self.process.fails_in:
-            return False
-        self._reporter.tell(self, "callback failed", callback)
-        self._close()
-        return True
-
     def _close(self) -> None:
         """Give up all partitions, then leave the group where the client does that.
 

@@ -1,6 +1,7 @@
 """A member with group.protocol=consumer: heartbeats, reconciliation, callbacks (KIP-848).
 
 Source: AsyncKafkaConsumer's ConsumerMembershipManager and ConsumerHeartbeatRequestManager (4.1).
+A callback that throws ends the reconciliation: the member acknowledges nothing, and poll() throws.
 Heartbeats go out in the background, callbacks run in poll(). What a member revokes it acknowledges
 at once; what another one revoked it gets with its own next heartbeat. As with the classic protocol
 a heartbeat that would find nothing new is not simulated.
@@ -8,6 +9,7 @@ a heartbeat that would find nothing new is not simulated.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from rebal.groups.assignors.spec import TopicPartition
@@ -165,10 +167,12 @@ class Kip848Consumer(Member):
         revoked = self.owned - self._numbers(target)
         took = self._give_up(revoked, self.revoked, self.process.on_revoked)
         took = self._in_callback(max(took, self.process.slow) if revoked else 0.0)
-        self._agenda.after(took, self._assign, self._next_step(), target)
+        had = bool(revoked)
+        self._agenda.after(took, self._assign, self._next_step(), target, had)
 
-    def _assign(self, step: int, target: frozenset[TopicPartition]) -> None:
-        if not self.alive or step != self._steps:
+    def _assign(self, step: int, target: frozenset[TopicPartition], had: bool) -> None:
+        """Run the listener again, unless it threw for the partitions that were revoked (`had`)."""
+        if not self.alive or step != self._steps or (had and self._throws_in("revoked")):
             return
         took = self._in_callback(self.process.on_assigned)
         self.assigned.add(took, self._agenda.now)
@@ -176,7 +180,7 @@ class Kip848Consumer(Member):
 
     def _acknowledge(self, step: int, target: frozenset[TopicPartition]) -> None:
         """Consume what was added, and tell the coordinator at once."""
-        if not self.alive or step != self._steps:
+        if not self.alive or step != self._steps or self._throws_in("assigned"):
             return
         self._own(self._numbers(target) - self.owned)
         self._current, self._reconciling, self.rejected = target, False, False
@@ -189,14 +193,21 @@ class Kip848Consumer(Member):
             return
         self._epoch, self._reconciling = 0, False
         self._current = self._target = self._told = None
-        took = self._in_callback(self.process.on_lost if self.owned else 0.0)
+        had = bool(self.owned)
+        took = self._in_callback(self.process.on_lost if had else 0.0)
         self._drop_all()
-        self._agenda.after(took, self._join_again, self._next_step())
+        self._agenda.after(took, self._join_again, self._next_step(), had)
 
-    def _join_again(self, step: int) -> None:
+    def _join_again(self, step: int, had: bool) -> None:
+        """Join with epoch 0, though the listener threw for the partitions that were lost (`had`).
+
+        The background thread joins before the application closes the consumer.
+        """
         if self.alive and step == self._steps:
             self._stale = False
             self._beat()
+            if had:
+                self._throws_in("lost")
 
     def _in_callback(self, seconds: float) -> float:
         """Have the listener run for so long: the application does not poll meanwhile."""
@@ -214,9 +225,21 @@ class Kip848Consumer(Member):
         self._group.beat(self._request(epoch, full=False), self)
 
     def _close(self) -> None:
-        """Give up all partitions, and leave; a static member says that it comes back."""
-        self._give_up(self.owned, self.revoked, self.process.on_revoked)
-        self._end(leaves=True)
+        """Give up all partitions, and leave when the listener is done.
+
+        A listener that throws here does not prevent the heartbeat that leaves, unlike with the
+        classic protocol (AsyncKafkaConsumer.close). A static member says that it comes back.
+        """
+        if self._stale:
+            took = self._drop_all()
+        else:
+            took = self._give_up(self.owned, self.revoked, self.process.on_revoked)
+        if took:
+            self.alive = False
+            self._next_step()
+            self._agenda.after(took, partial(self._end, leaves=True))
+        else:
+            self._end(leaves=True)
 
     def _end(self, *, leaves: bool) -> None:
         last = self._last_beat()

@@ -211,6 +211,17 @@ class Member(ABC):
         self._ledger.past(self.process.name, now=self._agenda.now, over=True)
         return took
 
+    def _throws_in(self, callback: str) -> bool:
+        """Return whether this callback of the listener throws: poll() throws, and the process ends.
+
+        Its application closes the consumer, as one with try and finally around its poll loop.
+        """
+        if callback not in self.process.fails_in:
+            return False
+        self._reporter.tell(self, "callback failed", callback)
+        self._close()
+        return True
+
     def _tell_commit(self, error: Error) -> Error:
         if error is Error.NONE:
             self._reporter.tell(self, "committed")

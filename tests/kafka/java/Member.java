@@ -14,12 +14,13 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 /**
  * Consumers under a test's control, as Hosted.java describes it.
  *
- * <p>{@code start} takes consumer properties, and {@code topics=a,b} or {@code pattern=REGEX}. More
- * commands: {@code rebalance ID}, {@code hold ID MS} (no poll for so long), {@code crash ID} (it
+ * <p>{@code start} takes consumer properties, {@code topics=a,b} or {@code pattern=REGEX}, and
+ * {@code fails=assigned}: the callback that throws (revoked, assigned or lost). More commands: {@code rebalance ID}, {@code hold ID MS} (no poll for so long), {@code crash ID} (it
  * ends without a LeaveGroup, as a member does that is killed).
  */
 public final class Member extends Hosted implements ConsumerRebalanceListener {
     private final Map<String, String> settings;
+    private final String fails;
     private volatile KafkaConsumer<byte[], byte[]> consumer;
     private volatile boolean rebalance;
     private volatile long holdMs;
@@ -28,6 +29,7 @@ public final class Member extends Hosted implements ConsumerRebalanceListener {
     private Member(String id, Map<String, String> settings) {
         super(id);
         this.settings = settings;
+        this.fails = settings.remove("fails");
     }
 
     public static void main(String[] args) throws Exception {
@@ -126,16 +128,23 @@ public final class Member extends Hosted implements ConsumerRebalanceListener {
 
     @Override
     public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
-        emit("assigned", "partitions", partitions);
+        tell("assigned", partitions);
     }
 
     @Override
     public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
-        emit("revoked", "partitions", partitions);
+        tell("revoked", partitions);
     }
 
     // No @Override: the interface of the oldest client has no such method.
     public void onPartitionsLost(Collection<TopicPartition> partitions) {
-        emit("lost", "partitions", partitions);
+        tell("lost", partitions);
+    }
+
+    private void tell(String callback, Collection<TopicPartition> partitions) {
+        emit(callback, "partitions", partitions);
+        if (callback.equals(fails) && !partitions.isEmpty()) {
+            throw new IllegalStateException("callback " + callback);
+        }
     }
 }
