@@ -16,6 +16,7 @@ from rebal.cli.errors import UsageError, did_you_mean
 from rebal.cli.files import read_text, write_text
 from rebal.cli.output import SimulateFormat
 from rebal.cli.params import ENDINGS
+from rebal.cli.render.plans.costs import duration
 from rebal.cli.render.simulation.page import rehearsal_html
 from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
 from rebal.cli.render.simulation.rehearsal_document import RehearsalDocument, RunDocument, code_of
@@ -30,6 +31,7 @@ from rebal.planner.commands import Given
 from rebal.planner.facts import names
 from rebal.planner.plan import Plan
 from rebal.planner.rehearsal.costs.cost import Speed
+from rebal.planner.rehearsal.outcome import Distribution, Rehearsal
 from rebal.planner.rehearsal.parameters import (
     METADATA_AGE,
     PARAMETERS,
@@ -37,8 +39,9 @@ from rebal.planner.rehearsal.parameters import (
     value_of,
     with_parameters,
 )
-from rebal.planner.rehearsal.rehearse import rehearse, rehearse_often
+from rebal.planner.rehearsal.rehearse import distribution, rehearse, rehearse_often
 from rebal.planner.rehearsal.rollout import rollout
+from rebal.planner.rehearsal.sampled import Rollout
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Scene, Script
 from rebal.planner.rehearsal.script_file import ScriptError, ScriptText, load_script, script_of
@@ -60,6 +63,7 @@ class Asked(Record, frozen=True, kw_only=True):
     runs: int = 1
     batch: int | None = None
     parameters: tuple[str, ...] = ()
+    rehearse_all: bool = False
 
     def words(self) -> tuple[str, ...]:
         """Return these options for a printed command, the number of runs left out."""
@@ -70,6 +74,7 @@ class Asked(Record, frozen=True, kw_only=True):
             *(() if self.batch is None else ("--batch", str(self.batch or "all"))),
             *options("--param", self.parameters),
             *(("--seed", str(self.seed)) if self.seed else ()),
+            *(("--rehearse-all",) if self.rehearse_all else ()),
         )
 
 
@@ -249,11 +254,7 @@ def rehearsed(story: Story, *, keep: bool = False) -> RehearsalDocument:
     for name in asked.compare or ((PLAN,) if story.plan is not None else (NOW,)):
         here = variant(scene, name)
         played = script if name in (PLAN, NOW) else without_lists(script)
-        kept = keep or _kept(here, played)
-        run = rehearse(here, played, seed=asked.seed, keep=kept, assignors=custom)
-        often = None
-        if asked.runs > 1:
-            often = rehearse_often(here, played, runs=asked.runs, seed=asked.seed, assignors=custom)
+        run, often = _run(here, played, asked, custom, keep=keep)
         assumes += tuple(text for text in run.assumes if text not in assumes)
         runs.append(RunDocument(name=name, rehearsal=run, distribution=often))
     return RehearsalDocument(
@@ -270,6 +271,36 @@ def rehearsed(story: Story, *, keep: bool = False) -> RehearsalDocument:
         runs=tuple(runs),
         unit=runs[0].rehearsal.unit,
     )
+
+
+def _run(
+    scene: Scene,
+    script: Script,
+    asked: Asked,
+    custom: Mapping[str, Assignor],
+    *,
+    keep: bool,
+) -> tuple[Rehearsal, Distribution | None]:
+    """Return the rehearsal with the first seed, and the figures of all seeds if there are more.
+
+    A sample stands for all restarts where those take too long.
+    """
+    whole = Rollout(scene, script)
+    if whole.too_long and not asked.rehearse_all:
+        run = whole.rehearse(seed=asked.seed, assignors=custom)
+        if asked.runs == 1:
+            return run, None
+        seeds = range(asked.seed, asked.seed + asked.runs)
+        return run, distribution(
+            [whole.rehearse(seed=seed, runs=asked.runs, assignors=custom) for seed in seeds]
+        )
+    if whole.too_long and sys.stderr.isatty():
+        output.say(f"rehearsing all restarts, about {duration(asked.runs * whole.seconds)} …")
+    kept = keep or _kept(scene, script)
+    run = rehearse(scene, script, seed=asked.seed, keep=kept, assignors=custom)
+    if asked.runs == 1:
+        return run, None
+    return run, rehearse_often(scene, script, runs=asked.runs, seed=asked.seed, assignors=custom)
 
 
 def _of_file(

@@ -60,13 +60,19 @@ def rehearse_often(
     assignors: Mapping[str, Assignor] | None = None,
 ) -> Distribution:
     """Return the figures of so many runs; their seeds follow from `seed`."""
-    made = [
-        rehearse(scene, script, seed=seed + number, keep=False, assignors=assignors)
-        for number in range(runs)
-    ]
+    return distribution(
+        [
+            rehearse(scene, script, seed=seed + number, keep=False, assignors=assignors)
+            for number in range(runs)
+        ]
+    )
+
+
+def distribution(made: Sequence[Rehearsal]) -> Distribution:
+    """Return the figures of rehearsals that differ in their seed."""
     found = [one.measures for one in made]
     return Distribution(
-        runs=runs,
+        runs=len(made),
         endangered=sum(map(endangered, made)),
         restless=sum(not one.at_rest for one in made),
         seconds=_range([one.seconds for one in found]),
@@ -74,6 +80,16 @@ def rehearse_often(
         longest=_range([one.longest for one in found]),
         rebalances=_range([one.rebalances for one in found]),
         moved=_range([one.moved for one in found]),
+    )
+
+
+def as_restarted(process: Process, event: Event) -> Process:
+    """Return the process that starts when `event` restarts this one."""
+    return replace(
+        process,
+        assignors=event.assignors or process.assignors,
+        protocol=event.protocol or process.protocol,
+        remote_assignor=event.remote_assignor or process.remote_assignor,
     )
 
 
@@ -165,14 +181,7 @@ class _Run:
 
     def _restart(self, event: Event) -> None:
         for name in event.members:
-            process = self._set[name]
-            process = replace(
-                process,
-                assignors=event.assignors or process.assignors,
-                protocol=event.protocol or process.protocol,
-                remote_assignor=event.remote_assignor or process.remote_assignor,
-            )
-            self._set[name] = process
+            process = self._set[name] = as_restarted(self._set[name], event)
             takes = self._scene.restart if event.seconds is None else event.seconds
             consumer = self._world.consumers.get(name)
             if consumer is not None and consumer.alive:

@@ -67,11 +67,11 @@ class Sample(NamedTuple):
         return self._replace(strata=tuple(strata))
 
 
-def sample(situations: Sequence[Hashable], most: int) -> Sample:
+def sample(situations: Sequence[Hashable], most: int, *, kinds: int = 0) -> Sample:
     """Return which restarts to rehearse: about `most` of them, and one of each situation.
 
-    Where there are more than twice as many situations, the rarest may be left out, but not those of
-    the first restart and the last one.
+    Where there are more than `kinds` situations, and more than twice `most`, the rarest may be left
+    out, but not those of the first restart and the last one.
     """
     alike: dict[Hashable, list[int]] = {}
     for place, situation in enumerate(situations):
@@ -80,8 +80,9 @@ def sample(situations: Sequence[Hashable], most: int) -> Sample:
     largest = max(map(len, alike.values()))
     ends = {situations[0], situations[-1]}
     ranked = sorted(alike, key=lambda one: (one not in ends, -len(alike[one])))
-    groups = [alike[one] for one in ranked[: 2 * most]]
-    rest = sorted(place for one in ranked[2 * most :] for place in alike[one])
+    kinds = max(kinds, 2 * most)
+    groups = [alike[one] for one in ranked[:kinds]]
+    rest = sorted(place for one in ranked[kinds:] for place in alike[one])
     made = []
     for places in (*groups, rest) if rest else groups:
         some = max(1, round(most * len(places) / count))

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import ceil
 from typing import Final, NamedTuple
 
+from rebal.cli.render.plans.costs import duration
 from rebal.cli.render.text import count, listing, moment
 from rebal.groups.wire.user_data import CONNECTOR
 from rebal.planner.rehearsal.lanes import overlaps
-from rebal.planner.rehearsal.outcome import Distribution, Note, PartitionStory, Rehearsal
+from rebal.planner.rehearsal.outcome import (
+    Distribution,
+    Note,
+    PartitionStory,
+    Rehearsal,
+    Sampled,
+)
 
 NEVER: Final = 1e-6
 """Partition-seconds below this are rounding errors."""
@@ -64,6 +72,41 @@ def dangers(run: Rehearsal, spread: Distribution | None = None) -> Iterator[Dang
         yield Danger("restless", f"the group does not come to rest{of}")
 
 
+def fine(run: Rehearsal) -> str:
+    """Return that nothing goes wrong, and where: in the sample alone if there is one."""
+    said = "no member is rejected"
+    if run.unit != "none":
+        said += f", and no {run.unit} is owned twice"
+    if run.sampled is None:
+        return said.capitalize()
+    return f"In a sample of {_size(run.sampled)}, {said}"
+
+
+def sample_text(found: Sampled) -> str:
+    """Return what the sample is, how far its figures may be off, and what it cannot exclude."""
+    kinds = "one of each kind"
+    if found.left_out:
+        kinds = f"none of {count(found.left_out, 'kind')} of restart: those are NOT verified"
+    holds = (
+        "A restart of the sample goes wrong, and later ones were rehearsed as if it had not: no "
+        "error bound holds, and more members may be rejected than are named"
+    )
+    if found.bound is not None and found.longest_at_most is not None:
+        holds = (
+            f"With 95 % confidence partition-seconds are within ±{ceil(100 * found.bound)} %, and "
+            f"no partition stops for more than {found.longest_at_most:.3g} s"
+        )
+    return (
+        f"{_size(found)} rehearsed, {kinds}. {holds}. A sample cannot exclude a danger that comes "
+        "by chance in another restart, or from the partitions that its member owns. "
+        f"--rehearse-all rehearses every restart, in about {duration(found.whole_seconds)}"
+    )
+
+
+def _size(found: Sampled) -> str:
+    return f"{found.rehearsed:,} of {count(found.restarts, 'restart')}"
+
+
 def _is_left(story: PartitionStory) -> bool:
     return bool(story.owners) and all(span.end is not None for span in story.owners)
 
@@ -82,12 +125,12 @@ def _out(run: Rehearsal, what: str, detail: str, notes: Sequence[Note]) -> str:
         return f"{who} {'does' if one else 'do'} not start at {when}: {detail}"
     if what == "failed as leader":
         return f"{who} {'fails' if one else 'fail'} as leader at {when}: {detail}"
-    state = {member.name: member for member in run.members}
+    state = {member.name: member.state for member in run.members}
     ended = {note.who for note in run.notes if note.what == "ended" and note.at >= notes[0].at}
     after = "stops" if notes[0].who in ended else "retries"
     after = after if one else after.removesuffix("s") if after == "stops" else "retry"
     owners = [member.name for member in run.members if member.owned]
-    stays = [note.who for note in notes if state[note.who].state == _REJECTED]
+    stays = [note.who for note in notes if state.get(note.who) == _REJECTED]
     rest = ""
     if stays and owners and run.state != "Empty":
         has = "owns" if len(owners) == 1 else "own"

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rebal.cli.errors import UsageError
 from rebal.cli.output import escape, shown
 from rebal.cli.render.plans.costs import duration
-from rebal.cli.render.simulation.dangers import called, dangers
+from rebal.cli.render.simulation.dangers import called, dangers, sample_text
 from rebal.cli.render.text import count
 from rebal.planner.rehearsal.lanes import Doing, Stretch, lanes
 from rebal.planner.rehearsal.outcome import Rehearsal
@@ -97,6 +97,8 @@ def rehearsal_html(run: Rehearsal, group: str) -> str:
 
 def _sums(run: Rehearsal) -> Iterator[tuple[str, str]]:
     measures = run.measures
+    if run.sampled is not None:
+        yield "sample", sample_text(run.sampled)
     yield "takes", duration(measures.seconds)
     yield "ends", f"{run.state}, assignor {run.assignor or 'none'}"
     yield "rebalances", f"{measures.rebalances:,}"

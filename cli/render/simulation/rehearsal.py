@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rebal.cli.output import View, shown
 from rebal.cli.render.plans.costs import duration
-from rebal.cli.render.simulation.dangers import NEVER, dangers
+from rebal.cli.render.simulation.dangers import NEVER, dangers, fine, sample_text
 from rebal.cli.render.simulation.lanes import LanesView
 from rebal.cli.render.simulation.rehearsal_document import RehearsalDocument, RunDocument, short
 from rebal.cli.render.text import Column, FittingTable, Rows, count, facts, moment, spread
@@ -51,7 +51,7 @@ def rehearsal_view(
     whole, run = one.rehearsal, shown(short(one.rehearsal))
     plain = shown(_bare(document))
     found = list(_dangers(whole, one.distribution))
-    top: View = [_head(plain, source), facts(found, label=_LABEL) if found else _fine(plain)]
+    top: View = [_head(plain, source), facts(found, label=_LABEL) if found else _fine(plain, run)]
     parts: list[View] = [top]
     if one.distribution is None:
         top.append(facts(_sums(run), label=_LABEL))
@@ -68,8 +68,9 @@ def rehearsal_view(
     if run.rebalances and (details or one.distribution is None):
         parts.append([_rebalances(run, whole=details)])
     if details:
-        parts += [[_metrics(run)], [facts(_happened(run), label=_LABEL)]]
-    parts.append([facts(_ending(plain, next_command), label=_LABEL)])
+        parts += [[_metrics(run)]] if run.members else []
+        parts.append([facts(_happened(run), label=_LABEL)])
+    parts.append([facts(_ending(plain, document.runs, next_command), label=_LABEL)])
     return [line for part in parts for line in (Text(""), *part)][1:]
 
 
@@ -81,9 +82,10 @@ def comparison_view(document: RehearsalDocument, source: str, next_command: Comm
         found = list(_dangers(one.rehearsal, one.distribution, f"{one.name}: "))
         view += [facts(found, label=_LABEL)] if found else []
     if len(view) == 1:
-        view.append(_fine(plain))
+        runs = [one.rehearsal for one in document.runs]
+        view.append(_fine(plain, next((run for run in runs if run.sampled), runs[0])))
     view += [Text(""), _compared(document.runs)]
-    return [*view, Text(""), facts(_ending(plain, next_command), label=_LABEL)]
+    return [*view, Text(""), facts(_ending(plain, document.runs, next_command), label=_LABEL)]
 
 
 def _bare(document: RehearsalDocument) -> RehearsalDocument:
@@ -119,13 +121,11 @@ def _name(file: str | None) -> str:
 # Dangers
 
 
-def _fine(document: RehearsalDocument) -> Text:
-    said = "No member is rejected"
-    if document.unit != _NONE:
-        said += f", and no {document.unit} is owned twice"
+def _fine(document: RehearsalDocument, run: Rehearsal) -> Text:
+    said = fine(run)
     if document.assumes:
         return Text(f"{said}, if what is assumed below holds.", style="bold yellow")
-    return Text(f"{said}.", style="bold green")
+    return Text(f"{said}.", style="bold green" if run.sampled is None else "bold yellow")
 
 
 def _dangers(run: Rehearsal, spread_: Distribution | None, prefix: str = "") -> Rows:
@@ -355,7 +355,13 @@ def _happened(run: Rehearsal) -> Rows:
 # The end
 
 
-def _ending(document: RehearsalDocument, next_command: Command) -> Rows:
+def _ending(
+    document: RehearsalDocument, runs: Sequence[RunDocument], next_command: Command
+) -> Rows:
+    for one in runs:
+        if one.rehearsal.sampled is not None:
+            prefix = f"{one.name}: " if len(runs) > 1 else ""
+            yield "sample", prefix + sample_text(one.rehearsal.sampled)
     if document.about:
         yield "script", document.about
     label = "assumed"

@@ -1,0 +1,150 @@
+"""A sample of the restarts of a roll-out beside the rehearsal of all of them."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.planner.paths import make_plan
+from rebal.planner.rehearsal import sampled
+from rebal.planner.rehearsal.costs.work import unpriced
+from rebal.planner.rehearsal.outcome import endangered
+from rebal.planner.rehearsal.rehearse import rehearse
+from rebal.planner.rehearsal.rollout import restarts, rollout
+from rebal.planner.rehearsal.sampled import Rollout
+from rebal.planner.rehearsal.scene import scene_of
+from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, scene
+from tests.planner.test_cost import sized
+
+
+@pytest.fixture(autouse=True)
+def small_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampled, "_TOO_LONG", 0.0)
+    monkeypatch.setattr(sampled, "_SAMPLE", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("elected", "goal"),
+    [
+        ("range", "cooperative"),
+        ("range", "consumer"),
+        ("uniform", "cooperative-sticky"),
+        ("cooperative-sticky", "eager"),
+    ],
+)
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_sample_is_within_its_bound_of_all_restarts(elected: str, goal: str, batch: int) -> None:
+    snapshot = sized(80, 400, elected)
+    with unpriced():
+        plan = make_plan(snapshot, goal)
+    where, _ = scene_of(snapshot)
+    script = rollout(plan, batch=batch)
+    made = Rollout(where, script)
+    assert made.too_long
+    some = made.rehearse(seed=4)
+    whole = rehearse(where, script, seed=9, keep=False)
+    assert some.sampled is not None
+    assert some.sampled.restarts == len(script.events)
+    assert some.sampled.rehearsed < some.sampled.restarts / 2
+    assert some.sampled.left_out == 0
+    assert some.sampled.bound is not None
+    measures, exact = some.measures, whole.measures
+    assert measures.unowned == pytest.approx(exact.unowned, rel=some.sampled.bound)
+    assert some.sampled.bound < 0.6
+    assert some.sampled.longest_at_most is not None
+    assert exact.longest <= some.sampled.longest_at_most < 3 * exact.longest
+    assert measures.seconds == pytest.approx(exact.seconds, rel=0.05)
+    assert measures.rebalances == pytest.approx(exact.rebalances, rel=0.05)
+    assert [p.name for p in some.phases] == [p.name for p in whole.phases]
+    assert [p.began for p in some.phases] == pytest.approx(
+        [p.began for p in whole.phases], rel=0.05, abs=5
+    )
+    assert sum(p.measures.unowned for p in some.phases) == pytest.approx(measures.unowned)
+    assert (some.state, some.assignor, some.at_rest) == (whole.state, whole.assignor, True)
+    assert not endangered(some)
+
+
+def group(count: int) -> Scene:
+    return scene(*[RANGE] * count)
+
+
+def rolling(where: Scene, *, to: tuple[str, ...]) -> list[Event]:
+    names = [one.process.name for one in where.running]
+    return restarts("step 1", to, names, batch=1)
+
+
+def test_a_member_that_is_rejected_is_in_the_sample_and_in_the_notes() -> None:
+    """One of sixty restarts with a list of its own is rejected, wherever it stands."""
+    where = group(60)
+    for place in (1, 31, 58):
+        events = rolling(where, to=BOTH)
+        events[place] = replace(events[place], assignors=("sticky",))
+        some = Rollout(where, Script(events=tuple(events))).rehearse()
+        name = where.running[place].process.name
+        assert endangered(some)
+        assert some.measures.rejected == 1
+        assert some.sampled is not None
+        assert some.sampled.bound is some.sampled.longest_at_most is None
+        assert name in {note.who for note in some.notes if note.what == "rejected"}
+        (at,) = {note.at for note in some.notes if note.what == "rejected" and note.who == name}
+        assert at == pytest.approx(33 * place, rel=0.15, abs=40)
+
+
+def test_members_that_skip_a_bounce_leave_a_sample_without_a_bound() -> None:
+    """After the first that is rejected the others join a group that the sample does not have."""
+    where = group(60)
+    script = Script(events=tuple(rolling(where, to=DONE)))
+    some, whole = Rollout(where, script).rehearse(), rehearse(where, script, keep=False)
+    assert endangered(some)
+    assert endangered(whole)
+    assert some.sampled is not None
+    assert some.sampled.bound is None
+    assert "m0" in {note.who for note in some.notes if note.what == "rejected"}
+
+
+def test_scripts_in_which_other_things_happen_are_never_sampled() -> None:
+    where = group(60)
+    events = rolling(where, to=BOTH)
+    assert Rollout(where, Script(events=tuple(events))).too_long
+    for event in (
+        Event(do=Deed.KILL, members=events[0].members),
+        Event(do=Deed.COORDINATOR),
+        replace(events[3], after=1.0),
+        Event(do=Deed.STOP, members=events[3].members),
+    ):
+        assert not Rollout(where, Script(events=(*events, event))).too_long
+
+
+def test_the_leaders_restart_is_in_the_sample() -> None:
+    where = group(60)
+    script = Script(events=tuple(rolling(where, to=BOTH)))
+    for place in (17, 44):
+        led = Rollout(replace(where, leader=where.running[place].member_id), script)
+        rehearsed = {at for stratum in led._sample(1).strata for at in stratum.places}
+        assert {0, place, 59} <= rehearsed
+
+
+def test_a_stop_of_all_before_their_start_is_one_restart() -> None:
+    where = group(60)
+    events = rolling(where, to=BOTH)
+    names = tuple(one.process.name for one in where.running)
+    stop = Event(do=Deed.STOP, members=names, phase="step 2")
+    (start,) = restarts("", DONE, names, batch=0)
+    script = Script(events=(*events, stop, start))
+    some, whole = Rollout(where, script).rehearse(), rehearse(where, script, keep=False)
+    assert some.sampled is not None
+    assert some.sampled.restarts == 61
+    assert some.phases[-1].name == "step 2"
+    assert some.phases[-1].measures.unowned == pytest.approx(
+        whole.phases[-1].measures.unowned, rel=0.1
+    )
+
+
+def test_a_group_whose_restarts_do_not_take_long_is_rehearsed_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    where = group(60)
+    script = Script(events=tuple(rolling(where, to=BOTH)))
+    monkeypatch.undo()
+    assert not Rollout(where, script).too_long
