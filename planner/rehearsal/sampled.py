@@ -46,7 +46,7 @@ _UNIT: Final = 2e-6
 _TOO_LONG: Final = 120.0
 _SAMPLE: Final = 20.0
 _MOST_KINDS: Final = 200
-# Two whole rehearsals with other seeds differ by such a share (costs.rehearsed).
+# Such a share may a restart cost more or less than in a whole rehearsal (costs.rehearsed).
 _LEAST: Final = 0.1
 
 
@@ -201,7 +201,7 @@ class Rollout:
             rehearsed=taken.rehearsed,
             restarts=taken.restarts,
             left_out=taken.left_out,
-            bound=None if wrong else max(_LEAST, error / total.unowned if total.unowned else 0.0),
+            bound=None if wrong else _LEAST + (error / total.unowned if total.unowned else 0.0),
             longest_at_most=None if wrong else max(longest, (1 + _LEAST) * total.longest),
             whole_seconds=self.seconds,
         )

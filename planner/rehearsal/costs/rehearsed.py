@@ -41,8 +41,9 @@ from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 
 _FAILED: Final = "failed as leader"
 _RESTS: Final = 86_400.0
-# Shares: so much do two whole rehearsals with other seeds differ, of classic groups and of KIP-848
-# ones, whose members send a heartbeat less often.
+# Shares: so much may a restart cost more or less than in a whole rehearsal, in which more restarts
+# in front of it have let the heartbeats fall together: of classic groups, and of KIP-848 ones,
+# whose members send a heartbeat less often. What chance decides comes on top of it.
 _LEAST: Final = 0.05
 _LEAST_KIP848: Final = 0.1
 # About half a second.
@@ -250,7 +251,7 @@ class RehearsedRoll:
         share = error / total.unowned if total.unowned else 0.0
         longest = most_of_all(taken.strata, [[one.longest for one in made] for made in found])
         longest = max(longest, (1 + self._least) * total.longest)
-        return _Sampled(total, max(share, self._least), longest)
+        return _Sampled(total, share + self._least, longest)
 
     def _at(self, place: int, cut: Sequence[tuple[str, ...]], killed: bool, draw: int) -> Measures:
         """Return the measures of one batch; another `draw` has another seed."""
