@@ -13,6 +13,7 @@ from rebal.groups.assignors import Assignor
 from rebal.planner.rehearsal.engine.agenda import Latency
 from rebal.planner.rehearsal.engine.ledger import Totals
 from rebal.planner.rehearsal.engine.member import Member
+from rebal.planner.rehearsal.engine.patterns import matching
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.world import Happened, World
 from rebal.planner.rehearsal.outcome import (
@@ -216,7 +217,10 @@ class _Run:
         self._world.delete_group()
 
     def _subscribe(self, event: Event) -> None:
-        self._each(event, lambda consumer: consumer.subscribe(event.topics))
+        topics = matching(event.pattern, self._world.names()) if event.pattern else event.topics
+        for name in event.members:
+            self._set[name] = replace(self._set[name], pattern=event.pattern)
+        self._each(event, lambda consumer: consumer.subscribe(topics, event.pattern))
 
     def _enforce(self, event: Event) -> None:
         self._each(event, lambda consumer: consumer.enforce_rebalance())
@@ -229,6 +233,9 @@ class _Run:
 
     def _partitions_added(self, event: Event) -> None:
         self._world.add_partitions(event.topic, event.count, event.seconds or 0.0)
+
+    def _created(self, event: Event) -> None:
+        self._world.create_topic(event.topic, event.count, event.seconds or 0.0)
 
     def _deleted(self, event: Event) -> None:
         self._world.delete_topic(event.topic, event.seconds or 0.0)
@@ -308,6 +315,7 @@ _DEEDS: Final[dict[Deed, Callable[[_Run, Event], None]]] = {
     Deed.FREEZE: _Run._freeze,
     Deed.COORDINATOR: _Run._coordinator,
     Deed.PARTITIONS: _Run._partitions_added,
+    Deed.CREATE_TOPIC: _Run._created,
     Deed.DELETE_TOPIC: _Run._deleted,
     Deed.DELETE_GROUP: _Run._delete_group,
     Deed.SUBSCRIBE: _Run._subscribe,

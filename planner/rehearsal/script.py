@@ -15,7 +15,8 @@ class Deed(StrEnum):
 
     restart, stop, start, kill (the process ends without a word), busy (no poll for `seconds`),
     freeze (no heartbeat either), coordinator (another broker loads the group), partitions (a topic
-    has `count`), delete-topic, delete-group (an administrator deletes an Empty one), subscribe,
+    has `count`), create-topic (with `count` partitions), delete-topic, delete-group (an
+    administrator deletes an Empty one), subscribe (to `topics`, or by `pattern`),
     enforce-rebalance (KIP-568), commit, wait.
     """
 
@@ -27,6 +28,7 @@ class Deed(StrEnum):
     FREEZE = "freeze"
     COORDINATOR = "coordinator"
     PARTITIONS = "partitions"
+    CREATE_TOPIC = "create-topic"
     DELETE_TOPIC = "delete-topic"
     DELETE_GROUP = "delete-group"
     SUBSCRIBE = "subscribe"
@@ -57,6 +59,7 @@ class Event(Record, frozen=True, kw_only=True):
     remote_assignor: str = ""
     topic: str = ""
     topics: tuple[str, ...] = ()
+    pattern: str = ""
     count: int = 0
     phase: str = ""
 

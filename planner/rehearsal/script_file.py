@@ -20,6 +20,7 @@ from rebal.groups.model import Record
 from rebal.groups.snapshot.documents import Format, line_of, loads
 from rebal.planner.facts import names
 from rebal.planner.plan import Plan
+from rebal.planner.rehearsal.engine.patterns import readable
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.parameters import METADATA_AGE, PARAMETERS, seconds_of, value_of
 from rebal.planner.rehearsal.rollout import restarted, step_events
@@ -28,6 +29,8 @@ from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 SCHEMA: Final = "rebal.script/1"
 EVERYBODY: Final = "all"
 _UNKNOWN: Final = re.compile(r"unknown field `([^`]*)`")
+
+_TOO_FEW: Final = "expected at least one partition"
 
 Members = str | tuple[str, ...]
 Duration = str | int | float
@@ -40,6 +43,7 @@ class ScriptItem(
     forbid_unknown_fields=True,
     rename={
         "for_": "for",
+        "create_topic": "create-topic",
         "delete_topic": "delete-topic",
         "enforce_rebalance": "enforce-rebalance",
     },
@@ -64,6 +68,7 @@ class ScriptItem(
     subscribe: Members | None = None
     coordinator: str | None = None
     partitions: Mapping[str, int] | None = None
+    create_topic: Mapping[str, int] | None = None
     delete_topic: str | None = None
     wait: Duration | None = None
     step: int | None = None
@@ -74,6 +79,7 @@ class ScriptItem(
     for_: Duration | None = None
     like: str | None = None
     topics: Members | None = None
+    pattern: str | None = None
     noticed: Duration | None = None
 
 
@@ -270,7 +276,7 @@ class _Reading:
                 raise self._source.error(path, "the one thing that it does is: moves")
             takes = 1.0 if item.takes is None else self.seconds(f"{here}.takes", item.takes)
             return [Event(do=Deed.COORDINATOR, seconds=takes)]
-        if deed in ("partitions", "delete-topic"):
+        if deed in ("partitions", "create-topic", "delete-topic"):
             return self._changed_topics(path, deed, item, here)
         found = self._members(path, getattr(item, deed.replace("-", "_")))
         event = Event(do=Deed(deed), members=found)
@@ -279,8 +285,13 @@ class _Reading:
                 raise self._source.error(here, f"{deed} needs `for`, such as `for: 2m`")
             return [replace(event, seconds=self.seconds(f"{here}.for", item.for_))]
         if deed == "subscribe":
+            if item.pattern and item.topics:
+                why = "topics and pattern exclude each other"
+                raise self._source.error(f"{here}.pattern", why)
+            if item.pattern:
+                return [replace(event, pattern=self._pattern(f"{here}.pattern", item.pattern))]
             if not item.topics:
-                raise self._source.error(here, "subscribe needs `topics`")
+                raise self._source.error(here, "subscribe needs `topics` or `pattern`")
             return [replace(event, topics=self._known_topics(f"{here}.topics", item.topics))]
         return [event]
 
@@ -355,6 +366,13 @@ class _Reading:
             del self._topics[topic]
             return [Event(do=Deed.DELETE_TOPIC, topic=topic, seconds=noticed)]
         made: list[Event] = []
+        for topic, count in (item.create_topic or {}).items():
+            if topic in self._topics or count < 1:
+                why = "it is there already" if topic in self._topics else _TOO_FEW
+                raise self._source.error(f"{path}.{topic}", why)
+            self._topics[topic] = count
+            created = Event(do=Deed.CREATE_TOPIC, topic=topic, count=count, seconds=noticed)
+            made.append(replace(created, after=0.0) if made else created)
         for topic, count in (item.partitions or {}).items():
             now = self._topics.get(topic, 0)
             if count <= now:
@@ -366,6 +384,11 @@ class _Reading:
                 Event(do=Deed.PARTITIONS, topic=topic, count=count, seconds=noticed, after=at_once)
             )
         return made
+
+    def _pattern(self, path: str, pattern: str) -> str:
+        if not readable(pattern):
+            raise self._source.error(path, f"{pattern[:60]} is no regular expression")
+        return pattern
 
     def _known_topics(self, path: str, given: Members) -> tuple[str, ...]:
         for topic in _listed(given):
@@ -420,9 +443,10 @@ EVENTS: Final[Mapping[str, Sequence[str]]] = {
     "freeze": ("for",),
     "enforce-rebalance": (),
     "commit": (),
-    "subscribe": ("topics",),
+    "subscribe": ("topics", "pattern"),
     "coordinator": ("takes",),
     "partitions": ("noticed",),
+    "create-topic": ("noticed",),
     "delete-topic": ("noticed",),
     "wait": (),
     "step": ("batch",),

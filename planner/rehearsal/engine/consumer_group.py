@@ -27,6 +27,7 @@ from rebal.planner.rehearsal.engine.messages import (
     JoinRequest,
     SyncAnswer,
 )
+from rebal.planner.rehearsal.engine.patterns import AT_MOST_EVERY, Resolutions
 from rebal.planner.rehearsal.engine.reconciliation import (
     COMES_BACK,
     MemberState,
@@ -39,6 +40,9 @@ class Server(Protocol):
 
     def targets(self, assignor: str, members: Sequence[SpecMember]) -> Assignment:
         """Return each member's target; `owned` of a member is its target until now."""
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all topics."""
 
 
 class Seat(NamedTuple):
@@ -77,6 +81,7 @@ class ConsumerGroup:
         self._takers: dict[TopicPartition, str] = {}
         self._behind: set[str] = set()
         self._unsettled = self._refresh = False
+        self._patterns = Resolutions()
         self._loads = 0
 
     # What the group is
@@ -89,6 +94,12 @@ class ConsumerGroup:
         if self.number > self._made_for:
             return GroupPhase.ASSIGNING
         return GroupPhase.RECONCILING if self._behind else GroupPhase.STABLE
+
+    @property
+    def resolving(self) -> bool:
+        """Return whether the next heartbeats have patterns resolved."""
+        alive = any(one.pattern and not one.silent for one in self._members.values())
+        return self._patterns.under_way and alive
 
     @property
     def size(self) -> int:
@@ -136,6 +147,8 @@ class ConsumerGroup:
         """Begin with these members, each at its target of the group's epoch."""
         for request, client, partitions in seats:
             member = self._add(request.member_id, request.instance_id, client)
+            if isinstance(request, Beat) and request.pattern:
+                self._patterns.seat(request.pattern, request.topics or ())
             self._update(member, request)
             member.epoch = self.number
             self._aim(member, sorted(partitions))
@@ -170,6 +183,10 @@ class ConsumerGroup:
             self._bump(changed, but=member)
         elif self._refresh:
             self._bump("topics changed", but=member)
+        self._resolve_soon()
+        patterns = self._patterns
+        if patterns.under_way and self._agenda.now >= patterns.at + AT_MOST_EVERY:
+            self._agenda.after(0.0, self._resolve)
         self._reconcile(member, request.owned)
         moved = request.epoch == 0 or member.assigned != before
         return BeatAnswer(Error.NONE, member.epoch, member.assigned if moved else None)
@@ -332,6 +349,11 @@ class ConsumerGroup:
         self._refresh = True
         self._wake_all()
 
+    def topic_created(self) -> None:
+        """Learn of a new topic: a heartbeat has the patterns resolved, if there are any."""
+        self._patterns.due = True
+        self._resolve_soon()
+
     def move(self, seconds: float) -> None:
         """Have another broker load the group in so many seconds: its records hold all there is."""
         self.away = max(seconds, 1e-9)
@@ -389,16 +411,41 @@ class ConsumerGroup:
         new = not before
         if isinstance(request, Beat):
             member.request, member.session = None, self._brokers.consumer_session
-            member.topics = before if request.topics is None else request.topics
+            if request.topics is not None:
+                member.pattern = request.pattern
+                by_pattern = self._patterns.of(request.pattern) if request.pattern else None
+                member.topics = request.topics if by_pattern is None else by_pattern
             member.rack, member.assignor = request.rack or member.rack, request.assignor
         else:
             member.request, member.session = request, request.session
-            member.topics = request.subscription.topics
+            member.topics, member.pattern = request.subscription.topics, ""
             member.rack, member.assignor = request.subscription.rack, ""
         member.rebalance = request.rebalance
         if set(member.topics) == set(before):
             return ""
         return "a member joined" if new else "a subscription changed"
+
+    def _subscribed(self) -> frozenset[str]:
+        return frozenset(each.pattern for each in self._members.values() if each.pattern)
+
+    def _resolve_soon(self) -> None:
+        """Have the first heartbeat resolve the patterns that comes 10 s after the last time."""
+        patterns = self._patterns
+        if not patterns.under_way and patterns.needed(self._subscribed()):
+            patterns.under_way = True
+            self._agenda.at(max(patterns.at + AT_MOST_EVERY, self._agenda.now), self._wake_all)
+
+    def _resolve(self) -> None:
+        if not self._patterns.under_way:
+            return
+        self._patterns.under_way = False
+        names, now = self._server.names(), self._agenda.now
+        if not self._patterns.resolve(self._subscribed(), names, now):
+            return
+        for member in self._members.values():
+            if member.pattern:
+                member.topics = self._patterns.of(member.pattern)
+        self._bump("the topics of a pattern changed")
 
     def _bump(self, why: str, but: ReconcilingMember | None = None) -> None:
         """Give the group a new epoch: the next that joins or sends a heartbeat has a target made.

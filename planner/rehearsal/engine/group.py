@@ -99,6 +99,11 @@ class Group:
         """Return whether the coordinator still counts this member."""
         return self._now.waits_for(member_id)
 
+    @property
+    def resolving(self) -> bool:
+        """Return whether its coordinator has patterns to resolve."""
+        return isinstance(self._now, ConsumerGroup) and self._now.resolving
+
     def seat(self, seats: Sequence[Seat], assignor: str, leader: str | None) -> None:
         """Begin with these members in a Stable group; it is KIP-848's if one of them is."""
         if any(isinstance(seat.request, Beat) for seat in seats):
@@ -187,6 +192,11 @@ class Group:
         if isinstance(self._now, ConsumerGroup):
             self._now.refresh()
         return self.kip848
+
+    def topic_created(self) -> None:
+        """Learn of a new topic, which a KIP-848 member's pattern may match."""
+        if isinstance(self._now, ConsumerGroup):
+            self._now.topic_created()
 
     # Conversion
 

@@ -112,7 +112,7 @@ class Beat(NamedTuple):
 
     `epoch` is the member epoch: 0 joins, -1 leaves, -2 is a static member that will come back.
     `owned` is what the member owns, `assignor` group.remote.assignor (empty: not set), `rebalance`
-    max.poll.interval.ms in seconds.
+    max.poll.interval.ms in seconds. `pattern` replaces `topics` where it is not empty.
     """
 
     member_id: str
@@ -123,6 +123,7 @@ class Beat(NamedTuple):
     rack: str | None = None
     assignor: str = ""
     rebalance: float = 300.0
+    pattern: str = ""
 
 
 class BeatAnswer(NamedTuple):

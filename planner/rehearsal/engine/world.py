@@ -30,6 +30,7 @@ from rebal.planner.rehearsal.engine.ledger import Ledger
 from rebal.planner.rehearsal.engine.member import Member, Surroundings
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import Error, GroupPhase, JoinRequest
+from rebal.planner.rehearsal.engine.patterns import matching
 from rebal.planner.rehearsal.engine.process import Process, Running, refusal
 from rebal.planner.rehearsal.engine.rounds import assigned, received, sent
 from rebal.planner.rehearsal.engine.workers import EAGER, PROTOCOLS, WorkerLeaders, work_of
@@ -149,7 +150,8 @@ class World:
     def at_rest(self) -> bool:
         """Return whether nothing is under way: no rebalance, no start, no session that runs out."""
         group = self.group
-        if self._coming or self._moving or group.away or group.phase not in _REST:
+        away = group.away or group.resolving
+        if self._coming or self._moving or away or group.phase not in _REST:
             return False
         if self.rebalances and self.rebalances[-1].ended is None:
             return False
@@ -217,6 +219,16 @@ class World:
         self.ledger.drop(topic, self.agenda.now)
         self.happened.append(Happened(self.agenda.now, "", "topic deleted", topic))
         self._topics_changed(noticed)
+        self._matches_changed(topic, noticed)
+
+    def create_topic(self, topic: str, count: int, noticed: float = 0.0) -> None:
+        """Create a topic; clients that match a pattern themselves see it within `noticed` s."""
+        self._topics[topic] = count
+        if not self.opaque:
+            self.ledger.grow(topic, count, self.agenda.now)
+        self.happened.append(Happened(self.agenda.now, "", "topic created", f"{topic}: {count}"))
+        self.group.topic_created()
+        self._matches_changed(topic, noticed)
 
     # What the coordinator and the members report
 
@@ -287,6 +299,10 @@ class World:
         if validates and not own and (twice := _handed_over(members, result)):
             return f"{twice[0]}-{twice[1]} would be owned twice (ConsumerCoordinator validates it)"
         return result, 0.0
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all topics."""
+        return tuple(self._topics)
 
     def targets(self, assignor: str, members: Sequence[SpecMember]) -> Assignment:
         """Compute the targets of a KIP-848 group as its brokers do."""
@@ -374,6 +390,8 @@ class World:
         if why:
             self.happened.append(Happened(self.agenda.now, process.name, "did not start", why))
             return
+        if process.pattern:
+            process = replace(process, topics=matching(process.pattern, self._topics))
         consumer = self._consumer(process)
         self.tell(consumer, "started")
         consumer.start()
@@ -387,6 +405,20 @@ class World:
         if not self.group.refresh():
             self._coming += 1
             self.agenda.after(noticed, self._metadata_seen)
+
+    def _matches_changed(self, topic: str, noticed: float) -> None:
+        """Have each client that matches its pattern itself read metadata in its turn."""
+        for consumer in self.consumers.values():
+            pattern = consumer.process.pattern
+            if isinstance(consumer, Consumer) and pattern and matching(pattern, (topic,)):
+                self._coming += 1
+                wait = self._around.chance.phase(noticed)
+                self.agenda.after(wait, self._topics_seen, consumer)
+
+    def _topics_seen(self, consumer: Consumer) -> None:
+        self._coming -= 1
+        if pattern := consumer.process.pattern:
+            consumer.topics_seen(matching(pattern, self._topics))
 
     def _metadata_seen(self) -> None:
         self._coming -= 1

@@ -172,7 +172,7 @@ def test_every_other_deed_is_read_and_runs(text: str, do: Deed) -> None:
         ("  - {kill: m0, stop: m1}\n", "events[0]: stop and kill are 2 events: write an item for"),
         ("  - {kill: m0, for: 1m}\n", "events[0].for: kill has no `for`; it belongs to busy, fre"),
         ("  - busy: m0\n", "events[0]: busy needs `for`, such as `for: 2m` (line 3)."),
-        ("  - subscribe: m0\n", "events[0]: subscribe needs `topics` (line 3)."),
+        ("  - subscribe: m0\n", "events[0]: subscribe needs `topics` or `pattern` (line"),
         ("  - {at: 1m, after: 1s, kill: m0}\n", "events[0].after: at and after exclude each othe"),
         ("  - {at: 2m, kill: m0}\n  - {at: 1m, kill: m1}\n", "events[1].at: 60 s is earlier than "),
         ("  - {at: soon, kill: m0}\n", "events[0].at: expected a duration such as 30s, 5m or 500"),
