@@ -115,6 +115,7 @@ class _Run:
             replicas=scene.replicas,
             racks=scene.racks,
             topic_ids=scene.topic_ids,
+            user_data=scene.user_data,
             assignors=assignors,
             keep=keep,
             generation=scene.generation,

@@ -89,6 +89,7 @@ def scene_of(
         replicas=spec.replicas,
         racks=spec.racks,
         topic_ids={t.name: t.topic_id for t in snapshot.topics if t.topic_id is not None},
+        user_data=(elected,) if any(m.assignment_user_data for m in snapshot.members) else (),
         brokers=replace(brokers_of(snapshot), consumer_heartbeat=speed.reconcile),
         running=tuple(running),
         assignor=elected,

@@ -69,6 +69,7 @@ class Scene(Record, frozen=True, kw_only=True):
 
     `topics` has partition counts; a group of Connect workers has `connectors`, each with its number
     of tasks. `replicas` and `racks` are as an assignor's `Spec`, `topic_ids` as Kafka prints them.
+    `user_data` names the assignors whose assignments carry user data: KIP-848 has no field for it.
     `running` are in a Stable group that elected `assignor` in `generation`; without any the group
     is Empty. If one of them speaks KIP-848, the group is a KIP-848 group and `generation` its
     epoch. `restart` is from the stop of a process until it joins again, drawn evenly from `spread`
@@ -80,6 +81,7 @@ class Scene(Record, frozen=True, kw_only=True):
     replicas: Mapping[str, Sequence[Sequence[int]]] = {}
     racks: Mapping[int, str | None] = {}
     topic_ids: Mapping[str, str] = {}
+    user_data: tuple[str, ...] = ()
     brokers: Brokers = Brokers()
     running: tuple[Running, ...] = ()
     assignor: str = ""

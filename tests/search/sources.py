@@ -454,7 +454,7 @@ class RecordedGroup(ClassicGroup):
 
     def _store(self) -> None:
         super()._store()
-        self.book.stored(self._stored)
+        self.book.stored(self.stored)
 
 
 class Witness(Group):

@@ -41,6 +41,9 @@ class Server(Protocol):
     def targets(self, assignor: str, members: Sequence[SpecMember]) -> Assignment:
         """Return each member's target; `owned` of a member is its target until now."""
 
+    def writes_user_data(self, assignor: str | None) -> bool:
+        """Return whether the assignments of this assignor carry user data."""
+
     def names(self) -> Sequence[str]:
         """Return the names of all topics."""
 

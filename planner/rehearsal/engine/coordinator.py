@@ -67,7 +67,7 @@ class ClassicGroup:
         self._timer = self._loads = 0
         self._first = self._more = False
         self._table = FIRST_SIZE
-        self._stored = Stored(generation, None, None, ())
+        self.stored = Stored(generation, None, None, ())
         # Different assignor lists among the members'; None where one of them may have changed.
         self._known: frozenset[tuple[str, ...]] | None = None
 
@@ -103,7 +103,7 @@ class ClassicGroup:
             return Error.NON_EMPTY_GROUP
         self.phase, self.number, self.assignor, self.leader = GroupPhase.DEAD, 0, None, None
         self._pending, self._table = {}, FIRST_SIZE
-        self._stored = Stored(0, None, None, ())
+        self.stored = Stored(0, None, None, ())
         return Error.NONE
 
     def dissolve(self) -> list[ClassicMember]:
@@ -350,7 +350,7 @@ class ClassicGroup:
         """Know only what the record in __consumer_offsets holds: of each list the elected name."""
         if number != self._loads:
             return
-        stored = self._stored
+        stored = self.stored
         self.away = 0.0
         silent = {id_ for id_, member in self._members.items() if member.silent}
         here = self._members
@@ -595,4 +595,4 @@ class ClassicGroup:
     def _store(self) -> None:
         """Write the group's record, with the subscription of each member's last join."""
         seats = [ClassicSeat(m.request, m.client, m.partitions) for m in self._members.values()]
-        self._stored = Stored(self.number, self.assignor, self.leader, tuple(seats))
+        self.stored = Stored(self.number, self.assignor, self.leader, tuple(seats))

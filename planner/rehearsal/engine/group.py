@@ -224,7 +224,10 @@ class Group:
         if group.phase in _EMPTY:
             return Error.NONE
         full = group.size > self._brokers.consumer_max_size
-        if full or self._brokers.migration not in _UP:
+        # KAFKA-18134: a KIP-848 member could not be sent its user data.
+        loses = any(group.partitions().values())
+        loses = loses and self._server.writes_user_data(group.stored.assignor)
+        if full or loses or self._brokers.migration not in _UP:
             return Error.GROUP_ID_NOT_FOUND
         return Error.NONE
 

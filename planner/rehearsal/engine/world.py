@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
@@ -71,6 +71,7 @@ class World:
 
     `topics` has partition counts, `replicas` and `racks` are as in `Spec`, `topic_ids` as in
     `server_assignor`; a group of Connect workers has `connectors`, each with its number of tasks.
+    `user_data` names the assignors whose assignments carry user data.
     One world is a function of what it is given: `random` is its only source of chance, and `chance`
     what it draws from it.
     """
@@ -89,6 +90,7 @@ class World:
         generation: int = 0,
         chance: Chance | None = None,
         connectors: Mapping[str, int] | None = None,
+        user_data: Collection[str] = (),
     ) -> None:
         chance = chance or Chance(random)
         self.agenda = Agenda()
@@ -105,6 +107,7 @@ class World:
         own.update(PROTOCOLS if connectors else {})
         self._around = Surroundings(self.group, self.agenda, self.ledger, self, self, chance, own)
         self._topics = dict(topics)
+        self._with_user_data = frozenset(user_data)
         self._spec = Spec(
             members=(), partitions=self._topics, replicas=replicas or {}, racks=racks or {}
         )
@@ -299,6 +302,10 @@ class World:
         if validates and not own and (twice := _handed_over(members, result)):
             return f"{twice[0]}-{twice[1]} would be owned twice (ConsumerCoordinator validates it)"
         return result, 0.0
+
+    def writes_user_data(self, assignor: str | None) -> bool:
+        """Return whether the assignments of this assignor carry user data."""
+        return assignor in self._with_user_data
 
     def names(self) -> Sequence[str]:
         """Return the names of all topics."""

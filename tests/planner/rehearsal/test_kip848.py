@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from rebal.groups.assignors import get
 from rebal.groups.model import CoordinatorKind
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, Running
 from rebal.planner.rehearsal.outcome import Rehearsal
-from rebal.planner.rehearsal.script import Deed, Event, Scene
+from rebal.planner.rehearsal.rehearse import rehearse
+from rebal.planner.rehearsal.scene import scene_of
+from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from tests.planner.builder import group_of
 from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, play, restart, scene, told
 
 ALL = ("m0", "m1", "m2")
@@ -262,3 +266,40 @@ def test_members_choose_the_assignor_of_the_coordinator() -> None:
 def test_a_scala_coordinator_knows_no_kip_848() -> None:
     run = play(scene(DONE, DONE, brokers=Brokers(kind=CoordinatorKind.SCALA)), restart("m0", **UP))
     assert told(run, "rejected") == [("m0", "UNSUPPORTED_VERSION")]
+
+
+SHELF = ("shelf", "range")
+
+
+def test_group_whose_assignments_carry_user_data_is_not_converted() -> None:
+    """KAFKA-18134: the coordinator rejects the first member with group.protocol=consumer."""
+    late = Event(do=Deed.START, processes=(LATE,))
+    where = scene(RANGE, RANGE)
+    shelf = tuple(
+        replace(one, process=replace(one.process, assignors=SHELF)) for one in where.running
+    )
+    custom = {"shelf": get("range")}
+    where = replace(where, running=shelf, assignor="shelf", user_data=("shelf",))
+    run = rehearse(where, Script(events=(late,)), assignors=custom)
+    assert told(run, "rejected") == [("late", "GROUP_ID_NOT_FOUND")]
+    plain = rehearse(replace(where, user_data=()), Script(events=(late,)), assignors=custom)
+    assert told(plain, "rejected") == []
+    # Restarted with one of Kafka's own assignors, both members have assignments without it.
+    moved = [restart(name, to=RANGE) for name in ("m0", "m1")]
+    run = rehearse(where, Script(events=(*moved, late)), assignors=custom)
+    assert (told(run, "rejected"), run.at_rest) == ([], True)
+
+
+def test_stopped_group_whose_assignments_carried_user_data_is_replaced() -> None:
+    where = replace(scene(RANGE, RANGE), user_data=("range",))
+    run = play(
+        where, Event(do=Deed.STOP, members=("m0", "m1")), Event(do=Deed.START, processes=(LATE,))
+    )
+    assert told(run, "rejected") == []
+    assert [member.owned for member in run.members] == [0, 0, 12]
+
+
+def test_group_from_evidence_has_the_assignor_that_sends_user_data() -> None:
+    for member, named in (({"assigned_data": "x"}, ("range",)), ({}, ())):
+        made, _ = scene_of(group_of({"members": [{"id": "m", **member}]}))
+        assert made.user_data == named
