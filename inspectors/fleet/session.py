@@ -233,6 +233,7 @@ def _start(settings: SparkSettings, kafka: bool, folder: Path) -> Any:
 
     chosen = dict(settings.conf)
     python = chosen.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    python = python if python != sys.executable else None
     os.environ["PYSPARK_PYTHON"] = python or sys.executable
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
@@ -240,6 +241,8 @@ def _start(settings: SparkSettings, kafka: bool, folder: Path) -> Any:
     conf = SparkConf(loadDefaults=False)
     for key, value in _configuration(settings, kafka).items():
         conf.set(key, value)
+    if settings.local and not python and "SPARK_HOME" not in os.environ:
+        conf.setIfMissing("spark.python.daemon.module", "rebal.inspectors.fleet.shipping")
     if _loopback(settings):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     log = folder / _LOG

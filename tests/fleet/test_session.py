@@ -4,11 +4,16 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from rebal.inspectors.fleet.session import SparkSettings, _configuration
+from rebal.inspectors.fleet.tasks import in_tasks
 from tests.fleet.conftest import OFFSETS
 from tests.fleet.tablefiles import last_scan
 
@@ -50,8 +55,6 @@ def test_the_master_of_sparks_own_defaults_is_taken_unless_one_is_named(
 @pytest.mark.live
 @pytest.mark.timeout(300)
 def test_spark_submit_says_which_master_runs(tmp_path: Path) -> None:
-    import pyspark
-
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     entry = Path(__file__).parents[2] / "cli" / "entry.py"
     words = ["--master", "local[1]", "--conf", "spark.ui.enabled=false", str(entry)]
@@ -74,3 +77,15 @@ def test_spark_submit_says_which_master_runs(tmp_path: Path) -> None:
     told = done.stdout.splitlines()
     assert "rebal: Spark ran on local[1], 1 core of this machine." in told
     assert last_scan(tmp_path / "lake").read == 7362
+
+
+@pytest.mark.live
+@pytest.mark.timeout(300)
+def test_workers_import_the_installed_pyspark_not_the_packed_one(spark: SparkSession) -> None:
+    def where(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import worker
+
+        yield from (pa.RecordBatch.from_pydict({"file": [worker.__file__]}) for _ in batches)
+
+    rows = in_tasks(spark.range(1), where, "file string").collect()
+    assert [Path(file) for (file,) in rows] == [Path(pyspark.__file__).parent / "worker.py"]
