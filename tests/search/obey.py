@@ -88,6 +88,7 @@ class Rehearsed(Story):
         # Members that are out since the plan was made, as the evidence showed then.
         self._out: list[Process] = []
         self._waits = max(1.5, (history.session + history.rebalance) / 8)
+        self._reasons: set[str] = set()
 
     def _play(self) -> None:
         self._happen(0)
@@ -371,6 +372,10 @@ class Rehearsed(Story):
         before = self.world.now()
         if any(each.due is not None and not each.running for each in self.world.processes):
             # Its supervisor starts it again.
+            self._progressed()
+        reason = advice["text"].partition(". Look again after ")[0]
+        if reason not in self._reasons:
+            self._reasons.add(reason)
             self._progressed()
         self._asked(advice)
         if "--expect-members" in advice["text"]:
