@@ -27,13 +27,19 @@ def command(
         bool, typer.Option("--dry-run", help="Only say what would be removed.")
     ] = False,
     lake_option: params.LakeOption = None,
+    form: Annotated[
+        output.Format,
+        typer.Option("--output", "-o", help="How to print what was removed."),
+    ] = "text",
 ) -> int:
     """Put a lake's small files together, and remove what no kept scan needs.
 
     A cluster's last two scans are kept in any case. Scans that are kept read as before. The exit
     code is 0, or 1 when a scan that ran at the same time came first: what was removed by then is
-    said, and the next call does the rest. Neither Java nor Spark is needed.
+    said, and the next call does the rest. Neither Java nor Spark is needed. With -o json or yaml a
+    document on stdout says the same.
     """
+    from rebal.cli.render.fleet.compaction import compact_document
     from rebal.inspectors.fleet.compacting import compact
     from rebal.inspectors.fleet.tables.reader import open_clusters
 
@@ -41,6 +47,11 @@ def command(
     tables = open_clusters(lake, params.lake_options(lake_option))
     clusters = [one.manifest.cluster for one in tables]
     done = compact(tables[0].place, clusters, retain=seconds, dry=dry_run)
+    code = FAILED if done.lost else DONE
+    if form != "text":
+        body = compact_document(done, lake, dry_run=dry_run)
+        output.write(output.envelope("fleet-compact", body, code, form))
+        return code
     for cluster in clusters:
         gone = done.dropped.get(cluster, ())
         if gone:
@@ -57,4 +68,4 @@ def command(
     )
     for sentence in done.lost:
         output.say(sentence)
-    return FAILED if done.lost else DONE
+    return code

@@ -23,6 +23,7 @@ from rebal.cli.overview import Overview
 from rebal.cli.planning import PlansDocument
 from rebal.cli.render.difference import DiffDocument
 from rebal.cli.render.doctor import DoctorDocument
+from rebal.cli.render.fleet.compaction import CompactDocument
 from rebal.cli.render.fleet.document import FleetDocument, SummaryDocument
 from rebal.cli.render.inspection.document import InspectDocument
 from rebal.cli.render.simulation.document import SimulationsDocument
@@ -79,6 +80,7 @@ def kinds() -> dict[str, Kind]:
         Kind(SNAPSHOT, (GroupSnapshot,), code=False),
         Kind("rebal.fleet/1", (FleetDocument,)),
         Kind("rebal.fleet-summary/1", (SummaryDocument,)),
+        Kind("rebal.fleet-compact/1", (CompactDocument,)),
         Kind(SCAN, (Manifest,), code=False),
     )
     return {kind.schema.removeprefix("rebal.").partition("/")[0]: kind for kind in made}

@@ -1,8 +1,9 @@
 """Keeps a lake small: puts small files together, and removes what no kept scan needs.
 
 Putting files together is a scan that reads nothing: it takes the cluster's next number, commits as
-a scan does, and replaces the last scan's row by one with the new versions. Whatever ends it too
-early, the last scan stands as before. The rest disturbs no scan that is under way.
+a scan does, and replaces the last scan's row by one with the new versions. Of states it keeps each
+group's newest. Whatever ends it too early, the last scan stands as before. The rest disturbs no
+scan that is under way.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from rebal.inspectors.fleet.lake.sweep import Freed, find_files, find_log, remov
 from rebal.inspectors.fleet.lake.table import SMALL, DataFile, token_of
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.parts import FOLDERS, STORED, WORK
+from rebal.inspectors.fleet.states import NEWEST, read_states
 
 
 class Compacted(NamedTuple):
@@ -118,12 +120,14 @@ def _put_together(
             raise LakeError(_beside(place, cluster))
         made: dict[str, list[DataFile]] = {table: [] for table in STORED}
         gone = {one.path for _, files in chunks for one in files}
+        newest = {group_id: state.scan_id for group_id, state in read_states(run).items()}
         for kind, table in FOLDERS.items():
             if table != WORK:
                 kept = [one for one in run.earlier(kind) if one.path not in gone]
                 made[table] += [_below(table, one) for one in kept]
         for kind, files in chunks:
-            load = Load(kind, tuple(one.path for one in files), whole=True)
+            only = newest if kind in NEWEST else None
+            load = Load(kind, tuple(one.path for one in files), newest=only, whole=True)
             made[FOLDERS[kind]] += _written(run, load)
         run.finish(last, made)
 

@@ -21,7 +21,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from rebal.groups import VERSION
@@ -31,7 +30,7 @@ from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.table import DataFile, find_small
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
 from rebal.inspectors.fleet.news import News, State, find_news, told_until
-from rebal.inspectors.fleet.parts import FOLDERS, REPORT_DDL, SCAN, STORED, WORK
+from rebal.inspectors.fleet.parts import FOLDERS, REPORT_DDL, STORED, WORK
 from rebal.inspectors.fleet.reading import read_logs, read_records
 from rebal.inspectors.fleet.runs import SORTED_BY
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, PACKED
@@ -45,10 +44,10 @@ from rebal.inspectors.fleet.stages import (
     in_order,
     tasks_for,
 )
+from rebal.inspectors.fleet.states import NEWEST, read_states
 from rebal.inspectors.fleet.tasks import Work, in_tasks, require_shared
 from rebal.inspectors.fleet.telling import Committed, tell, tell_commits
 from rebal.inspectors.fleet.timeline.rows import OPEN
-from rebal.inspectors.fleet.timeline.state import form
 from rebal.inspectors.fleet.timeline.timeline import Tale
 from rebal.inspectors.fleet.totals import Totals
 
@@ -59,14 +58,8 @@ _REPLACED: Final = ("commits", "open_commit_groups")
 """Kinds that each scan writes whole: a row for each partition that has commits."""
 _READ: Final = ("records", "requests", "broken")
 """Kinds that are what was read: telling a group anew makes none of their rows again."""
-_NEWEST: Final = ("states", "waiting")
-"""Kinds of which a group's newest rows count, whatever else is there."""
 _LOGS: Final = 1000
 """Request logs of earlier scans that a scan still knows."""
-_ABOUT: Final = (
-    "group_id", "form", "partition", "offset", "told_until", "latest", "recorded", "unnamed",
-    SCAN.name,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -118,7 +111,7 @@ def scan(
     say("putting each group's history in order")
     log = bool(totals.files("requests") or run.earlier("requests"))
     span = _span(run, totals)
-    now = _Scan(spark, run, totals, _states(run), span, _breaks(run, totals), log)
+    now = _Scan(spark, run, totals, read_states(run), span, _breaks(run, totals), log)
     before = run.previous.topics if run.previous is not None else {}
     news = find_news(totals.series, now.states, span, totals.topics.keys() - before.keys())
     _tell(now, news)
@@ -126,22 +119,6 @@ def scan(
     _carry(now, news)
     manifest = _manifest(now, source=source, request_logs=request_logs, requests=requests)
     return run.finish(manifest, _files(run, totals))
-
-
-def _states(run: Run) -> dict[str, State]:
-    """Return the groups' states that the lake has, by group."""
-    found: dict[str, State] = {}
-    for file in run.earlier("states"):
-        with run.place.errors(), run.place.files().open_input_file(file.path) as opened:
-            rows = pq.ParquetFile(opened).read(columns=list(_ABOUT)).to_pylist()
-        for row in rows:
-            before = found.get(row["group_id"])
-            if before is None or before.scan_id < row[SCAN.name]:
-                found[row["group_id"]] = State(
-                    row[SCAN.name], row["form"] == form(), row["partition"], row["offset"],
-                    row["told_until"], row["latest"], row["recorded"], tuple(row["unnamed"]),
-                )  # fmt: skip
-    return found
 
 
 def _tell(now: _Scan, news: News) -> None:
@@ -161,7 +138,7 @@ def _tell(now: _Scan, news: News) -> None:
     going = frozenset(news.go_on)
     pieces += [
         Piece(kind, one.path, one.size, going, news.go_on)
-        for kind in _NEWEST
+        for kind in NEWEST
         for one in (run.earlier(kind) if going else ())
     ]
     if not pieces:
@@ -210,7 +187,7 @@ def _carry(now: _Scan, news: News) -> None:
         files = () if table == WORK or kind in _REPLACED else run.earlier(kind)
         if not files:
             continue
-        if kind in _NEWEST:
+        if kind in NEWEST:
             small = find_small(files)
             loads += [Load(kind, _paths(small), newest=newest, whole=True)] if small else []
             continue

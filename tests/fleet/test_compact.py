@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from rebal.cli import app
@@ -15,11 +16,13 @@ from rebal.inspectors.fleet import compacting
 from rebal.inspectors.fleet.compacting import Compacted, compact
 from rebal.inspectors.fleet.lake.place import LakeError, find_place
 from rebal.inspectors.fleet.lake.run import new_run
-from rebal.inspectors.fleet.lake.table import LakeTable
-from rebal.inspectors.fleet.manifest import UNNAMED
-from rebal.inspectors.fleet.parts import STORED
+from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
+from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
+from rebal.inspectors.fleet.parts import STORED, PartWriter
+from rebal.inspectors.fleet.states import NEWEST
 from rebal.inspectors.fleet.tables.reader import open_tables
-from tests.fleet.test_lake import KilledError, files_of, finish
+from tests.documents import checked
+from tests.fleet.test_lake import WHEN, KilledError, files_of, finish
 from tests.fleet.test_retain import DAY, members, rows_of, scan_at, written
 
 Said = pytest.CaptureFixture[str]
@@ -43,6 +46,10 @@ def records(out: Path) -> int:
     return len(table.files(UNNAMED, entry.version))
 
 
+def below(path: str) -> str:
+    return path.split("/", 1)[1]
+
+
 def check(out: Path, *scans: int) -> None:
     assert open_tables(str(out)).scans == scans
     for number in scans:
@@ -64,6 +71,32 @@ def test_small_files_are_put_together_and_every_scan_reads_as_before(tmp_path: P
     # The compaction took the number 7, and its row is that of scan 6.
     assert open_tables(str(tmp_path)).scans == (1, 2, 3, 4, 5, 6, 8)
     assert rows_of(tmp_path, 8)["records"] == 7
+
+
+def test_of_states_each_groups_newest_stays(tmp_path: Path) -> None:
+    place = find_place(str(tmp_path))
+    for number in range(1, 5):
+        with new_run(place, UNNAMED, full=False) as run:
+            writer = PartWriter(run.target)
+            names = ("every", f"only {number}")
+            for kind in NEWEST:
+                writer.add(kind, [{"group_id": name, "unnamed": []} for name in names])
+            written = [row for batch in writer.report() for row in batch.to_pylist()]
+            made = {
+                row["name"]: [
+                    *(one._replace(path=below(one.path)) for one in run.earlier(row["name"])),
+                    DataFile(below(row["file"]), row["amount"], row["size"]),
+                ]
+                for row in written
+            }
+            run.finish(Manifest(cluster=UNNAMED, run=number, finished_at=WHEN), made)
+    assert compacted(tmp_path).small == 8
+    with new_run(place, UNNAMED, full=False) as run:
+        for kind in NEWEST:
+            (file,) = run.earlier(kind)
+            rows = pq.ParquetFile(tmp_path / file.path).read(columns=["group_id", "scan_id"])
+            found = sorted(tuple(row.values()) for row in rows.to_pylist())
+            assert found == [("every", 4), *((f"only {number}", number) for number in range(1, 5))]
 
 
 def test_scans_that_are_not_kept_go_with_their_files_and_log(tmp_path: Path) -> None:
@@ -166,6 +199,44 @@ def test_what_is_only_removed_does_not_disturb_a_scan(tmp_path: Path) -> None:
         assert (done.small, len(done.dropped[UNNAMED])) == (0, 3)
         finish(run, 9)
     assert open_tables(str(tmp_path)).manifest.offsets == {0: 9}
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_the_document_says_what_the_screen_does(tmp_path: Path, capsys: Said, form: str) -> None:
+    def document(*words: str, code: int = 0) -> Any:
+        assert app.run(["fleet", "compact", str(tmp_path), "-o", form, *words]) == code
+        told = capsys.readouterr()
+        assert told.err == ""
+        return checked(told.out, form)
+
+    lake_of(tmp_path, 4)
+    planned, before = document("--retain", "1d", "--dry-run"), files_of(tmp_path)
+    sizes = {path: (tmp_path / path).stat().st_size for path in before}
+    done = document("--retain", "1d")
+    gone = before - files_of(tmp_path)
+    assert list(done) == [
+        *("schema", "lake", "dry_run", "clusters", "small_files", "made_files"),
+        *("removed_files", "removed_log_entries", "freed_bytes", "not_done", "exit_code"),
+    ]
+    assert done["clusters"] == [{"cluster": UNNAMED, "removed_scans": [1, 2]}]
+    assert (done["small_files"], done["made_files"]) == (4, 1)
+    assert done["removed_files"] + done["removed_log_entries"] == len(gone) > 0
+    assert done["freed_bytes"] == sum(sizes[path] for path in gone)
+    same = ("clusters", "small_files", "made_files", "not_done")
+    assert [planned[name] for name in same] == [done[name] for name in same]
+    assert (planned["dry_run"], done["dry_run"], done["not_done"]) == (True, False, [])
+
+
+def test_the_document_says_which_cluster_is_not_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    sentence = "east: a scan of the cluster east came first"
+    lost = Compacted({UNNAMED: ()}, 0, 0, (), (), (sentence,))
+    monkeypatch.setattr(compacting, "compact", lambda *_, **__: lost)
+    lake_of(tmp_path, 1)
+    assert app.run(["fleet", "compact", str(tmp_path), "-o", "json"]) == 1
+    body = checked(capsys.readouterr().out, "json")
+    assert (body["not_done"], body["exit_code"]) == ([sentence], 1)
 
 
 def test_the_screen_says_what_was_freed(tmp_path: Path, capsys: Said) -> None:

@@ -12,10 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from rebal.inspectors.fleet import scan as scanning
+from rebal.inspectors.fleet import states as stored
+from rebal.inspectors.fleet.compacting import compact
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.scans import Scans
+from rebal.inspectors.fleet.manifest import UNNAMED
 from rebal.inspectors.fleet.news import News, find_news
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, without_sources
+from tests.fleet.tablefiles import last_scan
 
 Scan = Callable[..., str]
 
@@ -43,7 +47,7 @@ def told(out: Path) -> dict[str, list[dict[str, Any]]]:
 
 def states(out: Path) -> list[tuple[int, str]]:
     """The scan that wrote each state that is in the lake, and its group."""
-    files = (out / "states").rglob("*.parquet")
+    files = (out / "states").rglob("states-*.parquet")
     rows = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
     return sorted((row["scan_id"], row["group_id"]) for row in rows)
 
@@ -52,8 +56,13 @@ def test_many_scans_of_records_and_logs_give_the_tables_of_one(
     scan: Scan, scanned: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    for records, log in parts(tmp_path, 12):
+    for number, (records, log) in enumerate(parts(tmp_path, 12)):
         scan("--offsets", records, "--request-log", log, "--out", out)
+        if number % 4 == 2:
+            before = last_scan(out).inputs["states"].rows
+            assert compact(find_place(str(out)), [UNNAMED]).small
+            groups = {group for _, group in states(out)}
+            assert last_scan(out).inputs["states"].rows == len(groups) < before
     assert told(out) == told(scanned)
 
 
@@ -101,7 +110,7 @@ def test_states_that_another_version_wrote_are_not_gone_on_from(
     for n, (records, _) in enumerate(parts(tmp_path, 3)):
         with monkeypatch.context() as patch:
             if n == 1:
-                patch.setattr(scanning, "form", lambda: "another/0")
+                patch.setattr(stored, "form", lambda: "another/0")
             scan("--offsets", records, "--out", out)
     assert told(out) == told(whole)
 
