@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA: Final = 17
+_PACKAGES: Final = "spark.jars.packages"
 _KAFKA_SOURCE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 # Spark brings these itself; fetching them again would double the download.
 _OWN_OF_SPARK: Final = (
@@ -320,7 +321,10 @@ def _configuration(settings: SparkSettings, kafka: bool) -> dict[str, str]:
         made["spark.jars"] = ",".join(settings.jars)
     elif kafka and not _has_kafka_source():
         made |= _packages()
+    packages = [made.get(_PACKAGES), dict(settings.conf).get(_PACKAGES)]
     made |= dict(settings.conf) | {"spark.master": settings.url}
+    if all(packages):
+        made[_PACKAGES] = ",".join(filter(None, packages))
     made[_DRIVER] = f"{_YOUNG_JVM} {made.get(_DRIVER, '')}".rstrip()
     if settings.tokens is not None:
         word = f"-D{_TOKENS}={settings.tokens}".replace("\\", "\\\\").replace('"', '\\"')
@@ -364,7 +368,7 @@ def _packages() -> dict[str, str]:
             "XDG_CACHE_HOME to a folder that can be written to, or give its jars with --spark-jars."
         ) from None
     return {
-        "spark.jars.packages": f"{_KAFKA_SOURCE}:{__version__}",
+        _PACKAGES: f"{_KAFKA_SOURCE}:{__version__}",
         "spark.jars.excludes": _OWN_OF_SPARK,
         "spark.jars.ivySettings": str(settings),
         "spark.jars.ivy": str(cache),

@@ -24,6 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rebal.inspectors.fleet.commits.table import as_parts
 from rebal.inspectors.fleet.engine import engine_of
 from rebal.inspectors.fleet.lake.place import Place
+from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.parts import SCAN
 from rebal.inspectors.fleet.runs import Packer
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS, INPUTS, PACKED, TIME, TIMELINE
@@ -75,7 +76,7 @@ class Gather:
 
 def gather(spark: SparkSession, wanted: Gather, schema: pa.Schema) -> DataFrame:
     """The rows of the pieces in this schema: `PACKED`, `TIMELINE` or `COMMIT_PARTS`."""
-    shares = _shared_out(wanted.pieces, engine_of(spark).cores)
+    shares = shared_out(wanted.pieces, engine_of(spark).cores)
     numbers = spark.range(0, len(shares), 1, max(1, len(shares)))
     work = partial(_read, wanted=replace(wanted, shares=shares), packed=schema is PACKED)
     return in_tasks(numbers, work, from_arrow_schema(schema, prefer_timestamp_ntz=False))
@@ -124,7 +125,7 @@ def tasks_for(pieces: Iterable[Piece], cores: int) -> int:
     return 1 if size <= _LITTLE else cores * max(1, -(-size // (_SHARE * cores)))
 
 
-def _shared_out(pieces: Sequence[Piece], tasks: int) -> list[list[int]]:
+def shared_out(pieces: Sequence[Piece | DataFile], tasks: int) -> list[list[int]]:
     """The numbers of the pieces, those of each of at most so many tasks, about even."""
     shares: list[list[int]] = [[] for _ in range(min(tasks, len(pieces)))]
     held = [0] * len(shares)

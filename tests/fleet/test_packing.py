@@ -104,6 +104,6 @@ def test_each_command_line_of_the_document_is_parsed_by_the_real_command(line: s
 
 
 def test_the_document_gives_the_settings_that_pack_prints() -> None:
-    assert len(LINES) == 9
+    assert len(LINES) == 11
     for key, value in packing.spark_settings("packages.tar.gz").items():
         assert f"--spark-conf {key}={value}" in DOC

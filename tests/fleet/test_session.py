@@ -29,6 +29,18 @@ def test_a_users_own_jvm_options_stay_and_win(chosen: str) -> None:
     assert {**users, OPTIONS: ""} == {**plain, OPTIONS: ""}
 
 
+def test_packages_of_a_user_are_fetched_beside_sparks_kafka_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    name, delta = "spark.jars.packages", "io.delta:delta-spark_2.13:4.0.0"
+    settings = SparkSettings(conf=((name, delta),))
+    assert _configuration(settings, kafka=False)[name] == delta
+    source = _configuration(SparkSettings(), kafka=True)[name]
+    assert _configuration(settings, kafka=True)[name] == f"{source},{delta}"
+
+
 @pytest.mark.parametrize("chosen", ["", "-Xss4m"])
 def test_executors_may_get_tokens_from_one_address(chosen: str) -> None:
     options = "spark.executor.extraJavaOptions"

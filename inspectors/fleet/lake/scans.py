@@ -189,7 +189,7 @@ class Scans:
         if len(gone) * _SHARE < len(rows):
             gone = ()
         replaced = {one.number for one in (*gone, *same)}
-        made = pa.Table.from_pylist([_row(manifest, folders)], SCHEMA)
+        made = pa.Table.from_pylist([row_of(manifest, folders)], SCHEMA)
         self._become(found, (app, number), token, replaced, made)
         after = self.of(manifest.cluster)
         # Rows may have been dropped at the same moment.
@@ -293,7 +293,8 @@ def choose_cluster(place: Place, clusters: tuple[str, ...], wanted: str | None) 
     return wanted or clusters[0]
 
 
-def _row(manifest: Manifest, folders: Sequence[str]) -> dict[str, object]:
+def row_of(manifest: Manifest, folders: Sequence[str]) -> dict[str, object]:
+    """Return a scan's row, in the columns of `SCHEMA`."""
     entries = {**manifest.tables, **manifest.inputs}
     return {
         "scan_id": manifest.run,
