@@ -145,6 +145,8 @@ def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSess
     quiet = logging.NullHandler()
     logging.getLogger().addHandler(quiet)
     before = signal.getsignal(signal.SIGINT)
+    litter = Path("artifacts").absolute()
+    is_users = litter.exists()
     with tempfile.TemporaryDirectory(prefix="rebal-spark-") as folder:
         context = _start(settings, kafka, Path(folder))
         # PySpark's handler talks to the JVM on the connection that the interrupted call waits on.
@@ -154,7 +156,17 @@ def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSess
             yield _prepared(context, settings, Path(folder))
         finally:
             end(context.cancelAllJobs, context.stop)
+            if not is_users:
+                _clear(litter)
             logging.getLogger().removeHandler(quiet)
+
+
+def _clear(folder: Path) -> None:
+    """Remove what Spark 4.0 makes in the working directory for artifacts of a session."""
+    for each in folder.glob("spark-*"):
+        shutil.rmtree(each, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _running_context() -> Any:

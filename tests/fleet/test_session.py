@@ -89,6 +89,7 @@ def test_spark_submit_says_which_master_runs(tmp_path: Path) -> None:
     told = done.stdout.splitlines()
     assert "rebal: Spark ran on local[1], 1 core of this machine." in told
     assert last_scan(tmp_path / "lake").read == 7362
+    assert [each.name for each in tmp_path.iterdir()] == ["lake"]
 
 
 @pytest.mark.live

@@ -276,7 +276,7 @@ def sized(count: int, partitions: int, elected: str) -> GroupSnapshot:
         ("cooperative-sticky", "eager"),
     ],
 )
-@pytest.mark.parametrize("batch", [2, 5])
+@pytest.mark.parametrize("batch", [pytest.param(2, marks=pytest.mark.full), 5])
 def test_each_bound_of_a_large_groups_plan_holds_against_all_restarts(
     elected: str, goal: str, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
