@@ -202,7 +202,7 @@ class SparkCatalog:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Say in one sentence what Spark or its catalog refused.
+        """Tell in one sentence why Spark or its catalog fails.
 
         Raises:
             SparkError: instead of their own errors.

@@ -245,16 +245,15 @@ def _start(settings: SparkSettings, kafka: bool, folder: Path) -> Any:
     from pyspark.java_gateway import launch_gateway
 
     chosen = dict(settings.conf)
-    python = chosen.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
-    python = python if python != sys.executable else None
-    os.environ["PYSPARK_PYTHON"] = python or sys.executable
+    named = chosen.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    os.environ["PYSPARK_PYTHON"] = python = named or sys.executable
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return _submitted(settings, kafka)
     conf = SparkConf(loadDefaults=False)
     for key, value in _configuration(settings, kafka).items():
         conf.set(key, value)
-    if settings.local and not python and "SPARK_HOME" not in os.environ:
+    if settings.local and python == sys.executable and "SPARK_HOME" not in os.environ:
         conf.setIfMissing("spark.python.daemon.module", "rebal.inspectors.fleet.shipping")
     if _loopback(settings):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

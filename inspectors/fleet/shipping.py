@@ -1,4 +1,4 @@
-"""What Spark's Python processes import: rebal from a zip file, PySpark from where it is installed.
+"""Imports of Spark's Python processes: rebal from a zip file, PySpark from where it is installed.
 
 Executors that have no rebal get its packages as one zip file, made from the running rebal: an
 editable install, a wheel and a checkout ship the same code. They need the third-party packages of

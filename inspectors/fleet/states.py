@@ -15,8 +15,8 @@ from rebal.inspectors.fleet.timeline.state import form
 NEWEST: Final = ("states", "waiting")
 """Kinds of which a group's newest rows count, whatever else is there.
 
-The state of a group that was deleted stays: without it, a group of that name that comes back would
-be told anew, for which a scan reads all records of the lake.
+The state of a group that was deleted stays: without it, a later group of that name would be told
+anew, for which a scan reads all records of the lake.
 """
 _ABOUT: Final = (
     "group_id", "form", "partition", "offset", "told_until", "latest", "recorded", "unnamed",

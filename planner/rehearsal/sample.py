@@ -133,6 +133,25 @@ def _kind(process: Process) -> Hashable:
     return replace(process, name="", client_id="", instance_id=static, rack=None)
 
 
+def bounds(
+    strata: Sequence[Stratum],
+    unowned: Sequence[Sequence[float]],
+    longest: Sequence[Sequence[float]],
+    *,
+    least: float,
+) -> tuple[float, float]:
+    """Return how far the partition-seconds of all restarts may be off (a share), and the longest
+    stop at most.
+
+    The values are those of each stratum's places. By the share `least` a restart may cost more or
+    less than in a rehearsal of all.
+    """
+    total = sum(stratum.size * fmean(some) for stratum, some in zip(strata, unowned, strict=True))
+    share = total_error(strata, unowned) / total if total else 0.0
+    found = max(value for some in longest for value in some)
+    return share + least, max(most_of_all(strata, longest), (1 + least) * found)
+
+
 def total_error(strata: Sequence[Stratum], values: Sequence[Sequence[float]]) -> float:
     """Return how far the sum over all restarts may be off, at 95 % confidence.
 

@@ -29,14 +29,7 @@ from rebal.planner.rehearsal.outcome import (
     endangered,
 )
 from rebal.planner.rehearsal.rehearse import as_restarted, rehearse
-from rebal.planner.rehearsal.sample import (
-    Sample,
-    Stratum,
-    most_of_all,
-    sample,
-    situations,
-    total_error,
-)
+from rebal.planner.rehearsal.sample import Sample, Stratum, bounds, sample, situations
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 
 Part = tuple[Event, ...]
@@ -194,15 +187,15 @@ class Rollout:
 
     def _sampled(self, taken: Sample, measured: Mapping[int, Measures], *, wrong: bool) -> Sampled:
         values = [[measured[place] for place in one.places] for one in taken.strata]
-        total = _total(taken.strata, measured)
-        error = total_error(taken.strata, [[one.unowned for one in some] for some in values])
-        longest = most_of_all(taken.strata, [[one.longest for one in some] for some in values])
+        unowned = [[one.unowned for one in some] for some in values]
+        longest = [[one.longest for one in some] for some in values]
+        bound, at_most = bounds(taken.strata, unowned, longest, least=_LEAST)
         return Sampled(
             rehearsed=taken.rehearsed,
             restarts=taken.restarts,
             left_out=taken.left_out,
-            bound=None if wrong else _LEAST + (error / total.unowned if total.unowned else 0.0),
-            longest_at_most=None if wrong else max(longest, (1 + _LEAST) * total.longest),
+            bound=None if wrong else bound,
+            longest_at_most=None if wrong else at_most,
             whole_seconds=self.seconds,
         )
 

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
+from msgspec.structs import replace
+
 from rebal.groups.assignors.server import SERVER_NAMES
 from rebal.groups.clients import assignors
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType
@@ -78,4 +80,5 @@ def owner_for(
     if not same or context.snapshot.captured_at - same[0] < _SECOND_ROUND:
         return wait(f"{why} yet", step=step)
     dynamic = [facts for facts in context.members if not facts.static]
-    return rebalance_of(context, dynamic, step=step)
+    made = rebalance_of(context, dynamic, step=step)
+    return replace(made, text=f"{made.text}: {why}")

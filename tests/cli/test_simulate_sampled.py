@@ -132,6 +132,23 @@ def test_a_rejected_member_is_named_and_the_code_is_3(simulate: Simulate) -> Non
     assert document["runs"][0]["rehearsal"]["sampled"]["bound"] is None
 
 
+def test_a_kind_of_restart_that_is_left_out_is_not_verified_and_the_code_is_4(
+    simulate: Simulate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampled, "_MOST_KINDS", 0)
+    members = [
+        {"id": f"m{n:02d}", "list": ["range"], "version": f"3.{n // 9}.{n % 9}"} for n in range(60)
+    ]
+    group = group_of({"members": members, "elected": "range", "topics": {"orders": 120}})
+    with unpriced():
+        Path("p.yaml").write_text(dump_plan(make_plan(group)))
+    code, text = simulate()
+    assert code == 4
+    said = flat(text)
+    assert "no member is rejected" in said
+    assert re.search(r"none of \d+ kinds of restart: those are NOT verified", said)
+
+
 def test_a_ready_roll_out_is_sampled_and_a_crash_is_not(simulate: Simulate) -> None:
     assert "of 60 restarts rehearsed" in flat(simulate("--script", "rolling", plan=False)[1])
     assert "sample" not in simulate("--script", "crash", plan=False)[1]

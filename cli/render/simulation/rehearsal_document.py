@@ -48,7 +48,9 @@ class RehearsalDocument(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def code_of(runs: Sequence[RunDocument], *, exit_zero: bool) -> int:
-    """Return the exit code: 3 with a danger in any run, 4 where a group does not come to rest."""
+    """Return the exit code: 3 with a danger in any run, 4 where a group does not come to rest or a
+    sample has none of some kind of restart.
+    """
     if exit_zero:
         return SAFE
     return worst_code(map(_code, runs))
@@ -65,4 +67,5 @@ def _code(one: RunDocument) -> int:
         return BLOCKED
     if not one.rehearsal.at_rest or (spread is not None and spread.restless):
         return UNPROVEN
-    return SAFE
+    sampled = one.rehearsal.sampled
+    return UNPROVEN if sampled is not None and sampled.left_out else SAFE

@@ -29,14 +29,7 @@ from rebal.planner.rehearsal.costs.work import estimate_asked, is_unpriced, rehe
 from rebal.planner.rehearsal.engine.world import HELD_BACK
 from rebal.planner.rehearsal.outcome import Measures
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.sample import (
-    Sample,
-    Stratum,
-    most_of_all,
-    sample,
-    situations,
-    total_error,
-)
+from rebal.planner.rehearsal.sample import Sample, Stratum, bounds, sample, situations
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 
 _FAILED: Final = "failed as leader"
@@ -247,11 +240,9 @@ class RehearsedRoll:
             for one in made:
                 total = total.plus(one, stratum.size / len(made))
             found.append(made)
-        error = total_error(taken.strata, [[one.unowned for one in made] for made in found])
-        share = error / total.unowned if total.unowned else 0.0
-        longest = most_of_all(taken.strata, [[one.longest for one in made] for made in found])
-        longest = max(longest, (1 + self._least) * total.longest)
-        return _Sampled(total, share + self._least, longest)
+        unowned = [[one.unowned for one in made] for made in found]
+        longest = [[one.longest for one in made] for made in found]
+        return _Sampled(total, *bounds(taken.strata, unowned, longest, least=self._least))
 
     def _at(self, place: int, cut: Sequence[tuple[str, ...]], killed: bool, draw: int) -> Measures:
         """Return the measures of one batch; another `draw` has another seed."""

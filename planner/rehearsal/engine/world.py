@@ -210,10 +210,7 @@ class World:
 
     def add_partitions(self, topic: str, count: int, noticed: float = 0.0) -> None:
         """Have a topic of `count` partitions; leaders see it `noticed` seconds later."""
-        self._topics[topic] = count
-        if not self.opaque:
-            self.ledger.grow(topic, count, self.agenda.now)
-        self.happened.append(Happened(self.agenda.now, "", "partitions", f"{topic}: {count}"))
+        self._has(topic, count, "partitions")
         self._topics_changed(noticed)
 
     def delete_topic(self, topic: str, noticed: float = 0.0) -> None:
@@ -226,10 +223,7 @@ class World:
 
     def create_topic(self, topic: str, count: int, noticed: float = 0.0) -> None:
         """Create a topic; clients that match a pattern themselves see it within `noticed` s."""
-        self._topics[topic] = count
-        if not self.opaque:
-            self.ledger.grow(topic, count, self.agenda.now)
-        self.happened.append(Happened(self.agenda.now, "", "topic created", f"{topic}: {count}"))
+        self._has(topic, count, "topic created")
         self.group.topic_created()
         self._matches_changed(topic, noticed)
 
@@ -323,6 +317,12 @@ class World:
         return received(self._custom.get(assignor), member, partitions, generation)
 
     # Inside
+
+    def _has(self, topic: str, count: int, why: str) -> None:
+        self._topics[topic] = count
+        if not self.opaque:
+            self.ledger.grow(topic, count, self.agenda.now)
+        self.happened.append(Happened(self.agenda.now, "", why, f"{topic}: {count}"))
 
     def _assign_work(
         self,
