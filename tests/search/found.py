@@ -569,4 +569,15 @@ FOUND = {
         session=300.0,
         epoch=0,
     ),
+    "a restarted static member counts before it has its partitions": History(
+        seed=530_958,
+        goal="eager",
+        consumers=(Consumer("app-0", "java-3.9.1", FINAL, static=True),),
+        evidence=Evidence(kinds=frozenset()),
+        events=(Event(0, "reload", 0), Event(0, "topic grows", 0), Event(3, "reload", 0)),
+        counted=True,
+        session=8.0,
+        rebalance=15.0,
+        epoch=0,
+    ),
 }
