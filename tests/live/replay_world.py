@@ -153,9 +153,8 @@ class ReplayWorld(LiveWorld):
         raise NotImplementedError
 
     def deliver(self) -> None:
-        """Let one heartbeat of each KIP-848 member pass."""
-        if self.kip848:
-            self.sleep(5.0)
+        """Let members receive what the coordinator reports as theirs."""
+        self.sleep(5.0 if self.kip848 else 1.0)
 
     def shown(self, process: Process) -> bool:
         """Return False: judged on the model."""
@@ -179,11 +178,11 @@ class ReplayWorld(LiveWorld):
         return max(0.0, longest - self.session_seconds), what
 
     def unowned_at_rest(self) -> list[str]:
-        """Return a fault for the first partition that no running member says it owns."""
+        """Return a fault for each partition that no running member says it owns."""
         lives = [life for life in self._lives if life.ended_ms is None]
         owned = {place for life in lives for place in life.member.owned}
         every = [(self.topic, number) for number in range(self._partitions)]
-        return [f"{topic}-{n} has no owner" for topic, n in every if (topic, n) not in owned][:1]
+        return [f"{topic}-{n} has no owner" for topic, n in every if (topic, n) not in owned]
 
     def is_of_step(self, advice: dict[str, Any]) -> bool:
         """Return False: no files are declared here."""

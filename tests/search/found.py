@@ -580,4 +580,21 @@ FOUND = {
         rebalance=15.0,
         epoch=0,
     ),
+    "a rebalance for new partitions began after the plan was finished": History(
+        seed=101_980,
+        goal="eager",
+        consumers=tuple(
+            Consumer(f"app-{number}", "java-3.9.1", DEFAULT if number == 2 else FINAL)
+            for number in range(3)
+        ),
+        evidence=Evidence(kinds=frozenset()),
+        events=tuple(
+            Event(look, kind, 0)
+            for look, kind in ((0, "reload"), (0, "topic grows"), (2, "reload"), (3, "wrong list"))
+        ),
+        counted=True,
+        session=8.0,
+        rebalance=15.0,
+        epoch=0,
+    ),
 }

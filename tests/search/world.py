@@ -229,7 +229,7 @@ class SimulatedWorld:
         cut_short = started >= self.world.book._completed or self.world._coming
         if cut_short or self.now() - self.world.book.loaded_at < _AFTER_LOAD:
             return
-        self.faults += self.unowned_at_rest()
+        self.faults += self.unowned_at_rest()[:1]
         for (topic, number), owners in self.world.ledger.owners().items():
             # franz-go keeps what it owns when a vote turns it EAGER ("not supported per KIP-429").
             mixed = any(one.software == "franz-go" for one in self.processes)
@@ -249,12 +249,11 @@ class SimulatedWorld:
         self.sleep(_HEARTBEAT if self.world.group.kip848 else _ANSWER)
 
     def unowned_at_rest(self) -> list[str]:
-        """Return a fault for the first partition that no process owns."""
+        """Return a fault for each partition that no process owns."""
         owners = self.world.ledger.owners()
-        found = [
+        return [
             f"{topic}-{number} has no owner" for (topic, number), who in owners.items() if not who
         ]
-        return found[:1]
 
     def _all_alive(self) -> bool:
         """Return whether each member that the coordinator counts runs."""
