@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rebal.groups.errors import RebalError
+from rebal.inspectors.fleet.shipping import build_zip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,8 +45,8 @@ class Engine(Protocol):
     def describe(self) -> str:
         """Return where tasks run, in words."""
 
-    def ship(self, package: Path) -> None:
-        """Let tasks import what is in the zip file; a second time changes nothing."""
+    def ship(self, folder: Path) -> None:
+        """Let tasks import rebal, by a zip file in the folder; a second time changes nothing."""
 
     def watch(self, tasks: Tasks) -> contextlib.AbstractContextManager[None]:
         """Report the running stages' tasks while the block runs."""
@@ -84,9 +85,9 @@ class _Classic:
         amount = max(0, self._context._jsc.sc().getExecutorMemoryStatus().size() - 1)
         return f"{master}, with {_counted(amount, 'executor')}"
 
-    def ship(self, package: Path) -> None:
+    def ship(self, folder: Path) -> None:
         if not self.shares_disk:
-            self._context.addPyFile(str(package))
+            self._context.addPyFile(str(build_zip(folder)))
 
     @contextmanager
     def watch(self, tasks: Tasks) -> Iterator[None]:
@@ -133,9 +134,9 @@ class _Connect:
     def describe(self) -> str:
         return f"Spark Connect at {self._spark.client.host}, with {_counted(self.cores, 'core')}"
 
-    def ship(self, package: Path) -> None:
+    def ship(self, folder: Path) -> None:
         if not self._shipped:
-            self._spark.addArtifacts(str(package), pyfile=True)
+            self._spark.addArtifacts(str(build_zip(folder)), pyfile=True)
             self._shipped = True
 
     @contextmanager

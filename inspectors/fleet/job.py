@@ -196,6 +196,10 @@ _KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
         "again with fewer tasks at once (--master local[1]), or where more memory is free.",
     ),
     (
+        ("while reading the port number",),
+        "Spark's Python process did not start: REBAL_DEBUG=1 shows what it said.",
+    ),
+    (
         ("ZipException", "incorrect header check", "EOFException", "invalid block type"),
         "a gz file is damaged or cut off; fetch it again, or unpack what is readable of it.",
     ),

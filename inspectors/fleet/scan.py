@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Final
 
@@ -41,11 +41,12 @@ from rebal.inspectors.fleet.stages import (
     by_group,
     find_effective_times,
     gather,
+    in_one_task,
     in_order,
     tasks_for,
 )
 from rebal.inspectors.fleet.states import NEWEST, read_states
-from rebal.inspectors.fleet.tasks import Work, in_tasks, require_shared
+from rebal.inspectors.fleet.tasks import in_tasks, require_shared
 from rebal.inspectors.fleet.telling import Committed, tell, tell_commits
 from rebal.inspectors.fleet.timeline.rows import OPEN
 from rebal.inspectors.fleet.timeline.timeline import Tale
@@ -74,10 +75,6 @@ class _Scan:
     span: _Span
     breaks: Mapping[int, tuple[int, ...]]
     log: bool
-
-    def take(self, rows: DataFrame, work: Work) -> None:
-        """Let tasks work on the rows, and add up what they report."""
-        self.totals.take(in_tasks(rows, work, REPORT_DDL))
 
     @property
     def cores(self) -> int:
@@ -114,15 +111,17 @@ def scan(
     now = _Scan(spark, run, totals, read_states(run), span, _breaks(run, totals), log)
     before = run.previous.topics if run.previous is not None else {}
     news = find_news(totals.series, now.states, span, totals.topics.keys() - before.keys())
-    _tell(now, news)
-    _tell_commits(now, news)
-    _carry(now, news)
+    work = (_tell(now, news), _tell_commits(now, news), _carry(now, news))
+    reports = [one for one in work if one is not None]
+    if reports:
+        # One job: none of the three waits for another's last task.
+        totals.take(reduce(DataFrame.union, reports))
     manifest = _manifest(now, source=source, request_logs=request_logs, requests=requests)
     return run.finish(manifest, _files(run, totals))
 
 
-def _tell(now: _Scan, news: News) -> None:
-    """Tell the groups that have news."""
+def _tell(now: _Scan, news: News) -> DataFrame | None:
+    """Reports of tasks that tell the groups that have news."""
     run, totals = now.run, now.totals
     pieces = [Piece("runs", one.path, one.size, without=news.anew) for one in totals.files("runs")]
     pieces += [Piece("requests", one.path, one.size) for one in totals.files("requests")]
@@ -142,7 +141,7 @@ def _tell(now: _Scan, news: News) -> None:
         for one in (run.earlier(kind) if going else ())
     ]
     if not pieces:
-        return
+        return None
     until = told_until(totals.series)
     tale = Tale(
         {**(run.previous.topics if run.previous else {}), **totals.topics},
@@ -155,29 +154,32 @@ def _tell(now: _Scan, news: News) -> None:
         .transform(by_group(tasks_for(pieces, now.cores)))
         .transform(in_order(*SORTED_BY))
     )
-    now.take(rows, partial(tell, target=run.target, tale=tale))
+    return in_tasks(rows, partial(tell, target=run.target, tale=tale), REPORT_DDL)
 
 
 def _records_of(wanted: Gather) -> Gather:
     return replace(wanted, pieces=[one for one in wanted.pieces if one.kind == "records"])
 
 
-def _tell_commits(now: _Scan, news: News) -> None:
-    """Tell what groups have committed, in this scan and before."""
+def _tell_commits(now: _Scan, news: News) -> DataFrame | None:
+    """Reports of tasks that tell what groups have committed, in this scan and before."""
     run = now.run
     pieces = [Piece("commit_parts", one.path, one.size) for one in now.totals.files("commit_parts")]
     pieces += [Piece("commits", one.path, one.size) for one in run.earlier("commits")]
     if not pieces:
-        return
+        return None
     told = Committed(now.span, news.groups | now.states.keys(), now.log)
-    rows = gather(now.spark, Gather(run.place, pieces), COMMIT_PARTS)
-    rows = rows.transform(by_group(tasks_for(pieces, now.cores)))
+    wanted, work = Gather(run.place, pieces), partial(tell_commits, target=run.target, told=told)
     now.totals.gone |= {one.path for kind in _REPLACED for one in run.earlier(kind)}
-    now.take(rows, partial(tell_commits, target=run.target, told=told))
+    tasks = tasks_for(pieces, now.cores)
+    if tasks == 1:
+        return in_one_task(now.spark, wanted, work, REPORT_DDL)
+    rows = gather(now.spark, wanted, COMMIT_PARTS).transform(by_group(tasks))
+    return in_tasks(rows, work, REPORT_DDL)
 
 
-def _carry(now: _Scan, news: News) -> None:
-    """Write again what is replaced in part, and put small files together."""
+def _carry(now: _Scan, news: News) -> DataFrame | None:
+    """Reports of tasks that write again what is replaced in part, and put small files together."""
     run = now.run
     newest = {group_id: one.scan_id for group_id, one in now.states.items()}
     newest |= dict.fromkeys(news.groups, run.number)
@@ -199,9 +201,10 @@ def _carry(now: _Scan, news: News) -> None:
             loads.append(Load(kind, _paths(small), gone, whole=True))
         if touched:
             loads.append(Load(kind, _paths(touched), gone))
-    if loads:
-        numbers = now.spark.range(0, len(loads), 1, len(loads))
-        now.take(numbers, partial(carry, target=run.target, loads=loads))
+    if not loads:
+        return None
+    numbers = now.spark.range(0, len(loads), 1, len(loads))
+    return in_tasks(numbers, partial(carry, target=run.target, loads=loads), REPORT_DDL)
 
 
 def _paths(files: Sequence[DataFile]) -> tuple[str, ...]:

@@ -28,7 +28,6 @@ import msgspec
 from rebal.groups.model import Record
 from rebal.inspectors.fleet.engine import SparkError, end, engine_of
 from rebal.inspectors.fleet.remote import active_session, remote_session, require_server
-from rebal.inspectors.fleet.shipping import build_zip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,14 +130,14 @@ def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSess
     """
     if settings.remote:
         with remote_session(settings.url, _SQL, settings.conf) as session:
-            engine_of(session).ship(build_zip(_lasting_folder()))
+            engine_of(session).ship(_lasting_folder())
             yield session
         return
     from pyspark.sql import SparkSession
 
     if _running_context() is not None:
         session = SparkSession.builder.getOrCreate().newSession()
-        engine_of(session).ship(build_zip(_lasting_folder()))
+        engine_of(session).ship(_lasting_folder())
         yield _set_up(session, settings)
         return
     # Py4j tells the root logger of each interrupted call, and that would print it.
@@ -180,7 +179,7 @@ def _prepared(context: Any, settings: SparkSettings, folder: Path) -> SparkSessi
 
     try:
         session = SparkSession(context)
-        engine_of(session).ship(build_zip(folder))
+        engine_of(session).ship(folder)
         return _set_up(session, settings)
     except Exception as error:
         log = (folder / _LOG).read_text(errors="replace")
@@ -215,7 +214,7 @@ def require(settings: SparkSettings) -> None:
             ) from None
     if settings.remote:
         require_server(settings.url, settings.jars)
-    else:
+    elif _running_context() is None:
         _require_java()
 
 

@@ -6,14 +6,16 @@ the extra `fleet` themselves.
 
 Spark puts the packed copy of PySpark that it ships before all else on the path of its Python
 processes, and Python compiles what it imports from there anew in each session: two thirds of a
-second. On this machine the unpacked one is the same, and is compiled already: `python -m` this
-module is PySpark's daemon without the packed copy.
+second. On this machine the unpacked one is the same, and is compiled already. Arrow imports pandas
+where it is installed, a third of a second, and no task has use for it. `python -m` this module is
+PySpark's daemon without either.
 """
 
 from __future__ import annotations
 
 import sys
 import zipfile
+from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -47,9 +49,16 @@ def _add(archive: zipfile.ZipFile, source: Path, place: str) -> None:
             archive.write(path, f"{place}/{path.name}")
 
 
+class _WithoutPandas(MetaPathFinder):
+    def find_spec(self, fullname: str, *_: object) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("rebal's tasks do without pandas", name=fullname)
+
+
 def run_daemon() -> None:
     """Run PySpark's daemon, which starts workers until Spark ends it."""
     sys.path[:] = [place for place in sys.path if not place.endswith("pyspark.zip")]
+    sys.meta_path.insert(0, _WithoutPandas())
     from pyspark.daemon import manager
 
     manager()  # type: ignore[no-untyped-call]

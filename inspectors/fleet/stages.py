@@ -28,7 +28,7 @@ from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.parts import SCAN
 from rebal.inspectors.fleet.runs import Packer
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS, INPUTS, PACKED, TIME, TIMELINE
-from rebal.inspectors.fleet.tasks import in_tasks
+from rebal.inspectors.fleet.tasks import Work, in_tasks
 from rebal.inspectors.fleet.timeline.clock import settle
 
 Change = Callable[[DataFrame], DataFrame]
@@ -80,6 +80,12 @@ def gather(spark: SparkSession, wanted: Gather, schema: pa.Schema) -> DataFrame:
     numbers = spark.range(0, len(shares), 1, max(1, len(shares)))
     work = partial(_read, wanted=replace(wanted, shares=shares), packed=schema is PACKED)
     return in_tasks(numbers, work, from_arrow_schema(schema, prefer_timestamp_ntz=False))
+
+
+def in_one_task(spark: SparkSession, wanted: Gather, work: Work, ddl: str) -> DataFrame:
+    """What `work` makes of all rows of the pieces, which do not pass the JVM on the way."""
+    wanted = replace(wanted, shares=shared_out(wanted.pieces, 1))
+    return in_tasks(spark.range(0, 1, 1, 1), partial(_read_for, wanted=wanted, work=work), ddl)
 
 
 def by_group(tasks: int) -> Change:
@@ -152,6 +158,12 @@ def _read(
                         else:
                             yield from rows.to_batches()
     yield from packer.rest()
+
+
+def _read_for(
+    batches: Iterable[pa.RecordBatch], wanted: Gather, work: Work
+) -> Iterator[pa.RecordBatch]:
+    return work(_read(batches, wanted, packed=False))
 
 
 def _rows(piece: Piece, file: pq.ParquetFile, wanted: Gather) -> Iterator[pa.Table]:

@@ -94,11 +94,18 @@ def test_spark_submit_says_which_master_runs(tmp_path: Path) -> None:
 
 @pytest.mark.live
 @pytest.mark.timeout(300)
-def test_workers_import_the_installed_pyspark_not_the_packed_one(spark: SparkSession) -> None:
+def test_workers_import_the_installed_pyspark_and_no_pandas(spark: SparkSession) -> None:
     def where(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import worker
 
-        yield from (pa.RecordBatch.from_pydict({"file": [worker.__file__]}) for _ in batches)
+        yield from (
+            pa.RecordBatch.from_pydict(
+                {"file": [worker.__file__], "pandas": ["pandas" in sys.modules]}
+            )
+            for _ in batches
+        )
 
-    rows = in_tasks(spark.range(1), where, "file string").collect()
-    assert [Path(file) for (file,) in rows] == [Path(pyspark.__file__).parent / "worker.py"]
+    rows = in_tasks(spark.range(1), where, "file string, pandas boolean").collect()
+    assert [(Path(file), pandas) for file, pandas in rows] == [
+        (Path(pyspark.__file__).parent / "worker.py", False)
+    ]

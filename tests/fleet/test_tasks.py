@@ -76,6 +76,17 @@ def test_a_python_process_that_was_killed_is_not_taken_for_a_damaged_file() -> N
     assert told.startswith("the Python process of a task was killed or crashed")
 
 
+def test_pysparks_daemon_that_does_not_start_is_not_taken_for_a_damaged_file() -> None:
+    said = (
+        "Caused by: org.apache.spark.SparkException: \n"
+        "ModuleNotFoundError: No module named 'rebal'\n"
+        "org.apache.spark.SparkException: EOFException occurred while reading the port number "
+        "from pyspark.daemon's stdout and terminated with code: 1.\n"
+    )
+    told = str(_in_words(RuntimeError(said), ScanOrder(out=Place("lake"))))
+    assert told.startswith("Spark's Python process did not start")
+
+
 FREED = """
 from pathlib import Path
 
