@@ -58,21 +58,21 @@ def _each_once(source: Source) -> Source:
     The number is a column: what Spark observes on the way to a shuffle it adds up again for each
     task that it repeats, once an executor is lost.
     """
-    rows = whole_rows(source)
-    whole = sql.col("problem").isNull()
     place = ("partition", "offset")
     others = [name for name in SOURCE.names if name not in (*place, "source")]
-    once = (
-        rows.where(whole)
-        .groupBy(*place)
+    # What is no record may have no place, and is never a copy.
+    broken = sql.when(sql.col("problem").isNotNull(), sql.monotonically_increasing_id())
+    rows = (
+        whole_rows(source)
+        .groupBy(*place, broken.alias("broken"))
         .agg(
             *(sql.first(name).alias(name) for name in others),
             sql.min("source").alias("source"),
             sql.count(sql.lit(1)).alias(COPIES),
         )
+        .drop("broken")
     )
-    broken = rows.where(~whole).withColumn(COPIES, sql.lit(1).cast("bigint"))
-    return replace(source, rows=once.unionByName(broken), read=None)
+    return replace(source, rows=rows, read=None)
 
 
 def _broken_lines(run: Run) -> frozenset[tuple[str, bytes]]:

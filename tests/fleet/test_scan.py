@@ -232,6 +232,16 @@ def test_the_same_file_twice_counts_once(scan: Scan, tmp_path: Path) -> None:
     assert read_tables(tmp_path / "twice") == read_tables(tmp_path / "once")
 
 
+def test_a_record_twice_in_one_file_counts_once(scan: Scan, tmp_path: Path) -> None:
+    some = lines_of(OFFSETS)[:60]
+    once = write_lines(tmp_path / "once" / "part.jsonl.gz", some)
+    twice = write_lines(tmp_path / "twice" / "part.jsonl.gz", [*some, *some[20:]])
+    scan("--offsets", once, "--out", tmp_path / "a")
+    scan("--offsets", twice, "--out", tmp_path / "b")
+    assert last_scan(tmp_path / "b").records["REPEATED"] == 40
+    assert read_tables(tmp_path / "b") == read_tables(tmp_path / "a")
+
+
 def test_a_damaged_gz_is_one_sentence_and_leaves_the_tables(
     whole: Path, scan: Scan, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ without a trace.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -61,13 +62,12 @@ def read_files(spark: SparkSession, files: Sequence[tuple[str, str]]) -> Source:
     parts += [spark_parquet(spark, remote)] if remote else []
     parts += [task_parquet(spark, local)] if local else []
     names = tuple(sorted({Path(path).name for path, _ in files}))
-    repeat = len(files) > 1
     if len(parts) == 1:
-        return Source(parts[0].rows, names, parts[0].read, may_repeat=repeat)
+        return replace(parts[0], names=names)
     rows = whole_rows(parts[0])
     for part in parts[1:]:
         rows = rows.unionByName(whole_rows(part))
-    return Source(rows, names, may_repeat=repeat)
+    return Source(rows, names, may_repeat=True)
 
 
 def _files(path: str) -> list[tuple[str, str]]:
@@ -144,7 +144,7 @@ def _lines(spark: SparkSession, paths: Sequence[str]) -> Source:
         "source",
         problem.alias("problem"),
     )
-    return Source(rows, ())
+    return Source(rows, (), may_repeat=True)
 
 
 def _own(name: str, problem: Column) -> Column:

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.engine import engine_of
 from rebal.inspectors.fleet.schemas import TEXT, TIME
+from rebal.inspectors.fleet.sources.repeats import may_repeat
 from rebal.inspectors.fleet.sources.source import (
     SKIPPED,
     SOURCE,
@@ -53,7 +54,8 @@ def task_parquet(spark: SparkSession, paths: Sequence[str]) -> Source:
     """
     tasks = plan_parquet(paths, engine_of(spark).cores)
     rows = spark.range(0, len(tasks), 1, len(tasks))
-    return Source(rows, (), partial(read_tasks, tasks=tasks))
+    read = partial(read_tasks, tasks=tasks)
+    return Source(rows, (), read, may_repeat=may_repeat(paths))
 
 
 def spark_parquet(spark: SparkSession, paths: Sequence[str]) -> Source:
@@ -67,7 +69,8 @@ def spark_parquet(spark: SparkSession, paths: Sequence[str]) -> Source:
     forms = [(name, pa.binary() if kind == "binary" else TEXT) for name, kind in kinds.items()]
     _check_columns(paths[0], pa.schema(forms))
     topic = ["topic"] if "topic" in kinds else []
-    return Source(rows.select(*_NEEDED, *topic, file_name().alias("source")), (), _read_rows)
+    rows = rows.select(*_NEEDED, *topic, file_name().alias("source"))
+    return Source(rows, (), _read_rows, may_repeat=True)
 
 
 def plan_parquet(paths: Sequence[str], least: int) -> list[list[Part]]:
