@@ -376,9 +376,9 @@ class Rehearsed(Story):
         if any(each.due is not None and not each.running for each in self.world.processes):
             # Its supervisor starts it again.
             self._progressed()
-        reason = advice["text"].partition(". Look again after ")[0]
-        if reason not in self._reasons:
-            self._reasons.add(reason)
+        # A later end of the wait too: each rebalance begins a stopped member's session anew.
+        if advice["text"] not in self._reasons:
+            self._reasons.add(advice["text"])
             self._progressed()
         self._asked(advice)
         if "--expect-members" in advice["text"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.live.obey_stories import DEFAULT, FINAL
+from tests.live.obey_stories import DEFAULT, FINAL, RANGE
 from tests.search.found import FOUND, FULL, UNOWNED
 from tests.search.histories import Consumer, Event, Evidence, History
 from tests.search.obey import rehearse
@@ -116,3 +116,25 @@ def test_a_plan_is_not_finished_while_a_partition_has_no_owner() -> None:
     assert waits
     assert "with its CURRENT list" in advice[waits[-1] + 1]
     assert "the plan is carried out" in advice[waits[-1] + 2]
+
+
+def test_a_wait_that_a_rebalance_begins_anew_is_no_standing_still() -> None:
+    history = History(
+        seed=125_246,
+        goal="cooperative",
+        consumers=tuple(
+            Consumer(f"app-{number}", "java-3.9.1", RANGE, static=number > 0) for number in range(3)
+        ),
+        evidence=Evidence(kinds=frozenset()),
+        events=(Event(5, "old image", 0), Event(6, "scale down", 5)),
+        alike=True,
+        counted=True,
+        session=300.0,
+        rebalance=15.0,
+        epoch=0,
+    )
+    outcome = rehearse(history)
+    assert outcome is not None
+    assert outcome.violations == []
+    waits = {line.rpartition(" after ")[2] for line in outcome.told if "may have stopped" in line}
+    assert len(waits) == 2
