@@ -14,6 +14,7 @@ BENCHES = (
     "groups_bench",
     "fleet_bench",
     "fleet_log",
+    "fleet_memory",
     "standstill",
 )
 

@@ -15,7 +15,7 @@ from rebal.inspectors.fleet.sources.repeats import may_repeat
 Places = Sequence[tuple[int | None, int | None]]
 
 
-@pytest.fixture(params=[1, 2, 1 << 20], autouse=True)
+@pytest.fixture(params=[1, 2, 1 << 17], autouse=True)
 def rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read batches of so many rows."""
     monkeypatch.setattr(repeats, "_ROWS", request.param)

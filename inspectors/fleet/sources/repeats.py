@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-_ROWS: Final = 1 << 20
+_ROWS: Final = 1 << 17
 _PLACE: Final = ("partition", "offset")
 _Span = tuple[int, int, int]
 """A partition, and the first and the last offset of a stretch in which each is larger than the one
