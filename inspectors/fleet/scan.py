@@ -115,7 +115,7 @@ def scan(
     reports = [one for one in work if one is not None]
     if reports:
         # One job: none of the three waits for another's last task.
-        totals.take(reduce(DataFrame.union, reports))
+        totals.take(reduce(lambda a, b: a.union(b), reports))
     manifest = _manifest(now, source=source, request_logs=request_logs, requests=requests)
     return run.finish(manifest, _files(run, totals))
 

@@ -83,7 +83,7 @@ def gather(spark: SparkSession, wanted: Gather, schema: pa.Schema) -> DataFrame:
 
 
 def in_one_task(spark: SparkSession, wanted: Gather, work: Work, ddl: str) -> DataFrame:
-    """What `work` makes of all rows of the pieces, which do not pass the JVM on the way."""
+    """Reports of one task in which `work` gets all rows of the pieces, without a way by the JVM."""
     wanted = replace(wanted, shares=shared_out(wanted.pieces, 1))
     return in_tasks(spark.range(0, 1, 1, 1), partial(_read_for, wanted=wanted, work=work), ddl)
 
