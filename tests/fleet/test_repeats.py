@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rebal.inspectors.fleet.sources import repeats
-from rebal.inspectors.fleet.sources.repeats import find_spans, overlap
+from rebal.inspectors.fleet.sources.repeats import _look, find_spans, overlap
 
 Places = Sequence[tuple[int | None, int | None]]
 
@@ -21,9 +21,10 @@ def rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(repeats, "_ROWS", request.param)
 
 
-def may_repeat(paths: Sequence[str]) -> bool:
-    found = [find_spans(path) for path in paths]
-    return overlap([span for spans in found for span in spans or [(None, None, None)]])
+def repeats_in(paths: Sequence[str]) -> bool:
+    numbers = pa.RecordBatch.from_pydict({"id": list(range(len(paths)))})
+    rows = [row for batch in _look([numbers], paths) for row in batch.to_pylist()]
+    return overlap([(row["partition"], row["first"], row["last"]) for row in rows])
 
 
 def written(folder: Path, *files: Places) -> list[str]:
@@ -48,11 +49,12 @@ def written(folder: Path, *files: Places) -> list[str]:
         [[(0, 7), (0, 8)], [(0, 5), (0, 6)]],
         [[(0, 5), (1, 90)], [(0, 6), (1, 80)], [(2, 5)]],
         [[(0, 5), (None, None), (None, 5), (0, None), (0, 6)]],
+        [[(None, None)], [(0, 5)]],
     ],
     ids=str,
 )
 def test_offsets_that_grow_rule_it_out(tmp_path: Path, files: Sequence[Places]) -> None:
-    assert not may_repeat(written(tmp_path, *files))
+    assert not repeats_in(written(tmp_path, *files))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ def test_offsets_that_grow_rule_it_out(tmp_path: Path, files: Sequence[Places]) 
     ids=str,
 )
 def test_offsets_that_come_again_may_be_copies(tmp_path: Path, files: Sequence[Places]) -> None:
-    assert may_repeat(written(tmp_path, *files))
+    assert repeats_in(written(tmp_path, *files))
 
 
 def test_damage_is_left_to_the_tasks(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_going_on_from_the_last_offsets_gives_the_tables_of_a_full_scan(
     assert without_sources(read_tables(out)) == without_sources(read_tables(full))
 
 
-@pytest.mark.parametrize("form", ["timestamp", "milliseconds"])
+@pytest.mark.parametrize("form", ["timestamp", "milliseconds", "milliseconds, half of it twice"])
 def test_parquet_with_the_columns_of_sparks_kafka_source(
     whole: Path, scan: Scan, captured: list[Line], tmp_path: Path, form: str
 ) -> None:
@@ -166,10 +166,12 @@ def test_parquet_with_the_columns_of_sparks_kafka_source(
         "offset": pa.array([each["offset"] for each in captured], pa.int64()),
         "timestamp": times,
     }
-    file = tmp_path / "captured.parquet"
-    pq.write_table(pa.table(columns), file)
-    out = tmp_path / form
+    rows, file = pa.table(columns), tmp_path / "captured.parquet"
+    again = rows.slice(0, len(rows) // 2 if "twice" in form else 0)
+    pq.write_table(pa.concat_tables([again, rows]), file)
+    out = tmp_path / "lake"
     scan("--offsets", file, "--request-log", REQUEST_LOG, "--out", out)
+    assert last_scan(out).records.get("REPEATED", 0) == len(again)
     assert without_sources(read_tables(out)) == without_sources(read_tables(whole))
 
 

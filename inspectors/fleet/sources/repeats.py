@@ -26,6 +26,7 @@ _PLACE: Final = ("partition", "offset")
 _Span = tuple[int, int, int]
 """A partition, and the first and the last offset of a stretch in which each is larger than the one
 before."""
+_UNKNOWN: Final = (None, None, None)
 _SPANS: Final = pa.schema([(name, pa.int64()) for name in ("partition", "first", "last")])
 
 
@@ -65,11 +66,9 @@ def _look(batches: Iterable[pa.RecordBatch], paths: Sequence[str]) -> Iterator[p
     for batch in batches:
         for number in batch.column(0).to_pylist():
             spans = find_spans(paths[number])
-            columns = [[None]] * 3 if spans is None else zip(*spans, strict=True)
-            if spans != []:
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array(column, pa.int64()) for column in columns], schema=_SPANS
-                )
+            rows = [_UNKNOWN] if spans is None else spans
+            made = [dict(zip(_SPANS.names, row, strict=True)) for row in rows]
+            yield pa.RecordBatch.from_pylist(made, schema=_SPANS)
 
 
 def _spans(path: str) -> Iterator[_Span]:
