@@ -20,7 +20,7 @@ from rebal.groups.errors import RebalError
 
 FOLDER: Final = "rebal_packages"
 """The name under which executors unpack the archive."""
-_IMPORTED: Final = ("kafka-python", "msgspec", "numpy", "pandas", "pyarrow", "pyyaml")
+_IMPORTED: Final = ("deltalake", "kafka-python", "msgspec", "numpy", "pandas", "pyarrow", "pyyaml")
 _LEFT_OUT: Final = frozenset({"__pycache__", "tests", "include", ".."})
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _FAST: Final = 1

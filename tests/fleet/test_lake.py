@@ -318,6 +318,45 @@ def test_names_of_the_same_store(text: str, url: str) -> None:
     assert find_place(text).url == url
 
 
+def test_a_store_without_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "rebal.inspectors.fleet.lake.store", raising=False)
+    monkeypatch.setitem(sys.modules, "deltalake.fs", None)
+    with pytest.raises(LakeError, match=r"^s3://b/a: deltalake reaches the store and is not inst"):
+        find_place("s3://b/a").probe("x")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "Generic S3 error\n ↳ Error performing PUT http://s3:9/b/a?X-Amz-Signature=abc in 1ms, "
+            "after 10 retries, max_retries\n  ↳ 10, retry_timeout\n   ↳ 180s  - HTTP error\n"
+            "    ↳ error sending request\n     ↳ Connection refused (os error 111)\n",
+            "error sending request: Connection refused (os error 111) (http://s3:9)",
+        ),
+        (
+            "Object at location a not found: Error performing PUT https://h/c?sig=abc in 1ms - "
+            'Server returned non-2xx status code: 404 Not Found: <?xml version="1.0"?>\n<Error>\n'
+            " <Code>ContainerNotFound</Code>\n <Message>The container does not exist.\n"
+            "RequestId:1\nTime:now</Message></Error>",
+            "404 Not Found: ContainerNotFound: The container does not exist (https://h)",
+        ),
+        (
+            "Generic HdfsObjectStore error\n ↳ RPC error\n  ↳ org.apache.AccessControlException "
+            "Permission denied: user=me\n\tat org.apache.hadoop.Check(Check.java:661)\n",
+            "RPC error: Permission denied: user=me",
+        ),
+        ("Generic GCS error\n ↳ Account must be specified\n", "Account must be specified"),
+        ("Invalid table version: 1", "Invalid table version: 1"),
+        ("", "PermissionError"),
+    ],
+)
+def test_what_went_wrong_in_a_store_is_told_without_the_request(text: str, says: str) -> None:
+    with pytest.raises(LakeError) as told, find_place("s3://b/a").errors():
+        raise PermissionError(text)
+    assert str(told.value) == f"s3://b/a: the store says: {says}."
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -1,12 +1,13 @@
-"""A lake in a real object store: two drivers at once, executors that share no folder with them."""
+"""A lake in each kind of store: two drivers at once, executors that share no folder with them."""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,9 +19,10 @@ from rebal.cli import app
 from rebal.inspectors.fleet.compacting import compact
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
+from rebal.inspectors.fleet.tables.reader import Tables as LakeTables
 from rebal.inspectors.fleet.tables.reader import open_tables
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, in_time
-from tests.fleet.objectstore import Store, object_store
+from tests.fleet.stores import STORES, Store
 from tests.fleet.test_cluster import REBAL, cluster_of
 from tests.fleet.test_lake import finish, new_run, of, seen_in
 
@@ -29,16 +31,18 @@ _COLUMNS = pa.schema([("group_id", pa.string()), ("scan_id", pa.int64())])
 _PRIVATE = ("unshare", "--user", "--map-root-user", "--mount")
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with object_store(tmp_path_factory.mktemp("s3")) as running:
+@pytest.fixture(scope="module", params=list(STORES))
+def store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Store]:
+    with STORES[request.param](tmp_path_factory.mktemp(request.param)) as running:
         yield running
 
 
 @pytest.fixture
 def place(store: Store, request: pytest.FixtureRequest) -> Place:
     """A new lake."""
-    return find_place(store.url(request.node.name.replace("[", "-")), store.options)
+    return find_place(store.url(request.node.originalname), store.options)
 
 
 def test_scans_in_an_object_store_are_whole_or_not_there(place: Place) -> None:
@@ -57,6 +61,11 @@ def test_scans_in_an_object_store_are_whole_or_not_there(place: Place) -> None:
     assert len([path for path in left if "_delta_log" not in path]) == 2
 
 
+@pytest.mark.parametrize(
+    "store",
+    ["s3", *(pytest.param(name, marks=pytest.mark.full) for name in ("abfss", "gs", "hdfs"))],
+    indirect=True,
+)
 def test_a_compaction_in_an_object_store_keeps_what_scans_have(place: Place) -> None:
     for offset in range(1, 13):
         with new_run(place, "east", full=False, retain=86_400.0) as run:
@@ -94,21 +103,44 @@ def test_of_commits_at_the_same_moment_one_is_made(place: Place) -> None:
             assert file.path == f"{won[0]}-{number}.parquet"
 
 
-def test_what_a_store_refuses_is_said_in_one_sentence(store: Store) -> None:
-    wrong = {**store.options, "AWS_SECRET_ACCESS_KEY": "wrong"}
-    for options, url in (
-        (wrong, store.url("x")),
-        (store.options, "s3://no-such-bucket/x"),
-        ({**store.options, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, store.url("x")),
-    ):
-        with (
-            pytest.raises(LakeError) as error,
-            new_run(find_place(url, options), "east", full=False),
-        ):
-            raise AssertionError("it was opened")
-        assert str(error.value).startswith(f"{url}: the store says: ")
-        assert "\n" not in str(error.value)
-        assert "wrong" not in str(error.value).replace(url, "")
+def test_what_a_store_refuses_is_said_in_one_sentence(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for base, options, environment, says in store.refused:
+        with monkeypatch.context() as patched:
+            for name, value in environment.items():
+                patched.setenv(name, value)
+            place = find_place(f"{base}/x", options)
+            with pytest.raises(LakeError) as error, new_run(place, "east", full=False):
+                raise AssertionError("it was opened")
+        assert re.fullmatch(f"{re.escape(base)}/x: the store says: {says}", str(error.value))
+
+
+@pytest.mark.parametrize("store", ["hdfs"], indirect=True)
+def test_hadoops_own_files_say_where_hdfs_is(
+    store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_run(place, "east", full=False) as run:
+        finish(run, 5)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(store.configured))
+    assert seen_in(find_place(place.text), "east") == of(5)
+    by_default = place.text.replace(store.base, "hdfs:///lakes")
+    assert seen_in(find_place(by_default), "east") == of(5)
+
+
+def test_a_scan_gives_the_same_tables_in_each_store(
+    store: Store, scan: Callable[..., str], local_tables: Tables
+) -> None:
+    url = store.url("scan")
+    scan("--offsets", OFFSETS, "--request-log", REQUEST_LOG, "--out", url, *store.words)
+    check_same(open_tables(url, store.options), local_tables)
+    assert app.run(["fleet", "report", url, *store.words]) == 3
+
+
+def check_same(made: LakeTables, expected: Tables) -> None:
+    for name, rows in expected.items():
+        found = made.read(name, list(rows[0])).to_pylist() if rows else []
+        assert sorted(found, key=in_time) == rows, name
 
 
 @pytest.mark.skipif(
@@ -116,6 +148,7 @@ def test_what_a_store_refuses_is_said_in_one_sentence(store: Store) -> None:
     and subprocess.run([*_PRIVATE, "true"], capture_output=True, check=False).returncode != 0,
     reason="needs unshare and user namespaces",
 )
+@pytest.mark.parametrize("store", ["s3"], indirect=True)
 def test_executors_that_share_nothing_with_the_driver(
     store: Store, tmp_path: Path, local_tables: Tables
 ) -> None:
@@ -169,10 +202,7 @@ def test_executors_that_share_nothing_with_the_driver(
         apart = scan("--out", str(driver / "lake"))
         assert apart.returncode == 1
         assert "the executors wrote where this machine cannot see" in apart.stderr
-    made = open_tables(url, store.options)
-    for name, rows in local_tables.items():
-        found = made.read(name, list(rows[0])).to_pylist() if rows else []
-        assert sorted(found, key=in_time) == rows, name
+    check_same(open_tables(url, store.options), local_tables)
     out = tmp_path / "rebal.prom"
     words = ["fleet", "metrics", url, *store.words, "--out", str(out)]
     assert app.run(words) == 0

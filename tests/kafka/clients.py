@@ -26,7 +26,7 @@ PYTHON_SOFTWARE = ("confluent-kafka", "kafka-python")
 GO_SOFTWARE = ("franz-go", "sarama", "segmentio")
 WHEEL_SOFTWARE = ("aiokafka", "kafka-python-2")
 OTHER_SOFTWARE = (*GO_SOFTWARE, "kafkajs", *WHEEL_SOFTWARE)
-_OLDEST_NODE = (14,)
+_OLDEST_NODE = (20,)
 
 
 def command(software: str) -> list[str]:
@@ -34,7 +34,7 @@ def command(software: str) -> list[str]:
     if software in GO_SOFTWARE:
         return [str(go_program(GO)), software]
     if software == "kafkajs":
-        return [_node()[0], str(_node_member() / "member.js")]
+        return node_program(NODE, "member.js")
     script = [sys.executable, str(HERE / "pymember.py"), software]
     return script if software in PYTHON_SOFTWARE else [*script, str(_wheels(software))]
 
@@ -43,7 +43,7 @@ def prepare(say: Callable[[str], None]) -> None:
     """Build and install what `OTHER_SOFTWARE` needs and is not there yet, saying so."""
     made = {
         "franz-go": _go_folder(GO),
-        "kafkajs": _node_folder(),
+        "kafkajs": _node_folder(NODE),
         **{name: _wheels_folder(name) for name in WHEEL_SOFTWARE},
     }
     for software in OTHER_SOFTWARE:
@@ -87,6 +87,11 @@ def _go_wanted() -> tuple[int, ...]:
     return _numbers(found[1])
 
 
+def node_program(source: Path, script: str) -> list[str]:
+    """The command of a script in a folder's Node package, or in what it needs."""
+    return [_node()[0], str(_node_packages(source) / script)]
+
+
 @cache
 def _node() -> tuple[str, list[str]]:
     """Node, and the command of its npm."""
@@ -99,24 +104,26 @@ def _node() -> tuple[str, list[str]]:
 
 
 @cache
-def _node_member() -> Path:
-    _, npm = _node()
+def _node_packages(source: Path) -> Path:
+    """A copy of a folder with a locked Node package, and with what it needs beside it."""
+    npm = _node()[1]
 
     def install(folder: Path) -> None:
-        for path in _node_files():
+        for path in _node_files(source):
             shutil.copy(path, folder)
         cache_dir = jars.cache_dir() / "npm"
         jars.run([*npm, "ci", "--prefix", str(folder), "--cache", str(cache_dir)])
 
-    return jars.made_once(_node_folder(), install)
+    return jars.made_once(_node_folder(source), install)
 
 
-def _node_files() -> list[Path]:
-    return [NODE / name for name in (".npmrc", "member.js", "package-lock.json", "package.json")]
+def _node_files(source: Path) -> list[Path]:
+    wanted = (".npmrc", "package-lock.json", "package.json")
+    return [*sorted(source.glob("*.js")), *(source / name for name in wanted)]
 
 
-def _node_folder() -> Path:
-    return jars.cache_dir() / "node" / f"member-{_digest(_node_files())}"
+def _node_folder(source: Path) -> Path:
+    return jars.cache_dir() / "node" / f"{source.name}-{_digest(_node_files(source))}"
 
 
 def _wheels(name: str) -> Path:

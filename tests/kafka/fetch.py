@@ -3,6 +3,7 @@
 import sys
 
 from tests.conftest import why_not_live
+from tests.fleet import stores
 from tests.kafka import clients, jars
 
 
@@ -14,6 +15,7 @@ def main() -> int:
     try:
         jars.prepare(print)
         clients.prepare(print)
+        stores.prepare(print)
     except jars.ToolError as error:
         # The live tests say so again, and fail.
         print(error)

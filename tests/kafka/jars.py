@@ -64,6 +64,8 @@ ARTIFACTS: dict[str, tuple[str, ...]] = {
     "spark-kafka-4.0.0": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",),
     # What a Spark that reads the lake's tables with SQL has: Delta of the same Spark.
     "spark-delta-4.0.0": ("io.delta:delta-spark_2.13:4.0.0",),
+    # A file system of Hadoop, of the version whose client PySpark has.
+    "hadoop-3.4.1": ("org.apache.hadoop:hadoop-client-minicluster:3.4.1",),
     # Kafka's own command-line tools: the peer of bench/inspect_probe.py.
     "tools-4.1.1": ("org.apache.kafka:kafka-tools:4.1.1", *_BROKER_LOGGING["4.1.1"]),
 }

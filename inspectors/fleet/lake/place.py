@@ -1,4 +1,4 @@
-"""The place of a lake: a folder or a URL of an object store, for delta-rs and for pyarrow alike.
+"""The place of a lake: a folder or a URL of a store, for delta-rs and for pyarrow alike.
 
 `s3a://` and `abfss://` are Hadoop's names for what everybody else calls `s3://` and `az://`; both
 are taken. Credentials come from the environment of the process that needs them, or from
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from rebal.groups.errors import DocumentError
@@ -27,6 +27,14 @@ _SAME: Final = {"s3a": "s3", "gcs": "gs", "abfs": "abfss", "az": "abfss"}
 _DELTA: Final = ("deltalake", "_internal")
 _STORES: Final = ("file", "s3", "abfss", "gs", "hdfs")
 _LONGEST: Final = 300
+_CHAIN: Final = re.compile(r"↳|^Generic \w+ error: |: Error performing [A-Z]+ http")
+_ENDS: Final = re.compile(r"\n|: ")
+_ANSWER: Final = re.compile(r"<\?xml|<Error|\{\"error")
+_LEFT_OUT: Final = re.compile(r"\s*at |Error performing [A-Z]+ http|\d+, retry_timeout|\d+s +- ")
+_JAVA: Final = re.compile(r"^(?:\w+\.)+\w+Exception:? ")
+_CODE: Final = re.compile(r"<Code>(\w+)</Code>")
+_MESSAGE: Final = re.compile(r"<Message>([^<\n]+?)\.?[<\n]")
+_HOST: Final = re.compile(r"https?://[^/\s]+")
 PROBE: Final = "_probe"
 
 
@@ -51,7 +59,11 @@ class Place:
     @property
     def folder(self) -> Path | None:
         """The folder of a lake on a file system that this machine has mounted."""
-        return None if self._scheme != "file" else Path(self._path)
+        if self._scheme != "file":
+            return None
+        if _SCHEME.match(self.text) is None:
+            return Path(os.path.abspath(Path(self.text).expanduser()))
+        return Path(urlsplit(self.text).path)
 
     @property
     def url(self) -> str:
@@ -65,11 +77,24 @@ class Place:
         return f"{self.url}/{name}"
 
     def files(self) -> FileSystem:
-        """Return the file system in which paths are relative to the lake."""
+        """Return the file system in which paths are relative to the lake.
+
+        Raises:
+            LakeError: the place is a store, and its client is not installed or not configured.
+        """
         from pyarrow import fs
 
+        if self.folder is not None:
+            return fs.SubTreeFileSystem(str(self.folder), fs.LocalFileSystem(use_mmap=True))
+        try:
+            from rebal.inspectors.fleet.lake.store import open_store
+        except ImportError:
+            raise LakeError(
+                f"{self}: deltalake reaches the store and is not installed: pip install "
+                "'rebal[lake]', or give the archive of rebal fleet pack to the executors."
+            ) from None
         with self.errors():
-            return fs.SubTreeFileSystem(self._path, self._store(fs))
+            return open_store(self.url, self.options)
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -83,7 +108,7 @@ class Place:
         try:
             yield
         except Exception as error:
-            # Executors need no delta-rs, so its errors are told by where they come from.
+            # A folder needs no delta-rs, so its errors are told by where they come from.
             known = isinstance(error, (ArrowException, OSError))
             if not known and type(error).__module__.split(".")[0] not in _DELTA:
                 raise
@@ -115,52 +140,6 @@ class Place:
         scheme = found[1].lower() if found else "file"
         return _SAME.get(scheme, scheme)
 
-    @property
-    def _path(self) -> str:
-        """The path below the store's root: for an object store with the bucket in front."""
-        if _SCHEME.match(self.text) is None:
-            return os.path.abspath(Path(self.text).expanduser())
-        parts = urlsplit(self.text)
-        if self._scheme in ("file", "hdfs"):
-            return parts.path
-        container = parts.netloc.rsplit("@", 1)[0] if "@" in parts.netloc else parts.netloc
-        return f"{container}{parts.path}".rstrip("/")
-
-    def _option(self, name: str) -> str | None:
-        return self.options.get(name) or os.environ.get(name)
-
-    def _store(self, fs: Any) -> FileSystem:
-        made: FileSystem
-        if self._scheme == "s3":
-            made = self._s3(fs)
-        elif self._scheme == "gs":
-            made = fs.GcsFileSystem()
-        elif self._scheme == "abfss":
-            host = urlsplit(self.text).netloc.rsplit("@", 1)[-1]
-            account = self._option("AZURE_STORAGE_ACCOUNT_NAME") or host.split(".")[0]
-            made = fs.AzureFileSystem(account, self._option("AZURE_STORAGE_ACCOUNT_KEY"))
-        elif self._scheme == "hdfs":
-            parts = urlsplit(self.text)
-            made = fs.HadoopFileSystem(parts.hostname or "default", parts.port or 0)
-        else:
-            made = fs.LocalFileSystem(use_mmap=True)
-        return made
-
-    def _s3(self, fs: Any) -> FileSystem:
-        endpoint = self._option("AWS_ENDPOINT_URL") or self._option("AWS_ENDPOINT_URL_S3")
-        given: dict[str, Any] = {"region": self._option("AWS_REGION") or "us-east-1"}
-        key = self._option("AWS_ACCESS_KEY_ID")
-        if key is not None:
-            given |= {
-                "access_key": key,
-                "secret_key": self._option("AWS_SECRET_ACCESS_KEY"),
-                "session_token": self._option("AWS_SESSION_TOKEN"),
-            }
-        if endpoint is not None:
-            given |= {"endpoint_override": endpoint, "scheme": urlsplit(endpoint).scheme}
-        made: FileSystem = fs.S3FileSystem(**given)
-        return made
-
 
 def find_place(text: str, options: Mapping[str, str] | None = None) -> Place:
     """Return the lake that `--out LAKE` or `report LAKE` names; nothing is looked up there.
@@ -189,6 +168,20 @@ def _require_folder(folder: Path, place: Place) -> None:
 def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"the store says: {error.strerror}"
-    lines = [line.strip(" ↳") for line in _COLOURS.sub("", str(error)).splitlines()]
-    said = ": ".join(line.rstrip(".:") for line in lines if line) or type(error).__name__
-    return f"the store says: {said if len(said) <= _LONGEST else said[:_LONGEST] + ' …'}"
+    text = _COLOURS.sub("", str(error))
+    said = (_causes(text) if _CHAIN.search(text) else _pieces(text)) or [type(error).__name__]
+    reason = ": ".join(said)
+    return f"the store says: {reason if len(reason) <= _LONGEST else reason[:_LONGEST] + ' …'}"
+
+
+def _causes(text: str) -> list[str]:
+    """The causes in delta-rs's text, without the requests, Java's stack and a store's XML."""
+    own = _pieces(_ANSWER.split(text, maxsplit=1)[0])[1:]
+    said = [_JAVA.sub("", line) for line in own if not _LEFT_OUT.match(line)]
+    said += [found[1] for found in (_CODE.search(text), _MESSAGE.search(text)) if found]
+    host = _HOST.search(text)
+    return [*said[:-1], f"{said[-1]} ({host[0]})"] if said and host else said
+
+
+def _pieces(text: str) -> list[str]:
+    return [said for piece in _ENDS.split(text) if (said := piece.strip(" ↳").rstrip(".:"))]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
@@ -28,6 +29,8 @@ from rebal.inspectors.fleet.parts import FOLDERS, STORED, WORK, Target, columns_
 from rebal.inspectors.fleet.schemas import TABLES
 
 _OLD: Final = ("current", "runs")
+_AT_ONCE: Final = 8
+"""Tables that are asked about or committed at a time, for a store takes its time to answer."""
 
 
 class Run:
@@ -73,13 +76,19 @@ class Run:
         Raises:
             LakeError: another scan of this cluster came first, or the store does not let it happen.
         """
-        entries: dict[str, TableEntry] = {}
-        for name in STORED:
+
+        def commit(name: str) -> TableEntry:
             files = made.get(name, ())
             version = self._table(name).become(self.cluster, files, self._app, self.number)
             if version is None:
                 raise lost(self.place, self.cluster)
-            entries[name] = TableEntry(rows=sum(one.rows for one in files), version=version)
+            return TableEntry(rows=sum(one.rows for one in files), version=version)
+
+        first, *others = STORED
+        # Of two scans, the first table takes one; committing all at once, both could lose.
+        entries = {first: commit(first)}
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            entries |= zip(others, pool.map(commit, others), strict=True)
         retain = self._retain
         if retain is None and self._last is not None:
             retain = self._last.retain
@@ -159,10 +168,14 @@ def new_run(
     scans = Scans(place)
     tables = [LakeTable(place, name, columns_of(name)) for name in STORED]
     scans.create()
-    for table in tables:
-        table.create()
     app = app_of(cluster)
-    number = 1 + max(scans.number(app), *(table.number(app) for table in tables))
+
+    def prepare(table: LakeTable) -> int:
+        table.create()
+        return table.number(app)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        number = 1 + max(scans.number(app), *pool.map(prepare, tables))
     run = Run(place, cluster, number, scans.of(cluster).last(), full=full, retain=retain)
     try:
         yield run
