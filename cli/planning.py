@@ -20,6 +20,7 @@ from rebal.cli.render.findings import exported
 from rebal.cli.render.plans.costs import duration
 from rebal.cli.render.plans.markdown import plan_markdown
 from rebal.cli.render.plans.screen import plan_list_view, plan_view
+from rebal.cli.render.text import count
 from rebal.cli.verifying import read_plan
 from rebal.groups.commands import Command
 from rebal.groups.errors import AssumptionError, RebalError
@@ -128,7 +129,7 @@ def too_long(plan: Plan, limit: float | None, batch: int, code: int) -> tuple[in
     for step in plan.steps:
         if step.id < plan.next_step or step.cost is None:
             continue
-        longest, at_most = _longest(step.cost, batch)
+        longest, at_most, unseen = _longest(step.cost, batch)
         if longest is None:
             codes.append(UNPROVEN)
             said.append(
@@ -147,19 +148,27 @@ def too_long(plan: Plan, limit: float | None, batch: int, code: int) -> tuple[in
                 f"{longest:.3g} s, and for up to {at_most:.3g} s with the error bound: a part of "
                 "the restarts was rehearsed"
             )
+        elif unseen:
+            codes.append(UNPROVEN)
+            said.append(
+                f"--max-downtime {duration(limit)}: {count(unseen, 'kind')} of restart of step "
+                f"{step.id} were not rehearsed; simulate the plan with --rehearse-all"
+            )
     return worst_code(codes), said
 
 
-def _longest(cost: Cost, batch: int) -> tuple[float | None, float]:
+def _longest(cost: Cost, batch: int) -> tuple[float | None, float, int]:
     """Return how long one partition stops at the longest, and at most with its error bound.
 
-    Where nothing restarts it is 0 seconds.
+    Where nothing restarts it is 0 seconds. The number is of the kinds of restart that were not
+    rehearsed.
     """
     if not cost.paces:
-        return (None if cost.rebalances or cost.seconds else 0.0), 0.0
+        return (None if cost.rebalances or cost.seconds else 0.0), 0.0, 0
     asked = (pace for pace in cost.paces if pace.batch == batch)
     pace = cost if batch == 1 else next(asked, cost.paces[-1])
-    return pace.longest_seconds, pace.longest_at_most or 0.0
+    unseen = max(pace.kinds_left_out for pace in cost.paces)
+    return pace.longest_seconds, pace.longest_at_most or 0.0, unseen
 
 
 def way_back(

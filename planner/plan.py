@@ -122,7 +122,8 @@ class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     Of a large group some restarts stand for the others: `bound` is how far both partition-seconds
     may be off for it (a share), `longest_at_most` what `longest_seconds` may be with its bound;
-    both at 95 % confidence.
+    both at 95 % confidence, and for restarts like those that were rehearsed: of
+    `kinds_left_out` kinds of restart none was.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
     worst_longest_seconds: float | None = None
     bound: float = 0.0
     longest_at_most: float | None = None
+    kinds_left_out: int = 0
 
 
 class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -149,6 +149,33 @@ def test_a_kind_of_restart_that_is_left_out_is_not_verified_and_the_code_is_4(
     assert re.search(r"none of \d+ kinds of restart: those are NOT verified", said)
 
 
+def test_max_downtime_is_not_verified_where_kinds_of_restart_were_not_rehearsed(
+    simulate: Simulate, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    del simulate
+    monkeypatch.setattr("rebal.planner.rehearsal.costs.work._ENOUGH", 0)
+    versions = {"alike": ["3.9.1"] * 60, "apart": [f"3.{n // 9}.{n % 9}" for n in range(60)]}
+    said = {}
+    for name, each in versions.items():
+        members = [
+            {"id": f"m{n:02d}", "list": ["range"], "version": version}
+            for n, version in enumerate(each)
+        ]
+        group = group_of({"members": members, "elected": "range", "topics": {"orders": 120}})
+        Path(f"{name}.yaml").write_text(dump_snapshot(group))
+        words = ["--snapshot", f"{name}.yaml", "--max-downtime", "1d", "--details"]
+        code = run(["plan-upgrade", *words])
+        told = capsys.readouterr()
+        said[name] = (code, flat(told.out), flat(told.err))
+    code, out, err = said["alike"]
+    assert "restarts rehearsed, so partition-seconds are within" in out
+    assert (code, "--max-downtime" in err) == (0, False)
+    code, out, err = said["apart"]
+    assert re.search(r"within ±\d+ % if \d+ kinds that were not cost no more than these", out)
+    assert code == 4
+    assert re.search(r"--max-downtime 1 d: \d+ kinds of restart of step 1 were not rehearsed", err)
+
+
 def test_a_ready_roll_out_is_sampled_and_a_crash_is_not(simulate: Simulate) -> None:
     assert "of 60 restarts rehearsed" in flat(simulate("--script", "rolling", plan=False)[1])
     assert "sample" not in simulate("--script", "crash", plan=False)[1]

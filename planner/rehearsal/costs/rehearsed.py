@@ -84,8 +84,13 @@ class Paced(NamedTuple):
             return ""
         return (
             f"{', '.join(filter(None, left_out))}, so partition-seconds are "
-            f"within ±{100 * self.pace.bound:.0f} %"
+            f"within ±{100 * self.pace.bound:.0f} %{self._but}"
         )
+
+    @property
+    def _but(self) -> str:
+        kinds = self.pace.kinds_left_out
+        return f" if {kinds:,} kinds that were not cost no more than these" if kinds else ""
 
 
 class _Sum(NamedTuple):
@@ -179,6 +184,7 @@ class RehearsedRoll:
             worst_longest_seconds=round(max(worst.longest, expected.longest), 1),
             bound=_rounded_up(bound),
             longest_at_most=round(longest, 1),
+            kinds_left_out=0 if taken is None else taken.left_out,
         )
         return Paced(pace, round(expected.stopped), rehearsed, len(cut))
 
