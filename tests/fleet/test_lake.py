@@ -304,8 +304,27 @@ def test_what_cannot_be_written_is_refused_before_anything_is_read(text: str) ->
 
 
 @pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("s3://bucket/a?b", "no \\? and no #"),
+        ("gs://bucket/lake#east", "the cluster with --cluster"),
+        ("hdfs://nn/a b", "no such path on HDFS"),
+        ("hdfs://nn/a%20b", "no such path on HDFS"),
+        ("hdfs://nn/a:b", "no such path on HDFS"),
+        ("hdfs://nn/ä", "no such path on HDFS"),
+    ],
+)
+def test_names_that_the_stores_client_mistakes_are_refused(text: str, says: str) -> None:
+    with pytest.raises(LakeError, match=says):
+        find_place(text)
+
+
+@pytest.mark.parametrize(
     ("text", "url"),
     [
+        ("s3://bucket/a b/ü%20", "s3://bucket/a b/ü%20"),
+        ("/srv/a#b", "/srv/a#b"),
+        ("hdfs:///lakes/day=1/a-b_c.d", "hdfs:///lakes/day=1/a-b_c.d"),
         ("s3a://bucket/a/b/", "s3://bucket/a/b"),
         ("s3://bucket/a", "s3://bucket/a"),
         ("gcs://bucket/a", "gs://bucket/a"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -31,6 +33,12 @@ _COLUMNS = pa.schema([("group_id", pa.string()), ("scan_id", pa.int64())])
 _PRIVATE = ("unshare", "--user", "--map-root-user", "--mount")
 
 
+def in_full(*names: str) -> list[object]:
+    """All stores; `names` are for `make test-full`."""
+    full = pytest.mark.full
+    return [pytest.param(one, marks=full) if one in names else one for one in STORES]
+
+
 @pytest.fixture(scope="module", params=list(STORES))
 def store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -45,6 +53,8 @@ def place(store: Store, request: pytest.FixtureRequest) -> Place:
     return find_place(store.url(request.node.originalname), store.options)
 
 
+# A scan takes seconds where each new file takes a third of one.
+@pytest.mark.parametrize("store", in_full("hdfs"), indirect=True)
 def test_scans_in_an_object_store_are_whole_or_not_there(place: Place) -> None:
     with new_run(place, "east", full=False) as run:
         finish(run, 5)
@@ -61,11 +71,7 @@ def test_scans_in_an_object_store_are_whole_or_not_there(place: Place) -> None:
     assert len([path for path in left if "_delta_log" not in path]) == 2
 
 
-@pytest.mark.parametrize(
-    "store",
-    ["s3", *(pytest.param(name, marks=pytest.mark.full) for name in ("abfss", "gs", "hdfs"))],
-    indirect=True,
-)
+@pytest.mark.parametrize("store", in_full("abfss", "gs", "hdfs"), indirect=True)
 def test_a_compaction_in_an_object_store_keeps_what_scans_have(place: Place) -> None:
     for offset in range(1, 13):
         with new_run(place, "east", full=False, retain=86_400.0) as run:
@@ -84,6 +90,40 @@ def test_a_compaction_in_an_object_store_keeps_what_scans_have(place: Place) -> 
     assert tables.scans == (11, 12)
     groups = tables.of_scan(11).read("groups", ["group_id"])
     assert groups["group_id"].to_pylist() == ["g11"]
+
+
+# A scan that is killed while it writes, with a file that is open in each kind of folder.
+_KILLED = """
+import json, os, signal, sys
+from rebal.inspectors.fleet.lake.place import find_place
+from rebal.inspectors.fleet.lake.run import new_run
+
+with new_run(find_place(sys.argv[1], json.loads(sys.argv[2])), "east", full=False) as run:
+    files, token = run.place.files(), run.target.token
+    print(token, flush=True)
+    names = (f"groups/{token}/a.parquet", f"_work/{token}/a.parquet", f"_probe/{token}")
+    opened = [files.open_output_stream(name) for name in names]
+    for one in opened:
+        one.write(bytes(12 << 20))
+    with files.open_output_stream(f"groups/{token}/b.parquet") as done:
+        done.write(b"whole")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_scan_leaves_nothing_that_later_ones_do_not_remove(
+    store: Store, place: Place
+) -> None:
+    words = [sys.executable, "-c", _KILLED, place.text, json.dumps(dict(store.options))]
+    killed = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False, timeout=100)
+    assert killed.returncode == -signal.SIGKILL
+    for offset in (5, 6):
+        with new_run(place, "east", full=False) as run:
+            finish(run, offset)
+    assert seen_in(place, "east") == of(6, records=2)
+    left = place.files().get_file_info(FileSelector("", recursive=True))
+    assert left
+    assert not [one.path for one in left if killed.stdout.strip() in one.path]
 
 
 def commit(place: Place, writer: int, number: int) -> int | None:

@@ -36,6 +36,8 @@ _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
 _MESSAGE: Final = re.compile(r"<Message>([^<\n]+?)\.?[<\n]")
 _HOST: Final = re.compile(r"https?://[^/\s]+")
 PROBE: Final = "_probe"
+# It asks for others by the name that they have within a URL.
+_HDFS_PATH: Final = re.compile(r"[\w./=+~@,-]*", re.ASCII)
 
 
 # delta-rs prints what goes wrong on its way; the error that it raises says it too.
@@ -152,6 +154,16 @@ def find_place(text: str, options: Mapping[str, str] | None = None) -> Place:
         raise LakeError(
             f"{text}: no lake can be there; name a folder, or a URL that begins with s3://, "
             "abfss://, gs:// or hdfs://."
+        )
+    if made.folder is None and re.search("[?#]", text):
+        raise LakeError(
+            f"{text}: a lake's URL has no ? and no #: name another place, and the cluster with "
+            "--cluster."
+        )
+    if made._scheme == "hdfs" and _HDFS_PATH.fullmatch(urlsplit(text).path) is None:
+        raise LakeError(
+            f"{text}: delta-rs finds no such path on HDFS: name one of the letters a to z, digits "
+            "and - _ . = only."
         )
     return made
 

@@ -61,7 +61,8 @@ def find_files(
     files: list[Freed] = []
     for table in (*STORED, SCANS, WORK, PROBE):
         for one in _list(place, table):
-            written = number_of(one.base_name, found.cluster)
+            # On HDFS a file that is being written has a dot in front of its name.
+            written = number_of(one.base_name.removeprefix("."), found.cluster)
             if written is not None and written < number and not keeping.all_of(one.base_name):
                 files += [
                     Freed(below.path, below.size)
