@@ -365,6 +365,12 @@ def test_a_store_without_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
             "Permission denied: user=me\n\tat org.apache.hadoop.Check(Check.java:661)\n",
             "RPC error: Permission denied: user=me",
         ),
+        (
+            "The operation lacked the necessary privileges for path a: Error performing "
+            "PUT REDACTED in 8ms - Server returned non-2xx status code: 403 Forbidden: <?xml "
+            'version="1.0"?>\n<Error><Code>AuthorizationFailure</Code></Error>',
+            "403 Forbidden: AuthorizationFailure",
+        ),
         ("Generic GCS error\n ↳ Account must be specified\n", "Account must be specified"),
         ("Invalid table version: 1", "Invalid table version: 1"),
         ("", "PermissionError"),
