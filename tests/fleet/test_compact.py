@@ -101,6 +101,8 @@ def test_of_states_each_groups_newest_stays(tmp_path: Path) -> None:
 
 def test_scans_that_are_not_kept_go_with_their_files_and_log(tmp_path: Path) -> None:
     lake_of(tmp_path, 25)
+    cut_off = tmp_path / "groups" / "_delta_log" / f".{3:020}.json.tmp.1"
+    cut_off.touch()
     planned = compacted(tmp_path, 1.0, dry=True)
     assert planned.dropped == {UNNAMED: tuple(range(1, 24))}
     assert len(members(tmp_path)) == 25
@@ -113,6 +115,7 @@ def test_scans_that_are_not_kept_go_with_their_files_and_log(tmp_path: Path) -> 
     for one in (*done.files, *done.log):
         assert not (tmp_path / one.path).exists()
     assert len(list((tmp_path / "groups" / "_delta_log").glob("0*"))) < 12
+    assert not cut_off.exists(), "a commit that was cut off on HDFS"
 
 
 @pytest.mark.parametrize("commits", [0, 1, 7, len(STORED)])

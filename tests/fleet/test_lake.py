@@ -6,13 +6,16 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from rebal.groups.errors import DocumentError
+from rebal.inspectors.fleet.lake import table as lake_table
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
 from rebal.inspectors.fleet.lake.run import Run, counted, find_cluster, new_run
 from rebal.inspectors.fleet.lake.scans import Scans
@@ -222,9 +225,66 @@ def test_whose_records_they_are(tmp_path: Path) -> None:
     assert find_cluster(place, "mK8", "mK8", whose=whose) == "mK8"
     with pytest.raises(LakeError, match="--cluster east: kafka-1:9092 is of the cluster mK8"):
         find_cluster(place, "east", "mK8", whose="kafka-1:9092 is")
+    with pytest.raises(LakeError, match="--cluster a#b: reports name it as LAKE#CLUSTER"):
+        find_cluster(place, "a#b", None, whose=whose)
     one_scan(tmp_path / "lake", 1, cluster="east")
     with pytest.raises(LakeError, match="it has scans of east, and the files are of a cluster"):
         find_cluster(place, None, None, whose=whose)
+
+
+def test_commits_of_two_clusters_at_the_same_moment_are_both_made(tmp_path: Path) -> None:
+    check_clusters_at_once(find_place(str(tmp_path)), clusters=4, commits=8)
+
+
+def check_clusters_at_once(place: Place, *, clusters: int, commits: int) -> None:
+    """Each cluster makes and changes the table as if no other were there."""
+    columns = pa.schema([("group_id", pa.string()), ("scan_id", pa.int64())])
+
+    def of_cluster(number: int) -> None:
+        table, name = LakeTable(place, "groups", columns), f"c{number}"
+        table.create()
+        before: tuple[DataFile, ...] = ()
+        for commit in range(1, commits + 1):
+            after = (DataFile(f"{name}-{commit}.parquet", 1, 10),)
+            made = table.become(name, after, name, commit, instead_of=before)
+            assert made is not None
+            before = table.files(name, made)
+            assert before == after
+
+    with ThreadPoolExecutor(clusters) as pool:
+        list(pool.map(of_cluster, range(clusters)))
+    assert LakeTable(place, "groups", columns).clusters() == tuple(
+        f"c{number}" for number in range(clusters)
+    )
+
+
+def test_a_commit_that_others_always_come_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import CommitFailedError
+
+    table = LakeTable(find_place(str(tmp_path)), "groups", pa.schema([("group_id", pa.string())]))
+    table.create()
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise CommitFailedError
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", refused)
+    monkeypatch.setattr(lake_table.time, "sleep", lambda _: None)
+    with pytest.raises(LakeError, match="scans of other clusters came first 30 times: scan again"):
+        table.become("east", [DataFile("a.parquet", 1, 10)], "east", 1)
+
+
+def test_a_table_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    place = find_place(str(tmp_path))
+    DeltaTable.create(place.table("groups"), pa.schema([("theirs", pa.string())]))
+    with pytest.raises(LakeError, match="the table groups there is another than rebal's"):
+        LakeTable(place, "groups", pa.schema([("group_id", pa.string())])).create()
+    (column,) = DeltaTable(place.table("groups")).schema().fields
+    assert column.name == "theirs"
 
 
 KILLED = """
@@ -295,91 +355,6 @@ def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     with pytest.raises(LakeError, match="is a file"):
         one_scan(tmp_path / "out", 1)
-
-
-@pytest.mark.parametrize("text", ["ftp://host/lake", "dbfs:/lake", "https://host/lake"])
-def test_what_cannot_be_written_is_refused_before_anything_is_read(text: str) -> None:
-    with pytest.raises(LakeError, match="no lake can be there; name a folder, or a URL"):
-        find_place(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("s3://bucket/a?b", "no \\? and no #"),
-        ("gs://bucket/lake#east", "the cluster with --cluster"),
-        ("hdfs://nn/a b", "no such path on HDFS"),
-        ("hdfs://nn/a%20b", "no such path on HDFS"),
-        ("hdfs://nn/a:b", "no such path on HDFS"),
-        ("hdfs://nn/ä", "no such path on HDFS"),
-    ],
-)
-def test_names_that_the_stores_client_mistakes_are_refused(text: str, says: str) -> None:
-    with pytest.raises(LakeError, match=says):
-        find_place(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "url"),
-    [
-        ("s3://bucket/a b/ü%20", "s3://bucket/a b/ü%20"),
-        ("/srv/a#b", "/srv/a#b"),
-        ("hdfs:///lakes/day=1/a-b_c.d", "hdfs:///lakes/day=1/a-b_c.d"),
-        ("s3a://bucket/a/b/", "s3://bucket/a/b"),
-        ("s3://bucket/a", "s3://bucket/a"),
-        ("gcs://bucket/a", "gs://bucket/a"),
-        ("hdfs://name:8020/a", "hdfs://name:8020/a"),
-        ("file:///srv/lake", "/srv/lake"),
-        ("/srv/lake", "/srv/lake"),
-    ],
-)
-def test_names_of_the_same_store(text: str, url: str) -> None:
-    assert find_place(text).url == url
-
-
-def test_a_store_without_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "rebal.inspectors.fleet.lake.store", raising=False)
-    monkeypatch.setitem(sys.modules, "deltalake.fs", None)
-    with pytest.raises(LakeError, match=r"^s3://b/a: deltalake reaches the store and is not inst"):
-        find_place("s3://b/a").probe("x")
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (
-            "Generic S3 error\n ↳ Error performing PUT http://s3:9/b/a?X-Amz-Signature=abc in 1ms, "
-            "after 10 retries, max_retries\n  ↳ 10, retry_timeout\n   ↳ 180s  - HTTP error\n"
-            "    ↳ error sending request\n     ↳ Connection refused (os error 111)\n",
-            "error sending request: Connection refused (os error 111) (http://s3:9)",
-        ),
-        (
-            "Object at location a not found: Error performing PUT https://h/c?sig=abc in 1ms - "
-            'Server returned non-2xx status code: 404 Not Found: <?xml version="1.0"?>\n<Error>\n'
-            " <Code>ContainerNotFound</Code>\n <Message>The container does not exist.\n"
-            "RequestId:1\nTime:now</Message></Error>",
-            "404 Not Found: ContainerNotFound: The container does not exist (https://h)",
-        ),
-        (
-            "Generic HdfsObjectStore error\n ↳ RPC error\n  ↳ org.apache.AccessControlException "
-            "Permission denied: user=me\n\tat org.apache.hadoop.Check(Check.java:661)\n",
-            "RPC error: Permission denied: user=me",
-        ),
-        (
-            "The operation lacked the necessary privileges for path a: Error performing "
-            "PUT REDACTED in 8ms - Server returned non-2xx status code: 403 Forbidden: <?xml "
-            'version="1.0"?>\n<Error><Code>AuthorizationFailure</Code></Error>',
-            "403 Forbidden: AuthorizationFailure",
-        ),
-        ("Generic GCS error\n ↳ Account must be specified\n", "Account must be specified"),
-        ("Invalid table version: 1", "Invalid table version: 1"),
-        ("", "PermissionError"),
-    ],
-)
-def test_what_went_wrong_in_a_store_is_told_without_the_request(text: str, says: str) -> None:
-    with pytest.raises(LakeError) as told, find_place("s3://b/a").errors():
-        raise PermissionError(text)
-    assert str(told.value) == f"s3://b/a: the store says: {says}."
 
 
 @pytest.mark.parametrize(

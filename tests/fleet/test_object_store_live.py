@@ -26,7 +26,7 @@ from rebal.inspectors.fleet.tables.reader import open_tables
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, in_time
 from tests.fleet.stores import STORES, Store
 from tests.fleet.test_cluster import REBAL, cluster_of
-from tests.fleet.test_lake import finish, new_run, of, seen_in
+from tests.fleet.test_lake import check_clusters_at_once, finish, new_run, of, seen_in
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 _COLUMNS = pa.schema([("group_id", pa.string()), ("scan_id", pa.int64())])
@@ -141,6 +141,11 @@ def test_of_commits_at_the_same_moment_one_is_made(place: Place) -> None:
             assert len(won) == 1, made
             (file,) = LakeTable(place, "groups", _COLUMNS).files("east")
             assert file.path == f"{won[0]}-{number}.parquet"
+
+
+def test_commits_of_clusters_at_the_same_moment_are_all_made(store: Store, place: Place) -> None:
+    slow = store.base.startswith("hdfs")
+    check_clusters_at_once(place, clusters=2 if slow else 3, commits=2 if slow else 5)
 
 
 def test_what_a_store_refuses_is_said_in_one_sentence(

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileInfo
 
 _LOG: Final = "_delta_log"
-_ENTRY: Final = re.compile(r"(\d{20})\..+")
+# On HDFS a commit that was cut off has a dot in front of its name.
+_ENTRY: Final = re.compile(r"\.?(\d{20})\..+")
 _SUMMED: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
 
 

@@ -7,12 +7,14 @@ each table, ever sees anything else.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
 import time
 import uuid
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -21,12 +23,16 @@ from rebal.inspectors.fleet.lake.place import LakeError, Place
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+_T = TypeVar("_T")
 CLUSTER: Final = "cluster_id"
 SMALL: Final = 128 << 20
 """Files from this size on are never written again only to be fewer, in bytes."""
 MOST: Final = 8
 """More files of a kind than these, of about one size, are put together."""
 _TIER: Final = 4
+_RETRIES: Final = 30
+_PAUSE: Final = 0.1
+"""Between two tries, in seconds: up to so much for each that has failed, and up to ten times it."""
 CHECKPOINT: Final = 10
 """Commits after which the table's log is summed up: who opens it reads no more of them."""
 _SETTINGS: Final = {
@@ -60,27 +66,34 @@ class LakeTable:
         """Make an empty table unless there is one; a column that it does not have is added.
 
         Raises:
-            LakeError: the store does not let it happen.
+            LakeError: the store does not let it happen, or the table there is not of this kind.
         """
+        self._commit(self._create)
+
+    def _create(self) -> None:
         from deltalake import DeltaTable, Schema
 
-        with self._place.errors():
-            url, options = self._place.table(self._name), dict(self._place.options)
-            if not DeltaTable.is_deltatable(url, options):
-                DeltaTable.create(
-                    url,
-                    Schema.from_arrow(self._schema),
-                    mode="ignore",
-                    partition_by=[CLUSTER],
-                    configuration=dict(_SETTINGS),
-                    storage_options=options,
-                )
-                return
-            table = self._open(None)
-            known = {column.name for column in table.schema().fields}
-            fresh = [one for one in Schema.from_arrow(self._schema).fields if one.name not in known]
-            if fresh:
-                table.alter.add_columns(fresh)
+        url, options = self._place.table(self._name), dict(self._place.options)
+        if not DeltaTable.is_deltatable(url, options):
+            DeltaTable.create(
+                url,
+                Schema.from_arrow(self._schema),
+                mode="ignore",
+                partition_by=[CLUSTER],
+                configuration=dict(_SETTINGS),
+                storage_options=options,
+            )
+            return
+        table = self._open(None)
+        if table.metadata().partition_columns != [CLUSTER]:
+            raise LakeError(
+                f"{self._place}: the table {self._name} there is another than rebal's: name "
+                "another place with --out."
+            )
+        known = {column.name for column in table.schema().fields}
+        fresh = [one for one in Schema.from_arrow(self._schema).fields if one.name not in known]
+        if fresh:
+            table.alter.add_columns(fresh)
 
     def number(self, app: str) -> int:
         """Return the number of the last transaction of `app` that was committed, 0 if none was."""
@@ -118,33 +131,55 @@ class LakeTable:
         Raises:
             LakeError: the store does not let it happen.
         """
+        wanted = tuple(sorted(files))
+        return self._commit(lambda: self._become(cluster, wanted, app, number, instead_of))
+
+    def _become(
+        self,
+        cluster: str,
+        wanted: tuple[DataFile, ...],
+        app: str,
+        number: int,
+        instead_of: tuple[DataFile, ...] | None,
+    ) -> int | None:
         from deltalake import CommitProperties, Transaction
+
+        table = self._open(None)
+        if (table.transaction_version(app) or 0) >= number:
+            return None
+        have = _files(table, cluster)
+        if instead_of is not None and have != instead_of:
+            return None
+        table.create_write_transaction(
+            [*_removes(have, wanted, cluster), *_adds(have, wanted, cluster)],
+            "append",
+            table.schema(),
+            [CLUSTER],
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(app, number)], max_commit_retries=10
+            ),
+        )
+        table = self._open(None)
+        if table.version() % CHECKPOINT == 0:
+            table.create_checkpoint()
+        return table.version() if _files(table, cluster) == wanted else None
+
+    def _commit(self, made: Callable[[], _T]) -> _T:
+        """Look and commit, anew when another commit came between: it may be of another cluster.
+
+        Raises:
+            LakeError: others came first each time, or the store does not let it happen.
+        """
         from deltalake.exceptions import CommitFailedError
 
-        wanted = tuple(sorted(files))
         with self._place.errors():
-            table = self._open(None)
-            if (table.transaction_version(app) or 0) >= number:
-                return None
-            have = _files(table, cluster)
-            if instead_of is not None and have != instead_of:
-                return None
-            try:
-                table.create_write_transaction(
-                    [*_removes(have, wanted, cluster), *_adds(have, wanted, cluster)],
-                    "append",
-                    table.schema(),
-                    [CLUSTER],
-                    commit_properties=CommitProperties(
-                        app_transactions=[Transaction(app, number)], max_commit_retries=10
-                    ),
-                )
-            except CommitFailedError:
-                return None
-            table = self._open(None)
-            if table.version() % CHECKPOINT == 0:
-                table.create_checkpoint()
-            return table.version() if _files(table, cluster) == wanted else None
+            for failed in range(_RETRIES):
+                with contextlib.suppress(CommitFailedError):
+                    return made()
+                time.sleep(random.uniform(0, _PAUSE * min(failed + 1, 10)))
+        raise LakeError(
+            f"{self._place}: scans of other clusters came first {_RETRIES} times: scan again."
+        )
 
     def _open(self, version: int | None) -> DeltaTable:
         from deltalake import DeltaTable
