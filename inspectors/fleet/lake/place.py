@@ -7,10 +7,10 @@ are taken. Credentials come from the environment of the process that needs them,
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _SAME: Final = {"s3a": "s3", "gcs": "gs", "abfs": "abfss", "az": "abfss"}
-_DELTA: Final = ("deltalake", "_internal")
+_DELTA: Final = ("deltalake", "_internal", "pyo3_runtime")
 _STORES: Final = ("file", "s3", "abfss", "gs", "hdfs")
 _LONGEST: Final = 300
 _REQUEST: Final = "Error performing [A-Z]+ (?:http|REDACTED)"
@@ -35,7 +35,11 @@ _LEFT_OUT: Final = re.compile(rf"\s*at |{_REQUEST}|\d+, retry_timeout|\d+s +- ")
 _JAVA: Final = re.compile(r"^(?:\w+\.)+\w+Exception:? ")
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
 _MESSAGE: Final = re.compile(r"<Message>([^<\n]+?)\.?[<\n]")
-_HOST: Final = re.compile(r"https?://[^/\s]+")
+_HOST: Final = re.compile(r"(https?://)(?:[^/\s]*@)?([^/\s]+)")
+# What stands before a host; a secret key may have a / in it.
+_LOGIN: Final = re.compile(r"//(?:[^/]*|[^/@]*:(?!\d+/)[^/]*/.*)@")
+_ENDPOINT: Final = re.compile(r"(?i)((aws|azure(_storage)?|google)_)?endpoint(_url(_\w+)?)?")
+_ENVIRONMENT: Final = {"s3": "AWS_", "abfss": "AZURE_", "gs": "GOOGLE_"}
 PROBE: Final = "_probe"
 # It asks for others by the name that they have within a URL.
 _HDFS_PATH: Final = re.compile(r"[\w./=+~@,-]*", re.ASCII)
@@ -99,7 +103,7 @@ class Place:
         with self.errors():
             return open_store(self.url, self.options)
 
-    @contextmanager
+    @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
         """Say in one sentence what went wrong in a store or in delta-rs.
 
@@ -110,7 +114,7 @@ class Place:
 
         try:
             yield
-        except Exception as error:
+        except BaseException as error:
             # A folder needs no delta-rs, so its errors are told by where they come from.
             known = isinstance(error, (ArrowException, OSError))
             if not known and type(error).__module__.split(".")[0] not in _DELTA:
@@ -148,25 +152,51 @@ def find_place(text: str, options: Mapping[str, str] | None = None) -> Place:
     """Return the lake that `--out LAKE` or `report LAKE` names; nothing is looked up there.
 
     Raises:
-        LakeError: the text is a URL of a kind that no lake can be in.
+        LakeError: the text is a URL of a kind that no lake can be in, or the store's client would
+            leave out or mistake a part of it.
     """
     made = Place(text, dict(options or {}))
+    if made.folder is not None:
+        return made
+    plain = re.split("[?#]", text, maxsplit=1)[0]
+    if made._scheme != "abfss":
+        plain = _LOGIN.sub("//", plain)
     if made._scheme not in _STORES:
         raise LakeError(
-            f"{text}: no lake can be there; name a folder, or a URL that begins with s3://, "
+            f"{plain}: no lake can be there; name a folder, or a URL that begins with s3://, "
             "abfss://, gs:// or hdfs://."
         )
-    if made.folder is None and re.search("[?#]", text):
+    if plain != text:
         raise LakeError(
-            f"{text}: a lake's URL has no ? and no #: name another place, and the cluster with "
-            "--cluster."
+            f"{plain}: a lake's URL has no login, no ? and no #: name the cluster with --cluster, "
+            "and the store's settings with --lake-option."
         )
     if made._scheme == "hdfs" and _HDFS_PATH.fullmatch(urlsplit(text).path) is None:
         raise LakeError(
             f"{text}: delta-rs finds no such path on HDFS: name one of the letters a to z, digits "
             "and - _ . = only."
         )
+    for name in _unlike_urls(made):
+        raise LakeError(f"{text}: {name} is no URL such as https://store:9000.")
     return made
+
+
+def _unlike_urls(place: Place) -> list[str]:
+    """The store's endpoints that the store's client would panic at; values may have a secret."""
+    own = _ENVIRONMENT.get(place._scheme, "/")
+    known = {name: value for name, value in os.environ.items() if name.startswith(own)}
+    return [
+        name
+        for name, value in {**known, **place.options}.items()
+        if _ENDPOINT.fullmatch(name) and not _is_url(value)
+    ]
+
+
+def _is_url(text: str) -> bool:
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    return False
 
 
 def _require_folder(folder: Path, place: Place) -> None:
@@ -193,7 +223,7 @@ def _causes(text: str) -> list[str]:
     said = [_JAVA.sub("", line) for line in own if not _LEFT_OUT.match(line)]
     said += [found[1] for found in (_CODE.search(text), _MESSAGE.search(text)) if found]
     host = _HOST.search(text)
-    return [*said[:-1], f"{said[-1]} ({host[0]})"] if said and host else said
+    return [*said[:-1], f"{said[-1]} ({host[1]}{host[2]})"] if said and host else said
 
 
 def _pieces(text: str) -> list[str]:

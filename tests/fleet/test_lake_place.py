@@ -1,0 +1,138 @@
+"""Where a lake can be: what is refused before anything is read, and what a store's errors say."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+
+from rebal.inspectors.fleet.lake.place import LakeError, find_place
+from rebal.inspectors.fleet.lake.store import open_store
+
+
+@pytest.mark.parametrize("text", ["ftp://host/lake", "dbfs:/lake", "https://host/lake"])
+def test_what_cannot_be_written_is_refused_before_anything_is_read(text: str) -> None:
+    with pytest.raises(LakeError, match="no lake can be there; name a folder, or a URL"):
+        find_place(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("s3://bucket/a?b", "^s3://bucket/a: a lake's URL has no login, no \\? and no #"),
+        ("gs://bucket/lake#east", "^gs://bucket/lake: .* name the cluster with --cluster"),
+        ("https://host/lake?sig=secret", "^https://host/lake: no lake can be there"),
+        ("postgres://me:secret@host/lake", "^postgres://host/lake: no lake can be there"),
+        ("abfss://box@account.dfs.core.windows.net/a?sig=secret", "settings with --lake-option"),
+        ("s3://me:secret@bucket/a", "^s3://bucket/a: a lake's URL has no login"),
+        ("s3://me:sec/ret@bucket/a", "^s3://bucket/a: a lake's URL has no login"),
+        ("hdfs://me@name:8020/a", "^hdfs://name:8020/a: a lake's URL has no login"),
+        ("hdfs://nn/a b", "no such path on HDFS"),
+        ("hdfs://nn/a%20b", "no such path on HDFS"),
+        ("hdfs://nn/a:b", "no such path on HDFS"),
+        ("hdfs://nn/ä", "no such path on HDFS"),
+    ],
+)
+def test_names_that_the_stores_client_mistakes_are_refused(text: str, says: str) -> None:
+    with pytest.raises(LakeError, match=says):
+        find_place(text)
+
+
+def test_a_secret_in_a_url_is_not_told() -> None:
+    for text in (
+        "https://host/lake?sig=secret",
+        "abfss://box/lake?sig=secret",
+        "s3://me:secret@bucket/a",
+        "gs://me:sec/ret@bucket/a#b",
+    ):
+        with pytest.raises(LakeError) as told:
+            find_place(text)
+        assert not re.search("secret|sec/ret", str(told.value))
+
+
+def test_an_endpoint_that_is_no_url_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in ("store:9000", "store", "http://", "http://store:90x", "ftp://store"):
+        with pytest.raises(LakeError, match=r"^s3://b/a: AWS_ENDPOINT_URL is no URL such as "):
+            find_place("s3://b/a", {"AWS_ENDPOINT_URL": value})
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "store:9000")
+    assert find_place("s3://b/a", {"aws_endpoint": "http://store:9000"}).url == "s3://b/a"
+    with pytest.raises(LakeError, match="AZURE_STORAGE_ENDPOINT is no URL"):
+        find_place("abfss://box@account.dfs.core.windows.net/a")
+
+
+def test_a_panic_of_the_stores_client_is_one_sentence() -> None:
+    place = find_place("s3://b/a")
+    options = {"aws_endpoint": "no url", "aws_access_key_id": "x", "aws_secret_access_key": "y"}
+    files = open_store(place.url, options)
+    with pytest.raises(LakeError, match=r"^s3://b/a: the store says: "), place.errors():
+        files.open_input_stream("x")
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("s3://bucket/a b/ü%20", "s3://bucket/a b/ü%20"),
+        ("/srv/a#b", "/srv/a#b"),
+        ("hdfs:///lakes/day=1/a-b_c.d", "hdfs:///lakes/day=1/a-b_c.d"),
+        ("s3a://bucket/a/b/", "s3://bucket/a/b"),
+        ("s3://bucket/team@east/a:b", "s3://bucket/team@east/a:b"),
+        ("hdfs://name:8020/team@east", "hdfs://name:8020/team@east"),
+        (
+            "abfss://box@account.dfs.core.windows.net/a",
+            "abfss://box@account.dfs.core.windows.net/a",
+        ),
+        ("s3://bucket/a", "s3://bucket/a"),
+        ("gcs://bucket/a", "gs://bucket/a"),
+        ("hdfs://name:8020/a", "hdfs://name:8020/a"),
+        ("file:///srv/lake", "/srv/lake"),
+        ("/srv/lake", "/srv/lake"),
+    ],
+)
+def test_names_of_the_same_store(text: str, url: str) -> None:
+    assert find_place(text).url == url
+
+
+def test_a_store_without_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "rebal.inspectors.fleet.lake.store", raising=False)
+    monkeypatch.setitem(sys.modules, "deltalake.fs", None)
+    with pytest.raises(LakeError, match=r"^s3://b/a: deltalake reaches the store and is not inst"):
+        find_place("s3://b/a").probe("x")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "Generic S3 error\n ↳ Error performing PUT http://s3:9/b/a?X-Amz-Signature=abc in 1ms, "
+            "after 10 retries, max_retries\n  ↳ 10, retry_timeout\n   ↳ 180s  - HTTP error\n"
+            "    ↳ error sending request\n     ↳ Connection refused (os error 111)\n",
+            "error sending request: Connection refused (os error 111) (http://s3:9)",
+        ),
+        (
+            "Object at location a not found: Error performing PUT https://h/c?sig=abc in 1ms - "
+            'Server returned non-2xx status code: 404 Not Found: <?xml version="1.0"?>\n<Error>\n'
+            " <Code>ContainerNotFound</Code>\n <Message>The container does not exist.\n"
+            "RequestId:1\nTime:now</Message></Error>",
+            "404 Not Found: ContainerNotFound: The container does not exist (https://h)",
+        ),
+        (
+            "Generic HdfsObjectStore error\n ↳ RPC error\n  ↳ org.apache.AccessControlException "
+            "Permission denied: user=me\n\tat org.apache.hadoop.Check(Check.java:661)\n",
+            "RPC error: Permission denied: user=me",
+        ),
+        (
+            "The operation lacked the necessary privileges for path a: Error performing "
+            "PUT REDACTED in 8ms - Server returned non-2xx status code: 403 Forbidden: <?xml "
+            'version="1.0"?>\n<Error><Code>AuthorizationFailure</Code></Error>',
+            "403 Forbidden: AuthorizationFailure",
+        ),
+        ("Generic GCS error\n ↳ Account must be specified\n", "Account must be specified"),
+        ("Invalid table version: 1", "Invalid table version: 1"),
+        ("", "PermissionError"),
+    ],
+)
+def test_what_went_wrong_in_a_store_is_told_without_the_request(text: str, says: str) -> None:
+    with pytest.raises(LakeError) as told, find_place("s3://b/a").errors():
+        raise PermissionError(text)
+    assert str(told.value) == f"s3://b/a: the store says: {says}."
