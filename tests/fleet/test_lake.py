@@ -225,8 +225,6 @@ def test_whose_records_they_are(tmp_path: Path) -> None:
     assert find_cluster(place, "mK8", "mK8", whose=whose) == "mK8"
     with pytest.raises(LakeError, match="--cluster east: kafka-1:9092 is of the cluster mK8"):
         find_cluster(place, "east", "mK8", whose="kafka-1:9092 is")
-    with pytest.raises(LakeError, match="--cluster a#b: reports name it as LAKE#CLUSTER"):
-        find_cluster(place, "a#b", None, whose=whose)
     one_scan(tmp_path / "lake", 1, cluster="east")
     with pytest.raises(LakeError, match="it has scans of east, and the files are of a cluster"):
         find_cluster(place, None, None, whose=whose)

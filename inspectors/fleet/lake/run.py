@@ -192,8 +192,6 @@ def find_cluster(place: Place, named: str | None, told: str | None, *, whose: st
     Raises:
         LakeError: the two differ, or it would be a guess.
     """
-    if named is not None and "#" in named:
-        raise LakeError(f"--cluster {named}: reports name it as LAKE#CLUSTER: name it without #.")
     if named is not None and told is not None and named != told:
         raise LakeError(
             f"--cluster {named}: {whose} of the cluster {told}: leave the option out, or check "
