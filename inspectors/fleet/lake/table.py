@@ -7,7 +7,6 @@ each table, ever sees anything else.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import random
 import time
@@ -168,18 +167,29 @@ class LakeTable:
         """Look and commit, anew when another commit came between: it may be of another cluster.
 
         Raises:
-            LakeError: others came first each time, or the store does not let it happen.
+            LakeError: others came first each time, or it failed though nobody else committed.
         """
         from deltalake.exceptions import CommitFailedError
 
+        seen: int | None = None
         with self._place.errors():
             for failed in range(_RETRIES):
-                with contextlib.suppress(CommitFailedError):
+                try:
                     return made()
+                except CommitFailedError:
+                    before, seen = seen, self._version()
+                    if seen == before:
+                        raise
                 time.sleep(random.uniform(0, _PAUSE * min(failed + 1, 10)))
         raise LakeError(
             f"{self._place}: scans of other clusters came first {_RETRIES} times: scan again."
         )
+
+    def _version(self) -> int:
+        from deltalake import DeltaTable
+
+        there = DeltaTable.is_deltatable(self._place.table(self._name), dict(self._place.options))
+        return self._open(None).version() if there else -1
 
     def _open(self, version: int | None) -> DeltaTable:
         from deltalake import DeltaTable
