@@ -173,7 +173,8 @@ def hdfs_store(folder: Path) -> Iterator[Store]:
     client = {f"dfs.ha.namenodes.{_LAKES}": "nn1", address: f"127.0.0.1:{port}"}
     _configure(folder / "server", {"fs.defaultFS": f"hdfs://127.0.0.1:{port}"}, server)
     _configure(folder / "client", {"fs.defaultFS": f"hdfs://{_LAKES}"}, client)
-    run = [java, "-Xmx256m", "-cp", f"{folder / 'server'}:{jars.classpath(_HADOOP)}"]
+    classpath = f"{folder / 'server'}:{jars.classpath(_HADOOP)}"
+    run = [java, "-Xmx256m", f"-Djava.io.tmpdir={folder}", "-cp", classpath]
     node = "org.apache.hadoop.hdfs.server"
     name_node = [*run, f"{node}.namenode.NameNode"]
     data_node = [*run, f"{node}.datanode.DataNode"]
