@@ -36,7 +36,7 @@ class Stretch(NamedTuple):
 
 _RANKS: Final = {doing: rank for rank, doing in enumerate(Doing)}
 _ALWAYS: Final = (Doing.TWICE, Doing.REJECTED)
-_DOWN: Final = ("stopped", "killed", "did not start")
+_DOWN: Final = ("stopped", "killed", "did not start", "failed as leader", "callback failed")
 
 
 def lanes(run: Rehearsal, columns: int, *, usual: bool = False) -> dict[str, tuple[Stretch, ...]]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from rebal.groups.model import Record
 
-_OUT: Final = ("did not start", "failed as leader")
+_OUT: Final = ("did not start", "failed as leader", "callback failed")
 # Seconds: two sums of the same spans may differ by less.
 _ROUNDING: Final = 1e-6
 
@@ -95,7 +95,7 @@ class CallbackTimes(Record, frozen=True, kw_only=True):
 class MemberStory(Record, frozen=True, kw_only=True):
     """One member at the end, and KIP-429's metrics of its process that ran last.
 
-    `state` is running, rejected, stopped or did-not-start. `owned` are its partitions. The metrics
+    `state` is running, rejected or stopped (no process runs). `owned` are its partitions. The metrics
     are rebalance-total, rebalance-rate-per-hour, rebalance-latency (average, maximum, total), the
     failed ones, last-rebalance-seconds-ago (None: never), and the callbacks' latencies.
     """
@@ -162,7 +162,7 @@ class Rehearsal(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def endangered(run: Rehearsal) -> bool:
-    """Return whether a client is kept out of the group, or a partition is owned twice.
+    """Return whether a client is kept out or ends by an error, or a partition is owned twice.
 
     A member past its session or poll timeout that has not polled since does not count: Java gives
     up what it owns at the next poll.

@@ -91,6 +91,7 @@ def as_restarted(process: Process, event: Event) -> Process:
         assignors=event.assignors or process.assignors,
         protocol=event.protocol or process.protocol,
         remote_assignor=event.remote_assignor or process.remote_assignor,
+        fails_in=process.fails_in if event.fails_in is None else event.fails_in,
     )
 
 

@@ -21,7 +21,7 @@ from rebal.groups.snapshot.documents import Format, line_of, loads
 from rebal.planner.facts import names
 from rebal.planner.plan import Plan
 from rebal.planner.rehearsal.engine.patterns import readable
-from rebal.planner.rehearsal.engine.process import Process
+from rebal.planner.rehearsal.engine.process import CALLBACKS, Process
 from rebal.planner.rehearsal.parameters import METADATA_AGE, PARAMETERS, seconds_of, value_of
 from rebal.planner.rehearsal.rollout import restarted, step_events
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
@@ -46,6 +46,7 @@ class ScriptItem(
         "create_topic": "create-topic",
         "delete_topic": "delete-topic",
         "enforce_rebalance": "enforce-rebalance",
+        "fails_in": "fails-in",
     },
 ):
     """One event: exactly one thing that happens, when, and how.
@@ -75,6 +76,7 @@ class ScriptItem(
     assignors: Members | None = None
     protocol: str | None = None
     takes: Duration | None = None
+    fails_in: Members | None = None
     batch: int | None = None
     for_: Duration | None = None
     like: str | None = None
@@ -303,6 +305,7 @@ class _Reading:
         if item.like is not None:
             return [self._new(path, item, here, takes, assignors)]
         found = self._members(path, getattr(item, deed))
+        fails_in = self._fails_in(f"{here}.fails-in", item.fails_in, found)
         if item.batch is not None and item.batch < 0:
             raise self._source.error(f"{here}.batch", "expected a number of members, or 0 for all")
         size = item.batch or len(found)
@@ -312,6 +315,7 @@ class _Reading:
                 members=found[first : first + size],
                 assignors=assignors,
                 protocol=item.protocol or "",
+                fails_in=fails_in,
                 seconds=takes if deed == "restart" else takes or 0.0,
             )
             for first in range(0, len(found), size)
@@ -328,6 +332,7 @@ class _Reading:
         """Return the start of processes that the group did not have, like one that it has."""
         (model,) = self._members(f"{here}.like", item.like or "")[:1]
         old = self._processes[model]
+        fails_in = self._fails_in(f"{here}.fails-in", item.fails_in, [model])
         new: list[Process] = []
         for name in _listed(item.start or ()):
             if name in self._processes:
@@ -339,10 +344,27 @@ class _Reading:
                 instance_id=name if old.instance_id else None,
                 assignors=assignors or old.assignors,
                 protocol=item.protocol or old.protocol,
+                fails_in=old.fails_in if fails_in is None else fails_in,
             )
             self._processes[name] = made
             new.append(made)
         return Event(do=Deed.START, processes=tuple(new), seconds=takes or 0.0)
+
+    def _fails_in(
+        self, path: str, given: Members | None, members: Collection[str]
+    ) -> tuple[str, ...] | None:
+        """Return the callbacks that throw; None where the item does not say."""
+        if given is None:
+            return None
+        for callback in _listed(given):
+            if callback not in CALLBACKS:
+                why = f"expected {', '.join(CALLBACKS)}"
+                raise self._source.error(path, why, callback, CALLBACKS)
+        for name in members:
+            if self._processes[name].family != "java":
+                why = f"only what Java consumers do then is modelled, and {name[:60]} is none"
+                raise self._source.error(path, why)
+        return _listed(given)
 
     def _step(self, path: str, item: ScriptItem) -> Sequence[Event]:
         plan = self._plan
@@ -433,7 +455,7 @@ def _listed(given: Members) -> tuple[str, ...]:
 
 
 _ALWAYS: Final = ("at", "after", "phase")
-_JOINS: Final = ("assignors", "protocol", "takes")
+_JOINS: Final = ("assignors", "protocol", "takes", "fails-in")
 EVENTS: Final[Mapping[str, Sequence[str]]] = {
     "restart": (*_JOINS, "batch"),
     "stop": (),

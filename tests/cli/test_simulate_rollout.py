@@ -132,6 +132,17 @@ def test_bounce_2_before_bounce_1_is_rejected_member_by_member(rehearse: Rehears
     assert text.index("rejected ") < text.index("takes ")
 
 
+def test_members_whose_listener_throws_are_a_danger_and_stay_down(rehearse: Rehearse) -> None:
+    code, text = rehearse(pods(4), script="  - {restart: all, batch: 1, fails-in: revoked}\n")
+    assert code == 3
+    assert (
+        "listener shipping-0, shipping-1 and shipping-2 end, the first at 0:36: "
+        "onPartitionsRevoked throws"
+    ) in flat(text)
+    assert lane(text, "shipping-0").endswith("▁▁▁▁")
+    assert lane(text, "shipping-3").endswith("█")
+
+
 def test_one_forgotten_member_outlives_those_that_were_changed(rehearse: Rehearse) -> None:
     code, text = rehearse(pods(4), script=example("forgotten-member"))
     assert code == 3
@@ -492,7 +503,7 @@ def test_the_page_lists_every_event_with_its_keys() -> None:
     part = DOCS.partition("| event | what happens | with it |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| `([a-z-]+): [^|]* \| [^|]* \|(.*)\|$", part, re.MULTILINE)
     listed = {
-        name: set(re.findall(r"`([a-z]+)`", re.sub(r"\(.*?\)", "", keys))) for name, keys in rows
+        name: set(re.findall(r"`([a-z-]+)`", re.sub(r"\(.*?\)", "", keys))) for name, keys in rows
     }
     assert listed == {name: set(keys) for name, keys in EVENTS.items()}
 

@@ -26,6 +26,7 @@ _OUT: Final = {
     _REJECTED: "rejected",
     "did not start": "not started",
     "failed as leader": "leader fails",
+    "callback failed": "listener",
 }
 
 
@@ -125,6 +126,9 @@ def _out(run: Rehearsal, what: str, detail: str, notes: Sequence[Note]) -> str:
         return f"{who} {'does' if one else 'do'} not start at {when}: {detail}"
     if what == "failed as leader":
         return f"{who} {'fails' if one else 'fail'} as leader at {when}: {detail}"
+    if what == "callback failed":
+        end = f"ends at {when}" if one else f"end, the first at {when}"
+        return f"{who} {end}: onPartitions{detail.capitalize()} throws"
     state = {member.name: member.state for member in run.members}
     ended = {note.who for note in run.notes if note.what == "ended" and note.at >= notes[0].at}
     after = "stops" if notes[0].who in ended else "retries"

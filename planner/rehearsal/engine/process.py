@@ -16,6 +16,7 @@ NO_PROTOCOLS: Final[Protocols] = {}
 _STICKY: Final = frozenset({"sticky", "cooperative-sticky"})
 _JAVA: Final = ("java", "streams")
 _RETRIES: Final = ("librdkafka", "franz-go", "sarama")
+CALLBACKS: Final = ("revoked", "assigned", "lost")
 _WITHOUT_POLL: Final = ("connect", "franz-go", "kafkajs", "sarama", "segmentio")
 
 
@@ -27,7 +28,7 @@ class Process(Record, frozen=True, kw_only=True):
     heartbeat.interval.ms. It polls every `poll` seconds. It joins again `slow` seconds after it
     has prepared for a rebalance that it was told of (with KIP-848: says so late that it has revoked
     partitions). Its listener takes `on_revoked`,
-    `on_assigned` and `on_lost` seconds; `fails_in` names those that throw: revoked, assigned, lost.
+    `on_assigned` and `on_lost` seconds; `fails_in` names those of `CALLBACKS` that throw.
     `protocol` is group.protocol: classic or consumer; with consumer, `remote_assignor` is
     group.remote.assignor (empty: the brokers' default), and the brokers decide `session` and
     `heartbeat`.

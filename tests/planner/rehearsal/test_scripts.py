@@ -138,6 +138,21 @@ def test_a_new_member_starts_like_one_that_is_there_and_can_be_named_from_then_o
     assert kill.members == ("surge",)
 
 
+def test_callbacks_of_a_new_process_throw_until_another_release_mends_them() -> None:
+    made = read(
+        "  - {restart: m0, fails-in: [revoked]}\n"
+        "  - {restart: m1, takes: 5s}\n"
+        "  - {restart: m0, fails-in: []}\n"
+        "  - {start: surge, like: m1, fails-in: assigned}\n"
+    )
+    assert [event.fails_in for event in made] == [("revoked",), None, (), None]
+    assert made[-1].processes[0].fails_in == ("assigned",)
+    run = rehearse(FOUR, Script(events=tuple(made)))
+    # Four range members prepare for m1's rebalance, and m0's listener throws.
+    assert told(run, "callback failed") == [("m0", "revoked"), ("surge", "assigned")]
+    assert [member.state for member in run.members] == ["running"] * 4 + ["stopped"]
+
+
 def test_topics_change_and_leaders_notice_after_the_metadata_age() -> None:
     grown, deleted = read(
         "  - partitions: {orders: 20}\n  - {delete-topic: orders, noticed: 1s}\n", metadata=60.0
@@ -180,7 +195,9 @@ def test_every_other_deed_is_read_and_runs(text: str, do: Deed) -> None:
         ("  - {wait: 900h}\n", "events[0].wait: 900h is longer than 7 days (line 3)."),
         ("  - {restart: m0, assignors: [rang]}\n", "events[0].assignors: there is no assignor ra"),
         ("  - {restart: m0, protocol: new}\n", "events[0].protocol: expected classic or consumer"),
+        ("  - {restart: m0, fails-in: revoke}\n", "events[0].fails-in: expected revoked, assigned"),
         ("  - {restart: m0, batch: -1}\n", "events[0].batch: expected a number of members, or 0"),
+        ("  - {kill: m0, fails-in: lost}\n", "events[0].fails-in: kill has no `fails-in`; it bel"),
         ("  - coordinator: dies\n", "events[0].coordinator: the one thing that it does is: moves"),
         ("  - {start: m1, like: m0}\n", "events[0].start: m1 is in the group already: leave out "),
         ("  - partitions: {orders: 3}\n", "events[0].partitions.orders: orders has 12 partition"),
