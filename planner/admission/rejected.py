@@ -64,9 +64,20 @@ def count_of(out: Sequence[Refusal], here: int, *, step: int | None = None) -> A
     return Advice(action=EVIDENCE, verdict=Tri.CANNOT_TELL, reason=reason, step=step, text=said)
 
 
-def if_all_are_here(here: int) -> str:
-    """Return the clause for a client that has rejoined, which no evidence shows."""
-    return f"if it is back and the service has no more members: --expect-members {here}"
+def if_it_is_back(missing: str, here: int) -> str:
+    """Return the clause for a client that has rejoined, which no evidence shows.
+
+    `missing` says how many members are not in the group, which has `here`.
+    """
+    return f"if it is back, {missing}; if the service has no more: --expect-members {here}"
+
+
+def may_be_back(snapshot: GroupSnapshot, one: Refusal) -> bool:
+    """Return whether a member with the client's id may be the client that was rejected."""
+    named = [each for each in snapshot.members if each.client_id == one.client_id != ""]
+    return not one.instance_id and any(
+        one.at is None or each.joined_at is None or each.joined_at > one.at for each in named
+    )
 
 
 def label(one: Refusal) -> str:

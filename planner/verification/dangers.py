@@ -20,7 +20,7 @@ from typing import Final
 
 from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Refusal, Tri
 from rebal.planner.admission.fixes import restart_fix
-from rebal.planner.admission.rejected import label
+from rebal.planner.admission.rejected import label, may_be_back
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.facts import owned
 from rebal.planner.plan import Aim, Finding, Plan, Severity, Step
@@ -116,15 +116,18 @@ def _refused(rejected: Sequence[Refusal], context: Context) -> Iterator[Danger]:
     )
     causes = [f for f in context.members if any(not _shares(f, r, context) for r in rejected)]
     named = context.named(causes)
-    because = f", because {named} shares no assignor with it" if causes else ""
+    shares = "shares" if len(causes) == 1 else "share"
+    because = f", because {named} {shares} no assignor with it" if causes else ""
     errors = ", ".join(sorted({r.error for r in rejected}))
     several = len(rejected) > 1
     many = f"{len(rejected)} clients were" if several else "was"
+    out = f"{'have' if several else 'has'} not rejoined"
+    if any(may_be_back(context.snapshot, one) for one in rejected):
+        out = f"no log shows that {'all of them' if several else 'it'} rejoined"
     yield Danger(
         kind=REFUSED,
-        message=f"{whom}: {many} rejected ({errors}){because}, and {'have' if several else 'has'} "
-        "not rejoined. A Java or kafka-python client stops after one rejection; librdkafka and "
-        "franz-go retry and look alive.",
+        message=f"{whom}: {many} rejected ({errors}){because}, and {out}. A Java or kafka-python "
+        "client stops after one rejection; librdkafka and franz-go retry and look alive.",
         fix="Follow `next`: it names the list that is admitted, or what must come first.",
         members=tuple(facts.member.member_id for facts in causes),
         since=rejected[0].at,

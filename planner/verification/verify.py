@@ -20,7 +20,7 @@ from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
 from rebal.planner.admission.advice import show
 from rebal.planner.admission.check import Needs
 from rebal.planner.admission.next_action import comes_before, next_action
-from rebal.planner.admission.rejected import count_of, if_all_are_here, label
+from rebal.planner.admission.rejected import count_of, if_it_is_back, label, may_be_back
 from rebal.planner.admission.wording import CUT_OVER, NONE, RESTART, START, sentence
 from rebal.planner.commands import Given
 from rebal.planner.context import EAGER, Context
@@ -58,6 +58,7 @@ from rebal.planner.verification.members import (
     StepStanding,
     begun_step,
     missing_from,
+    missing_text,
     standing_of,
     step_standing,
 )
@@ -215,8 +216,10 @@ def verify(
         advice = show(context, Needs.CLOCK, why, step=number)
     estimated = estimates(plan, expect_members)
     unnamed = bool(context.missing) and not missing
-    if estimated and rejected and unnamed and advice.action == START:
-        advice = replace(advice, text=f"{advice.text}; {if_all_are_here(len(snapshot.members))}")
+    back = any(may_be_back(known, one) for one in rejected)
+    if rejected and (estimated or back) and unnamed and advice.action == START:
+        clause = if_it_is_back(missing_text(context, ()), len(snapshot.members))
+        advice = replace(advice, text=f"{advice.text}; {clause}")
     out = uncounted(plan, context) if estimated and advice.action == NONE else ()
     if out:
         advice = count_of(out, len(snapshot.members), step=number)

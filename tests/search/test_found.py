@@ -18,6 +18,27 @@ def test_a_history_that_was_found_ends_well(name: str) -> None:
     assert outcome.ended == "finished", outcome.told[-3:]
 
 
+def test_a_client_that_was_rejected_twice_is_not_waited_for_once_it_may_be_back() -> None:
+    # Its own log has no address, so each rejection may be of another process with its client id.
+    clients = ("java-3.9.1", "java-3.9.1", "franz-go")
+    history = History(
+        seed=709_606,
+        goal="cooperative",
+        consumers=tuple(Consumer(f"app-{n}", each, RANGE) for n, each in enumerate(clients)),
+        evidence=Evidence(kinds=frozenset()),
+        events=(Event(0, "wrong list", 4), Event(0, "leave", 0), Event(0, "scale up", 4)),
+        session=8.0,
+        rebalance=15.0,
+        epoch=0,
+    )
+    outcome = rehearse(history)
+    assert outcome is not None
+    assert outcome.violations == []
+    assert outcome.ended == "finished", outcome.told[-3:]
+    said = "if it is back, 1 of 4 expected members is not in the group; if the service has no more"
+    assert any(said in told for told in outcome.told)
+
+
 def test_a_class_of_the_application_is_asked_about_once_its_list_is_seen() -> None:
     history = History(
         seed=1_004_703,
