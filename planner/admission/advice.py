@@ -304,10 +304,14 @@ def narrowing(
     """Return the advice to restart one of `to_do` with the list, and the restarts that are
     withheld.
 
+    A member whose client does not start with the list, as its evidence has it, is left as it is.
     Where none is admitted, the advice prepares it: give the `wide` list to the members that lack
     the assignor, make the coordinator remember every list again, or add the evidence that decides.
     """
-    tried = [restart_of(context, facts, assignors, step=step) for facts in to_do[:TRIED]]
+    able = [f for f in to_do if starts_with(context, f, assignors) is not Tri.NO]
+    if to_do and not able:
+        return _no_wide_list(context, to_do, assignors, step), ()
+    tried = [restart_of(context, facts, assignors, step=step) for facts in able[:TRIED]]
     good = next((one for one in tried if one.verdict is Tri.YES), None)
     withheld = tuple(one for one in tried if one.verdict is not Tri.YES)[:_LISTED]
     if good is not None:
@@ -317,7 +321,7 @@ def narrowing(
     first = next((one for one in tried if one.verdict is Tri.NO), tried[0])
     sent = memory_of(context, rejoined=True)
     by_lists = [
-        admitted(sent, restart(sent, facts.member.member_id, assignors)) for facts in to_do[:TRIED]
+        admitted(sent, restart(sent, facts.member.member_id, assignors)) for facts in able[:TRIED]
     ]
     made = _remedy(
         context, context.members, assignors, wide=wide, first=first, by_lists=by_lists, step=step
@@ -373,7 +377,7 @@ def starts_with(context: Context, facts: Facts, assignors: Sequence[str]) -> Tri
 def _no_wide_list(
     context: Context, lacking: Sequence[Facts], wide: Sequence[str], step: int | None
 ) -> Advice:
-    """Return the advice where no member that lacks the assignor is known to take the wide list."""
+    """Return the advice where no client of these members is known to start with the wide list."""
     open_ = [f for f in lacking if starts_with(context, f, wide) is Tri.CANNOT_TELL]
     if not open_:
         why = f"{context.named(lacking)} cannot start with [{', '.join(wide)}] (RB104)"

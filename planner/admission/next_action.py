@@ -17,7 +17,7 @@ from rebal.groups.model import GroupState, Knowledge, Refusal, Tri
 from rebal.planner.admission import advice as advised
 from rebal.planner.admission import wording as texts
 from rebal.planner.admission.check import Needs
-from rebal.planner.admission.rejected import starts_of
+from rebal.planner.admission.rejected import may_be_back, rejected_again, starts_of, still_out
 from rebal.planner.clients import is_mixed, refuses_mixed
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed
@@ -200,9 +200,10 @@ def next_action(
     step = plan.step(current.id if current else None)
     steady = context.group.state is GroupState.STABLE or not context.members
     if rejected and steady:
-        families = _families(plan, context, rejected, missing)
+        others = _also_out(context, rejected, missing)
+        families = [*_families(plan, context, rejected, missing), *_as_planned(plan, others)]
         lists = _startable(context, _lists(plan, step, context), families, findings)
-        return _bring_back(step, context, rejected, lists), ()
+        return _bring_back(step, context, rejected, others, lists), ()
     if stopped_by:
         return advised.stop(stopped_by[0], step=step.id if step else None), ()
     blocking = [f for f in findings if decides(f, Tri.YES) and not has(f, Trait.ADMISSION)]
@@ -379,29 +380,51 @@ def _as_planned(plan: Plan, missing: Sequence[Missing]) -> list[str | None]:
     return ["" if one.family is None and one.name in open_ else one.family for one in missing]
 
 
+def _also_out(
+    context: Context, rejected: Sequence[Refusal], missing: Sequence[Missing]
+) -> list[Missing]:
+    """Return the missing members that are none of the rejected clients under another name.
+
+    A static member keeps its instance id. Where the rejected clients may be back, none of them is
+    a dynamic member that is still missing.
+    """
+    instances = {one.instance_id for one in rejected}
+    back = all(may_be_back(context.snapshot, one) for one in rejected)
+    return [
+        one
+        for one in missing
+        if one.sure and (one.instance_id not in instances if one.instance_id else back)
+    ]
+
+
 def _bring_back(
     step: Step | None,
     context: Context,
     rejected: Sequence[Refusal],
+    others: Sequence[Missing],
     lists: Sequence[tuple[str, ...]],
 ) -> Advice:
-    """Return the start of the rejected clients with the first list that is admitted now."""
+    """Return the start of the clients that are out with the first list that is admitted now."""
     if not lists:
         return advised.wait(_NO_LIST, step=step.id if step is not None else None)
     return advised.start_of(
         context,
-        starts_of(context.snapshot, rejected),
+        [*starts_of(context.snapshot, rejected), *(one.name for one in others)],
         lists,
-        instances=[one.instance_id for one in rejected],
+        instances=[one.instance_id for one in (*rejected, *others)],
         step=step.id if step is not None else None,
     )
 
 
 def _may_hold_another(plan: Plan, context: Context) -> bool:
-    """Return whether a list that the plan gives out is not known to be admitted now."""
+    """Return whether a list that a missing member may hold is not known to be admitted now.
+
+    It may hold a list that the plan gives out, or be the client that was rejected.
+    """
     given = {one.target_list for one in plan.steps if one.target_list}
-    starts = (advised.start_of(context, ["it"], [names]) for names in given)
-    return any(one.verdict is not Tri.YES for one in starts)
+    starts = [advised.start_of(context, ["it"], [names]).verdict for names in given]
+    again = [rejected_again(context.memory, one).verdict for one in still_out(context.snapshot)]
+    return any(verdict is not Tri.YES for verdict in (*starts, *again))
 
 
 def _missing(

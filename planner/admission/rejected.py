@@ -74,9 +74,13 @@ def if_it_is_back(missing: str, here: int) -> str:
 
 def may_be_back(snapshot: GroupSnapshot, one: Refusal) -> bool:
     """Return whether a member with the client's id may be the client that was rejected."""
-    named = [each for each in snapshot.members if each.client_id == one.client_id != ""]
-    return not one.instance_id and any(
-        one.at is None or each.joined_at is None or each.joined_at > one.at for each in named
+    if one.instance_id or not one.client_id:
+        return False
+    named = [each for each in snapshot.members if each.client_id == one.client_id]
+    return any(
+        not (one.host and each.host) or _address(one.host) == _address(each.host)
+        for each in named
+        if one.at is None or each.joined_at is None or each.joined_at > one.at
     )
 
 

@@ -180,15 +180,18 @@ def _seen_before(
 ) -> Iterator[tuple[datetime, str]]:
     """Yield the static members that an earlier look saw rejected and none saw back, with its time.
 
-    Their log may have been rotated since. The rejected process is back in a member of another id.
+    Their log may have been rotated since. The rejected process is back in a member of another id;
+    until then the entry that is counted may be its own.
     """
     here = {(f.member.instance_id, f.member.member_id) for f in context.members}
+    counted = {instance for instance, _ in here}
+    logged = set(map(text_of, context.snapshot.refusals))
     for number, entry in enumerate(entries):
         later = {(m.instance_id, m.member_id) for each in entries[number:] for m in each.members}
         for text in entry.refused:
             name = text.rpartition(" [")[0]
             ids = {id_ for instance, id_ in later | here if instance == name}
-            if ids and ids <= entry.ids and not any(name == instance for instance, _ in here):
+            if ids and ids <= entry.ids and not (name in counted and text in logged):
                 yield entry.at, name
 
 

@@ -12,10 +12,12 @@ from tests.kafka.members import Members
 from tests.live.replay_world import LIMITS, ReplayWorld, why_not
 from tests.live_support.rollout import PlannedGroup
 from tests.search.found import FOUND
+from tests.search.found_clients import FOUND_CLIENTS
 from tests.search.obey import carry_out
 
 pytestmark = pytest.mark.full
-PLAYED = [name for name, history in FOUND.items() if why_not(history) is None]
+EVERY = {**FOUND, **FOUND_CLIENTS}
+PLAYED = [name for name, history in EVERY.items() if why_not(history) is None]
 
 
 @pytest.mark.timeout(700)
@@ -23,7 +25,7 @@ PLAYED = [name for name, history in FOUND.items() if why_not(history) is None]
 def test_a_history_that_was_found_ends_well(
     name: str, request: pytest.FixtureRequest, members: Members, tmp_path: Path
 ) -> None:
-    history = FOUND[name]
+    history = EVERY[name]
     cluster = request.getfixturevalue("cluster41" if history.kind == "java" else "cluster39")
     group = f"g-replay-{history.seed}-{os.getpid()}"
     world = ReplayWorld(cluster, members, group, folder=tmp_path, history=history)

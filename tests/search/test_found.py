@@ -6,35 +6,26 @@ import pytest
 
 from tests.live.obey_stories import DEFAULT, FINAL, RANGE
 from tests.search.found import FOUND, FULL, UNOWNED
+from tests.search.found_clients import FOUND_CLIENTS
 from tests.search.histories import Consumer, Event, Evidence, History
 from tests.search.obey import rehearse
 
+EVERY = {**FOUND, **FOUND_CLIENTS}
 
-@pytest.mark.parametrize("name", FOUND)
+
+@pytest.mark.parametrize("name", EVERY)
 def test_a_history_that_was_found_ends_well(name: str) -> None:
-    outcome = rehearse(FOUND[name])
+    outcome = rehearse(EVERY[name])
     assert outcome is not None
     assert outcome.violations == []
     assert outcome.ended == "finished", outcome.told[-3:]
 
 
-def test_a_client_that_was_rejected_twice_is_not_waited_for_once_it_may_be_back() -> None:
+def test_the_advice_to_start_a_client_that_may_be_back_says_who_else_is_out() -> None:
     # Its own log has no address, so each rejection may be of another process with its client id.
-    clients = ("java-3.9.1", "java-3.9.1", "franz-go")
-    history = History(
-        seed=709_606,
-        goal="cooperative",
-        consumers=tuple(Consumer(f"app-{n}", each, RANGE) for n, each in enumerate(clients)),
-        evidence=Evidence(kinds=frozenset()),
-        events=(Event(0, "wrong list", 4), Event(0, "leave", 0), Event(0, "scale up", 4)),
-        session=8.0,
-        rebalance=15.0,
-        epoch=0,
-    )
-    outcome = rehearse(history)
+    twice = "a client that its own log shows rejected twice was waited for after its return"
+    outcome = rehearse(FOUND_CLIENTS[twice])
     assert outcome is not None
-    assert outcome.violations == []
-    assert outcome.ended == "finished", outcome.told[-3:]
     said = "if it is back, 1 of 4 expected members is not in the group; if the service has no more"
     assert any(said in told for told in outcome.told)
 
@@ -114,10 +105,7 @@ def test_a_static_member_is_back_once_it_has_another_id_than_when_its_rejection_
     assert outcome.violations == []
     assert outcome.ended.startswith("blocked: the group has 5 members and the brokers allow 5")
     starts = [line.partition("advice: ")[2] for line in outcome.told if "advice: start" in line]
-    assert starts == [
-        f"start {name} with [cooperative-sticky, range], if it is down"
-        for name in ("app-4", "app-1")
-    ]
+    assert starts == ["start app-4, app-1 with [cooperative-sticky, range], if they are down"]
 
 
 def test_the_advice_to_wait_names_the_option_that_corrects_the_count() -> None:
