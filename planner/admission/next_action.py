@@ -411,7 +411,7 @@ def _bring_back(
         context,
         [*starts_of(context.snapshot, rejected), *(one.name for one in others)],
         lists,
-        instances=[one.instance_id for one in (*rejected, *others)],
+        instances=[*(one.instance_id for one in rejected), *(one.instance_id for one in others)],
         step=step.id if step is not None else None,
     )
 
