@@ -16,7 +16,7 @@ from rebal.groups.clients import proven_family
 from rebal.groups.model import GroupState, Knowledge, Refusal, Tri
 from rebal.planner.admission import advice as advised
 from rebal.planner.admission import wording as texts
-from rebal.planner.admission.check import Needs
+from rebal.planner.admission.check import FULL, Needs
 from rebal.planner.admission.rejected import may_be_back, rejected_again, starts_of, still_out
 from rebal.planner.clients import is_mixed, refuses_mixed
 from rebal.planner.context import Context, Facts
@@ -203,7 +203,7 @@ def next_action(
         others = _also_out(context, rejected, missing)
         families = [*_families(plan, context, rejected, missing), *_as_planned(plan, others)]
         lists = _startable(context, _lists(plan, step, context), families, findings)
-        return _bring_back(step, context, rejected, others, lists), ()
+        return _bring_back(step, context, _ours_first(rejected, missing), others, lists), ()
     if stopped_by:
         return advised.stop(stopped_by[0], step=step.id if step else None), ()
     blocking = [f for f in findings if decides(f, Tri.YES) and not has(f, Trait.ADMISSION)]
@@ -397,6 +397,12 @@ def _also_out(
     ]
 
 
+def _ours_first(rejected: Sequence[Refusal], missing: Sequence[Missing]) -> list[Refusal]:
+    """Return the rejected clients, missing members of the service first."""
+    ours = {one.instance_id or one.name.partition(" …")[0] for one in missing}
+    return sorted(rejected, key=lambda one: (one.instance_id or one.client_id) not in ours)
+
+
 def _bring_back(
     step: Step | None,
     context: Context,
@@ -404,16 +410,33 @@ def _bring_back(
     others: Sequence[Missing],
     lists: Sequence[tuple[str, ...]],
 ) -> Advice:
-    """Return the start of the clients that are out with the first list that is admitted now."""
+    """Return the start of the clients that are out with the first list that is admitted now.
+
+    Where the brokers allow fewer members, the first clients take the free places.
+    """
     if not lists:
         return advised.wait(_NO_LIST, step=step.id if step is not None else None)
-    return advised.start_of(
-        context,
-        [*starts_of(context.snapshot, rejected), *(one.name for one in others)],
-        lists,
-        instances=[*(one.instance_id for one in rejected), *(one.instance_id for one in others)],
-        step=step.id if step is not None else None,
-    )
+    names = [*starts_of(context.snapshot, rejected), *(one.name for one in others)]
+    instances = [*(one.instance_id for one in rejected), *(one.instance_id for one in others)]
+
+    def start(number: int, names_of: Sequence[tuple[str, ...]] = lists) -> Advice:
+        return advised.start_of(
+            context,
+            names[:number],
+            names_of,
+            instances=instances[:number],
+            step=step.id if step is not None else None,
+        )
+
+    together = start(len(names))
+    if together.verdict is Tri.YES:
+        return together
+    fewer = (start(number) for number in range(len(names) - 1, 0, -1))
+    made = next((one for one in fewer if one.verdict is Tri.YES), None)
+    if made is None or start(len(made.names) + 1, [made.assignors]).error != FULL:
+        return together
+    why = f"the brokers allow {context.memory.max_size} members, which leaves no place for "
+    return replace(made, text=f"{made.text}; {why}{listed(names[len(made.names) :])}")
 
 
 def _may_hold_another(plan: Plan, context: Context) -> bool:

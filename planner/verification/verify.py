@@ -559,16 +559,19 @@ def _still_done(
         families=accepted.families,
         ignore=accepted.ignore,
     )
-    done = fresh.verdict is Verdict.DONE
+    why = () if fresh.verdict is Verdict.DONE else (f"a new plan says: {fresh.summary}",)
+    # `--to eager` and `--to sticky` make the same plan of a group that is done with [sticky].
+    if not why and fresh.to == "EAGER" and fresh.target != plan.target:
+        why = (f"the group ran {plan.target} when the plan was made and runs {fresh.target} now",)
     return StepStanding(
         id=0,
         title="nothing was left to do",
-        gate=Tri.YES if done else Tri.CANNOT_TELL,
-        why=() if done else (f"a new plan says: {fresh.summary}",),
+        gate=Tri.CANNOT_TELL if why else Tri.YES,
+        why=why,
     )
 
 
 def _goal(plan: Plan) -> str:
     goal = GOALS.get(plan.to, EAGER)
-    by_name = goal == EAGER and plan.target in ("range", "roundrobin", "sticky")
-    return plan.target if by_name else goal
+    named = plan.only_target and plan.target in ("range", "roundrobin", "sticky")
+    return plan.target if goal == EAGER and named else goal

@@ -211,13 +211,14 @@ class Rehearsed(Story):
         for one in self._running():
             if self.world.runs(one) not in _RUNS[self.goal]:
                 self._violated(f"called finished while {one.name} runs {self.world.runs(one)}")
-        for one in self._out:
-            if not (one.running or one.retired or self._rejoins_done(body, one)):
-                self._violated(f"called finished without {one.name}, which the logs show")
         out = [one for one in self._service() if not one.running and one.name.startswith("pod-")]
-        if out and self.counted and self.world.counts_a_stopped_one():
+        gone = [one for one in self._out if not (one.running or one.retired)]
+        gone = [one for one in gone if not self._rejoins_done(body, one)]
+        if (out or gone) and self.counted and self.world.counts_a_stopped_one():
             # It makes up the number until its session ends, and no evidence shows who is down.
             raise Over("finished beside the entry of a stopped member")
+        for one in gone:
+            self._violated(f"called finished without {one.name}, which the logs show")
         world = self.world
         unseen = world.kip848 and world.sees_no_growth
         if body.get("step") is not None and not (unseen or world.counts_a_stopped_one()):
