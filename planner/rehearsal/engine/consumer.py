@@ -59,6 +59,7 @@ class Consumer(Member):
         self._sends_generation = sends_generation(process)
         self._joining = self._again = self._missed = False
         self._joined_at = -1.0
+        self._listens_until = 0.0
         self._elected = ""
         self._token = 0
 
@@ -346,7 +347,18 @@ class Consumer(Member):
         self._joining = False
         took = self.process.on_assigned
         if took:
+            # Heartbeats go on meanwhile: a rebalance that they tell of is for the next poll.
+            self._set_moving(True)
             self.assigned.add(took, self._agenda.now)
+            self._listens_until = self._agenda.now + self._in_application(took)
+            self._agenda.after(took, self._taken, self.generation, added, revoked)
+        else:
+            self._taken(self.generation, added, revoked)
+
+    def _taken(self, generation: int, added: frozenset[int], revoked: bool) -> None:
+        """Consume what was added: poll() returns records when its listeners are done."""
+        if not self.alive or generation != self.generation:
+            return
         if added:
             self._own(added)
         if (revoked and self._throws_in("revoked")) or self._throws_in("assigned"):
@@ -354,9 +366,9 @@ class Consumer(Member):
         if rejoins(self.protocol, revoked) or self._again:
             self._set_moving(True)
             self._joining = True
-            self._agenda.after(ROUND_TRIP + took, self._rejoin, self._next_token())
+            self._agenda.after(ROUND_TRIP, self._rejoin, self._next_token())
         else:
-            self._set_moving(False)
+            self._set_moving(self._woken)
             if self._missed:
                 self.wake()
 
@@ -433,9 +445,10 @@ class Consumer(Member):
         return self._token
 
     def _next_poll(self, after: float) -> float:
-        busy = self._in_poll and self._busy_until > after
+        until = max(self._busy_until if self._in_poll else 0.0, self._listens_until)
+        busy = until > after
         every = self.process.poll if self._in_poll and not busy else 0.0
-        earliest = self._busy_until if busy else after
+        earliest = until if busy else after
         return self._chance.poll(self._client_id, earliest, every, self._agenda.now)
 
     def _poll_too_late(self, until: float) -> None:

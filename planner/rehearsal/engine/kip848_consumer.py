@@ -170,7 +170,7 @@ class Kip848Consumer(Member):
         target = self._target or frozenset()
         revoked = self.owned - self._numbers(target)
         took = self._give_up(revoked, self.revoked, self.process.on_revoked)
-        took = self._in_callback(max(took, self.process.slow) if revoked else 0.0)
+        took = self._in_application(max(took, self.process.slow) if revoked else 0.0)
         had = bool(revoked)
         self._agenda.after(took, self._assign, self._next_step(), target, had)
 
@@ -178,7 +178,7 @@ class Kip848Consumer(Member):
         """Run the listener again, unless it threw for the partitions that were revoked (`had`)."""
         if not self.alive or step != self._steps or (had and self._throws_in("revoked")):
             return
-        took = self._in_callback(self.process.on_assigned)
+        took = self._in_application(self.process.on_assigned)
         self.assigned.add(took, self._agenda.now)
         self._agenda.after(took, self._acknowledge, self._next_step(), target)
 
@@ -198,7 +198,7 @@ class Kip848Consumer(Member):
         self._epoch, self._reconciling = 0, False
         self._current = self._target = self._told = None
         had = bool(self.owned)
-        took = self._in_callback(self.process.on_lost if had else 0.0)
+        took = self._in_application(self.process.on_lost if had else 0.0)
         self._drop_all()
         self._agenda.after(took, self._join_again, self._next_step(), had)
 
@@ -212,11 +212,6 @@ class Kip848Consumer(Member):
             self._beat()
             if had:
                 self._throws_in("lost")
-
-    def _in_callback(self, seconds: float) -> float:
-        """Have the listener run for so long: the application does not poll meanwhile."""
-        self._busy_until = max(self._busy_until, self._agenda.now + seconds)
-        return seconds
 
     # Partitions
 

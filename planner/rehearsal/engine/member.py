@@ -133,13 +133,10 @@ class Member(ABC):
         """Process records for so long without a poll; heartbeats go on."""
         if not self.alive:
             return
-        now = self._agenda.now
-        self._busy_until = max(self._busy_until, now + seconds)
         self._reporter.tell(self, "busy", f"{seconds:g} s")
         self._set_moving(True)
+        self._in_application(seconds)
         self._agenda.at(self._busy_until, self._busy_over, self._busy_until)
-        if seconds > self.process.rebalance and self._in_poll:
-            self._agenda.at(now + self.process.rebalance, self._poll_too_late, self._busy_until)
 
     def freeze(self, seconds: float) -> None:
         """Do nothing at all for so long, no heartbeat either: a long garbage collection."""
@@ -210,6 +207,14 @@ class Member(ABC):
         took = self._give_up(self.owned, self.lost, self.process.on_lost)
         self._ledger.past(self.process.name, now=self._agenda.now, over=True)
         return took
+
+    def _in_application(self, seconds: float) -> float:
+        """Have the application run for so long without a poll; return the seconds."""
+        now = self._agenda.now
+        self._busy_until = max(self._busy_until, now + seconds)
+        if seconds > self.process.rebalance and self._in_poll:
+            self._agenda.at(now + self.process.rebalance, self._poll_too_late, self._busy_until)
+        return seconds
 
     def _throws_in(self, callback: str) -> bool:
         """Return whether this callback of the listener throws: poll() throws, and the process ends.

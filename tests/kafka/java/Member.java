@@ -14,13 +14,16 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 /**
  * Consumers under a test's control, as Hosted.java describes it.
  *
- * <p>{@code start} takes consumer properties, {@code topics=a,b} or {@code pattern=REGEX}, and
- * {@code fails=assigned}: the callback that throws (revoked, assigned or lost). More commands: {@code rebalance ID}, {@code hold ID MS} (no poll for so long), {@code crash ID} (it
- * ends without a LeaveGroup, as a member does that is killed).
+ * <p>{@code start} takes consumer properties, {@code topics=a,b} or {@code pattern=REGEX},
+ * {@code fails=assigned} (the callback that throws: revoked, assigned or lost) and
+ * {@code slow.assigned=MS} (how long that callback takes). More commands: {@code rebalance ID},
+ * {@code hold ID MS} (no poll for so long), {@code crash ID} (it ends without a LeaveGroup, as a
+ * member does that is killed).
  */
 public final class Member extends Hosted implements ConsumerRebalanceListener {
     private final Map<String, String> settings;
     private final String fails;
+    private final long slowMs;
     private volatile KafkaConsumer<byte[], byte[]> consumer;
     private volatile boolean rebalance;
     private volatile long holdMs;
@@ -30,6 +33,8 @@ public final class Member extends Hosted implements ConsumerRebalanceListener {
         super(id);
         this.settings = settings;
         this.fails = settings.remove("fails");
+        String slow = settings.remove("slow.assigned");
+        this.slowMs = slow == null ? 0 : Long.parseLong(slow);
     }
 
     public static void main(String[] args) throws Exception {
@@ -129,6 +134,13 @@ public final class Member extends Hosted implements ConsumerRebalanceListener {
     @Override
     public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
         tell("assigned", partitions);
+        if (slowMs > 0) {
+            try {
+                Thread.sleep(slowMs);
+            } catch (InterruptedException stopped) {
+                Thread.currentThread().interrupt();
+            }
+        }
     }
 
     @Override

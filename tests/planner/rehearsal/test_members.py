@@ -78,6 +78,26 @@ def test_new_partitions_are_owned_when_the_revoked_ones_are_given_up() -> None:
     assert [member.owned for member in run.members] == [4, 4, 4]
 
 
+def test_new_partitions_are_consumed_when_the_assigned_callback_has_returned() -> None:
+    quick = play(scene(RANGE, RANGE), late("range"))
+    slow = play(scene(RANGE, RANGE, on_assigned=8.0), late("range", on_assigned=8.0))
+    assert slow.measures.longest == pytest.approx(quick.measures.longest + 8, abs=0.1)
+    assert [member.owned for member in slow.members] == [4, 4, 4]
+
+
+def test_member_in_its_assigned_callback_joins_the_next_rebalance_when_that_has_returned() -> None:
+    callback = play(scene(RANGE, RANGE), late("range", on_assigned=20.0), restart("m1", at=15.0))
+    joined = next(each for each in callback.rebalances if each.began > 12)
+    assert joined.ended - joined.began > 10
+
+
+def test_assigned_callback_past_the_poll_timeout_has_the_member_leave() -> None:
+    late_one = late("range", on_assigned=70.0, rebalance=60.0)
+    run = play(scene(RANGE, RANGE, rebalance=60.0), late_one)
+    assert told(run, "past its poll timeout")[0][0] == "late"
+    assert run.rebalances[1].why == "a member did not poll in time"
+
+
 def test_commit_during_a_rebalance_throws_rebalance_in_progress() -> None:
     busy = Event(do=Deed.BUSY, members=("m0",), seconds=20, at=9)
     commit = Event(do=Deed.COMMIT, members=("m1",), at=20)
