@@ -27,6 +27,8 @@ OF_CONSUMERS: Final = (
 )
 OF_WORKERS: Final = ("eager", "compatible", "sessioned")
 _MOST_ADDED: Final = 100_000
+MAX_POLL: Final = 300.0
+"""Java's default of max.poll.interval.ms, in seconds."""
 _MOST_RUNS: Final = 10_000
 _MOST_PARTITIONS: Final = 10_000_000
 
@@ -85,7 +87,7 @@ def command(
         typer.Option(
             metavar="SECONDS", min=1, help="The members' max.poll.interval.ms, in seconds."
         ),
-    ] = 300,
+    ] = MAX_POLL,
     rollout: Annotated[
         Path | None,
         typer.Option(metavar="PLAN", help="Rehearse the rest of a plan, restart by restart."),
@@ -179,10 +181,10 @@ def command(
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     whatifs = (add_member, topics, remove_member, restart_member, add_partitions, add_topic, rack)
     if rollout is not None or script is not None or compare:
-        if assignors or any(whatifs):
+        if assignors or any(whatifs) or rounds != UNTIL_STABLE or rebalance_timeout != MAX_POLL:
             raise UsageError(
                 "--rollout, --script and --compare rehearse a group: leave out --assignor and its "
-                "what-ifs."
+                "what-ifs (--param max-poll=TIME sets max.poll.interval.ms)."
             )
         from rebal.cli import rehearsing
         from rebal.cli.sources import EvidenceFiles, Source

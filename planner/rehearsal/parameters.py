@@ -17,15 +17,20 @@ METADATA_AGE: Final = 300.0
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _LONGEST: Final = 7 * 86_400.0
+_SHORTEST: Final = 0.01
 
 
 class Parameter(Record, frozen=True, kw_only=True):
-    """One time that can be set: what it is, and how it is read from a scene and put into one."""
+    """One time that can be set: what it is, and how it is read from a scene and put into one.
+
+    `least` is the shortest value in seconds.
+    """
 
     about: str
     values: Callable[[Scene], list[float]]
     put: Callable[[Scene, float], Scene]
     share: bool = False
+    least: float = 0.0
 
 
 class Used(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -71,8 +76,16 @@ def share_of(text: str | float) -> float:
 
 
 def value_of(name: str, text: str | float) -> float:
-    """Return the value of the parameter `name`; errors as `seconds_of` and `share_of` say."""
-    return share_of(text) if PARAMETERS[name].share else seconds_of(text)
+    """Return the value of the parameter `name`.
+
+    Raises:
+        ValueError: as `seconds_of` and `share_of` say, or it is less than the parameter's least.
+    """
+    parameter = PARAMETERS[name]
+    value = share_of(text) if parameter.share else seconds_of(text)
+    if value < parameter.least:
+        raise ValueError(f"expected at least {parameter.least:g} s")
+    return value
 
 
 def with_parameters(scene: Scene, given: Mapping[str, float]) -> Scene:
@@ -100,9 +113,10 @@ def _each(scene: Scene, change: Callable[[Process], Process]) -> Scene:
     return replace(scene, running=running)
 
 
-def _of_members(field: str, about: str) -> Parameter:
+def _of_members(field: str, about: str, *, least: float = 0.0) -> Parameter:
     return Parameter(
         about=about,
+        least=least,
         values=lambda scene: [getattr(one.process, field) for one in scene.running],
         put=lambda scene, value: _each(scene, lambda one: replace(one, **{field: value})),
     )
@@ -120,9 +134,9 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {
         put=lambda scene, value: replace(scene, spread=value),
         share=True,
     ),
-    "session": _of_members("session", "session.timeout.ms of each member"),
-    "max-poll": _of_members("rebalance", "max.poll.interval.ms of each member"),
-    "heartbeat": _of_members("heartbeat", "heartbeat.interval.ms of each member"),
+    "session": _of_members("session", "session.timeout.ms of each member", least=_SHORTEST),
+    "max-poll": _of_members("rebalance", "max.poll.interval.ms of each member", least=_SHORTEST),
+    "heartbeat": _of_members("heartbeat", "heartbeat.interval.ms of each member", least=_SHORTEST),
     "poll": _of_members("poll", "the longest time between two polls of a member"),
     "on-revoked": _of_members("on_revoked", "the time that onPartitionsRevoked takes"),
     "on-assigned": _of_members("on_assigned", "the time that onPartitionsAssigned takes"),

@@ -30,7 +30,8 @@ SCHEMA: Final = "rebal.script/1"
 EVERYBODY: Final = "all"
 _UNKNOWN: Final = re.compile(r"unknown field `([^`]*)`")
 
-_TOO_FEW: Final = "expected at least one partition"
+_MOST_PARTITIONS: Final = 1_000_000
+_COUNT: Final = f"expected from 1 to {_MOST_PARTITIONS:,} partitions"
 
 Members = str | tuple[str, ...]
 Duration = str | int | float
@@ -218,7 +219,12 @@ class _Reading:
         """
         here = f"events[{place}]"
         deed = self._deed(here, item)
-        first, *others = self._events(f"{here}.{deed}", deed, item, here)
+        if item.batch is not None and item.batch < 0:
+            raise self._source.error(f"{here}.batch", "expected a number of members, or 0 for all")
+        events = self._events(f"{here}.{deed}", deed, item, here)
+        if not events:
+            raise self._source.error(f"{here}.{deed}", "names nothing that changes")
+        first, *others = events
         timed = replace(first, phase=item.phase or first.phase, **self._time(here, item))
         self.events += [timed, *others]
 
@@ -306,8 +312,6 @@ class _Reading:
             return [self._new(path, item, here, takes, assignors)]
         found = self._members(path, getattr(item, deed))
         fails_in = self._fails_in(f"{here}.fails-in", item.fails_in, found)
-        if item.batch is not None and item.batch < 0:
-            raise self._source.error(f"{here}.batch", "expected a number of members, or 0 for all")
         size = item.batch or len(found)
         return [
             Event(
@@ -334,7 +338,9 @@ class _Reading:
         old = self._processes[model]
         fails_in = self._fails_in(f"{here}.fails-in", item.fails_in, [model])
         new: list[Process] = []
-        for name in _listed(item.start or ()):
+        if not item.start:
+            raise self._source.error(path, "names no member")
+        for name in _listed(item.start):
             if name in self._processes:
                 raise self._source.error(path, f"{name} is in the group already: leave out `like`")
             made = replace(
@@ -389,23 +395,27 @@ class _Reading:
             return [Event(do=Deed.DELETE_TOPIC, topic=topic, seconds=noticed)]
         made: list[Event] = []
         for topic, count in (item.create_topic or {}).items():
-            if topic in self._topics or count < 1:
-                why = "it is there already" if topic in self._topics else _TOO_FEW
-                raise self._source.error(f"{path}.{topic}", why)
-            self._topics[topic] = count
+            if topic in self._topics:
+                raise self._source.error(f"{path}.{topic}", "it is there already")
+            self._topics[topic] = self._count(f"{path}.{topic}", count)
             created = Event(do=Deed.CREATE_TOPIC, topic=topic, count=count, seconds=noticed)
             made.append(replace(created, after=0.0) if made else created)
         for topic, count in (item.partitions or {}).items():
-            now = self._topics.get(topic, 0)
+            now = self._topics[self._known_topics(f"{path}.{topic}", topic)[0]]
             if count <= now:
                 why = f"{topic} has {now} partitions already, and Kafka only adds some"
                 raise self._source.error(f"{path}.{topic}", why)
-            self._topics[topic] = count
+            self._topics[topic] = self._count(f"{path}.{topic}", count)
             at_once = 0.0 if made else None
             made.append(
                 Event(do=Deed.PARTITIONS, topic=topic, count=count, seconds=noticed, after=at_once)
             )
         return made
+
+    def _count(self, path: str, count: int) -> int:
+        if not 1 <= count <= _MOST_PARTITIONS:
+            raise self._source.error(path, _COUNT)
+        return count
 
     def _pattern(self, path: str, pattern: str) -> str:
         if not readable(pattern):

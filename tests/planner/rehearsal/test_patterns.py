@@ -113,7 +113,9 @@ def test_script_creates_topics_and_subscribes_by_pattern() -> None:
             "topics and pattern exclude each other",
         ),
         ("  - create-topic: {orders: 3}\n", "it is there already"),
-        ("  - create-topic: {new: 0}\n", "expected at least one partition"),
+        ("  - create-topic: {new: 0}\n", "expected from 1 to 1,000,000 partitions"),
+        ("  - create-topic: {new: 1000001}\n", "expected from 1 to 1,000,000 partitions"),
+        ("  - partitions: {orders: 1000001}\n", "expected from 1 to 1,000,000 partitions"),
     ],
 )
 def test_wrong_topic_event_is_one_sentence(text: str, says: str) -> None:
