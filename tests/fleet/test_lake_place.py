@@ -128,6 +128,11 @@ def test_a_store_without_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
             "403 Forbidden: AuthorizationFailure",
         ),
         ("Generic GCS error\n ↳ Account must be specified\n", "Account must be specified"),
+        (
+            "Kernel error: Json error: Truncated record\n   0: <unknown>\n  12: start_thread\n"
+            "             at ./nptl/pthread_create.c:442:8\n",
+            "Kernel error: Json error: Truncated record",
+        ),
         ("Invalid table version: 1", "Invalid table version: 1"),
         ("", "PermissionError"),
     ],
@@ -136,3 +141,8 @@ def test_what_went_wrong_in_a_store_is_told_without_the_request(text: str, says:
     with pytest.raises(LakeError) as told, find_place("s3://b/a").errors():
         raise PermissionError(text)
     assert str(told.value) == f"s3://b/a: the store says: {says}."
+
+
+def test_a_lake_without_a_name_is_not_the_working_folder() -> None:
+    with pytest.raises(LakeError, match="no lake is named"):
+        find_place("")

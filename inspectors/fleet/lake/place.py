@@ -29,6 +29,8 @@ _STORES: Final = ("file", "s3", "abfss", "gs", "hdfs")
 _LONGEST: Final = 300
 _REQUEST: Final = "Error performing [A-Z]+ (?:http|REDACTED)"
 _CHAIN: Final = re.compile(rf"↳|^Generic \w+ error: |: {_REQUEST}")
+# Rust's backtrace, frame by frame.
+_STACK: Final = re.compile(r"\n\s+0: ")
 _ENDS: Final = re.compile(r"\n|: ")
 _ANSWER: Final = re.compile(r"<\?xml|<Error|\{\"error")
 _LEFT_OUT: Final = re.compile(rf"\s*at |{_REQUEST}|\d+, retry_timeout|\d+s +- ")
@@ -152,9 +154,11 @@ def find_place(text: str, options: Mapping[str, str] | None = None) -> Place:
     """Return the lake that `--out LAKE` or `report LAKE` names; nothing is looked up there.
 
     Raises:
-        LakeError: the text is a URL of a kind that no lake can be in, or the store's client would
-            leave out or mistake a part of it.
+        LakeError: the text is empty or a URL of a kind that no lake can be in, or the store's
+            client would leave out or mistake a part of it.
     """
+    if not text:
+        raise LakeError("no lake is named; name a folder or a URL.")
     made = Place(text, dict(options or {}))
     if made.folder is not None:
         return made
@@ -211,7 +215,7 @@ def _require_folder(folder: Path, place: Place) -> None:
 def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"the store says: {error.strerror}"
-    text = _COLOURS.sub("", str(error))
+    text = _STACK.split(_COLOURS.sub("", str(error)), maxsplit=1)[0]
     said = (_causes(text) if _CHAIN.search(text) else _pieces(text)) or [type(error).__name__]
     reason = ": ".join(said)
     return f"the store says: {reason if len(reason) <= _LONGEST else reason[:_LONGEST] + ' …'}"
