@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from rebal.groups.errors import RebalError
 from rebal.inspectors.connection.config import ClusterConfig
@@ -201,13 +203,13 @@ _KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
     ),
     (
         ("ZipException", "incorrect header check", "EOFException", "invalid block type"),
-        "a gz file is damaged or cut off; fetch it again, or unpack what is readable of it.",
+        "{file}: the gz is damaged or cut off; fetch it again, or unpack what is readable of it.",
     ),
     (
         ("RETRIES_EXCEEDED",),
         "the server of Spark Connect no longer answers: scan again once it does.",
     ),
-    (("is not a Parquet file",), "a file is not Parquet, whatever its name says; fetch it again."),
+    (("is not a Parquet file",), "{file}: is not Parquet, whatever its name says; fetch it again."),
     (
         ("PATH_NOT_FOUND", "FileNotFoundException"),
         "a file is not there for Spark: name paths that all executors can see.",
@@ -233,6 +235,7 @@ _KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
 )
 
 
+_READING: Final = re.compile(r"error while reading file (\S+?)\.?\s")
 _NO_TOKEN: Final = ("LoginException", "OAuth configuration", "SaslAuthenticationException")
 
 
@@ -251,6 +254,12 @@ def _text(error: Exception, order: ScanOrder) -> str:
     return text if order.config is None else order.config.scrub(text)
 
 
+def _file_of(text: str) -> str:
+    """Return the file that Spark names as the one it could not read."""
+    found = _READING.search(text)
+    return unquote(found[1]).removeprefix("file://") if found else "a file"
+
+
 def _sentence(error: Exception, order: ScanOrder) -> str:
     text = _text(error, order)
     if order.config is not None:
@@ -264,7 +273,7 @@ def _sentence(error: Exception, order: ScanOrder) -> str:
             return "Spark's Kafka client had no answer from the brokers: check --timeout."
     for signs, words in _KNOWN:
         if any(sign in text for sign in signs):
-            return words
+            return words.replace("{file}", _file_of(text))
     for line in text.splitlines():
         # A task's own sentence.
         if line.startswith("rebal.groups.errors."):

@@ -392,6 +392,8 @@ def _why_not_started(error: Exception, log: str) -> str:
             "Central, name a mirror with --spark-conf spark.jars.ivySettings=FILE, or give the "
             "jars with --spark-jars."
         )
+    if "All masters are unresponsive" in log:
+        return "no Spark master answers: check the address in --master, and the way to its port."
     said = [
         line.strip() for line in log.splitlines() if "Exception" in line or line.startswith("Error")
     ]

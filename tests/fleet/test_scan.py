@@ -248,9 +248,10 @@ def test_a_damaged_gz_is_one_sentence_and_leaves_the_tables(
     whole: Path, scan: Scan, tmp_path: Path
 ) -> None:
     before = read_tables(whole)
-    cut = tmp_path / "cut.jsonl.gz"
+    cut = tmp_path / "cut off.jsonl.gz"
     cut.write_bytes(OFFSETS.read_bytes()[:-20_000])
-    assert "gz file is damaged" in scan("--offsets", cut, "--out", whole, "--full", code=1)
+    said = scan("--offsets", cut, "--out", whole, "--full", code=1)
+    assert f"{cut}: the gz is damaged or cut off; fetch it again" in said
     assert read_tables(whole) == before
 
 

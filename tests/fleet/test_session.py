@@ -12,7 +12,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from rebal.inspectors.fleet.session import SparkSettings, _configuration
+from rebal.inspectors.fleet.session import SparkSettings, _configuration, _why_not_started
 from rebal.inspectors.fleet.tasks import in_tasks
 from tests.fleet.conftest import OFFSETS
 from tests.fleet.tablefiles import last_scan
@@ -109,3 +109,9 @@ def test_workers_import_the_installed_pyspark_and_no_pandas(spark: SparkSession)
     assert [(Path(file), pandas) for file, pandas in rows] == [
         (Path(pyspark.__file__).parent / "worker.py", False)
     ]
+
+
+def test_a_spark_master_that_does_not_answer_is_named() -> None:
+    log = "ERROR StandaloneSchedulerBackend: Reason: All masters are unresponsive! Giving up.\n"
+    told = _why_not_started(RuntimeError("Cannot call methods on a stopped SparkContext"), log)
+    assert told.startswith("no Spark master answers: check the address in --master")
