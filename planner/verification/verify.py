@@ -552,26 +552,27 @@ def _still_done(
     """
     if plan.steps or plan.verdict is not Verdict.DONE:
         return None
-    fresh = make_plan(
-        snapshot,
-        _goal(plan),
-        expect_members=expected,
-        families=accepted.families,
-        ignore=accepted.ignore,
-    )
-    why = () if fresh.verdict is Verdict.DONE else (f"a new plan says: {fresh.summary}",)
-    # `--to eager` and `--to sticky` make the same plan of a group that is done with [sticky].
-    if not why and fresh.to == "EAGER" and fresh.target != plan.target:
-        why = (f"the group ran {plan.target} when the plan was made and runs {fresh.target} now",)
+
+    def planned(group: GroupSnapshot, goal: str, count: int | None) -> Plan:
+        return make_plan(
+            group,
+            goal,
+            expect_members=count,
+            families=accepted.families,
+            ignore=accepted.ignore,
+        )
+
+    goal = GOALS.get(plan.to, EAGER)
+    named = goal == EAGER and plan.target in ("range", "roundrobin", "sticky")
+    # Where the assignor's name asks for nothing more, `--to eager` makes the same plan.
+    then = planned(plan.baseline, plan.target, plan.expected_members) if named else None
+    if then is not None and then.verdict is Verdict.DONE:
+        goal = plan.target
+    fresh = planned(snapshot, goal, expected)
+    done = fresh.verdict is Verdict.DONE
     return StepStanding(
         id=0,
         title="nothing was left to do",
-        gate=Tri.CANNOT_TELL if why else Tri.YES,
-        why=why,
+        gate=Tri.YES if done else Tri.CANNOT_TELL,
+        why=() if done else (f"a new plan says: {fresh.summary}",),
     )
-
-
-def _goal(plan: Plan) -> str:
-    goal = GOALS.get(plan.to, EAGER)
-    named = plan.only_target and plan.target in ("range", "roundrobin", "sticky")
-    return plan.target if goal == EAGER and named else goal

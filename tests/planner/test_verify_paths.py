@@ -290,3 +290,17 @@ def test_what_evidence_can_show_is_not_confirmed() -> None:
     plan = make_plan(look(0, bare(1, 1)), expect_members=2)
     with pytest.raises(NothingToConfirmError, match=r"settle what is open \(not known: j-0, j-1\)"):
         confirmed(plan, Story(plan), look(1, bare(2, 2)), 1)
+
+
+def test_a_plan_that_was_done_is_judged_by_what_it_was_asked_for() -> None:
+    sticky, mixed = ["sticky"], ["range", "sticky"]
+    seen = look(0, [java(0, 0, mixed), java(1, 0, sticky)], elected="sticky")
+    by_kind = make_plan(seen, "eager")
+    assert verify(
+        by_kind, [], look(1, [java(0, 0, mixed), java(1, 0, sticky)], elected="sticky")
+    ).finished
+    by_name = make_plan(
+        look(0, [java(0, 0, sticky), java(1, 0, sticky)], elected="sticky"), "sticky"
+    )
+    later = look(1, [java(0, 0, sticky), java(1, 1, mixed)], elected="sticky")
+    assert not verify(by_name, [], later).finished

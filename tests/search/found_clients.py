@@ -7,6 +7,18 @@ from tests.search.histories import Consumer, Event, Evidence, History
 
 JAVA = "java-3.9.1"
 
+# More clients are out than the brokers have places for.
+FULLER = History(
+    seed=912_634,
+    goal="cooperative",
+    consumers=tuple(Consumer(f"app-{number}", "confluent-kafka", RANGE) for number in range(3)),
+    evidence=Evidence(kinds=frozenset(), dated=False),
+    events=(Event(5, "scale up", 0), Event(0, "crash", 0)),
+    session=8.0,
+    rebalance=15.0,
+    epoch=0,
+    max_size=3,
+)
 FOUND_CLIENTS = {
     "a client that its own log shows rejected twice was waited for after its return": History(
         seed=709_606,
@@ -76,17 +88,6 @@ FOUND_CLIENTS = {
         session=8.0,
         rebalance=15.0,
         epoch=0,
-    ),
-    "more clients that were rejected were to start than the brokers have places for": History(
-        seed=912_634,
-        goal="cooperative",
-        consumers=tuple(Consumer(f"app-{number}", "confluent-kafka", RANGE) for number in range(3)),
-        evidence=Evidence(kinds=frozenset(), dated=False),
-        events=(Event(5, "scale up", 0), Event(0, "crash", 0)),
-        session=8.0,
-        rebalance=15.0,
-        epoch=0,
-        max_size=3,
     ),
     "a plan with nothing to do for eager was judged by the assignor it found": History(
         seed=948_324,

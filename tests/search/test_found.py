@@ -6,7 +6,7 @@ import pytest
 
 from tests.live.obey_stories import DEFAULT, FINAL, RANGE
 from tests.search.found import FOUND, FULL, UNOWNED
-from tests.search.found_clients import FOUND_CLIENTS
+from tests.search.found_clients import FOUND_CLIENTS, FULLER
 from tests.search.histories import Consumer, Event, Evidence, History
 from tests.search.obey import rehearse
 
@@ -106,6 +106,17 @@ def test_a_static_member_is_back_once_it_has_another_id_than_when_its_rejection_
     assert outcome.ended.startswith("blocked: the group has 5 members and the brokers allow 5")
     starts = [line.partition("advice: ")[2] for line in outcome.told if "advice: start" in line]
     assert starts == ["start app-4, app-1 with [cooperative-sticky, range], if they are down"]
+
+
+def test_as_many_rejected_clients_start_as_the_brokers_have_places_for() -> None:
+    outcome = rehearse(FULLER)
+    assert outcome is not None
+    assert outcome.violations == []
+    starts = [line.partition("advice: ")[2] for line in outcome.told if "advice: start" in line]
+    assert starts == [
+        "start app-1 with [range], if it is down; the brokers allow 3 members, which leaves no "
+        "place for more-1"
+    ]
 
 
 def test_the_advice_to_wait_names_the_option_that_corrects_the_count() -> None:
