@@ -484,13 +484,16 @@ def _missing(
         instances=[one.instance_id for one in sure],
         step=step.id,
     )
-    if made.verdict is Tri.YES:
-        return made
-    return _counted(context, replace(made, action=texts.WAIT))
+    if made.verdict is not Tri.YES:
+        return _counted(context, replace(made, action=texts.WAIT))
+    here = {facts.member.client_id for facts in context.members if not facts.static}
+    # Nobody can see which process of several with one client id is down, or that none is.
+    alike = any(not one.instance_id and one.name.partition(" …")[0] in here for one in sure)
+    return _counted(context, made) if alike else made
 
 
 def _counted(context: Context, made: Advice) -> Advice:
-    """Return the advice to wait for missing members, with the option that corrects their number."""
+    """Return the advice on missing members with the option that corrects their number."""
     if not context.members:
         return made
     count = f"if the service has no more members: --expect-members {len(context.members)}"

@@ -101,4 +101,18 @@ FOUND_CLIENTS = {
         rebalance=15.0,
         epoch=0,
     ),
+    "the start of one of several clients with one id did not say how to count them": History(
+        seed=1_156_149,
+        goal="eager",
+        consumers=tuple(
+            Consumer(f"app-{number}", "java-4.1.1", FINAL, protocol="consumer")
+            for number in range(2)
+        ),
+        evidence=Evidence(kinds=frozenset()),
+        events=(Event(0, "crash", 0), Event(3, "reload", 0)),
+        alike=True,
+        session=300.0,
+        rebalance=15.0,
+        epoch=0,
+    ),
 }

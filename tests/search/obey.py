@@ -383,8 +383,9 @@ class Rehearsed(Story):
             self._progressed()
         self._asked(advice)
         if "--expect-members" in advice["text"]:
-            about_rejected = advice["action"] != "wait"
-            if about_rejected and not self.world.has_rejected:
+            starts = advice["action"] == "start" and "if it is back" not in advice["text"]
+            about_missing = advice["action"] == "wait" or starts
+            if not about_missing and not self.world.has_rejected:
                 self._broken(f"asks about a client of another group: {advice['text']}")
             self._count_or_find()
         if advice["error"] == "GROUP_MAX_SIZE_REACHED":
