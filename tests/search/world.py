@@ -337,8 +337,13 @@ class SimulatedWorld:
         return life is not None and self.operator.shows_rejection(life)
 
     def found(self, member_id: str, name: str) -> Process | None:
-        lives = [(life.member_id, life.process.name) for life in self.world.book.lives]
-        return find_process(self.processes, lives, member_id, name, _automatic(None))
+        lives = self.world.book.lives
+        _, _, host = name.rstrip(")").partition(" (")
+        # An address is that of one process.
+        there = {life.process.name for life in lives if host and life.host == host}
+        processes = [one for one in self.processes if not there or one.name in there]
+        ids = [(life.member_id, life.process.name) for life in lives]
+        return find_process(processes, ids, member_id, name, _automatic(None))
 
     def is_of_step(self, advice: dict[str, Any]) -> bool:
         """Return whether the restart brings the list of its step to a service with files."""
@@ -465,7 +470,7 @@ def find_process(
     for id_, of in reversed(lives):
         known = id_ == member_id if member_id else id_.endswith(end)
         if (member_id or end) and known:
-            return next(p for p in processes if p.name == of)
+            return next((p for p in processes if p.name == of), None)
     # A pod of an automatic client id: one of the service that is down, first one that no
     # supervisor starts again. Who was scaled away is started by nobody, and a static member's
     # automatic client id is its own.
