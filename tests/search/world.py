@@ -339,9 +339,10 @@ class SimulatedWorld:
     def found(self, member_id: str, name: str) -> Process | None:
         lives = self.world.book.lives
         _, _, host = name.rstrip(")").partition(" (")
-        # An address is that of one process.
+        # The process at an address, else another of the service: one that was taken back stays out.
         there = {life.process.name for life in lives if host and life.host == host}
-        processes = [one for one in self.processes if not there or one.name in there]
+        own = [p for p in self.processes if p.name in there and not (p.running or p.retired)]
+        processes = own or self.processes
         ids = [(life.member_id, life.process.name) for life in lives]
         return find_process(processes, ids, member_id, name, _automatic(None))
 
