@@ -7,6 +7,7 @@ checked against the coordinator's memory (planner/admission/advice.py) before it
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -16,7 +17,7 @@ from rebal.groups.clients import proven_family
 from rebal.groups.model import GroupState, Knowledge, Refusal, Tri
 from rebal.planner.admission import advice as advised
 from rebal.planner.admission import wording as texts
-from rebal.planner.admission.check import FULL, Needs
+from rebal.planner.admission.check import Needs
 from rebal.planner.admission.rejected import may_be_back, rejected_again, starts_of, still_out
 from rebal.planner.clients import is_mixed, refuses_mixed
 from rebal.planner.context import Context, Facts
@@ -419,24 +420,25 @@ def _bring_back(
     names = [*starts_of(context.snapshot, rejected), *(one.name for one in others)]
     instances = [*(one.instance_id for one in rejected), *(one.instance_id for one in others)]
 
-    def start(number: int, names_of: Sequence[tuple[str, ...]] = lists) -> Advice:
+    def start(number: int) -> Advice:
         return advised.start_of(
             context,
             names[:number],
-            names_of,
+            lists,
             instances=instances[:number],
             step=step.id if step is not None else None,
         )
 
-    together = start(len(names))
-    if together.verdict is Tri.YES:
+    together, limit = start(len(names)), context.memory.max_size
+    if together.verdict is Tri.YES or limit is None or limit >= context.memory.size + len(names):
         return together
-    fewer = (start(number) for number in range(len(names) - 1, 0, -1))
-    made = next((one for one in fewer if one.verdict is Tri.YES), None)
-    if made is None or start(len(made.names) + 1, [made.assignors]).error != FULL:
+    fewer = range(1, len(names))
+    fit = bisect_left(fewer, True, key=lambda number: start(number).verdict is not Tri.YES)
+    if not fit:
         return together
-    why = f"the brokers allow {context.memory.max_size} members, which leaves no place for "
-    return replace(made, text=f"{made.text}; {why}{listed(names[len(made.names) :])}")
+    why = f"the brokers allow {limit} members, which leaves no place for {listed(names[fit:])}"
+    made = start(fit)
+    return replace(made, text=f"{made.text}; {why}")
 
 
 def _may_hold_another(plan: Plan, context: Context) -> bool:
