@@ -8,7 +8,7 @@ from time import process_time
 
 from msgspec.structs import replace
 
-from rebal.groups.snapshot.compact import Partitions
+from rebal.groups.compact import Partitions
 from rebal.planner.paths import make_plan
 from rebal.planner.rehearsal.costs.work import unpriced
 from rebal.planner.rehearsal.engine.process import Process, Running

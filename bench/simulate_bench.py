@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rebal.groups.compact import Lag, Partitions
 from rebal.groups.model import (
     Group,
     GroupSnapshot,
@@ -27,7 +28,6 @@ from rebal.groups.model import (
     Subscription,
     Topic,
 )
-from rebal.groups.snapshot.compact import Lag, Partitions
 from rebal.groups.snapshot.documents import Format, dump_snapshot
 
 MEMBERS = 2000

@@ -32,8 +32,8 @@ from rebal.inspectors.fleet.tables.reader import Tables, TablesError, open_table
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Plan, Verdict
 from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse
-from rebal.planner.rehearsal.costs.cost import Speed
 from rebal.planner.rehearsal.costs.work import Known, estimating, unpriced
+from rebal.planner.timeouts import Speed
 from rebal.planner.verdict import judged, worst_code
 
 GONE: Final = "gone"

@@ -32,8 +32,8 @@ from rebal.planner.context import COOPERATIVE
 from rebal.planner.goals import goal_back
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Cost, Plan, Verdict, dump_plan
-from rebal.planner.rehearsal.costs.cost import Speed
 from rebal.planner.rules import rules
+from rebal.planner.timeouts import Speed
 from rebal.planner.verdict import BLOCKED, UNPROVEN, worst_code
 from rebal.planner.verification.journal import JournalEntry, remembered
 

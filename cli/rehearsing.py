@@ -30,7 +30,7 @@ from rebal.groups.snapshot.documents import format_of
 from rebal.planner.commands import Given
 from rebal.planner.facts import names
 from rebal.planner.plan import Plan
-from rebal.planner.rehearsal.costs.cost import Speed
+from rebal.planner.rehearsal.costs.sampled import Rollout
 from rebal.planner.rehearsal.outcome import Distribution, Rehearsal
 from rebal.planner.rehearsal.parameters import (
     METADATA_AGE,
@@ -41,13 +41,13 @@ from rebal.planner.rehearsal.parameters import (
 )
 from rebal.planner.rehearsal.rehearse import distribution, rehearse, rehearse_often
 from rebal.planner.rehearsal.rollout import rollout
-from rebal.planner.rehearsal.sampled import Rollout
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Scene, Script
 from rebal.planner.rehearsal.script_file import ScriptError, ScriptText, load_script, script_of
 from rebal.planner.rehearsal.scripts import READY, Pace, about, ready_script
+from rebal.planner.rehearsal.spec import assigns_tasks
 from rebal.planner.rehearsal.variants import NOW, PLAN, VARIANTS, variant, without_lists
-from rebal.planner.rehearsal.whatif.spec import assigns_tasks
+from rebal.planner.timeouts import Speed
 
 # Changes of owner that are kept for lanes and documents: a large group has millions.
 _MOST_KEPT: Final = 1_000_000

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from rebal.groups.model import Record
 from rebal.inspectors.fleet.tables.history import GroupHistory, Rebalance, Standing
-from rebal.planner.rehearsal.costs.cost import Speed
+from rebal.planner.timeouts import Speed
 
 BETTER: Final = "better"
 WORSE: Final = "worse"

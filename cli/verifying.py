@@ -21,7 +21,7 @@ from rebal.groups.errors import AssumptionError, RebalError
 from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Tri
 from rebal.groups.snapshot.documents import format_of
-from rebal.planner.admission.advice import stop, wait
+from rebal.planner.advice.actions import stop, wait
 from rebal.planner.commands import Given
 from rebal.planner.plan import Accepted, Plan, load_plan
 from rebal.planner.verdict import SAFE, UNPROVEN, judged

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from rebal.groups.snapshot.compact import NO_LAG, NO_REPLICAS, ByTopic, Lags, Partitions, Replicas
+from rebal.groups.compact import NO_LAG, NO_REPLICAS, ByTopic, Lags, Partitions, Replicas
 
 if TYPE_CHECKING:
     TopicPartitions = Mapping[str, Partitions]

@@ -31,8 +31,7 @@ from rebal.planner.clients import (
 )
 from rebal.planner.commands import ACCEPT, COOPERATIVE, Given, NamedCommand
 from rebal.planner.facts import Facts, GroupFacts, ids, listed, names
-from rebal.planner.rehearsal.costs.cost import Speed
-from rebal.planner.rehearsal.costs.timeouts import back_in_time, of_family
+from rebal.planner.timeouts import Speed, back_in_time, of_family
 from rebal.planner.verdict import agreed
 
 __all__ = [

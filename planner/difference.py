@@ -23,8 +23,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.protocol import group_protocol, member_protocol
-from rebal.planner.facts import names, natural
-from rebal.planner.verification.members import KEYS, identity_keys
+from rebal.planner.facts import KEYS, identity_keys, names, natural
 
 _ORDER: Final = ("came", "left", "restarted", "changed")
 

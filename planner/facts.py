@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -30,6 +31,8 @@ from rebal.groups.model import (
 from rebal.groups.protocol import ProtocolAnswer, member_protocol
 from rebal.planner.clients import able, refuted
 from rebal.planner.verdict import agreed, opposite
+
+KEYS: Final = 4
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -250,6 +253,11 @@ def all_partitions(number: int) -> str:
     return "the only partition" if number == 1 else f"all {number:,} partitions"
 
 
+def figure(value: float) -> str:
+    """Return a figure as people read it: `1,234`, `3.5`."""
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+
+
 def listed(labels: Sequence[str], most: int = 6) -> str:
     """Return names joined for texts: `a, b and 3 more`."""
     more = len(labels) - most
@@ -276,3 +284,13 @@ def names(members: Iterable[Member]) -> dict[str, str]:
         )
         for member in found
     }
+
+
+def identity_keys(member: Member) -> tuple[tuple[str, ...] | None, ...]:
+    """Return the `KEYS` keys by which a restarted member is recognised, the surest first.
+
+    A static member has the first alone, a dynamic member all others.
+    """
+    if member.instance_id:
+        return (member.instance_id,), None, None, None
+    return None, (member.client_id, member.host), (member.client_id,), (member.host,)

@@ -31,8 +31,8 @@ from msgspec.structs import replace
 from rebal.groups.model import RebalanceProtocol, Record, Tri
 from rebal.planner.admission.rejected import label, still_out
 from rebal.planner.plan import Finding, Plan, Step, Verdict
-from rebal.planner.rehearsal.costs.cost import Speed
 from rebal.planner.rules.registry import Trait, has
+from rebal.planner.timeouts import Speed
 from rebal.planner.verdict import gating
 
 _RANK: Final = {Verdict.READY: 1, Verdict.UNPROVEN: 2, Verdict.BLOCKED: 3, Verdict.DONE: 4}

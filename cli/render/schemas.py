@@ -29,16 +29,16 @@ from rebal.cli.render.inspection.document import InspectDocument
 from rebal.cli.render.simulation.document import SimulationsDocument
 from rebal.cli.render.simulation.rehearsal_document import RehearsalDocument
 from rebal.cli.render.verification import Watched
+from rebal.groups.compact import FOLDED, ByTopic, Lags, Partitions, Replicas
 from rebal.groups.model import GroupSnapshot
-from rebal.groups.snapshot.compact import FOLDED, ByTopic, Lags, Partitions, Replicas
 from rebal.groups.snapshot.documents import SCHEMA as SNAPSHOT
 from rebal.inspectors.fleet.manifest import SCHEMA as SCAN
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.planner.plan import SCHEMA as PLAN
 from rebal.planner.plan import KeptPlan
+from rebal.planner.rehearsal.holdings import Share
 from rebal.planner.rehearsal.script_file import SCHEMA as SCRIPT
 from rebal.planner.rehearsal.script_file import ScriptFile
-from rebal.planner.rehearsal.whatif.holdings import Share
 from rebal.planner.rehearsal.whatif.simulation import Simulation
 from rebal.planner.rehearsal.whatif.workers import WorkersSimulation
 from rebal.planner.verification.journal import JOURNAL_SCHEMA, JournalEntry

@@ -34,7 +34,7 @@ from rebal.cli.render.text import (
 )
 from rebal.groups.commands import Command
 from rebal.groups.model import Tri
-from rebal.planner.admission.wording import STOP
+from rebal.planner.advice.wording import STOP
 from rebal.planner.facts import natural
 from rebal.planner.plan import Finding
 from rebal.planner.rules import Trait, has

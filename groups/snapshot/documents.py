@@ -20,9 +20,7 @@ import msgspec
 import yaml
 
 from rebal.groups.commands import Command
-from rebal.groups.errors import DocumentError
-from rebal.groups.model import GroupSnapshot
-from rebal.groups.snapshot.compact import (
+from rebal.groups.compact import (
     ByTopic,
     Lags,
     Partitions,
@@ -31,6 +29,8 @@ from rebal.groups.snapshot.compact import (
     fold,
     unfold,
 )
+from rebal.groups.errors import DocumentError
+from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.plain_yaml import PlainLoader, check_start, read_yaml
 from rebal.groups.snapshot.seal import KEY as CHECKSUM
 from rebal.groups.snapshot.seal import check_seal, checksum

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from rebal.groups.compact import fold
 from rebal.groups.errors import DocumentError
-from rebal.groups.snapshot.compact import fold
 
 KEY: Final = "checksum"
 _DIGITS: Final = 12

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from rebal.groups.compact import Partitions
 from rebal.groups.model import Record, Subscription, TopicPartitions
-from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.wire.schema import Cursor, Message
 
 _SUBSCRIPTION: Final = Message("ConsumerProtocolSubscription")

@@ -29,8 +29,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from rebal.groups.compact import Partitions, Replicas
 from rebal.groups.model import Broker, GroupState, GroupType, Member, Topic
-from rebal.groups.snapshot.compact import Partitions, Replicas
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.connection.tokens import forget
 from rebal.inspectors.connection.translate import to_confluent

@@ -19,6 +19,7 @@ from kafka.protocol.consumer import OffsetFetchRequest
 from msgspec.structs import replace
 
 from rebal.groups.assignors.connect import Given, after, running_of, work_of
+from rebal.groups.compact import Partitions
 from rebal.groups.errors import WireError
 from rebal.groups.model import (
     GroupState,
@@ -29,7 +30,6 @@ from rebal.groups.model import (
     TopicPartitions,
     WorkerState,
 )
-from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
 from rebal.groups.wire.user_data import decode_worker, decode_worker_assignment
 from rebal.inspectors.errors import RequestError, error_name

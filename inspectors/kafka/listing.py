@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.admin.groups import ListGroupsRequest
 
+from rebal.groups.compact import Partitions
 from rebal.groups.model import Record
-from rebal.groups.snapshot.compact import Partitions
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, SelectionError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster

@@ -16,6 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups import VERSION, clients
+from rebal.groups.compact import NO_LAG, Lag, Lags, Replicas
 from rebal.groups.evidence.fingerprint import identify
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import (
@@ -33,7 +34,6 @@ from rebal.groups.model import (
     Topic,
     Tri,
 )
-from rebal.groups.snapshot.compact import NO_LAG, Lag, Lags, Replicas
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import (
     ConnectError,

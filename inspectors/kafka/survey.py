@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
+from rebal.groups.compact import NO_LAG
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import Cluster, GroupSnapshot
-from rebal.groups.snapshot.compact import NO_LAG
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError
 from rebal.inspectors.kafka.cluster import RawCluster

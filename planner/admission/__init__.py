@@ -1,1 +1,1 @@
-"""Admission of restarts by the coordinator, and the advice that follows from it."""
+"""Admission of joins by the coordinator: its memory, and its answer in three values."""

@@ -11,9 +11,6 @@ from rebal.groups.evidence.exact import when
 from rebal.groups.model import GroupSnapshot, Member, Refusal, Tri
 from rebal.planner.admission.check import Admission, Join, admitted
 from rebal.planner.admission.memory import CoordinatorMemory
-from rebal.planner.admission.wording import EVIDENCE
-from rebal.planner.facts import listed
-from rebal.planner.plan import Advice
 
 
 def still_out(snapshot: GroupSnapshot) -> tuple[Refusal, ...]:
@@ -45,31 +42,6 @@ def rejected_again(memory: CoordinatorMemory, one: Refusal) -> Admission:
         replace(memory, room=max(memory.room, 1)),
         [Join(assignors=one.list, instance_id=one.instance_id, protocol_type=kind)],
     )
-
-
-def count_of(out: Sequence[Refusal], here: int, *, step: int | None = None) -> Advice:
-    """Return the advice to give the number of members, as the clients `out` have not rejoined.
-
-    `here` is the number of members in the group.
-    """
-    one = len(out) == 1
-    reason = (
-        f"{listed([label(each) for each in out])} {'was' if one else 'were'} rejected and "
-        f"{'has' if one else 'have'} not rejoined"
-    )
-    said = (
-        f"give the number of members: {reason}; --expect-members {here + len(out)} if "
-        f"{'it belongs' if one else 'they belong'} to the service, --expect-members {here} if not"
-    )
-    return Advice(action=EVIDENCE, verdict=Tri.CANNOT_TELL, reason=reason, step=step, text=said)
-
-
-def if_it_is_back(missing: str, here: int) -> str:
-    """Return the clause for a client that has rejoined, which no evidence shows.
-
-    `missing` says how many members are not in the group, which has `here`.
-    """
-    return f"if it is back, {missing}; if the service has no more: --expect-members {here}"
 
 
 def may_be_back(snapshot: GroupSnapshot, one: Refusal) -> bool:

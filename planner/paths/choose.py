@@ -11,13 +11,14 @@ from msgspec.structs import replace
 from rebal.groups.commands import option
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Source, Tri
 from rebal.groups.protocol import group_protocol
-from rebal.planner.admission.next_action import comes_before, first_action
+from rebal.planner.advice.steps import comes_before
 from rebal.planner.clients import stays_eager
 from rebal.planner.commands import Given, NamedCommand
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
 from rebal.planner.goals import goal_of
 from rebal.planner.paths.connect import connect
 from rebal.planner.paths.cut_over import cut_over, needs_cut_over
+from rebal.planner.paths.first_action import first_action
 from rebal.planner.paths.from_kip848 import from_consumer
 from rebal.planner.paths.mixed_families import mixed_families, next_step
 from rebal.planner.paths.one_bounce import one_bounce
@@ -28,10 +29,12 @@ from rebal.planner.paths.to_kip848 import to_consumer
 from rebal.planner.paths.two_bounces import two_bounces
 from rebal.planner.plan import Accepted, Finding, Plan, Severity, Step, Verdict
 from rebal.planner.programs import INCREMENTAL
-from rebal.planner.rehearsal.costs.cost import CostModel, Speed
+from rebal.planner.rehearsal.costs.cost import CostModel
 from rebal.planner.rehearsal.costs.rounds import by_assignors
-from rebal.planner.rules import Risk, Trait, evaluate, has, own_class_risk, rules
+from rebal.planner.risks import Risk, own_class_risk
+from rebal.planner.rules import Trait, evaluate, has, rules
 from rebal.planner.rules.version_faults import unchecked_versions
+from rebal.planner.timeouts import Speed
 from rebal.planner.verdict import (
     BLOCKED,
     SAFE,

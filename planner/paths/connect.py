@@ -12,7 +12,7 @@ from typing import Final
 
 from rebal.groups.clients import worker_list
 from rebal.groups.model import Tri
-from rebal.planner.admission.wording import (
+from rebal.planner.advice.wording import (
     ALL_AT_ONCE,
     ONE_WORKER,
     START_ALL,

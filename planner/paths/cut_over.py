@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
-from rebal.planner.admission.wording import (
+from rebal.planner.advice.wording import (
     ALL_AT_ONCE,
     START_ALL,
     STOP_ALL,
@@ -24,7 +24,7 @@ from rebal.planner.context import CONSUMER, Context, ids
 from rebal.planner.paths.parts import empty_now, everyone, gate_of, list_settings, priced
 from rebal.planner.plan import Aim, Brief, Step, StepKind
 from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
-from rebal.planner.rules import Risk
+from rebal.planner.risks import Risk
 
 
 def needs_cut_over(context: Context) -> bool:

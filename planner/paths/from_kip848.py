@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rebal.groups.model import Tri
-from rebal.planner.admission.wording import (
+from rebal.planner.advice.wording import (
     ALL_AT_ONCE,
     STOP_ALL,
     back_one_by_one,
@@ -26,11 +26,11 @@ from rebal.planner.kip848 import Answer, allows, fits, open_points, policy, room
 from rebal.planner.paths.parts import empty_now, everyone, expected_line, gate_of, priced
 from rebal.planner.paths.restarts import how_of, one_by_one, request_log_hint
 from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
-from rebal.planner.rehearsal.costs.cost import default_server_side
 from rebal.planner.rehearsal.costs.online import Move, move_online
 from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
-from rebal.planner.rehearsal.costs.timeouts import with_brokers_sessions
+from rebal.planner.rehearsal.scene import default_server_side
 from rebal.planner.settings import classic_protocol_for
+from rebal.planner.timeouts import with_brokers_sessions
 from rebal.planner.verdict import exit_code
 
 

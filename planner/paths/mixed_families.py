@@ -8,7 +8,7 @@ target alone, which every list then holds.
 from __future__ import annotations
 
 from rebal.groups.model import Tri
-from rebal.planner.admission.wording import (
+from rebal.planner.advice.wording import (
     back_from_stop,
     back_from_stop_in_short,
     start_these,

@@ -14,8 +14,8 @@ from rebal.planner.commands import NamedCommand
 from rebal.planner.context import COOPERATIVE, EAGER, Context, Facts, ids
 from rebal.planner.plan import KEPT_GATE, Aim, Cost, Gate, Setting, Step
 from rebal.planner.rehearsal.costs.cost import CostModel, Restarts
-from rebal.planner.rehearsal.costs.timeouts import of_families
 from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
+from rebal.planner.timeouts import of_families
 
 _KIP_429: Final = "rebalance-total, failed-rebalance-total and last-rebalance-seconds-ago"
 _JAVA: Final = ("java", "streams")

@@ -7,10 +7,10 @@ from typing import Final
 
 from rebal.groups.commands import Command, option
 from rebal.groups.model import KubernetesWorkload
-from rebal.planner.admission.wording import ONE_BY_ONE, in_order
+from rebal.planner.advice.wording import ONE_BY_ONE, in_order
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import Context, Facts
-from rebal.planner.rehearsal.costs.timeouts import in_words, of_family
+from rebal.planner.timeouts import in_words, of_family
 
 _WORKLOADS: Final = 2
 

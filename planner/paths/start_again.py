@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from rebal.groups.model import GroupState, GroupType, Knowledge, Tri
-from rebal.planner.admission.wording import back_over_stop, start_all
+from rebal.planner.advice.wording import back_over_stop, start_all
 from rebal.planner.clients import is_mixed
 from rebal.planner.context import CONSUMER, COOPERATIVE, Context
 from rebal.planner.facts import listed

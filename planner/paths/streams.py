@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rebal.groups.model import RebalanceProtocol, Tri
 from rebal.groups.streams import BRIDGE, EAGER_VALUES
-from rebal.planner.admission.wording import ONE_INSTANCE
+from rebal.planner.advice.wording import ONE_INSTANCE
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.paths.parts import PlannedPath, cost_of, everyone, expected_line, gate_of
 from rebal.planner.plan import Aim, Brief, Step, StepKind

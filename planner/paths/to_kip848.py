@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rebal.groups.clients import family as known_family
 from rebal.groups.model import GroupType, Tri
-from rebal.planner.admission.wording import (
+from rebal.planner.advice.wording import (
     ALL_AT_ONCE,
     STOP_ALL,
     back_one_by_one,
@@ -39,9 +39,9 @@ from rebal.planner.kip848 import (
 from rebal.planner.paths.parts import again, empty_now, everyone, expected_line, gate_of, priced
 from rebal.planner.paths.restarts import how_of, one_by_one
 from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
-from rebal.planner.rehearsal.costs.cost import default_server_side
 from rebal.planner.rehearsal.costs.online import Move, move_online
 from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
+from rebal.planner.rehearsal.scene import default_server_side
 from rebal.planner.settings import consumer_protocol_for, noted
 from rebal.planner.verdict import exit_code
 

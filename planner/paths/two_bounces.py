@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rebal.groups.model import Tri
-from rebal.planner.admission.wording import back_from_mixed, back_from_mixed_in_short
+from rebal.planner.advice.wording import back_from_mixed, back_from_mixed_in_short
 from rebal.planner.clients import cooperative
 from rebal.planner.commands import commands, sentences
 from rebal.planner.context import EAGER, Context, Facts, ids

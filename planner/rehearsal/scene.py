@@ -8,22 +8,17 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.assignors.java.javatable import hash_order
+from rebal.groups.assignors.server import SERVER_NAMES
 from rebal.groups.clients import default_list, worker_list
 from rebal.groups.model import CoordinatorKind, GroupSnapshot, GroupType, Knowledge, Member
 from rebal.planner.facts import names
-from rebal.planner.rehearsal.costs.cost import (
-    FIRST_DELAY,
-    RECONCILE_INTERVAL,
-    Speed,
-    default_server_side,
-)
-from rebal.planner.rehearsal.costs.timeouts import held_back, waits
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.patterns import readable
 from rebal.planner.rehearsal.engine.process import Process, Running
 from rebal.planner.rehearsal.engine.workers import EAGER
 from rebal.planner.rehearsal.script import Scene
-from rebal.planner.rehearsal.whatif.spec import spec_of, task_spec_of, work_by_worker
+from rebal.planner.rehearsal.spec import spec_of, task_spec_of, work_by_worker
+from rebal.planner.timeouts import FIRST_DELAY, RECONCILE_INTERVAL, Speed, held_back, waits
 
 _MAX_SIZE: Final = "group.max.size"
 _MIN_SESSION: Final = "group.min.session.timeout.ms"
@@ -207,3 +202,10 @@ def _sentences(assumed: Mapping[str, list[str]]) -> list[str]:
             some = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
             made.append(said[key].format(some))
     return made
+
+
+def default_server_side(snapshot: GroupSnapshot) -> str:
+    """Return the assignor of KIP-848 groups that ask for none: the first that the brokers have."""
+    first = snapshot.cluster.settings.get("group.consumer.assignors", "").split(",")[0].strip()
+    named = {"UniformAssignor": "uniform", "RangeAssignor": "range"}
+    return named.get(first.rpartition(".")[2], first) or SERVER_NAMES[0]

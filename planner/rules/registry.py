@@ -25,8 +25,9 @@ import msgspec
 
 from rebal.groups.model import Evidence, GroupSnapshot, Tri
 from rebal.planner.commands import NamedCommand
-from rebal.planner.context import EAGER, Context, Facts, ids
+from rebal.planner.context import Context, Facts, ids
 from rebal.planner.plan import Finding, Severity
+from rebal.planner.risks import Risk
 
 __all__ = [
     "Context",
@@ -42,7 +43,6 @@ __all__ = [
     "evaluate",
     "found",
     "has",
-    "own_class_risk",
     "register",
     "rule",
     "rules",
@@ -79,27 +79,6 @@ class Trait(StrEnum):
     """It asks which client a member uses, and so which assignor lists the member accepts."""
     MISSING_MEMBERS = "missing members"
     """It reports missing members; a path that starts from an Empty group expects none."""
-
-
-class Risk(StrEnum):
-    """A risk that a user accepts with `--ignore RULE --reason TEXT`."""
-
-    TARGET_MISSING = "a list lacks the target"
-    UNKNOWN_LISTS = "lists are not known"
-    FORGOTTEN_LISTS = "the coordinator may have forgotten lists"
-    STOP = "the group is stopped"
-    OWN_COOPERATIVE = "an assignor of the application's own supports COOPERATIVE"
-    OWN_EAGER = "an assignor of the application's own supports EAGER"
-
-    @property
-    def rule(self) -> str:
-        """The id of the rule to ignore."""
-        return next(known.id for known in rules().values() if known.accepts is self)
-
-    def accepted_in(self, ignore: Collection[str]) -> bool:
-        """Return whether the ignored rules accept it."""
-        known = rules()
-        return any(known[each].accepts is self for each in ignore if each in known)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,11 +223,6 @@ def rules() -> Mapping[str, Rule]:
 def has(finding: Finding, trait: Trait) -> bool:
     """Return whether the finding's rule declares `trait`."""
     return trait in rules()[finding.rule].traits
-
-
-def own_class_risk(goal: str) -> Risk:
-    """Return the risk that the user takes for this goal by trusting a custom class's name."""
-    return Risk.OWN_EAGER if goal == EAGER else Risk.OWN_COOPERATIVE
 
 
 def evaluate(

@@ -19,13 +19,13 @@ from itertools import pairwise
 from typing import Final
 
 from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Refusal, Tri
-from rebal.planner.admission.fixes import restart_fix
 from rebal.planner.admission.rejected import label, may_be_back
+from rebal.planner.advice.fixes import restart_fix
+from rebal.planner.advice.steps import wide_list
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.facts import owned
 from rebal.planner.plan import Aim, Finding, Plan, Severity, Step
 from rebal.planner.rules import Trait, evaluate, has, rules
-from rebal.planner.verification.gates import wide_list
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.members import MemberStanding
 

@@ -26,8 +26,8 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
-from rebal.planner.context import CONSUMER, COOPERATIVE, Context, Facts
-from rebal.planner.plan import Aim, Plan, Step
+from rebal.planner.context import COOPERATIVE, Context, Facts
+from rebal.planner.plan import Aim, Step
 from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, offers
 from rebal.planner.verdict import opposite
 
@@ -50,18 +50,6 @@ class Proof(Record, frozen=True, kw_only=True):
 
 
 GateCheck = Callable[[Context, Step, Facts], Proof]
-
-
-def wide_list(plan: Plan, context: Context) -> tuple[str, ...]:
-    """Return the list of the target and the elected assignor, which is admitted today.
-
-    The target of a plan to KIP-848 is no assignor: its list is the elected one alone.
-    """
-    step = next((each for each in plan.steps if each.aim is Aim.WIDEN), None)
-    target = () if context.target == CONSUMER else (context.target,)
-    names = step.target_list if step is not None else target
-    more = [context.elected] if context.elected is not None else []
-    return tuple(dict.fromkeys([*names, *more]))
 
 
 def proof_of(context: Context, step: Step, facts: Facts) -> Proof:

@@ -24,11 +24,11 @@ from rebal.groups.model import (
     Record,
     Tri,
 )
-from rebal.planner.admission.advice import TRIED, acceptable, restart_of
+from rebal.planner.advice.actions import TRIED, acceptable, restart_of
 from rebal.planner.context import Context, Facts, names
-from rebal.planner.facts import listed, natural, owned
+from rebal.planner.facts import KEYS, identity_keys, listed, natural, owned
 from rebal.planner.plan import Aim, Plan, Step, StepKind
-from rebal.planner.rules import Risk
+from rebal.planner.risks import Risk
 from rebal.planner.verification.gates import Proof
 from rebal.planner.verification.journal import JournalEntry, assumed, known_before
 from rebal.planner.verification.ledger import Ledger
@@ -41,7 +41,6 @@ from rebal.planner.verification.words import (
 
 # Two machines' clocks differ; what is older than the plan by more than this was seen before it.
 _CLOCKS: Final = timedelta(minutes=1)
-KEYS: Final = 4
 
 
 class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -267,16 +266,6 @@ def _unpaired(
         else:
             left.append(member)
     return left, [member for members in waiting.values() for member in members]
-
-
-def identity_keys(member: Member) -> tuple[tuple[str, ...] | None, ...]:
-    """Return the `KEYS` keys by which a restarted member is recognised, the surest first.
-
-    A static member has the first alone, a dynamic member all others.
-    """
-    if member.instance_id:
-        return (member.instance_id,), None, None, None
-    return None, (member.client_id, member.host), (member.client_id,), (member.host,)
 
 
 class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):

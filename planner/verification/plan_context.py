@@ -9,7 +9,7 @@ from rebal.groups.model import GroupSnapshot
 from rebal.planner.commands import Given
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
 from rebal.planner.plan import Accepted, Aim, Plan
-from rebal.planner.rules import Risk, own_class_risk
+from rebal.planner.risks import Risk, own_class_risk
 
 GOALS: Final = {"COOPERATIVE": COOPERATIVE, "EAGER": EAGER, "KIP-848": CONSUMER}
 

@@ -13,11 +13,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.model import GroupSnapshot, Member, Refusal
+from rebal.groups.model import GroupSnapshot, Member, Refusal, Tri
 from rebal.groups.snapshot.redact import random_end
-from rebal.planner.admission.advice import wait
 from rebal.planner.admission.rejected import label, member_of, still_out
+from rebal.planner.advice.actions import wait
+from rebal.planner.advice.wording import EVIDENCE
 from rebal.planner.context import Context
+from rebal.planner.facts import listed
 from rebal.planner.plan import Advice, Plan
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.plan_context import context_of
@@ -291,3 +293,28 @@ def _longest_session(members: Iterable[Member]) -> timedelta:
     timeouts = (member.timeouts for member in members)
     known = (one.session_ms for one in timeouts if one is not None)
     return max([RECENT, *(timedelta(milliseconds=ms) for ms in known if ms is not None)])
+
+
+def count_of(out: Sequence[Refusal], here: int, *, step: int | None = None) -> Advice:
+    """Return the advice to give the number of members, as the clients `out` have not rejoined.
+
+    `here` is the number of members in the group.
+    """
+    one = len(out) == 1
+    reason = (
+        f"{listed([label(each) for each in out])} {'was' if one else 'were'} rejected and "
+        f"{'has' if one else 'have'} not rejoined"
+    )
+    said = (
+        f"give the number of members: {reason}; --expect-members {here + len(out)} if "
+        f"{'it belongs' if one else 'they belong'} to the service, --expect-members {here} if not"
+    )
+    return Advice(action=EVIDENCE, verdict=Tri.CANNOT_TELL, reason=reason, step=step, text=said)
+
+
+def if_it_is_back(missing: str, here: int) -> str:
+    """Return the clause for a client that has rejoined, which no evidence shows.
+
+    `missing` says how many members are not in the group, which has `here`.
+    """
+    return f"if it is back, {missing}; if the service has no more: --expect-members {here}"

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from rebal.groups.assignors.server import SERVER_NAMES
 from rebal.groups.clients import assignors
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType
-from rebal.planner.admission.advice import rebalance_of, wait
+from rebal.planner.advice.actions import rebalance_of, wait
 from rebal.planner.context import Context
 from rebal.planner.facts import listed
 from rebal.planner.plan import Advice

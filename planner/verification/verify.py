@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from rebal.groups.errors import RebalError
 from rebal.groups.evidence.logs import LogCoverage, log_coverage
 from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
-from rebal.planner.admission.advice import show
 from rebal.planner.admission.check import Needs
-from rebal.planner.admission.next_action import comes_before, next_action
-from rebal.planner.admission.rejected import count_of, if_it_is_back, label, may_be_back
-from rebal.planner.admission.wording import CUT_OVER, NONE, RESTART, START, sentence
+from rebal.planner.admission.rejected import label, may_be_back
+from rebal.planner.advice.actions import show
+from rebal.planner.advice.steps import comes_before
+from rebal.planner.advice.wording import CUT_OVER, NONE, RESTART, START, sentence
 from rebal.planner.commands import Given
 from rebal.planner.context import EAGER, Context
 from rebal.planner.difference import environment
@@ -62,10 +62,13 @@ from rebal.planner.verification.members import (
     standing_of,
     step_standing,
 )
+from rebal.planner.verification.next_action import next_action
 from rebal.planner.verification.plan_context import GOALS, context_of
 from rebal.planner.verification.rejections import (
+    count_of,
     estimates,
     hidden,
+    if_it_is_back,
     new_refusals,
     rejected_clients,
     text_of,

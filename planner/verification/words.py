@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from rebal.groups.model import Knowledge, RebalanceProtocol, Tri
-from rebal.planner.admission.advice import restart_of
+from rebal.planner.advice.actions import restart_of
 from rebal.planner.clients import cooperative, is_mixed
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Aim, Step

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.cli import output
+from rebal.groups.compact import Lag, Partitions
 from rebal.groups.model import (
     AssignorList,
     Coordinator,
@@ -22,7 +23,6 @@ from rebal.groups.model import (
     Subscription,
     Topic,
 )
-from rebal.groups.snapshot.compact import Lag, Partitions
 from tests.documents import checked
 from tests.groups.stable import stable_group
 

@@ -12,8 +12,8 @@ import pytest
 
 from rebal.cli import app
 from rebal.cli.files import save_snapshot
+from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot, Member, Topic
-from rebal.groups.snapshot.compact import Partitions
 
 COMMANDS = [
     ["inspect"],

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from rebal.cli import app, files
+from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot, GroupState, Record
-from rebal.groups.snapshot.compact import Partitions
 from rebal.planner.plan import Finding, Severity
 
 Make = Callable[..., GroupSnapshot]

@@ -14,6 +14,7 @@ import pytest
 from rebal.cli import output
 from rebal.cli.render.inspection.screen import inspect_view, probe_helps
 from rebal.cli.report import Report, make_report
+from rebal.groups.compact import Partitions
 from rebal.groups.model import (
     AssignorList,
     Contradiction,
@@ -32,7 +33,6 @@ from rebal.groups.model import (
     Unmatched,
 )
 from rebal.groups.protocol import CommonAssignors, common_assignors
-from rebal.groups.snapshot.compact import Partitions
 from rebal.planner.plan import Finding, Severity
 
 Make = Callable[..., GroupSnapshot]

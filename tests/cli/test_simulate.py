@@ -17,8 +17,8 @@ from rebal.cli.params import Connection
 from rebal.cli.render.simulation.screen import simulate_view
 from rebal.cli.sources import EvidenceFiles
 from rebal.groups.assignors import NAMES
+from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot, Member, Subscription, Topic
-from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.rehearsal.whatif.simulation import simulate
 

@@ -13,10 +13,10 @@ from rebal.cli import output
 from rebal.cli.output import Lines, render
 from rebal.cli.render.simulation.document import simulate_text
 from rebal.cli.render.text import Column, FittingTable, WideTable
+from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot, Member, Subscription, Topic
-from rebal.groups.snapshot.compact import Partitions
+from rebal.planner.rehearsal.holdings import Row, Share, Some, Writer
 from rebal.planner.rehearsal.whatif.changes import Changes
-from rebal.planner.rehearsal.whatif.holdings import Row, Share, Some, Writer
 from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
 
 Make = Callable[..., GroupSnapshot]

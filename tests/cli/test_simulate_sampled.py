@@ -15,7 +15,7 @@ from rebal.cli.app import run
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import dump_plan, load_plan
-from rebal.planner.rehearsal import sampled
+from rebal.planner.rehearsal.costs import sampled
 from rebal.planner.rehearsal.costs.work import unpriced
 from tests.documents import checked
 from tests.planner.builder import group_of

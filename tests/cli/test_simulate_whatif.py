@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from rebal.cli.app import run
 from rebal.cli.output import render
 from rebal.cli.render.simulation.screen import compare_view, simulate_view
+from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot, GroupType, Member, Subscription, Topic
-from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import simulate

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from rebal.groups.compact import Partitions
 from rebal.groups.model import Subscription
-from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.wire.consumer_protocol import ConsumerAssignment
 from rebal.inspectors.fleet.schemas import REQUESTS
 from tests.encoders import encode_assignment, encode_subscription

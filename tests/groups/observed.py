@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from rebal.groups.compact import Partitions
 from rebal.groups.evidence.observations import Declared, Joined
 from rebal.groups.model import (
     AssignorList,
@@ -20,7 +21,6 @@ from rebal.groups.model import (
     Subscription,
     Tri,
 )
-from rebal.groups.snapshot.compact import Partitions
 from tests.groups.stable import NOW, stable_group
 
 COOP = "cooperative-sticky"

@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebal.groups.compact import NO_LAG, Lag, Lags, Replicas
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Group, GroupSnapshot, Topic
-from rebal.groups.snapshot.compact import NO_LAG, Lag, Lags, Replicas
 from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
 
 LAG = (Lag("orders", 0, 100, 100), Lag("orders", 1, None, 7), Lag("clicks", 4, 3, None))

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebal.groups.compact import Partitions
 from rebal.groups.errors import WireError
 from rebal.groups.model import GroupSnapshot, Subscription
-from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
 from rebal.groups.wire.consumer_protocol import (
     ConsumerAssignment,

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rebal.groups.compact import Partitions
 from rebal.groups.snapshot import plain_yaml
-from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.snapshot.plain_yaml import PlainLoader, read_yaml
 from tests.examples import examples
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from rebal.groups.clients import family_of
+from rebal.groups.compact import Partitions
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Joined
 from rebal.groups.model import (
@@ -29,7 +30,6 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.protocol import common_assignors, group_protocol, member_protocol
-from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.wire.consumer_protocol import decode_subscription
 from rebal.groups.wire.offsets_topic import GroupMetadataKey, decode_group_metadata, decode_key
 from tests.groups.stable import NOW, stable_group

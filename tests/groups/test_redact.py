@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebal.groups.compact import Lag, Partitions
 from rebal.groups.model import (
     AssignorList,
     Contradiction,
@@ -28,7 +29,6 @@ from rebal.groups.model import (
     Topic,
     Unmatched,
 )
-from rebal.groups.snapshot.compact import Lag, Partitions
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.groups.snapshot.redact import redact
 from tests.groups.stable import stable_group

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rebal.groups import model
+from rebal.groups.compact import ByTopic, Lag, Lags, Partitions, Replicas
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import (
     AssignorList,
@@ -27,7 +28,6 @@ from rebal.groups.model import (
     Subscription,
 )
 from rebal.groups.snapshot import plain_yaml
-from rebal.groups.snapshot.compact import ByTopic, Lag, Lags, Partitions, Replicas
 from rebal.groups.snapshot.documents import dump_snapshot, file_stem, format_of, load_snapshot
 from tests.examples import examples
 

@@ -58,6 +58,24 @@ def import_graph(folders: tuple[str, ...]) -> dict[str, set[str]]:
     return graph
 
 
+def package_graph(graph: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Return the packages that each package imports.
+
+    A module at the top of a room stands for itself, and so does a package's `__init__`.
+    """
+    packages = {dotted(path): _package(path) for room in ROOMS for path in files(room)}
+    found: dict[str, set[str]] = {name: set() for name in packages.values()}
+    for name, others in graph.items():
+        found[packages[name]] |= {packages[other] for other in others} - {packages[name]}
+    return found
+
+
+def _package(path: Path) -> str:
+    own = dotted(path)
+    top = len(path.relative_to(ROOT).parts) == 2
+    return own if top or path.stem == "__init__" else own.rpartition(".")[0] + ".*"
+
+
 def circles(graph: dict[str, set[str]]) -> list[set[str]]:
     """Return the sets of modules of which each imports, directly or not, every other one."""
     reached = {name: _reached(graph, name) for name in graph}

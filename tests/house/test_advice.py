@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WORDS = ROOT / "planner" / "admission" / "wording.py"
+WORDS = ROOT / "planner" / "advice" / "wording.py"
 # An imperative at the beginning of a clause, with whom or what it concerns.
 TELLS = re.compile(
     r"(?:^|[.:;,] |\bor |\band |\bthen |\bfirst )"
@@ -46,7 +46,7 @@ def test_no_other_module_words_a_restart(room: str) -> None:
         for line, text in told(path.read_text())
     ]
     assert wrong == [], (
-        "ask planner/admission/advice.py, whose words are in planner/admission/wording.py"
+        "ask planner/advice/actions.py, whose words are in planner/advice/wording.py"
     )
 
 

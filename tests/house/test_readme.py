@@ -27,7 +27,7 @@ from rebal.cli import app
 from rebal.groups.model import GroupSnapshot, Probe, ProbeAnswer, Tri
 from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
 from rebal.inspectors.kafka.doctor import DoctorReport, DoctorRow
-from rebal.planner.admission import wording
+from rebal.planner.advice import wording
 from tests import readme
 from tests.fleet.synthetic import fleet, group_named
 from tests.fleet.tablefiles import write_tables

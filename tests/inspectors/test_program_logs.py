@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rebal.groups.clients import worker_list
+from rebal.groups.compact import Partitions
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Joined, Ran
 from rebal.groups.model import (
@@ -19,7 +20,6 @@ from rebal.groups.model import (
     Subscription,
 )
 from rebal.groups.protocol import group_protocol
-from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.wire.consumer_protocol import ConsumerAssignment
 from rebal.inspectors.logs.client.reader import read_client_logs
 from rebal.inspectors.logs.requests.reader import read_request_log

@@ -16,7 +16,8 @@ from rebal.groups.snapshot.documents import load_snapshot
 from rebal.planner.paths.choose import make_plan
 from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs.connect import by_workers
-from rebal.planner.rehearsal.costs.cost import Restarts, Speed
+from rebal.planner.rehearsal.costs.cost import Restarts
+from rebal.planner.timeouts import Speed
 from tests.kafka.broker import Broker
 from tests.kafka.connect import ConnectHost, wait_running
 from tests.kafka.processes import wait_for

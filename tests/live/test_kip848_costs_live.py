@@ -15,8 +15,8 @@ import pytest
 
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType
 from rebal.inspectors.kafka.read import read_groups
-from rebal.planner.rehearsal.costs.cost import Speed
 from rebal.planner.rehearsal.costs.online import Move, move_online
+from rebal.planner.timeouts import Speed
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.kafka.processes import wait_for

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from rebal.groups.compact import Partitions
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import (
     CoordinatorKind,
@@ -14,7 +15,6 @@ from rebal.groups.model import (
     RebalanceProtocol,
 )
 from rebal.groups.protocol import group_protocol
-from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
 from rebal.inspectors.errors import SelectionError
 from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups

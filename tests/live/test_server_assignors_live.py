@@ -20,9 +20,9 @@ from rebal.groups.assignors.java.javatable import hash_order
 from rebal.groups.assignors.server import server_assignor
 from rebal.groups.model import GroupSnapshot, GroupType
 from rebal.inspectors.kafka.read import read_groups
+from rebal.planner.rehearsal.spec import spec_of
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import simulate
-from rebal.planner.rehearsal.whatif.spec import spec_of
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members
 from tests.kafka.processes import wait_for

@@ -15,12 +15,12 @@ from rebal.groups.model import GroupSnapshot, Knowledge
 from rebal.inspectors.kafka.read import read_groups
 from rebal.inspectors.logs.requests.reader import read_request_log
 from rebal.inspectors.logs.text_input import files_in
-from rebal.planner.rehearsal.costs.cost import Speed
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.parameters import with_parameters
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.timeouts import Speed
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.kafka.processes import wait_for

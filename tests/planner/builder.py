@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from rebal.groups.compact import Partitions
 from rebal.groups.model import (
     AssignorList,
     Cluster,
@@ -34,7 +35,6 @@ from rebal.groups.model import (
     Topic,
     Tri,
 )
-from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.wire.user_data import StickyUserData, encode_sticky
 from rebal.planner.context import Context
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot, Member, Subscription, Topic
-from rebal.groups.snapshot.compact import Partitions
 from tests.groups.stable import stable_group
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot
-from rebal.groups.snapshot.compact import Partitions
 from rebal.planner.paths import make_plan
 from rebal.planner.rehearsal.costs import work
-from rebal.planner.rehearsal.costs.cost import Restarts, Speed
+from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.rehearsal.costs.rounds import by_assignors
-from rebal.planner.rehearsal.costs.timeouts import in_words, of_families
+from rebal.planner.timeouts import Speed, in_words, of_families
 from tests.planner.builder import group_of
 
 BOTH = ["cooperative-sticky", "range"]

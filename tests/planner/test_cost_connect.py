@@ -26,7 +26,8 @@ from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths.choose import make_plan
 from rebal.planner.plan import Cost, StepKind
 from rebal.planner.rehearsal.costs.connect import by_workers
-from rebal.planner.rehearsal.costs.cost import Restarts, Speed
+from rebal.planner.rehearsal.costs.cost import Restarts
+from rebal.planner.timeouts import Speed
 from tests.planner.worker_groups import IDS, WORK, workers
 
 # A restart takes 30 s, and an Empty group waits 3 s for more.

@@ -10,15 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from rebal.groups.compact import Partitions
 from rebal.groups.model import Cluster, GroupSnapshot
-from rebal.groups.snapshot.compact import Partitions
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs import rehearsed, work
-from rebal.planner.rehearsal.costs.cost import Speed, default_server_side
 from rebal.planner.rehearsal.costs.online import Move, move_online
 from rebal.planner.rehearsal.costs.some import Some, stop_some
 from rebal.planner.rehearsal.costs.stop import Stop, empty_after, see_it_empty, stop_and_start
+from rebal.planner.rehearsal.scene import default_server_side
+from rebal.planner.timeouts import Speed
 from tests.examples import examples
 from tests.planner.builder import group_of
 

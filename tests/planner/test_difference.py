@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from rebal.groups.compact import NO_LAG, Lag, Lags, Partitions
 from rebal.groups.model import (
     AssignorList,
     GroupSnapshot,
@@ -16,7 +17,6 @@ from rebal.groups.model import (
     Software,
     Topic,
 )
-from rebal.groups.snapshot.compact import NO_LAG, Lag, Lags, Partitions
 from rebal.planner.difference import Changed, MemberEvent, difference, environment
 from tests.planner.builder import group_of
 

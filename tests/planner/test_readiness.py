@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot
-from rebal.groups.snapshot.compact import Partitions
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Verdict
 from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse

@@ -7,8 +7,8 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from rebal.groups.compact import Lag, Partitions
 from rebal.groups.model import Evidence, GroupSnapshot, Refusal, Source
-from rebal.groups.snapshot.compact import Lag, Partitions
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
 from rebal.planner.verification.journal import JournalEntry

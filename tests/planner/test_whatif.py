@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rebal.groups.assignors import LeaderWouldFail, UnknownAssignorError, assign
+from rebal.groups.compact import Partitions
 from rebal.groups.custom import Rule
 from rebal.groups.errors import RebalError
 from rebal.groups.model import (
@@ -22,10 +23,9 @@ from rebal.groups.model import (
     Subscription,
     Topic,
 )
-from rebal.groups.snapshot.compact import Partitions
+from rebal.planner.rehearsal.spec import CannotSimulateError, spec_of
 from rebal.planner.rehearsal.whatif.run import MOST_ROUNDS
 from rebal.planner.rehearsal.whatif.simulation import MemberShift, Simulation, Spread, simulate
-from rebal.planner.rehearsal.whatif.spec import CannotSimulateError, spec_of
 from tests.planner.owners import group, member
 
 EAGER_ONLY = ["range", "roundrobin", "sticky"]

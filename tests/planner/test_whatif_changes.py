@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rebal.groups.assignors.server import server_assignor
+from rebal.groups.compact import Partitions
 from rebal.groups.model import (
     Broker,
     Cluster,
@@ -17,11 +18,10 @@ from rebal.groups.model import (
     Subscription,
     Topic,
 )
-from rebal.groups.snapshot.compact import Partitions
+from rebal.planner.rehearsal.spec import CannotSimulateError, spec_of
 from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
 from rebal.planner.rehearsal.whatif.leader import leader_time
 from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
-from rebal.planner.rehearsal.whatif.spec import CannotSimulateError, spec_of
 from tests.examples import examples
 from tests.planner.owners import group, member
 

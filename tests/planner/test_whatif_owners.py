@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.planner.rehearsal.whatif.holdings import Share
-from rebal.planner.rehearsal.whatif.owners import Owners, compare, moves
+from rebal.planner.rehearsal.holdings import Share
+from rebal.planner.rehearsal.owners import Owners, compare, moves
 
 Claims = list[tuple[int, list[tuple[str, int]]]]
 TOPICS = ("orders", "clicks", "gone")

@@ -8,6 +8,7 @@ import pytest
 
 from rebal.cli.app import run
 from rebal.groups.assignors import NAMES, Assignment, Owned, Spec, assign
+from rebal.groups.compact import Partitions
 from rebal.groups.model import (
     Broker,
     Cluster,
@@ -17,7 +18,6 @@ from rebal.groups.model import (
     Topic,
     TopicPartitions,
 )
-from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import simulate

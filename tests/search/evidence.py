@@ -17,6 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rebal.groups.assignors.spec import TopicPartition
+from rebal.groups.compact import NO_LAG, Partitions
 from rebal.groups.evidence import merge as merging
 from rebal.groups.evidence.observations import LogRead, Observation
 from rebal.groups.model import (
@@ -30,7 +31,6 @@ from rebal.groups.model import (
     Topic,
     Tri,
 )
-from rebal.groups.snapshot.compact import NO_LAG, Partitions
 from rebal.groups.wire.offsets_topic import decode_group_metadata
 from rebal.inspectors.kafka import describe, read, reload
 from rebal.inspectors.logs.client import reader as client_logs

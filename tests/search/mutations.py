@@ -21,7 +21,8 @@ from rebal.groups.model import GroupSnapshot, Knowledge, Member, Tri
 from rebal.inspectors.logs.client import reader
 from rebal.inspectors.logs.client.configs import Config, Lookup
 from rebal.inspectors.logs.client.identity import Lives
-from rebal.planner.admission import advice, check, memory
+from rebal.planner.admission import check, memory
+from rebal.planner.advice import actions as advice
 from rebal.planner.facts import Facts, GroupFacts
 from rebal.planner.verification import plan_context, verify
 

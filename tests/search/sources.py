@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rebal.groups.assignors import Owned
+from rebal.groups.compact import Partitions
 from rebal.groups.model import Subscription
-from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.wire.consumer_protocol import ConsumerAssignment
 from rebal.groups.wire.offsets_topic import GroupMetadata, GroupMetadataMember
 from rebal.groups.wire.user_data import StickyUserData, encode_sticky

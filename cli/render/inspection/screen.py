@@ -53,7 +53,7 @@ from rebal.planner.commands import explain
 from rebal.planner.context import COOPERATIVE_STICKY, names
 from rebal.planner.facts import all_partitions, natural
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.rehearsal.costs.timeouts import in_words
+from rebal.planner.timeouts import in_words
 
 _LABEL: Final = 10
 _LONGEST_LABEL: Final = 24

@@ -16,8 +16,8 @@ from msgspec.structs import asdict
 from rebal.cli import output
 from rebal.groups.model import GroupSnapshot, Record
 from rebal.groups.snapshot.documents import enc_hook, text_of
+from rebal.planner.rehearsal.holdings import Share, Writer
 from rebal.planner.rehearsal.whatif.changes import Changes
-from rebal.planner.rehearsal.whatif.holdings import Share, Writer
 from rebal.planner.rehearsal.whatif.simulation import Simulation
 
 _FIRST: Final = -(2**62)

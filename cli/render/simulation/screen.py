@@ -25,7 +25,7 @@ from rebal.cli.render.text import (
 )
 from rebal.groups.commands import Command
 from rebal.planner.facts import natural
-from rebal.planner.rehearsal.whatif.holdings import Writer
+from rebal.planner.rehearsal.holdings import Writer
 from rebal.planner.rehearsal.whatif.simulation import Failure, MemberShift, Simulation
 
 _BAR: Final = 24

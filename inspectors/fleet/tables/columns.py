@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from rebal.groups.snapshot.compact import Partitions
+from rebal.groups.compact import Partitions
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from rebal.groups.clients import family_of
+from rebal.groups.compact import Partitions
 from rebal.groups.model import (
     AssignorList,
     Evidence,
@@ -26,7 +27,6 @@ from rebal.groups.model import (
     Subscription,
 )
 from rebal.groups.protocol import group_protocol, member_protocol
-from rebal.groups.snapshot.compact import Partitions
 
 _KEPT_ONE: Final = {"": Partitions((0,))}
 _NEVER_MIND: Final = datetime.fromtimestamp(0, UTC)

@@ -9,13 +9,14 @@ from msgspec.structs import replace
 
 from rebal.groups.clients import older
 from rebal.groups.model import GroupSnapshot, Member, Tri
+from rebal.planner.facts import figure
 from rebal.planner.plan import Cost, Pace
-from rebal.planner.rehearsal.costs.cost import Restarts, figure
+from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.rehearsal.costs.rehearsed import priced
 from rebal.planner.rehearsal.costs.start import Roll
-from rebal.planner.rehearsal.costs.timeouts import at_worst
 from rebal.planner.rehearsal.engine.workers import EAGER
-from rebal.planner.rehearsal.whatif.spec import work_by_worker
+from rebal.planner.rehearsal.spec import work_by_worker
+from rebal.planner.timeouts import at_worst
 
 
 def by_workers(restarts: Restarts) -> Cost:

@@ -10,11 +10,17 @@ All of this was seen on 4.1.1 (tests/live/test_kip848_costs_live.py).
 from __future__ import annotations
 
 from rebal.groups.model import GroupSnapshot, GroupType, Record
+from rebal.planner.facts import figure
 from rebal.planner.plan import Cost, Pace
-from rebal.planner.rehearsal.costs.cost import RECONCILE_INTERVAL, Speed, figure
 from rebal.planner.rehearsal.costs.rehearsed import priced
 from rebal.planner.rehearsal.costs.start import Roll
-from rebal.planner.rehearsal.costs.timeouts import at_worst, back_in_time, with_brokers_sessions
+from rebal.planner.timeouts import (
+    RECONCILE_INTERVAL,
+    Speed,
+    at_worst,
+    back_in_time,
+    with_brokers_sessions,
+)
 
 
 class Move(Record, frozen=True, kw_only=True):

@@ -19,18 +19,18 @@ from rebal.planner.plan import Cost, Pace
 from rebal.planner.rehearsal.costs.cost import batches
 from rebal.planner.rehearsal.costs.shape import shape_of, size_of
 from rebal.planner.rehearsal.costs.start import Roll, Start
-from rebal.planner.rehearsal.costs.timeouts import (
-    back_in_time,
-    held_back_in_words,
-    waits,
-    with_brokers_sessions,
-)
 from rebal.planner.rehearsal.costs.work import estimate_asked, is_unpriced, rehearsals
 from rebal.planner.rehearsal.engine.world import HELD_BACK
 from rebal.planner.rehearsal.outcome import Measures
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.sample import Sample, Stratum, bounds, sample, situations
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.timeouts import (
+    back_in_time,
+    held_back_in_words,
+    waits,
+    with_brokers_sessions,
+)
 
 _FAILED: Final = "failed as leader"
 _RESTS: Final = 86_400.0

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rebal.groups.model import Member
-from rebal.planner.facts import all_partitions, owned
+from rebal.planner.facts import all_partitions, figure, owned
 from rebal.planner.plan import Cost, Pace
 from rebal.planner.rehearsal.costs.connect import by_workers
-from rebal.planner.rehearsal.costs.cost import Restarts, figure
+from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.rehearsal.costs.rehearsed import priced
 from rebal.planner.rehearsal.costs.start import Roll
-from rebal.planner.rehearsal.costs.timeouts import at_worst, leaves
+from rebal.planner.timeouts import at_worst, leaves
 
 
 def by_assignors(restarts: Restarts) -> Cost:

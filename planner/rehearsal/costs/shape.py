@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping
 
 from rebal.groups.model import Member
 from rebal.planner.rehearsal.costs.start import Roll
-from rebal.planner.rehearsal.costs.timeouts import waits
+from rebal.planner.timeouts import waits
 
 
 def shape_of(roll: Roll) -> Hashable:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from rebal.groups.model import GroupSnapshot, Record, Tri
 from rebal.planner.clients import cooperative
+from rebal.planner.facts import figure
 from rebal.planner.plan import Cost, Pace
-from rebal.planner.rehearsal.costs.cost import Speed, figure
 from rebal.planner.rehearsal.costs.rehearsed import priced
 from rebal.planner.rehearsal.costs.start import Roll
-from rebal.planner.rehearsal.costs.timeouts import at_worst
+from rebal.planner.timeouts import Speed, at_worst
 
 
 class Some(Record, frozen=True, kw_only=True):

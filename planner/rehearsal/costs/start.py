@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from rebal.groups.assignors import NAMES, Assignor, Spec, SpecMember, get
 from rebal.groups.assignors.connect import eager
 from rebal.groups.assignors.server import SERVER_NAMES, server_assignor
+from rebal.groups.compact import Partitions
 from rebal.groups.model import (
     CoordinatorKind,
     GroupSnapshot,
@@ -27,11 +28,8 @@ from rebal.groups.model import (
     Record,
     TopicPartitions,
 )
-from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.vote import elect
 from rebal.planner.facts import names
-from rebal.planner.rehearsal.costs.cost import Speed
-from rebal.planner.rehearsal.costs.timeouts import waits
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, Running, fixed_protocol, refusal
@@ -44,7 +42,8 @@ from rebal.planner.rehearsal.scene import (
     process_of,
 )
 from rebal.planner.rehearsal.script import Scene
-from rebal.planner.rehearsal.whatif.spec import work_by_worker
+from rebal.planner.rehearsal.spec import work_by_worker
+from rebal.planner.timeouts import Speed, waits
 
 TopicPartition = tuple[str, int]
 Lists = dict[str, tuple[str, ...]]

@@ -10,18 +10,15 @@ from collections.abc import Sequence
 
 from rebal.groups.model import GroupSnapshot, Member, Record, Tri
 from rebal.planner.clients import cooperative
-from rebal.planner.facts import all_partitions
+from rebal.planner.facts import all_partitions, figure
 from rebal.planner.plan import Cost, Pace
-from rebal.planner.rehearsal.costs.cost import (
+from rebal.planner.rehearsal.costs.rehearsed import priced
+from rebal.planner.rehearsal.costs.start import Roll
+from rebal.planner.rehearsal.scene import default_server_side
+from rebal.planner.timeouts import (
     FIRST_DELAY,
     RECONCILE_INTERVAL,
     Speed,
-    default_server_side,
-    figure,
-)
-from rebal.planner.rehearsal.costs.rehearsed import priced
-from rebal.planner.rehearsal.costs.start import Roll
-from rebal.planner.rehearsal.costs.timeouts import (
     in_words,
     leaves,
     waits,

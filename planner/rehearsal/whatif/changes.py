@@ -15,7 +15,7 @@ from rebal.groups.assignors import Spec, SpecMember
 from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupSnapshot, Member, Record
 from rebal.planner.context import names
-from rebal.planner.rehearsal.whatif.spec import wanted
+from rebal.planner.rehearsal.spec import wanted
 
 
 class WhatIfError(RebalError):

@@ -32,7 +32,7 @@ from typing import Final
 
 from rebal.groups.assignors import Spec
 from rebal.groups.model import Record
-from rebal.planner.rehearsal.whatif.spec import wanted
+from rebal.planner.rehearsal.spec import wanted
 
 _LEAST: Final = 2e-8
 _MOST: Final = 1.8e-7

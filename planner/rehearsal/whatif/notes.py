@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from rebal.groups.assignors.server import Undecided
 from rebal.groups.model import GroupSnapshot, GroupType
+from rebal.planner.rehearsal.spec import left_out
 from rebal.planner.rehearsal.whatif.assignors import Choice
-from rebal.planner.rehearsal.whatif.spec import left_out
 
 
 def assumes(

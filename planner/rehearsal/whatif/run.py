@@ -16,11 +16,11 @@ from rebal.groups.assignors.server import Undecided
 from rebal.groups.custom import Violation, violations
 from rebal.groups.model import Record, TopicPartitions
 from rebal.planner.rehearsal.engine.rounds import Rounds, rejoins
+from rebal.planner.rehearsal.holdings import Share
+from rebal.planner.rehearsal.owners import Owners, moves
+from rebal.planner.rehearsal.spec import subscribed
 from rebal.planner.rehearsal.whatif.assignors import Choice
 from rebal.planner.rehearsal.whatif.changes import Step
-from rebal.planner.rehearsal.whatif.holdings import Share
-from rebal.planner.rehearsal.whatif.owners import Owners, moves
-from rebal.planner.rehearsal.whatif.spec import subscribed
 
 MOST_ROUNDS: Final = 100
 

@@ -12,19 +12,19 @@ from datetime import datetime
 
 from rebal.groups.assignors import LeaderWouldFail, Spec, SpecMember
 from rebal.groups.assignors.server import Undecided
+from rebal.groups.compact import Partitions
 from rebal.groups.custom import Violation
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record, TopicPartitions
-from rebal.groups.snapshot.compact import Partitions
 from rebal.groups.snapshot.documents import no_collection
 from rebal.planner.context import names
+from rebal.planner.rehearsal.holdings import Share
+from rebal.planner.rehearsal.owners import Owners, compare
+from rebal.planner.rehearsal.spec import start_of, subscribed
 from rebal.planner.rehearsal.whatif.assignors import Choice, CustomAssignors, chosen
 from rebal.planner.rehearsal.whatif.changes import Changes, Course, course
-from rebal.planner.rehearsal.whatif.holdings import Share
 from rebal.planner.rehearsal.whatif.leader import DEFAULT_TIMEOUT, LeaderTime, leader_time
 from rebal.planner.rehearsal.whatif.notes import assumes
-from rebal.planner.rehearsal.whatif.owners import Owners, compare
 from rebal.planner.rehearsal.whatif.run import MOST_ROUNDS, Round, Run, Walk
-from rebal.planner.rehearsal.whatif.spec import start_of, subscribed
 
 
 class Spread(Record, frozen=True, kw_only=True):

@@ -11,8 +11,9 @@ from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Record
 from rebal.planner.context import names
 from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs.connect import by_workers
-from rebal.planner.rehearsal.costs.cost import Restarts, Speed
+from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.rehearsal.whatif.changes import WhatIfError
+from rebal.planner.timeouts import Speed
 
 
 class WorkersRun(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -1,8 +1,8 @@
 """RB603: processes that are killed before they have left the group."""
 
-from rebal.planner.rehearsal.costs.timeouts import in_words, of_family
 from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
 from rebal.planner.rules.scope import ahead, classic, planning
+from rebal.planner.timeouts import in_words, of_family
 
 
 @rule(

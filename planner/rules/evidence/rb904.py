@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from rebal.planner.admission.fixes import start_fix
 from rebal.planner.admission.memory import INCONSISTENT
 from rebal.planner.admission.rejected import label, rejected_again, still_out
+from rebal.planner.advice.fixes import start_fix
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import narrowing_step, stable
 from rebal.planner.verdict import opposite

@@ -1,7 +1,7 @@
 """RB905: a kind or state of group that a plan cannot start from."""
 
 from rebal.groups.model import GroupState, GroupType
-from rebal.planner.admission.wording import START_EMPTY
+from rebal.planner.advice.wording import START_EMPTY
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import CONSUMER
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule

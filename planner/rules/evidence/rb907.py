@@ -1,6 +1,6 @@
 """RB907: a member's client library is inferred, not proven."""
 
-from rebal.planner.admission.fixes import restart_fix
+from rebal.planner.advice.fixes import restart_fix
 from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
 from rebal.planner.rules.scope import ahead, classic, planning
 

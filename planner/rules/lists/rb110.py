@@ -3,9 +3,9 @@
 from typing import Final
 
 from rebal.planner.context import COOPERATIVE
-from rebal.planner.rehearsal.costs.timeouts import in_words, of_family
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import by_lists, planning, stable
+from rebal.planner.timeouts import in_words, of_family
 
 # Below that many restarts each step's own cost says enough.
 _MANY: Final = 20

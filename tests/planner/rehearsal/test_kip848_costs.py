@@ -12,13 +12,13 @@ import pytest
 
 from rebal.groups.model import GroupSnapshot
 from rebal.planner.facts import names
-from rebal.planner.rehearsal.costs.cost import Speed
 from rebal.planner.rehearsal.costs.online import Move, move_online
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.rollout import restarts
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Deed, Event, Script
+from rebal.planner.timeouts import Speed
 from tests.planner.builder import group_of
 
 SPEED = Speed(restart=30, rebalance=3, first=3, reconcile=5)

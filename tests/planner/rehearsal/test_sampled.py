@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.planner.paths import make_plan
-from rebal.planner.rehearsal import sampled
+from rebal.planner.rehearsal.costs import sampled
+from rebal.planner.rehearsal.costs.sampled import Rollout
 from rebal.planner.rehearsal.costs.work import unpriced
 from rebal.planner.rehearsal.outcome import endangered
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.rollout import restarts, rollout
-from rebal.planner.rehearsal.sampled import Rollout
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, scene

@@ -2,7 +2,7 @@
 
 The order protects the members: first those that were rejected or left out, then missing ones, then
 the current step, and the next step only when the gate of the current one holds. Each action is
-checked against the coordinator's memory (planner/admission/advice.py) before it is recommended.
+checked against the coordinator's memory (planner/advice/actions.py) before it is recommended.
 """
 
 from __future__ import annotations
@@ -15,170 +15,21 @@ from msgspec.structs import replace
 
 from rebal.groups.clients import proven_family
 from rebal.groups.model import GroupState, Knowledge, Refusal, Tri
-from rebal.planner.admission import advice as advised
-from rebal.planner.admission import wording as texts
 from rebal.planner.admission.check import Needs
 from rebal.planner.admission.rejected import may_be_back, rejected_again, starts_of, still_out
+from rebal.planner.advice import actions as advised
+from rebal.planner.advice import wording as texts
+from rebal.planner.advice.steps import Actions, step_action, wide_list, with_setting
 from rebal.planner.clients import is_mixed, refuses_mixed
-from rebal.planner.context import Context, Facts
+from rebal.planner.context import Context
 from rebal.planner.facts import listed
-from rebal.planner.kip848 import allows, clients, online
-from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind, Verdict
-from rebal.planner.rules import Risk, Trait, has, rules
-from rebal.planner.verdict import BLOCKED, gating
+from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind
+from rebal.planner.rules import Trait, has, rules
 from rebal.planner.verification.dangers import decides
-from rebal.planner.verification.gates import wide_list
 from rebal.planner.verification.members import Missing, StepStanding, missing_text
 from rebal.planner.verification.plan_context import context_of
 
-Actions = tuple[Advice, tuple[Advice, ...]]
-
-AGREED: Final = "the interruption is agreed"
-"""The reason that a printed command gives for accepting a cut-over."""
 _NO_LIST: Final = "no list is known that these clients start with and that leads on"
-
-
-def first_action(plan: Plan, context: Context) -> Actions:
-    """Return the first action of a plan that was just made, or the reason why its step cannot
-    start.
-    """
-    step = plan.step(plan.next_step)
-    if step is None:
-        done = plan.verdict is Verdict.DONE
-        if done:
-            return advised.nothing("nothing is left to do"), ()
-        return _hindered(plan, None, context), ()
-    if context.members and context.group.state is not GroupState.STABLE:
-        return advised.wait(f"the group is {context.group.state}, not Stable", step=step.id), ()
-    if not context.members:
-        if step.exit_code:
-            return _hindered(plan, step, context), ()
-        made = advised.start_of(context, ["the members"], [step.target_list], step=step.id)
-        return _with_setting(made, step), ()
-    by_id = {facts.member.member_id: facts for facts in context.members}
-    left = [by_id[each] for each in (*step.to_do, *step.unknown) if each in by_id]
-    made, withheld = step_action(plan, step, context, left, ignore=plan.accepted.ignore)
-    own = made.assignors == step.target_list or step.aim is Aim.REFRESH
-    if step.exit_code and made.recommended and own:
-        return _hindered(plan, step, context), withheld
-    return made, withheld
-
-
-def comes_before(step: Step, made: Advice, withheld: Sequence[Advice]) -> bool:
-    """Return whether the advice `made` only prepares `step`, because its own list is not admitted
-    yet.
-    """
-    return made.assignors != step.target_list and any(
-        one.assignors == step.target_list for one in withheld
-    )
-
-
-def _hindered(plan: Plan, step: Step | None, context: Context) -> Advice:
-    """Return what the rules or the step's own precondition ask for first."""
-    number = step.id if step is not None else None
-    blocks = gating(plan.findings, number)
-    said = [each for each in blocks if each.result is Tri.YES]
-    if said:
-        return advised.stop(said[0].message, by=said[0].rule, step=number)
-    if blocks:
-        return advised.open_question(blocks[0], step=number)
-    if step is not None and step.exit_code == BLOCKED:
-        return advised.stop(step.precondition, step=number)
-    unseen = [f.name for f in context.members if step and f.member.member_id in step.unknown]
-    if unseen:
-        why = f"the list of {listed(unseen)} was not seen"
-        return advised.show(context, Needs.LISTS, why, step=number)
-    return advised.wait(plan.summary, step=number)
-
-
-def step_action(
-    plan: Plan,
-    step: Step,
-    context: Context,
-    to_do: Sequence[Facts],
-    *,
-    ignore: Mapping[str, str],
-) -> Actions:
-    """Return the first action of `step` for the members `to_do`, and the restarts that are
-    withheld.
-    """
-    made, withheld = _of_aim(plan, step, context, to_do, ignore=ignore)
-    kept = context.given.plan is not None
-    command = context.given.verify() if kept else step.gate.command
-    return replace(made, command=made.command or command), withheld
-
-
-def _of_aim(
-    plan: Plan,
-    step: Step,
-    context: Context,
-    to_do: Sequence[Facts],
-    *,
-    ignore: Mapping[str, str],
-) -> Actions:
-    aim = step.aim
-    if plan.path == "cut_over" and not Risk.STOP.accepted_in(ignore):
-        agreed = context.accepting(Risk.STOP.rule, AGREED)
-        return replace(advised.stop(step.precondition, step=step.id), command=agreed.line), ()
-    if step.kind is StepKind.CUT_OVER:
-        if not to_do:
-            return advised.replan(context, "no member is left to stop", step=step.id), ()
-        made, withheld = advised.cutting_over(
-            context, to_do, step.target_list, wide_list(plan, context), step=step.id
-        )
-        return _accepted(_with_setting(made, step), withheld, ignore)
-    if aim is Aim.REFRESH:
-        return advised.cure_of(context, step=step.id), ()
-    if aim is Aim.CONSUMER:
-        return _converted(context, to_do, step), ()
-    if aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC) and step.target_list:
-        made, withheld = advised.narrowing(
-            context, to_do, step.target_list, wide_list(plan, context), step=step.id
-        )
-        return _accepted(made, withheld, ignore)
-    if not to_do:
-        return advised.nothing("no member is left to restart in this step", step=step.id), ()
-    return _with_setting(advised.restart_of(context, to_do[0], step=step.id), step), ()
-
-
-def _with_setting(made: Advice, step: Step) -> Advice:
-    """Return the advice with what `step` brings, where that is no assignor list but a setting."""
-    changed = (texts.RESTART, texts.CUT_OVER, texts.START)
-    if step.target_list or not step.config or made.action not in changed:
-        return made
-    versions = (Aim.STREAMS_NEW, Aim.STREAMS_BRIDGE, Aim.STREAMS_OLD, Aim.STREAMS_LATEST)
-    brings = "version and configuration" if step.aim in versions else "configuration"
-    return advised.worded(replace(made, change=f"the {brings} of step {step.id}"))
-
-
-def _accepted(made: Advice, withheld: tuple[Advice, ...], ignore: Mapping[str, str]) -> Actions:
-    """Return the open answer that the user accepted by ignoring a rule; a no is never accepted."""
-    chosen = next((one for one in withheld if advised.acceptable(one, ignore)), None)
-    if made.recommended or chosen is None:
-        return made, withheld
-    rest = tuple(one for one in withheld if one is not chosen)
-    return advised.accepted(chosen), rest
-
-
-def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
-    """Return the restart with group.protocol=consumer, which the conversion's conditions admit."""
-    if not to_do:
-        return advised.nothing("no member is left to restart in this step", step=step.id)
-    answers = online(context)
-    verdict = allows(answers)
-    against = next((a for a in answers if a.allows is verdict is not Tri.YES), None)
-    if verdict is Tri.CANNOT_TELL and against in clients(context):
-        return advised.show(context, Needs.LISTS, against.why, step=step.id)
-    made = Advice(
-        action=texts.RESTART,
-        members=(to_do[0].member.member_id,),
-        names=(to_do[0].name,),
-        verdict=verdict,
-        reason=against.why if against is not None else "the coordinator converts the group",
-        change="group.protocol=consumer",
-        step=step.id,
-    )
-    return advised.worded(made)
 
 
 def next_action(
@@ -468,7 +319,7 @@ def _missing(
     if not context.members and not step.target_list:
         # All start alike, so the first one decides, and no list of another is in its way.
         started = advised.start_of(context, ["the members"], [()], step=step.id)
-        return _with_setting(replace(started, names=tuple(one.name for one in sure)), step)
+        return with_setting(replace(started, names=tuple(one.name for one in sure)), step)
     wide = step.aim in (Aim.WIDEN, Aim.NARROW)
     lists = _lists(plan, step, context)[: None if wide else -1]
     if not lists and _may_hold_another(plan, context):

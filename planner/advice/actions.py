@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from rebal.groups.commands import option, options
 from rebal.groups.model import GroupState, GroupType, Knowledge, Member, Tri
-from rebal.planner.admission import wording as text
 from rebal.planner.admission.check import (
     Admission,
     Event,
@@ -26,8 +25,9 @@ from rebal.planner.admission.check import (
     restart,
 )
 from rebal.planner.admission.memory import INCONSISTENT, memory_of
-from rebal.planner.admission.suspects import left_behind, short, shortened, undated
-from rebal.planner.admission.wording import (
+from rebal.planner.advice import wording as text
+from rebal.planner.advice.suspects import left_behind, short, shortened, undated
+from rebal.planner.advice.wording import (
     CONFIRM,
     CUT_OVER,
     EVIDENCE,
@@ -42,7 +42,7 @@ from rebal.planner.admission.wording import (
 from rebal.planner.clients import is_mixed
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.plan import Advice, Finding, ValidWhile
-from rebal.planner.rules import Risk
+from rebal.planner.risks import Risk
 
 # How many members are tried for one that is admitted, and how many withheld restarts are listed.
 TRIED: Final = 50

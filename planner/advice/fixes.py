@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from rebal.groups.model import Tri
-from rebal.planner.admission import wording as text
-from rebal.planner.admission.advice import (
+from rebal.planner.advice import wording as text
+from rebal.planner.advice.actions import (
     TRIED,
     cure_of,
     cut_over_of,

@@ -1,7 +1,7 @@
 """The words of advice: the only module that tells anybody to restart, start or stop a member.
 
 It decides nothing. A text is made either from an `Advice` that the admission check has judged
-(planner/admission/advice.py), or for a step whose first restart that check has judged.
+(planner/advice/actions.py), or for a step whose first restart that check has judged.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from rebal.groups.assignors import Spec, SpecMember
 from rebal.groups.assignors.connect import Work, held_of
 from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupSnapshot, GroupType, Member
-from rebal.planner.rehearsal.whatif.owners import Owners
+from rebal.planner.rehearsal.owners import Owners
 
 TopicPartition = tuple[str, int]
 

@@ -1,4 +1,4 @@
-"""Timeouts of a group's members: their own, or their clients' defaults."""
+"""Timeouts of members (their own, or their clients' defaults), and the speed of restarts."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from rebal.groups.model import (
     Timeouts,
     Tri,
 )
+from rebal.planner.facts import figure
 from rebal.planner.plan import Pace
-from rebal.planner.rehearsal.costs.cost import figure
 
 _UNKNOWN_FAMILY: Final = "java"
 _CALLED: Final = {
@@ -30,6 +30,35 @@ _CALLED: Final = {
 }
 _BROKERS_SESSION: Final = "group.consumer.session.timeout.ms"
 _HELD_BACK_MS: Final = 300_000
+FIRST_DELAY: Final = "group.initial.rebalance.delay.ms"
+RECONCILE_INTERVAL: Final = "group.consumer.heartbeat.interval.ms"
+
+
+class Speed(Record, frozen=True, kw_only=True):
+    """Speed of a roll-out; times in seconds.
+
+    `restart` is from the stop of a process until its consumer joins; `rebalance` is how long one
+    rebalance takes, which is mostly until the last member notices it at its next heartbeat;
+    `first` is how long the coordinator waits for more members when a group had none
+    (group.initial.rebalance.delay.ms); `reconcile` is how long a member of a KIP-848 group takes
+    to ask again (group.consumer.heartbeat.interval.ms, by default 5 s). `batch` members restart at
+    a time (0: all).
+    """
+
+    restart: float = 30.0
+    rebalance: float = 3.0
+    first: float = 3.0
+    reconcile: float = 5.0
+    batch: int = 1
+
+    def at(self, cluster: Cluster) -> Speed:
+        """Return this speed with the brokers' own `first` and `reconcile`, where they were read."""
+        said = {
+            field: int(text) / 1000
+            for field, key in (("first", FIRST_DELAY), ("reconcile", RECONCILE_INTERVAL))
+            if (text := cluster.settings.get(key, "")).isdigit()
+        }
+        return replace(self, **said)
 
 
 class Waits(Record, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from itertools import chain, compress, repeat, zip_longest
 from operator import eq
 from typing import NamedTuple
 
-from rebal.planner.rehearsal.whatif.holdings import NOBODY, Holdings, Row, Some
+from rebal.planner.rehearsal.holdings import NOBODY, Holdings, Row, Some
 
 
 class Kept(NamedTuple):

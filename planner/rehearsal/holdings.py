@@ -14,8 +14,8 @@ from functools import cached_property
 from itertools import chain, repeat
 from typing import Final, NamedTuple
 
+from rebal.groups.compact import Partitions
 from rebal.groups.model import TopicPartitions
-from rebal.groups.snapshot.compact import Partitions
 
 NOBODY: Final = -1
 Write = Callable[[str], str]

@@ -1,0 +1,1 @@
+"""Advice to people: the admission's answer as data, and its words."""

@@ -1,0 +1,56 @@
+"""The first action of a plan that was just made: `first_action`; data, no text."""
+
+from __future__ import annotations
+
+from rebal.groups.model import GroupState, Tri
+from rebal.planner.admission.check import Needs
+from rebal.planner.advice import actions as advised
+from rebal.planner.advice.steps import Actions, step_action, with_setting
+from rebal.planner.context import Context
+from rebal.planner.facts import listed
+from rebal.planner.plan import Advice, Aim, Plan, Step, Verdict
+from rebal.planner.verdict import BLOCKED, gating
+
+
+def first_action(plan: Plan, context: Context) -> Actions:
+    """Return the first action of a plan that was just made, or the reason why its step cannot
+    start.
+    """
+    step = plan.step(plan.next_step)
+    if step is None:
+        done = plan.verdict is Verdict.DONE
+        if done:
+            return advised.nothing("nothing is left to do"), ()
+        return _hindered(plan, None, context), ()
+    if context.members and context.group.state is not GroupState.STABLE:
+        return advised.wait(f"the group is {context.group.state}, not Stable", step=step.id), ()
+    if not context.members:
+        if step.exit_code:
+            return _hindered(plan, step, context), ()
+        made = advised.start_of(context, ["the members"], [step.target_list], step=step.id)
+        return with_setting(made, step), ()
+    by_id = {facts.member.member_id: facts for facts in context.members}
+    left = [by_id[each] for each in (*step.to_do, *step.unknown) if each in by_id]
+    made, withheld = step_action(plan, step, context, left, ignore=plan.accepted.ignore)
+    own = made.assignors == step.target_list or step.aim is Aim.REFRESH
+    if step.exit_code and made.recommended and own:
+        return _hindered(plan, step, context), withheld
+    return made, withheld
+
+
+def _hindered(plan: Plan, step: Step | None, context: Context) -> Advice:
+    """Return what the rules or the step's own precondition ask for first."""
+    number = step.id if step is not None else None
+    blocks = gating(plan.findings, number)
+    said = [each for each in blocks if each.result is Tri.YES]
+    if said:
+        return advised.stop(said[0].message, by=said[0].rule, step=number)
+    if blocks:
+        return advised.open_question(blocks[0], step=number)
+    if step is not None and step.exit_code == BLOCKED:
+        return advised.stop(step.precondition, step=number)
+    unseen = [f.name for f in context.members if step and f.member.member_id in step.unknown]
+    if unseen:
+        why = f"the list of {listed(unseen)} was not seen"
+        return advised.show(context, Needs.LISTS, why, step=number)
+    return advised.wait(plan.summary, step=number)

@@ -1,0 +1,43 @@
+"""Risks that a user accepts with `--ignore RULE --reason TEXT`, each by the id of its rule.
+
+This is the one table of rule ids outside planner/rules: the admission's answer for people needs to
+know what was accepted, and the rules need that answer for their fixes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import StrEnum
+
+from rebal.planner.context import EAGER
+
+
+class Risk(StrEnum):
+    """A risk of a step; its value is the id of the rule that asks for it."""
+
+    TARGET_MISSING = "RB102"
+    """A list lacks the target."""
+    UNKNOWN_LISTS = "RB901"
+    """Lists are not known."""
+    FORGOTTEN_LISTS = "RB113"
+    """The coordinator may have forgotten lists in a reload."""
+    STOP = "RB104"
+    """The whole group is stopped."""
+    OWN_COOPERATIVE = "RB111"
+    """An assignor class of the application's own supports COOPERATIVE."""
+    OWN_EAGER = "RB112"
+    """An assignor class of the application's own supports EAGER."""
+
+    @property
+    def rule(self) -> str:
+        """Return the id of the rule to ignore."""
+        return self.value
+
+    def accepted_in(self, ignore: Collection[str]) -> bool:
+        """Return whether the ignored rules accept it."""
+        return self.value in ignore
+
+
+def own_class_risk(goal: str) -> Risk:
+    """Return the risk that the user takes for this goal by trusting a custom class's name."""
+    return Risk.OWN_EAGER if goal == EAGER else Risk.OWN_COOPERATIVE
