@@ -18,6 +18,7 @@ from rebal.groups.errors import DocumentError
 from rebal.groups.model import Evidence, GroupSnapshot, RebalanceProtocol, Record, Tri
 from rebal.groups.snapshot.documents import Format, dumps, loads
 from rebal.planner.commands import Given, NamedCommand
+from rebal.planner.kinds import Action, PathKind
 
 SCHEMA: Final = "rebal.plan/1"
 
@@ -253,11 +254,8 @@ class ValidWhile(Record, frozen=True, kw_only=True, omit_defaults=False):
 class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One action, whether the coordinator admits it, and why.
 
-    `action` is restart (stop the first of `members` cleanly, then start it with `assignors`), start
-    (members that are not in the group), temporary (one more member joins with `assignors`, and
-    leaves when the group is Stable), cut-over (all `members` stop before one starts), wait,
-    evidence, confirm, replan, stop (restart nothing) or none. `members` are member ids, `names`
-    their names in texts; members that are not in the group have names only.
+    `members` are member ids, `names` their names in texts; members that are not in the group have
+    names only. `begins`: it is the first of `step`, the next one. `also` are clauses on it.
 
     `assignors` is the list in order (empty: the member keeps today's list, or `change` names
     another setting that the step changes). `after` says what to check during the action, a sentence
@@ -267,11 +265,13 @@ class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
     dangers that the admission check does not cover. `valid_while` is None where nothing joins.
     """
 
-    action: str = "none"
+    action: Action = Action.NONE
     members: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     assignors: tuple[str, ...] = ()
     change: str = ""
+    begins: bool = False
+    also: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     verdict: Tri = Tri.YES
     error: str | None = None
@@ -286,8 +286,7 @@ class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
     @property
     def recommended(self) -> bool:
         """Return whether the advice is to restart or start a member whose join is admitted."""
-        joins = self.action in ("restart", "start", "temporary", "cut-over")
-        return joins and self.verdict is Tri.YES
+        return self.action.joins and self.verdict is Tri.YES
 
 
 class Accepted(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -320,7 +319,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     to: str
     target: str
     only_target: bool = False
-    path: str
+    path: PathKind
     verdict: Verdict
     summary: str
     next_step: int | None = None

@@ -34,13 +34,14 @@ from rebal.cli.render.text import (
 )
 from rebal.groups.commands import Command
 from rebal.groups.model import Tri
-from rebal.planner.advice.wording import STOP
 from rebal.planner.facts import natural
+from rebal.planner.kinds import Action
 from rebal.planner.plan import Finding
 from rebal.planner.rules import Trait, has
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
-from rebal.planner.verification.dangers import REFUSED, decides
+from rebal.planner.verification.dangers import DangerKind, decides
 from rebal.planner.verification.members import MemberStanding
+from rebal.planner.verification.outsiders import OutsiderKind
 from rebal.planner.verification.verify import Standing
 
 _WORDS: Final = {Tri.YES: "done", Tri.NO: "not done", Tri.CANNOT_TELL: "not known"}
@@ -77,7 +78,7 @@ def _rejected(standing: Standing) -> View:
     """Return the first lines where a client is kept out of the group, else nothing."""
     rows: list[tuple[str | Text, RenderableType]] = []
     for danger in standing.dangers:
-        if danger.kind == REFUSED:
+        if danger.kind is DangerKind.REJECTED:
             rows.append((Text("REJECTED", style="bold red"), danger.message))
             rows.append(("", hanging("→", danger.fix, 1)))
     before: View = [facts(rows), Text("")] if rows else []
@@ -132,8 +133,9 @@ def _changes(before: Standing, after: Standing) -> Iterator[str]:
         yield f"the group is {after.state}"
     if before.assignor != after.assignor and after.assignor:
         yield f"elected: {after.assignor}"
-    if before.missing != after.missing and after.missing:
-        yield f"missing: {_missing(after)}"
+    missing = _missing(after)
+    if missing and missing != _missing(before):
+        yield f"missing: {missing}"
     known = _told(before)
     yield from (line for key, line in _told(after).items() if key not in known)
     if before.step != after.step or verdict(before) != verdict(after):
@@ -158,7 +160,7 @@ def _spoken(standing: Standing) -> list[tuple[Finding, int]]:
     """
     found: dict[str, list[Finding]] = {}
     for finding in standing.findings:
-        if not has(finding, Trait.MISSING_MEMBERS) or not standing.missing:
+        if not has(finding, Trait.MISSING_MEMBERS) or not _missing(standing):
             found.setdefault(finding.rule, []).append(finding)
     return [(same[0], len(same) - 1) for same in found.values()]
 
@@ -244,10 +246,10 @@ def _made(member: MemberStanding) -> Text:
 
 
 def _rows(standing: Standing) -> Rows:
-    if standing.missing:
-        yield Text("missing", style="yellow"), f"{_missing(standing)} (RB606)"
+    if missing := _missing(standing):
+        yield Text("missing", style="yellow"), f"{missing} (RB606)"
     for danger in standing.dangers:
-        if danger.kind == REFUSED:
+        if danger.kind is DangerKind.REJECTED:
             continue
         yield Text("DANGER", style="bold red"), danger.message
         yield "", Text(f"→ {danger.fix}", style="dim")
@@ -263,7 +265,7 @@ def _rows(standing: Standing) -> Rows:
             yield "", Text(aside, style="dim")
         yield from to_run(() if finding.ignored else finding.commands)
     stops = standing.dangers or any(decides(finding, Tri.YES) for finding in standing.findings)
-    if standing.advice.action == STOP and not stops:
+    if standing.advice.action is Action.STOP and not stops:
         yield Text("needed", style="bold red"), f"→ {standing.advice.reason}"
     yield from labelled("gate", standing.why)
     if not standing.why:
@@ -288,15 +290,18 @@ def next_command(standing: Standing) -> Group:
     advice = shown(standing).advice
     rows: list[tuple[str, str]] = []
     if advice.command:
-        then = "when that is dealt with:" if advice.action == STOP else "then:"
+        then = "when that is dealt with:" if advice.action is Action.STOP else "then:"
         rows = [("", then), ("", Command.read(advice.command))]
     return facts(rows)
 
 
 def _missing(standing: Standing) -> str:
-    sure = [f"{one.name}{f' ({one.host})' if one.host else ''}" for one in standing.missing]
+    """Return the missing members, `(1 of these)` where they are not told apart; empty for none."""
+    found = [one for one in standing.outsiders if one.kind is OutsiderKind.MISSING]
     short = standing.expected - standing.present
-    return ", ".join(sure[:10]) + ("" if len(sure) <= short else f" ({short} of these)")
+    unsure = any(not one.sure for one in found)
+    named = ", ".join(one.label for one in found[:10])
+    return f"{named} ({short} of these)" if unsure else named
 
 
 class Watched(Standing, frozen=True, kw_only=True):

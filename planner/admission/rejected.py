@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec.structs import replace
 
 from rebal.groups.clients import assignors
@@ -50,7 +48,7 @@ def may_be_back(snapshot: GroupSnapshot, one: Refusal) -> bool:
         return False
     named = [each for each in snapshot.members if each.client_id == one.client_id]
     return any(
-        not (one.host and each.host) or _address(one.host) == _address(each.host)
+        not (one.host and each.host) or address(one.host) == address(each.host)
         for each in named
         if one.at is None or each.joined_at is None or each.joined_at > one.at
     )
@@ -60,22 +58,6 @@ def label(one: Refusal) -> str:
     """Return the client's name for texts."""
     name = one.instance_id or one.client_id or "a client"
     return f"{name} ({one.host.lstrip('/')})" if one.host and not one.instance_id else name
-
-
-def starts_of(snapshot: GroupSnapshot, out: Sequence[Refusal]) -> list[str]:
-    """Return the name of each rejected client that is to be started again.
-
-    It has its address where its client id does not identify one process: Java's automatic one, or
-    one that clients at several addresses share.
-    """
-    everyone: list[Member | Refusal] = [*snapshot.members, *out]
-
-    def name_of(one: Refusal) -> str:
-        hosts = {_address(other.host) for other in everyone if other.client_id == one.client_id}
-        shared = len(hosts) > 1 or _is_automatic(snapshot, one.client_id)
-        return label(one) if shared or not one.client_id else one.instance_id or one.client_id
-
-    return [name_of(one) for one in out]
 
 
 def _client(one: Refusal) -> tuple[str, ...]:
@@ -94,10 +76,10 @@ def member_of(snapshot: GroupSnapshot, one: Refusal) -> Member | None:
         same = [member for member in members if member.instance_id == one.instance_id]
     else:
         named = [member for member in members if member.client_id == one.client_id != ""]
-        same = [member for member in named if _address(member.host) in ("", _address(one.host))]
+        same = [member for member in named if address(member.host) in ("", address(one.host))]
         several = sum(each.client_id == one.client_id for each in snapshot.refusals) > 1
         if not one.host:
-            same = [] if several or _is_automatic(snapshot, one.client_id) else named
+            same = [] if several or is_automatic(snapshot, one.client_id) else named
     return same[0] if len(same) == 1 else None
 
 
@@ -109,7 +91,7 @@ def _is_back(snapshot: GroupSnapshot, one: Refusal) -> bool:
     return member.joined_at is not None and member.joined_at > one.at
 
 
-def _is_automatic(snapshot: GroupSnapshot, client_id: str) -> bool:
+def is_automatic(snapshot: GroupSnapshot, client_id: str) -> bool:
     """Return whether Java made the client id, which is then the same in every process.
 
     Source: ConsumerConfig.maybeOverrideClientId, `consumer-<group.id>-<number>`.
@@ -118,5 +100,6 @@ def _is_automatic(snapshot: GroupSnapshot, client_id: str) -> bool:
     return before + dash == f"consumer-{snapshot.group.group_id}-" and number.isdigit()
 
 
-def _address(host: str) -> str:
+def address(host: str) -> str:
+    """Return the address without the slash that Java prints before it."""
     return host.removeprefix("/")

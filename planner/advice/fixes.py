@@ -8,15 +8,8 @@ from msgspec.structs import replace
 
 from rebal.groups.model import Tri
 from rebal.planner.advice import wording as text
-from rebal.planner.advice.actions import (
-    TRIED,
-    cure_of,
-    cut_over_of,
-    restart_of,
-    start_of,
-    starts_with,
-    wait,
-)
+from rebal.planner.advice.actions import TRIED, cut_over_of, restart_of, start_of, starts_with, wait
+from rebal.planner.advice.remedies import cure_of
 from rebal.planner.context import Context, Facts
 
 

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from rebal.groups.model import Tri
 from rebal.planner.admission.check import Needs
 from rebal.planner.advice import actions as advised
-from rebal.planner.advice import wording as texts
+from rebal.planner.advice import remedies
 from rebal.planner.context import CONSUMER, Context, Facts
+from rebal.planner.kinds import Action, PathKind
 from rebal.planner.kip848 import allows, clients, online
 from rebal.planner.plan import Advice, Aim, Plan, Step, StepKind
 from rebal.planner.risks import Risk
@@ -60,22 +61,22 @@ def _of_aim(
     ignore: Mapping[str, str],
 ) -> Actions:
     aim = step.aim
-    if plan.path == "cut_over" and not Risk.STOP.accepted_in(ignore):
+    if plan.path is PathKind.CUT_OVER and not Risk.STOP.accepted_in(ignore):
         agreed = context.accepting(Risk.STOP.rule, AGREED)
         return replace(advised.stop(step.precondition, step=step.id), command=agreed.line), ()
     if step.kind is StepKind.CUT_OVER:
         if not to_do:
             return advised.replan(context, "no member is left to stop", step=step.id), ()
-        made, withheld = advised.cutting_over(
+        made, withheld = remedies.cutting_over(
             context, to_do, step.target_list, wide_list(plan, context), step=step.id
         )
         return _accepted(with_setting(made, step), withheld, ignore)
     if aim is Aim.REFRESH:
-        return advised.cure_of(context, step=step.id), ()
+        return remedies.cure_of(context, step=step.id), ()
     if aim is Aim.CONSUMER:
         return _converted(context, to_do, step), ()
     if aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC) and step.target_list:
-        made, withheld = advised.narrowing(
+        made, withheld = remedies.narrowing(
             context, to_do, step.target_list, wide_list(plan, context), step=step.id
         )
         return _accepted(made, withheld, ignore)
@@ -86,7 +87,7 @@ def _of_aim(
 
 def with_setting(made: Advice, step: Step) -> Advice:
     """Return the advice with what `step` brings, where that is no assignor list but a setting."""
-    changed = (texts.RESTART, texts.CUT_OVER, texts.START)
+    changed = (Action.RESTART, Action.CUT_OVER, Action.START)
     if step.target_list or not step.config or made.action not in changed:
         return made
     versions = (Aim.STREAMS_NEW, Aim.STREAMS_BRIDGE, Aim.STREAMS_OLD, Aim.STREAMS_LATEST)
@@ -113,7 +114,7 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
     if verdict is Tri.CANNOT_TELL and against in clients(context):
         return advised.show(context, Needs.LISTS, against.why, step=step.id)
     made = Advice(
-        action=texts.RESTART,
+        action=Action.RESTART,
         members=(to_do[0].member.member_id,),
         names=(to_do[0].name,),
         verdict=verdict,

@@ -11,24 +11,14 @@ from typing import Final
 
 from rebal.groups.model import Tri
 from rebal.planner.facts import listed
+from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice
 
-RESTART: Final = "restart"
-START: Final = "start"
-TEMPORARY: Final = "temporary"
-CUT_OVER: Final = "cut-over"
-WAIT: Final = "wait"
-EVIDENCE: Final = "evidence"
-CONFIRM: Final = "confirm"
-REPLAN: Final = "replan"
-STOP: Final = "stop"
-NONE: Final = "none"
-
 _VERBS: Final = {
-    RESTART: "restart",
-    START: "start",
-    CUT_OVER: "stop and start",
-    TEMPORARY: "start one more member",
+    Action.RESTART: "restart",
+    Action.START: "start",
+    Action.CUT_OVER: "stop and start",
+    Action.TEMPORARY: "start one more member",
 }
 _HOW: Final = {
     "probe": "--probe",
@@ -70,7 +60,12 @@ TEMPORARY_AFTER: Final = (
 
 
 def worded(advice: Advice) -> str:
-    """Return the advice as one clause, such as `restart a with [range]; one member at a time`."""
+    """Return the advice as one text, such as `restart a with [range]; one member at a time`."""
+    begins = f"begin step {advice.step}: " if advice.begins else ""
+    return "; ".join([begins + _clause(advice), *advice.also])
+
+
+def _clause(advice: Advice) -> str:
     who = listed(advice.names)
     brings = f"with {advice.change or 'its CURRENT list (no change of configuration)'}"
     if advice.assignors:
@@ -82,15 +77,16 @@ def worded(advice: Advice) -> str:
     logs = f"give {how}; else " if how else ""
     one = len(advice.names) == 1 and not who.endswith("members")
     texts = {
-        RESTART: f"restart {who} {brings}; one member at a time",
-        START: f"start {who} {brings}, if {'it is' if one else 'they are'} down",
-        TEMPORARY: f"start one more member {brings}, wait until the group is Stable, then stop it",
-        CUT_OVER: f"stop {who}{'' if one else ' together'}, {', '.join(advice.after[:1])}, then "
-        f"start {'it' if one else 'them'} {brings}",
-        EVIDENCE: f"add {how}: {advice.reason}",
-        CONFIRM: f"{logs}{_look(advice)}, then confirm it",
-        WAIT: f"wait: {advice.reason}",
-        REPLAN: f"make a new plan: {advice.reason}",
+        Action.RESTART: f"restart {who} {brings}; one member at a time",
+        Action.START: f"start {who} {brings}, if {'it is' if one else 'they are'} down",
+        Action.TEMPORARY: f"start one more member {brings}, wait until the group is Stable, then "
+        "stop it",
+        Action.CUT_OVER: f"stop {who}{'' if one else ' together'}, {', '.join(advice.after[:1])}, "
+        f"then start {'it' if one else 'them'} {brings}",
+        Action.EVIDENCE: f"add {how}: {advice.reason}",
+        Action.CONFIRM: f"{logs}{_look(advice)}, then confirm it",
+        Action.WAIT: f"wait: {advice.reason}",
+        Action.REPLAN: f"make a new plan: {advice.reason}",
     }
     return texts.get(advice.action, advice.reason)
 

@@ -16,6 +16,7 @@ from rebal.planner.clients import stays_eager
 from rebal.planner.commands import Given, NamedCommand
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
 from rebal.planner.goals import goal_of
+from rebal.planner.kinds import PathKind
 from rebal.planner.paths.connect import connect
 from rebal.planner.paths.cut_over import cut_over, needs_cut_over
 from rebal.planner.paths.first_action import first_action
@@ -159,7 +160,7 @@ def _path(context: Context, cost: CostModel, back: bool, before: Context | None)
     if group.type is GroupType.CONSUMER and (back or context.goal == CONSUMER):
         return _over_kip848(context, back)
     if group.type in (GroupType.CONSUMER, GroupType.STREAMS):
-        return PlannedPath(name="already_incremental")
+        return PlannedPath(name=PathKind.ALREADY_INCREMENTAL)
     if group.protocol_type == "connect" and context.stable and context.goal != CONSUMER:
         return connect(context, cost)
     if context.streams and context.stable and context.goal != CONSUMER:
@@ -168,7 +169,7 @@ def _path(context: Context, cost: CostModel, back: bool, before: Context | None)
     if context.goal == CONSUMER and group.state is GroupState.EMPTY and consumers:
         return _over_kip848(context, back)
     if not context.classic or not context.stable:
-        return PlannedPath(name="none")
+        return PlannedPath(name=PathKind.NONE)
     if context.goal == CONSUMER:
         return _over_kip848(context, back)
     return _by_lists(context, cost)
@@ -180,17 +181,15 @@ def _over_kip848(context: Context, back: bool) -> PlannedPath:
     kind = "classic" if back else "consumer"
     there = sum(facts.member.protocol_type == kind for facts in context.members)
     if not back and everybody and there == everybody:
-        return PlannedPath(name="finished")
+        return PlannedPath(name=PathKind.FINISHED)
     refusing = [answer for answer in answers if answer.allows is Tri.NO]
     refusing += [answer for answer in answers if answer.allows is Tri.CANNOT_TELL]
     reasons = tuple(answer.why for answer in refusing)
-    stop = name.endswith("_offline")
-    if stop and everybody and not reasons:
+    if name.stops_the_group and everybody and not reasons:
         reasons = ("an interruption must be agreed: nothing is consumed during the stop",)
     begun = f"{there} of {everybody} done" if there else "not begun"
     return PlannedPath(
         name=name,
-        title=f"{'back from' if back else 'to'} KIP-848, {'over a stop' if stop else 'online'}",
         progress=begun if everybody else "the group has no members",
         steps=steps,
         next_step=1,
@@ -201,37 +200,31 @@ def _over_kip848(context: Context, back: bool) -> PlannedPath:
 def _by_lists(context: Context, cost: CostModel) -> PlannedPath:
     """Return the path of a classic group whose members choose by partition.assignment.strategy."""
     if len(context.settled) == len(context.members):
-        return PlannedPath(name="finished", reads_lists=True)
+        return PlannedPath(name=PathKind.FINISHED)
     if context.goal == COOPERATIVE and any(stays_eager(f.family) for f in context.ahead):
-        return PlannedPath(name="none")
+        return PlannedPath(name=PathKind.NONE)
     if context.undecided:
-        return PlannedPath(name="none")
+        return PlannedPath(name=PathKind.NONE)
     begun = not context.lacking and context.holding
     if context.split:
-        name, steps, number = "mixed_families", mixed_families(context, cost), next_step(context)
+        name, steps, number = (
+            PathKind.MIXED_FAMILIES,
+            mixed_families(context, cost),
+            next_step(context),
+        )
     elif needs_cut_over(context):
-        name, steps, number = "cut_over", cut_over(context), 1
+        name, steps, number = PathKind.CUT_OVER, cut_over(context), 1
     elif context.one_bounce:
-        name, steps, number = "one_bounce", one_bounce(context, cost), 1
+        name, steps, number = PathKind.ONE_BOUNCE, one_bounce(context, cost), 1
     else:
-        name, steps = "two_bounces", two_bounces(context, cost)
+        name, steps = PathKind.TWO_BOUNCES, two_bounces(context, cost)
         number = 2 if begun else 1
     return PlannedPath(
         name=name,
-        title=_TITLES[name],
         progress=_progress(context, name),
         steps=steps,
         next_step=number,
-        reads_lists=name != "cut_over",
     )
-
-
-_TITLES: Final = {
-    "two_bounces": "two bounces",
-    "one_bounce": "one bounce",
-    "cut_over": "full cut-over",
-    "mixed_families": "two bounces, with a stop of some clients in between",
-}
 
 
 def _findings(
@@ -245,7 +238,7 @@ def _findings(
         if not rules()[finding.rule].dealt_with(path.name, context, finding)
         and not (from_empty and has(finding, Trait.MISSING_MEMBERS))
     )
-    if path.name != "none":
+    if path.name is not PathKind.NONE:
         return said
     return tuple(f for f in said if f.severity is not Severity.ASK and f.before_step is None)
 
@@ -253,7 +246,7 @@ def _findings(
 def _target(context: Context, path: PlannedPath) -> str:
     if context.goal == CONSUMER:
         return CONSUMER
-    if context.streams or path.name.startswith("streams"):
+    if context.streams or path.name.of_streams:
         return "stream"
     if context.group.protocol_type == "connect":
         if context.goal == EAGER:
@@ -286,7 +279,7 @@ def _judged(
     `step.exit_code` holds the path's own answer. A finding that the user ignores stays a no in the
     answer and does not count in the exit code.
     """
-    narrows = path.reads_lists and step.id == context.narrow_step
+    narrows = path.name.reads_lists and step.id == context.narrow_step
     facts = _lists(context, step) if narrows else Tri.YES
     own = answer_of(step.exit_code)
     answers = map(says, gating(findings, step.id, ignored=True))
@@ -323,9 +316,9 @@ def _exit_code(
         return next(step.exit_code for step in steps if step.id == path.next_step)
     answers = set(map(says, gating(findings)))
     # A group without a planned step is not done, whatever the user chose to ignore.
-    if path.name == "none":
+    if path.name is PathKind.NONE:
         answers.add(Tri.CANNOT_TELL)
-    if path.name == "finished" and not path.reads_lists and context.missing:
+    if path.name is PathKind.FINISHED and not context.classic and context.missing:
         answers.add(Tri.NO)
     return exit_code(*answers)
 
@@ -342,13 +335,13 @@ def _lists(context: Context, step: Step) -> Tri:
 def _summary(context: Context, path: PlannedPath, code: int, findings: Sequence[Finding]) -> str:
     """Return one sentence on where the group stands and whether the next step can start."""
     number = path.next_step
-    if path.name == "already_incremental":
+    if path.name is PathKind.ALREADY_INCREMENTAL:
         return _kip848(context)
     blocking = gating(findings, number)
     if code == BLOCKED:
         blocking = [finding for finding in blocking if finding.result is Tri.YES]
     by = ", ".join(sorted({finding.rule for finding in blocking}))
-    if path.name == "none":
+    if path.name is PathKind.NONE:
         why = next(iter((*blocking, *gating(findings, ignored=True))), None)
         said = (
             why.message if why else next(iter(path.reasons), "the type of the group is not known.")
@@ -359,7 +352,7 @@ def _summary(context: Context, path: PlannedPath, code: int, findings: Sequence[
         if code == SAFE:
             return "nothing left to do: every member is proven to be done"
         return f"every present member is done, but: {by or 'some are missing'}"
-    here = f"{path.title} · {path.progress} · step {number} "
+    here = f"{path.name.label} · {path.progress} · step {number} "
     if code == SAFE:
         return here + ("can start" if not _begun(context, path) else "can go on")
     why_not = next(iter(path.reasons), "")
@@ -386,25 +379,25 @@ def _kip848(context: Context) -> str:
 
 
 def _begun(context: Context, path: PlannedPath) -> bool:
-    if not path.reads_lists:
+    if not path.name.reads_lists:
         return any(step.done for step in path.steps if step.id == path.next_step)
-    narrowing = path.name == "one_bounce" or path.next_step == context.narrow_step
+    narrowing = path.name is PathKind.ONE_BOUNCE or path.next_step == context.narrow_step
     return bool(context.settled if narrowing else context.holding)
 
 
-def _progress(context: Context, path: str) -> str:
+def _progress(context: Context, path: PathKind) -> str:
     """Return how far a path by assignor lists has come."""
     everybody, settled = len(context.members), len(context.settled)
-    if path == "cut_over":
+    if path is PathKind.CUT_OVER:
         return f"{settled} of {everybody} done" if settled else "not begun"
-    if path == "one_bounce":
+    if path is PathKind.ONE_BOUNCE:
         return "every list holds both assignors already"
     if settled and not context.lacking and not context.unsure:
         return f"half-way through bounce 2 ({settled} of {everybody} done)"
     if len(context.holding) == everybody:
         return "bounce 1 is complete"
     others = [facts for facts in context.lacking if facts not in context.unmixable]
-    if path == "mixed_families" and not others and context.holding:
+    if path is PathKind.MIXED_FAMILIES and not others and context.holding:
         return "bounce 1 is complete but for " + context.named(context.unmixable, 3)
     if context.holding:
         return f"half-way through bounce 1 ({len(context.holding)} of {everybody} done)"

@@ -23,6 +23,7 @@ from rebal.planner.advice.wording import (
 )
 from rebal.planner.commands import NamedCommand, commands, sentences
 from rebal.planner.context import EAGER, Context, Facts, ids
+from rebal.planner.kinds import PathKind
 from rebal.planner.paths.parts import PlannedPath, empty_now, everyone, expected_line, gate_of
 from rebal.planner.plan import Aim, Brief, Cost, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, offers
@@ -40,23 +41,20 @@ def connect(context: Context, cost: CostModel) -> PlannedPath:
     down = context.goal == EAGER
     if elected not in (*_DEFAULT, *INCREMENTAL):
         return PlannedPath(
-            name="none", reasons=(f"{elected} is not a protocol of Connect workers",)
+            name=PathKind.NONE, reasons=(f"{elected} is not a protocol of Connect workers",)
         )
     if not down and elected in INCREMENTAL:
-        return PlannedPath(name="finished")
+        return PlannedPath(name=PathKind.FINISHED)
     incremental = {
         answer: [f for f in context.members if offers(context, f, INCREMENTAL) is answer]
         for answer in Tri
     }
     done = incremental[Tri.NO if down else Tri.YES]
     if down and len(done) == len(context.members):
-        return PlannedPath(name="finished")
+        return PlannedPath(name=PathKind.FINISHED)
     seen = f", {len(done)} of {len(context.members)} workers changed" if done else ""
     return PlannedPath(
-        name="connect_down" if down else "connect",
-        title="Connect workers, all stopped once"
-        if _together(context)
-        else "Connect workers, one bounce",
+        name=PathKind.CONNECT_DOWN if _together(context) else PathKind.CONNECT,
         progress=f"the workers run {elected}{seen}",
         steps=(
             _step(

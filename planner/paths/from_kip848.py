@@ -22,6 +22,7 @@ from rebal.planner.advice.wording import (
 from rebal.planner.clients import cooperative, speak_kip848
 from rebal.planner.commands import commands, sentences
 from rebal.planner.context import Context, ids
+from rebal.planner.kinds import PathKind
 from rebal.planner.kip848 import Answer, allows, fits, open_points, policy, room
 from rebal.planner.paths.parts import empty_now, everyone, expected_line, gate_of, priced
 from rebal.planner.paths.restarts import how_of, one_by_one, request_log_hint
@@ -34,19 +35,19 @@ from rebal.planner.timeouts import with_brokers_sessions
 from rebal.planner.verdict import exit_code
 
 
-def from_consumer(context: Context) -> tuple[str, tuple[Step, ...], tuple[Answer, ...]]:
+def from_consumer(context: Context) -> tuple[PathKind, tuple[Step, ...], tuple[Answer, ...]]:
     """Return the path (online or offline), its one step, and the conditions that decided between
     them.
     """
     common = (fits(context, up=False), _families(context))
     if not context.members:
-        return "kip848_back_offline", (_start(context, common),), common
+        return PathKind.KIP848_BACK_OFFLINE, (_start(context, common),), common
     rest = tuple(f for f in context.members if f.member.protocol_type != "classic")
     online = (policy(context, up=False), room(context, rest), *_lists(context))
     if allows(common) is Tri.NO or allows(online) is not Tri.NO:
         answers = (*online, *common)
-        return "kip848_back", (_online(context, answers),), answers
-    return "kip848_back_offline", (_offline(context, common, online),), common
+        return PathKind.KIP848_BACK, (_online(context, answers),), answers
+    return PathKind.KIP848_BACK_OFFLINE, (_offline(context, common, online),), common
 
 
 def _online(context: Context, answers: tuple[Answer, ...]) -> Step:

@@ -3,7 +3,7 @@
 Java 3.0 and later have this default: [range, cooperative-sticky]. The old assignor comes first and
 is elected, so after a reload the coordinator does not know the target until the next rebalance
 (RB113). The step of `refresh` makes the coordinator learn every list again. Who must restart for it
-depends on the members (planner/advice/actions.py, `cure_of`): a dynamic member's restart with its
+depends on the members (planner/advice/remedies.py, `cure_of`): a dynamic member's restart with its
 CURRENT list makes all running members rejoin; a static member's restart shows its own list only.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
-from rebal.planner.advice.actions import cure_of
+from rebal.planner.advice.remedies import cure_of
 from rebal.planner.advice.wording import back_from_target, back_from_target_in_short
 from rebal.planner.clients import cooperative, custom
 from rebal.planner.commands import commands, sentences

@@ -12,6 +12,7 @@ from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record, Tri
 from rebal.planner.clients import able, classes_of, cooperative
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import COOPERATIVE, EAGER, Context, Facts, ids
+from rebal.planner.kinds import PathKind
 from rebal.planner.plan import KEPT_GATE, Aim, Cost, Gate, Setting, Step
 from rebal.planner.rehearsal.costs.cost import CostModel, Restarts
 from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
@@ -24,17 +25,14 @@ _JAVA: Final = ("java", "streams")
 class PlannedPath(Record, frozen=True, kw_only=True):
     """One path of a group to its goal.
 
-    `name` is used in documents (`Plan.path`), `title` in sentences; `progress` is a clause such as
-    `bounce 1 is complete`. `reads_lists`: the narrowing step needs every member's list. `reasons`
-    say why the next step cannot start, for causes that no rule reports.
+    `progress` is a clause such as `bounce 1 is complete`. `reasons` say why the next step cannot
+    start, for causes that no rule reports.
     """
 
-    name: str
-    title: str = ""
+    name: PathKind
     progress: str = ""
     steps: tuple[Step, ...] = ()
     next_step: int | None = None
-    reads_lists: bool = False
     reasons: tuple[str, ...] = ()
 
 

@@ -13,6 +13,7 @@ from rebal.planner.advice.wording import back_over_stop, start_all
 from rebal.planner.clients import is_mixed
 from rebal.planner.context import CONSUMER, COOPERATIVE, Context
 from rebal.planner.facts import listed
+from rebal.planner.kinds import PathKind
 from rebal.planner.paths.parts import PlannedPath, everyone, expected_line, gate_of, list_settings
 from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.programs import below_cooperative
@@ -70,8 +71,7 @@ def start_again(context: Context, before: Context) -> PlannedPath:
         ),
     )
     return PlannedPath(
-        name="start" if consumers else f"{program}_start",
-        title="back to what the members ran",
+        name=PathKind.START if consumers else PathKind(f"{program}_start"),
         progress="the group has no members",
         steps=(step,),
         next_step=1,

@@ -16,6 +16,7 @@ from rebal.groups.model import RebalanceProtocol, Tri
 from rebal.groups.streams import BRIDGE, EAGER_VALUES
 from rebal.planner.advice.wording import ONE_INSTANCE
 from rebal.planner.context import EAGER, Context, Facts, ids
+from rebal.planner.kinds import PathKind
 from rebal.planner.paths.parts import PlannedPath, cost_of, everyone, expected_line, gate_of
 from rebal.planner.plan import Aim, Brief, Step, StepKind
 from rebal.planner.programs import above_eager, below_cooperative, comes_from, instances, running
@@ -61,7 +62,7 @@ def _by_upgrade_from(context: Context, cost: CostModel) -> PlannedPath:
     if old:
         return _up(context, cost, old, unknown, kept)
     if len(kept) == len(context.members):
-        return PlannedPath(name="finished")
+        return PlannedPath(name=PathKind.FINISHED)
     reasons: tuple[str, ...] = ()
     if unknown:
         reasons = (
@@ -69,8 +70,7 @@ def _by_upgrade_from(context: Context, cost: CostModel) -> PlannedPath:
             "be set first (--client-log, or --request-log across a restart, shows them)",
         )
     return PlannedPath(
-        name="streams_one_bounce",
-        title="Streams, one bounce",
+        name=PathKind.STREAMS_ONE_BOUNCE,
         progress=f"{len(kept)} of {len(context.members)} proven COOPERATIVE",
         steps=(_remove(context, cost, 1, blocked=bool(unknown)),),
         next_step=1,
@@ -131,8 +131,7 @@ def _up(
         exit_code=exit_code(Tri.NO if kept else Tri.YES),
     )
     return PlannedPath(
-        name="streams_two_bounces",
-        title="Streams, two bounces",
+        name=PathKind.STREAMS_TWO_BOUNCES,
         progress=f"{len(new)} of {len(context.members)} on 2.4 or later",
         steps=(first, _remove(context, cost, 2, blocked=True)),
         next_step=1,
@@ -199,7 +198,7 @@ def _remove(context: Context, cost: CostModel, number: int, *, blocked: bool) ->
 def _down(context: Context, cost: CostModel) -> PlannedPath:
     eager = running(context, RebalanceProtocol.EAGER)
     if len(eager) == len(context.members):
-        return PlannedPath(name="finished")
+        return PlannedPath(name=PathKind.FINISHED)
     old = _below(context, Tri.YES)
     kept = running(context, RebalanceProtocol.COOPERATIVE)
     new = [facts for facts in context.members if above_eager(facts) is Tri.YES]
@@ -225,8 +224,7 @@ def _down(context: Context, cost: CostModel) -> PlannedPath:
             "with upgrade.from=2.3 (--client-log, or --request-log across a restart, shows them)",
         )
     return PlannedPath(
-        name="streams_down",
-        title="Streams, down by upgrade.from",
+        name=PathKind.STREAMS_DOWN,
         progress=f"{len(eager)} of {len(context.members)} proven EAGER",
         steps=steps,
         next_step=1,
@@ -266,8 +264,7 @@ def _back(context: Context, cost: CostModel, before: Context, path: PlannedPath)
     )
     return replace(
         path,
-        name="streams_back" if path.name == "finished" else path.name,
-        title="Streams, back to the old version",
+        name=PathKind.STREAMS_BACK if path.name is PathKind.FINISHED else path.name,
         progress="; ".join(f"{where}: {context.named(each)}" for each, where in said if each),
         steps=(*steps, last),
         next_step=1,

@@ -24,6 +24,7 @@ from rebal.planner.advice.wording import (
 from rebal.planner.clients import speak_kip848
 from rebal.planner.commands import commands, sentences
 from rebal.planner.context import Context, Facts, ids
+from rebal.planner.kinds import PathKind
 from rebal.planner.kip848 import (
     Answer,
     allows,
@@ -46,21 +47,21 @@ from rebal.planner.settings import consumer_protocol_for, noted
 from rebal.planner.verdict import exit_code
 
 
-def to_consumer(context: Context) -> tuple[str, tuple[Step, ...], tuple[Answer, ...]]:
+def to_consumer(context: Context) -> tuple[PathKind, tuple[Step, ...], tuple[Answer, ...]]:
     """Return the path (online or offline), its one step, and the conditions that decided between
     them.
     """
     common = (brokers(context), *clients(context), fits(context, up=True))
     if not context.members:
-        return "kip848_offline", (_start(context, common),), common
+        return PathKind.KIP848_OFFLINE, (_start(context, common),), common
     rest = tuple(f for f in context.members if f.member.protocol_type != "consumer")
     if context.group.type is GroupType.CONSUMER:
         answers = (*common, room(context, rest))
-        return "kip848_online", (_online(context, answers),), answers
+        return PathKind.KIP848_ONLINE, (_online(context, answers),), answers
     online = (policy(context, up=True), room(context, rest), user_data(context))
     if allows(common) is Tri.NO or allows(online) is not Tri.NO:
-        return "kip848_online", (_online(context, (*common, *online)),), (*common, *online)
-    return "kip848_offline", (_offline(context, common, online),), common
+        return PathKind.KIP848_ONLINE, (_online(context, (*common, *online)),), (*common, *online)
+    return PathKind.KIP848_OFFLINE, (_offline(context, common, online),), common
 
 
 def _online(context: Context, answers: tuple[Answer, ...]) -> Step:

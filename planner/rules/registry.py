@@ -26,6 +26,7 @@ import msgspec
 from rebal.groups.model import Evidence, GroupSnapshot, Tri
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import Context, Facts, ids
+from rebal.planner.kinds import PathKind
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.risks import Risk
 
@@ -35,6 +36,7 @@ __all__ = [
     "Facts",
     "Finding",
     "Findings",
+    "PathKind",
     "Risk",
     "Rule",
     "Severity",
@@ -99,8 +101,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     applies: tuple[Scope, ...] = ()
     traits: frozenset[Trait] = frozenset()
     accepts: Risk | None = None
-    answered_by: frozenset[str] = frozenset()
-    handled_by: frozenset[str] = frozenset()
+    answered_by: frozenset[PathKind] = frozenset()
+    handled_by: frozenset[PathKind] = frozenset()
     stays: Callable[[Context, Finding], bool] | None = None
 
     def check(self, context: Context) -> tuple[Finding, ...]:
@@ -117,7 +119,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def dealt_with(
-        self, path: str, context: Context, finding: Finding, *, verifying: bool = False
+        self, path: PathKind, context: Context, finding: Finding, *, verifying: bool = False
     ) -> bool:
         """Return whether the steps of `path` deal with this finding, so that it is not reported."""
         paths = self.answered_by | self.handled_by if verifying else self.answered_by
@@ -177,8 +179,8 @@ def rule(
     applies: tuple[Scope, ...] = (),
     traits: Collection[Trait] = (),
     accepts: Risk | None = None,
-    answered_by: Collection[str] = (),
-    handled_by: Collection[str] = (),
+    answered_by: Collection[PathKind] = (),
+    handled_by: Collection[PathKind] = (),
     stays: Callable[[Context, Finding], bool] | None = None,
 ) -> Callable[[Check], Check]:
     """Register the decorated condition as the rule `id_`; its docstring documents the rule.

@@ -15,19 +15,21 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
-from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Refusal, Tri
-from rebal.planner.admission.rejected import label, may_be_back
+from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Tri
 from rebal.planner.advice.fixes import restart_fix
 from rebal.planner.advice.steps import wide_list
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.facts import owned
+from rebal.planner.kinds import PathKind
 from rebal.planner.plan import Aim, Finding, Plan, Severity, Step
 from rebal.planner.rules import Trait, evaluate, has, rules
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.members import MemberStanding
+from rebal.planner.verification.outsiders import Outsider
 
 # A cooperative member gets its partitions in a second rebalance, once another has revoked them.
 IDLE: Final = timedelta(seconds=30)
@@ -38,10 +40,6 @@ WINDOW: Final = timedelta(minutes=10)
 # The default of max.poll.interval.ms, which is as long as a rebalance may wait for a member.
 STUCK: Final = timedelta(minutes=5)
 LAG: Final = timedelta(minutes=2)
-REFUSED: Final = "refused"
-"""The danger of clients that the coordinator rejected and that have not rejoined."""
-CURABLE: Final = (REFUSED, "went-back")
-"""The dangers that an admitted restart ends; for any other nothing may be restarted."""
 _LEAST_LAG: Final = 1000
 # KIP-429: one rebalance for a leave, two for a cooperative join; some more for the unforeseen.
 _FOR_EACH: Final = 3
@@ -50,10 +48,29 @@ _SPARE: Final = 4
 _COMES_BACK: Final = 4
 
 
-class Danger(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One reason to stop. `kind` is refused, storm, stuck, idle, lag or went-back."""
+class DangerKind(StrEnum):
+    """rejected: clients that have not rejoined; went-back: a member lacks the target while others
+    drop the old assignor; storm, stuck: too many rebalances, or one without end; idle: a member
+    owns nothing; lag: nothing is committed.
+    """
 
-    kind: str
+    REJECTED = "rejected"
+    WENT_BACK = "went-back"
+    STORM = "storm"
+    STUCK = "stuck"
+    IDLE = "idle"
+    LAG = "lag"
+
+    @property
+    def curable(self) -> bool:
+        """Return whether an admitted restart ends it; for any other nothing may be restarted."""
+        return self in (DangerKind.REJECTED, DangerKind.WENT_BACK)
+
+
+class Danger(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One reason to stop."""
+
+    kind: DangerKind
     message: str
     fix: str
     members: tuple[str, ...] = ()
@@ -64,14 +81,14 @@ def dangers(
     plan: Plan,
     entries: Sequence[JournalEntry],
     context: Context,
-    rejected: Sequence[Refusal],
+    rejected: Sequence[Outsider],
 ) -> tuple[Danger, ...]:
     """Return all present dangers; `entries` are the earlier looks, oldest first, `rejected` the
     clients that were rejected and have not rejoined.
     """
     seen = [entry for entry in entries if entry.blind is None]
     return (
-        *_refused(rejected, context),
+        *_rejected(rejected, context),
         *_storm(seen, context),
         *_idle(plan, seen, context),
         *_lag(seen, context.snapshot),
@@ -94,7 +111,7 @@ def went_back(
     if lacking and (widened or len(lacking) < len(context.members)):
         named = context.named(lacking)
         yield Danger(
-            kind="went-back",
+            kind=DangerKind.WENT_BACK,
             message=f"Each member restarted with [{context.target}] is rejected and stops: {named} "
             f"lacks {context.target} while others drop the old assignor.",
             fix=restart_fix(
@@ -104,41 +121,41 @@ def went_back(
         )
 
 
-def _refused(rejected: Sequence[Refusal], context: Context) -> Iterator[Danger]:
+def _rejected(out: Sequence[Outsider], context: Context) -> Iterator[Danger]:
     """Yield the danger of clients that were rejected and have not rejoined."""
-    if not rejected:
+    if not out:
         return
     whom = ", ".join(
         dict.fromkeys(
-            f"{label(r)} " + (f"[{', '.join(r.list)}]" if r.list else "(its list is not known)")
-            for r in rejected
+            f"{one.label} "
+            + (f"[{', '.join(one.list)}]" if one.list else "(its list is not known)")
+            for one in out
         )
     )
-    causes = [f for f in context.members if any(not _shares(f, r, context) for r in rejected)]
+    causes = [f for f in context.members if any(not _shares(f, one, context) for one in out)]
     named = context.named(causes)
     shares = "shares" if len(causes) == 1 else "share"
     because = f", because {named} {shares} no assignor with it" if causes else ""
-    errors = ", ".join(sorted({r.error for r in rejected}))
-    several = len(rejected) > 1
-    many = f"{len(rejected)} clients were" if several else "was"
-    out = f"{'have' if several else 'has'} not rejoined"
-    if any(may_be_back(context.snapshot, one) for one in rejected):
-        out = f"no log shows that {'all of them' if several else 'it'} rejoined"
+    errors = ", ".join(sorted({one.error for one in out if one.error}))
+    several = len(out) > 1
+    many = f"{len(out)} clients were" if several else "was"
+    absent = f"{'have' if several else 'has'} not rejoined"
+    if any(one.may_be_back for one in out):
+        absent = f"no log shows that {'all of them' if several else 'it'} rejoined"
     yield Danger(
-        kind=REFUSED,
-        message=f"{whom}: {many} rejected ({errors}){because}, and {out}. A Java or kafka-python "
-        "client stops after one rejection; librdkafka and franz-go retry and look alive.",
+        kind=DangerKind.REJECTED,
+        message=f"{whom}: {many} rejected ({errors}){because}, and {absent}. A Java or "
+        "kafka-python client stops after one rejection; librdkafka and franz-go retry and look "
+        "alive.",
         fix="Follow `next`: it names the list that is admitted, or what must come first.",
         members=tuple(facts.member.member_id for facts in causes),
-        since=rejected[0].at,
+        since=out[0].since,
     )
 
 
-def _shares(facts: Facts, refusal: Refusal, context: Context) -> bool:
+def _shares(facts: Facts, out: Outsider, context: Context) -> bool:
     """Return whether this member's list may share an assignor with the rejected one."""
-    return not refusal.list or any(
-        context.supports(facts, name) is not Tri.NO for name in refusal.list
-    )
+    return not out.list or any(context.supports(facts, name) is not Tri.NO for name in out.list)
 
 
 def _storm(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
@@ -149,7 +166,7 @@ def _storm(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
     unstable = _unstable_since(seen, context)
     if unstable is not None and now - unstable >= STUCK:
         yield Danger(
-            kind="stuck",
+            kind=DangerKind.STUCK,
             message=f"the group has not been Stable since {unstable:%H:%M:%SZ}: a member does not "
             "call poll(), or members join and leave.",
             fix="Look for a member that is busy or hangs in its listener (max.poll.interval.ms).",
@@ -169,7 +186,7 @@ def _storm(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
     expected = context.expected or len(context.members)
     if rebalances > _FOR_EACH * changes + _SPARE or came > _FOR_EACH * expected + _SPARE:
         yield Danger(
-            kind="storm",
+            kind=DangerKind.STORM,
             message=f"{rebalances} rebalances and {came} new member ids since "
             f"{window[0].at:%H:%M:%SZ}: more than the restarts explain.",
             fix="Stop restarting. Look for members that leave and rejoin (max.poll.interval.ms, "
@@ -201,7 +218,7 @@ def _crash_loop(window: Sequence[JournalEntry], context: Context) -> Iterator[Da
     if loops:
         said = ", ".join(f"{name} {times} times" for name, times in sorted(loops.items()))
         yield Danger(
-            kind="storm",
+            kind=DangerKind.STORM,
             message=f"rejoined with a new member id since {window[0].at:%H:%M:%SZ}: {said}. That "
             "is more than the restarts explain; each rejoin stops the group's partitions again.",
             fix="Stop restarting. Find out why it ends (crash loop, liveness probe, rejection).",
@@ -238,7 +255,7 @@ def _idle(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterato
     )
     one = len(late) == 1
     yield Danger(
-        kind="idle",
+        kind=DangerKind.IDLE,
         message=f"{who} own{'s' if one else ''} no partition while others own several, and a "
         "member's first seconds are over.",
         fix="Look at its log: its tasks should have caught up by now (KIP-441)."
@@ -334,7 +351,7 @@ def _lag(seen: Sequence[JournalEntry], snapshot: GroupSnapshot) -> Iterator[Dang
     if still or lag >= max(2 * first, first + _LEAST_LAG):
         what = "nothing is committed" if still else "members do not keep up"
         yield Danger(
-            kind="lag",
+            kind=DangerKind.LAG,
             message=f"lag grows at every look since {since:%H:%M:%SZ}, from {first:,} to {lag:,} "
             f"records: {what}.",
             fix="Check in the members' logs that they process records; if not, go back one step.",
@@ -376,7 +393,7 @@ def live_findings(
             speaks = _gates(plan, finding, step)
         else:
             passing = step is not None and has(finding, Trait.PASSING)
-            speaks = plan.path != "none" and finding.rule not in before and not passing
+            speaks = plan.path is not PathKind.NONE and finding.rule not in before and not passing
         if speaks or has(finding, Trait.EVERY_LOOK):
             found.append(finding)
     return tuple(found)
@@ -396,7 +413,7 @@ def decides(finding: Finding, answer: Tri) -> bool:
 def _gates(plan: Plan, finding: Finding, step: Step | None) -> bool:
     if step is None:
         # A finding that kept the plan from having any step still does.
-        unplanned = plan.path == "none" and finding.before_step is None
+        unplanned = plan.path is PathKind.NONE and finding.before_step is None
         return unplanned or has(finding, Trait.NEXT_START)
     # The client matters to the mixed list only; the gate proves the target alone.
     if has(finding, Trait.CLIENT_UNKNOWN) and step.aim is Aim.NARROW:

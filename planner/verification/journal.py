@@ -7,7 +7,7 @@ when its object is built. So what an entry proves of an id still holds at any la
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -19,10 +19,12 @@ from rebal.groups.model import (
     Member,
     Moment,
     Record,
+    Refusal,
     Software,
     Source,
     Tri,
 )
+from rebal.planner.admission.rejected import member_of
 from rebal.planner.plan import Plan
 
 JOURNAL_SCHEMA: Final = "rebal.journal/1"
@@ -66,10 +68,10 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     """One look at the group; `blind` is the reason where the look failed.
 
     `plan` is `plan_key`. `step` is the step that the group was in, `gate` the answer of its gate.
-    `lag` and `committed` are sums over all partitions with known offsets. `refused` are the texts
-    of the rejections in the evidence, `dangers` the kinds of the dangers, `findings` the rules that
-    decided. `accepted` is what the user accepted at this look, a sentence each, `confirmed` what
-    the operator confirmed by hand, `left_out` the ids of members that `step` does not concern.
+    `lag` and `committed` are sums over all partitions with known offsets. `rejected` are the
+    rejections that no earlier look showed, `dangers` the kinds of the dangers, `findings` the rules
+    that decided. `accepted` is what the user accepted at this look, a sentence each, `confirmed`
+    what the operator confirmed by hand, `left_out` the ids of members that `step` does not concern.
     """
 
     at: Moment
@@ -83,7 +85,7 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     members: tuple[SeenMember, ...] = ()
     lag: int | None = None
     committed: int | None = None
-    refused: tuple[str, ...] = ()
+    rejected: tuple[Refusal, ...] = ()
     dangers: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
@@ -105,7 +107,8 @@ def plan_key(plan: Plan) -> str:
 def remembered(
     plan: Plan, entries: Sequence[JournalEntry], snapshot: GroupSnapshot
 ) -> GroupSnapshot:
-    """Return `snapshot` with the lists and clients that were proven of its member ids before.
+    """Return `snapshot` with what was proven before: the lists and clients of its member ids, and
+    the rejections whose log has been rotated since.
 
     Remembered facts only fill gaps. Facts that the user assumed when the plan was made stay marked
     as assumed. A remembered list that contradicts evidence of this look is left out.
@@ -115,7 +118,79 @@ def remembered(
         _with(member, *known[member.member_id]) if member.member_id in known else member
         for member in snapshot.members
     )
-    return replace(snapshot, members=members)
+    shown = first_shown(plan, entries)
+    kept = (
+        # One of unknown time was before the look that showed it.
+        replace(one, at=one.at or look.at)
+        for one, look in shown.values()
+        if not any(_is_same(plan, one, other) for other in snapshot.refusals)
+    )
+    merged = replace(snapshot, members=members, refusals=(*kept, *snapshot.refusals))
+    refusals = tuple(_resolved(merged, one, entries, shown) for one in merged.refusals)
+    return replace(merged, refusals=refusals)
+
+
+Shown: TypeAlias = dict[tuple[object, ...], tuple[Refusal, JournalEntry]]
+"""Rejections by `rejection_key`, each with the first look that showed it."""
+
+
+def first_shown(plan: Plan, entries: Sequence[JournalEntry]) -> Shown:
+    """Return the rejections that the plan's baseline and the looks showed."""
+    base = plan.baseline
+    members = tuple(SeenMember(member_id=member.member_id) for member in base.members)
+    first = JournalEntry(
+        at=base.captured_at,
+        plan=plan_key(plan),
+        group_id=plan.group_id,
+        members=members,
+        rejected=base.refusals,
+    )
+    found: Shown = {}
+    for look in (first, *entries):
+        for one in look.rejected:
+            found.setdefault(rejection_key(one), (one, look))
+    return found
+
+
+def rejection_key(one: Refusal) -> tuple[object, ...]:
+    """Return what tells a rejection from the client's next one: its connection, else its time."""
+    who = one.instance_id or (one.client_id, one.host)
+    return who, one.list, one.connection or (one.at, one.evidence.detail)
+
+
+def _is_same(plan: Plan, one: Refusal, other: Refusal) -> bool:
+    """Return whether both may be one client's; a client's own log has no address, and the
+    pseudonyms of a redacted baseline match nobody.
+    """
+    if plan.baseline.redacted and one in plan.baseline.refusals:
+        return (one.list, one.error, one.at) == (other.list, other.error, other.at)
+    if one.instance_id or other.instance_id:
+        return one.instance_id == other.instance_id
+    hosts = {one.host, other.host}
+    return one.client_id == other.client_id and (len(hosts) == 1 or "" in hosts)
+
+
+def _resolved(
+    snapshot: GroupSnapshot, one: Refusal, entries: Sequence[JournalEntry], shown: Shown
+) -> Refusal:
+    """Return the rejection; it is resolved if its client had a new member id after the first look
+    that showed it, which no log has to show.
+    """
+    _, look = shown.get(rejection_key(one), (None, None))
+    if one.rejoined_as is not None or look is None:
+        return one
+    member = member_of(snapshot, one) if one.instance_id or one.host else None
+    later = {member.member_id} if member is not None else set()
+    if one.instance_id is not None:
+        later |= {
+            seen.member_id
+            for entry in entries
+            if entry.at >= look.at
+            for seen in entry.members
+            if seen.instance_id == one.instance_id
+        }
+    new = later - look.ids
+    return replace(one, rejoined_as=min(new)) if new else one
 
 
 def known_before(

@@ -7,30 +7,26 @@ evidence, a member whose id is older than the step was not restarted, so it is n
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
-from rebal.groups.clients import proven_family
 from rebal.groups.model import (
     Evidence,
-    GroupSnapshot,
     GroupState,
     GroupType,
     Knowledge,
-    Member,
     RebalanceProtocol,
     Record,
     Tri,
 )
 from rebal.planner.advice.actions import TRIED, acceptable, restart_of
-from rebal.planner.context import Context, Facts, names
-from rebal.planner.facts import KEYS, identity_keys, listed, natural, owned
+from rebal.planner.context import Context, Facts
+from rebal.planner.facts import listed, owned
 from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.risks import Risk
 from rebal.planner.verification.gates import Proof
-from rebal.planner.verification.journal import JournalEntry, assumed, known_before
+from rebal.planner.verification.journal import JournalEntry, assumed
 from rebal.planner.verification.ledger import Ledger
 from rebal.planner.verification.words import (
     confirmable_list,
@@ -73,20 +69,6 @@ class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     vouched: bool = False
     contradicted: bool = False
     evidence: tuple[Evidence, ...] = ()
-
-
-class Missing(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """A member that was in the group and is not now; `sure` is False where it may be one of
-    several.
-
-    `family` is its client family, from evidence or from the user.
-    """
-
-    name: str
-    family: str | None = None
-    host: str = ""
-    instance_id: str | None = None
-    sure: bool = True
 
 
 def left_out(step: Step, facts: Facts) -> bool:
@@ -201,73 +183,6 @@ def _unknown(context: Context, aim: Aim) -> str:
     return f"new member id, its list is not known (--client-log{more}, --request-log)"
 
 
-def missing_from(
-    plan: Plan, entries: Sequence[JournalEntry], snapshot: GroupSnapshot, expected: int
-) -> tuple[Missing, ...]:
-    """Return the members of the last complete look that match no member of the group now.
-
-    A restarted member has a new id. It is recognised by instance id, then by client id and host,
-    then by either alone where that is unique. Members that cannot be told apart have `sure` False.
-    """
-    short = expected - len(snapshot.members)
-    if short <= 0:
-        return ()
-    gone = _roster(plan, entries, expected)
-    here = list(snapshot.members)
-    by_id = {member.member_id for member in here}
-    kept = {member.member_id for member in gone} & by_id
-    gone = [member for member in gone if member.member_id not in kept]
-    here = [member for member in here if member.member_id not in kept]
-    for key in range(KEYS):
-        gone, here = _unpaired(gone, here, key)
-    labels, known = names(gone), known_before(plan, entries)
-    said = plan.accepted.families
-    sure = len(gone) <= short
-    return tuple(
-        Missing(
-            name=labels[member.member_id],
-            family=proven_family(known.get(member.member_id, (None, None))[1])
-            or said.get(member.client_id, said.get("*")),
-            host=member.host.lstrip("/"),
-            instance_id=member.instance_id,
-            sure=sure,
-        )
-        for member in sorted(gone, key=lambda member: natural(labels[member.member_id]))
-    )
-
-
-def _roster(plan: Plan, entries: Sequence[JournalEntry], expected: int) -> list[Member]:
-    for entry in reversed(entries):
-        if len(entry.members) >= expected:
-            return [
-                Member(
-                    member_id=seen.member_id,
-                    client_id=seen.client_id,
-                    host=seen.host,
-                    instance_id=seen.instance_id,
-                )
-                for seen in entry.members
-            ]
-    return [] if plan.baseline.redacted else list(plan.baseline.members)
-
-
-def _unpaired(
-    gone: list[Member], here: list[Member], key: int
-) -> tuple[list[Member], list[Member]]:
-    """Return both lists without the members that share their key of this number, one for one."""
-    waiting: dict[tuple[str, ...] | None, list[Member]] = defaultdict(list)
-    for member in here:
-        waiting[identity_keys(member)[key]].append(member)
-    left = []
-    for member in gone:
-        own = identity_keys(member)[key]
-        if own is not None and waiting[own]:
-            waiting[own].pop()
-        else:
-            left.append(member)
-    return left, [member for members in waiting.values() for member in members]
-
-
 class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One step of the plan now: member ids by answer, whether its gate holds, and why not.
 
@@ -307,10 +222,12 @@ def step_standing(
     context: Context,
     *,
     members: Sequence[MemberStanding],
-    missing: Sequence[Missing],
+    missing: str,
     ignore: Mapping[str, str],
 ) -> StepStanding:
-    """Return the standing of `step`; `ignore` is rule id → reason, as the user accepted them."""
+    """Return the standing of `step`; `missing` is the clause on missing members, `ignore`
+    rule id → reason, as the user accepted them.
+    """
     aim = step.aim
     by: dict[Tri, list[MemberStanding]] = {answer: [] for answer in Tri}
     # A refresh changes no member: one restart is enough, whoever's it is.
@@ -320,7 +237,7 @@ def step_standing(
     refuted, open_, accepted = [], [], []
     of_members = []
     if context.missing:
-        refuted.append(missing_text(context, missing))
+        refuted.append(missing)
     if by[Tri.NO]:
         of_members.append(f"not done: {_named(by[Tri.NO])}")
         refuted += of_members
@@ -397,19 +314,6 @@ def begun_step(
         if made or reached or (opened and (came or bool(_stopped(step, held) - here))):
             current = step.id
     return current
-
-
-def missing_text(context: Context, missing: Sequence[Missing]) -> str:
-    """Return the clause that names the missing members."""
-    sure = [f"{one.name}{f' ({one.host})' if one.host else ''}" for one in missing if one.sure]
-    maybe = [one.name for one in missing if not one.sure]
-    named = f": {', '.join(sure)}" if sure else ""
-    if maybe:
-        named = f": {context.missing} of {', '.join(maybe[:6])}"
-    verb = "is" if context.missing == 1 else "are"
-    return (
-        f"{context.missing} of {context.expected} expected members {verb} not in the group{named}"
-    )
 
 
 def _tells(plan: Plan, step: Step, facts: Facts) -> bool:

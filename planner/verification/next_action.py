@@ -1,141 +1,328 @@
-"""The next action of a plan on the live group: `next_action`, `step_action`; data, no text.
+"""The next action of a roll-out: the first of `CANDIDATES` that has an answer; data, no text.
 
-The order protects the members: first those that were rejected or left out, then missing ones, then
-the current step, and the next step only when the gate of the current one holds. Each action is
-checked against the coordinator's memory (planner/advice/actions.py) before it is recommended.
+The order protects the members:
+
+1. clients that the coordinator rejected are started again, with a list that it admits;
+2. dangers, and findings that forbid a restart;
+3. a plan without a step that no longer holds is made anew;
+4. members that are missing are started, or waited for; nothing is done to an unstable group;
+5. rejections of unknown time, and open questions, before any restart they concern;
+6. the current step's members, then the first one of the next step (a new plan instead, where the
+   group no longer admits what this one brings);
+7. at the end: clients that may be out, and partitions that nobody owns; then nothing is left.
+
+Each join is checked against the coordinator's memory (planner/advice/actions.py) before it is
+recommended. A remedy that was carried out and changed nothing is not advised again.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import proven_family
-from rebal.groups.model import GroupState, Knowledge, Refusal, Tri
+from rebal.groups.model import GroupState, Knowledge, Tri
 from rebal.planner.admission.check import Needs
-from rebal.planner.admission.rejected import may_be_back, rejected_again, starts_of, still_out
+from rebal.planner.admission.rejected import rejected_again, still_out
 from rebal.planner.advice import actions as advised
-from rebal.planner.advice import wording as texts
 from rebal.planner.advice.steps import Actions, step_action, wide_list, with_setting
-from rebal.planner.clients import is_mixed, refuses_mixed
-from rebal.planner.context import Context
+from rebal.planner.clients import is_mixed
+from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed
+from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind
 from rebal.planner.rules import Trait, has, rules
-from rebal.planner.verification.dangers import decides
-from rebal.planner.verification.members import Missing, StepStanding, missing_text
-from rebal.planner.verification.plan_context import context_of
+from rebal.planner.verification.dangers import Danger, decides
+from rebal.planner.verification.journal import JournalEntry
+from rebal.planner.verification.members import StepStanding
+from rebal.planner.verification.outsiders import Doubt, Outsider, OutsiderKind, missing_text
+from rebal.planner.verification.unowned import owner_for, without_owner
 
 _NO_LIST: Final = "no list is known that these clients start with and that leads on"
 
 
-def next_action(
-    plan: Plan,
-    current: StepStanding | None,
-    context: Context,
-    *,
-    missing: Sequence[Missing],
-    findings: Sequence[Finding],
-    rejected: Sequence[Refusal],
-    stopped_by: Sequence[str],
-    outdated: str | None,
-    ignore: Mapping[str, str],
-) -> Actions:
-    """Return the one thing to do from here, and the restarts that are withheld.
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """One look at a plan's group, and what was found of it before the next action is chosen.
 
-    `rejected` are the clients that were rejected and have not rejoined. `stopped_by` are the
-    dangers that forbid any restart. `outdated` is the reason why the plan no longer fits the group.
+    `seen` are the earlier looks, oldest first. `current` is the step that the group is in.
+    `outdated` is the reason why the plan no longer fits the group. `ignore` is rule id → reason.
+    `estimated`: no user gave the number of members.
     """
-    step = plan.step(current.id if current else None)
-    steady = context.group.state is GroupState.STABLE or not context.members
-    if rejected and steady:
-        others = _also_out(context, rejected, missing)
-        families = [*_families(plan, context, rejected, missing), *_as_planned(plan, others)]
-        lists = _startable(context, _lists(plan, step, context), families, findings)
-        return _bring_back(step, context, _ours_first(rejected, missing), others, lists), ()
-    if stopped_by:
-        return advised.stop(stopped_by[0], step=step.id if step else None), ()
-    blocking = [f for f in findings if decides(f, Tri.YES) and not has(f, Trait.ADMISSION)]
-    if blocking:
-        return _blocked(context, blocking[0]), ()
-    if current is None or not plan.steps or step is None:
-        return _without_steps(context, current), ()
-    if context.missing and current.gate is not Tri.YES:
-        return _missing(plan, step, context, missing, findings), ()
-    if context.members and context.group.state is not GroupState.STABLE:
-        return advised.wait(f"the group is {context.group.state}, not Stable", step=step.id), ()
-    return _in_step(
-        plan, current, step, context, findings=findings, outdated=outdated, ignore=ignore
-    )
 
+    plan: Plan
+    context: Context
+    seen: Sequence[JournalEntry]
+    current: StepStanding | None
+    outsiders: Sequence[Outsider]
+    dangers: Sequence[Danger]
+    findings: Sequence[Finding]
+    outdated: str | None
+    ignore: Mapping[str, str]
+    estimated: bool
 
-def _blocked(context: Context, finding: Finding) -> Advice:
-    """Return what a blocking finding asks for: a new plan where this path is shut."""
-    stays = rules()[finding.rule].stays
-    if has(finding, Trait.OTHER_PATH) and not (stays and stays(context, finding)):
-        return advised.replan(context, finding.message)
-    return advised.stop(finding.message, by=finding.rule)
+    @cached_property
+    def step(self) -> Step | None:
+        """Return the plan's step that the group is in."""
+        return self.plan.step(self.current.id) if self.current is not None else None
 
+    @cached_property
+    def number(self) -> int | None:
+        """Return the number of that step."""
+        return self.step.id if self.step is not None else None
 
-def _in_step(
-    plan: Plan,
-    current: StepStanding,
-    step: Step,
-    context: Context,
-    *,
-    findings: Sequence[Finding],
-    outdated: str | None,
-    ignore: Mapping[str, str],
-) -> Actions:
-    by_id = {facts.member.member_id: facts for facts in context.members}
-    later = plan.after(step)
-    open_ = [f for f in findings if decides(f, Tri.CANNOT_TELL) and not has(f, Trait.ADMISSION)]
-    if current.gate is Tri.YES:
-        if open_:
-            return advised.open_question(open_[0], step=step.id), ()
-        if later is None:
-            vouched = [by_id[each].name for each in current.vouched if each in by_id]
-            return advised.finished(vouched, step=step.id), ()
-        return _or_outdated(plan, context, _begin(plan, later, context, ignore), outdated)
-    unasked = [f for f in open_ if not has(f, Trait.PENDING)]
-    lists = [by_id[each].member.assignors for each in current.unknown if each in by_id]
-    # A list that was seen is open only where a rule asks what its names stand for.
-    seen = bool(lists) and all(one.knowledge is Knowledge.EXACT for one in lists)
-    if (current.to_do or seen) and unasked:
-        return advised.open_question(unasked[0], step=step.id), ()
-    if current.to_do:
-        to_do = [by_id[member_id] for member_id in current.to_do if member_id in by_id]
-        actions = step_action(plan, step, context, to_do, ignore=ignore)
-        return _or_outdated(plan, context, actions, outdated)
-    if current.changed_since:
-        again = [by_id[each] for each in current.changed_since if each in by_id]
-        return _or_outdated(
-            plan, context, step_action(plan, step, context, again, ignore=ignore), outdated
+    @cached_property
+    def later(self) -> Step | None:
+        """Return the step after it."""
+        return self.plan.after(self.step) if self.step is not None else None
+
+    @property
+    def holds(self) -> bool:
+        """Return whether the gate of the current step holds."""
+        return self.current is not None and self.current.gate is Tri.YES
+
+    @property
+    def stable(self) -> bool:
+        """Return whether the group is Stable, or has no members."""
+        return self.context.group.state is GroupState.STABLE or not self.context.members
+
+    def out(self, kind: OutsiderKind, doubt: Doubt = Doubt.NONE) -> list[Outsider]:
+        """Return the outsiders of this kind and doubt."""
+        return [one for one in self.outsiders if one.kind is kind and one.doubt is doubt]
+
+    def members(self, ids: Sequence[str]) -> list[Facts]:
+        """Return those of these members that are in the group."""
+        by_id = {facts.member.member_id: facts for facts in self.context.members}
+        return [by_id[each] for each in ids if each in by_id]
+
+    @cached_property
+    def open_findings(self) -> list[Finding]:
+        """Return the findings that keep members from being restarted until they are decided."""
+        return [
+            one
+            for one in self.findings
+            if decides(one, Tri.CANNOT_TELL) and not has(one, Trait.ADMISSION)
+        ]
+
+    def lists(self, out: Sequence[Outsider]) -> list[tuple[str, ...]]:
+        """Return the lists that lead on and that all these clients start with, the elected one
+        last.
+
+        An unknown client gets no mixed list while a rule asks for the members' clients.
+        """
+        own = [self.step.target_list] if self.step is not None else []
+        return self.startable(out, [*own, wide_list(self.plan, self.context)])
+
+    def startable(
+        self, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
+    ) -> list[tuple[str, ...]]:
+        """Return those of `lists` that all these clients start with, and the elected one."""
+        asked = any(
+            has(one, Trait.CLIENT_UNKNOWN) and decides(one, Tri.CANNOT_TELL)
+            for one in self.findings
         )
-    if current.by_hand and len(current.by_hand) == len(current.unknown):
-        open_members = [by_id[each] for each in current.by_hand if each in by_id]
-        names = current.by_hand_list
-        made = advised.confirm(
-            context, step.id, open_members, names, shown=step.aim is not Aim.BY_HAND
+        refusing = (Tri.NO, Tri.CANNOT_TELL) if asked else (Tri.NO,)
+        refuses = any(one.takes_mixed in refusing for one in out)
+        kept = [names for names in lists if names and not (refuses and is_mixed(names))]
+        elected = self.context.elected
+        return [*kept, (elected,)] if elected else kept
+
+
+Candidate: TypeAlias = Callable[[Look], Advice | Actions | None]
+
+
+def next_action(look: Look) -> Actions:
+    """Return the one thing to do from here, and the restarts that are withheld."""
+    for candidate in CANDIDATES:
+        found = candidate(look)
+        if found is None:
+            continue
+        made, withheld = found if isinstance(found, tuple) else (found, ())
+        given = look.context.given
+        if made.action is Action.NONE or made.command or given.plan is None:
+            return made, withheld
+        return replace(made, command=given.verify()), withheld
+    raise AssertionError("the last candidate always has an answer")
+
+
+def start_rejected(look: Look) -> Advice | None:
+    """Start the rejected clients, and the missing members beside them."""
+    out = look.out(OutsiderKind.REJECTED)
+    if not out or not look.stable:
+        return None
+    made = _start(look, [*out, *look.out(OutsiderKind.MISSING)], None)
+    unnamed = bool(look.context.missing) and not look.out(OutsiderKind.MISSING)
+    back = look.estimated or any(one.may_be_back for one in out)
+    if made.action is Action.START and back and unnamed:
+        here = len(look.context.members)
+        missing = missing_text(look.context, ())
+        also = f"if it is back, {missing}; if the service has no more: --expect-members {here}"
+        return advised.worded(replace(made, also=(*made.also, also)))
+    return made
+
+
+def heed_danger(look: Look) -> Advice | None:
+    """Restart nothing while a danger stands that no restart ends."""
+    stopping = [each for each in look.dangers if not each.kind.curable]
+    if not stopping:
+        return None
+    return advised.stop(f"{stopping[0].message} {stopping[0].fix}", step=look.number)
+
+
+def heed_finding(look: Look) -> Advice | None:
+    """Do what a blocking finding asks for: a new plan where this path is shut."""
+    for finding in look.findings:
+        if decides(finding, Tri.YES) and not has(finding, Trait.ADMISSION):
+            stays = rules()[finding.rule].stays
+            if has(finding, Trait.OTHER_PATH) and not (stays and stays(look.context, finding)):
+                return advised.replan(look.context, finding.message)
+            return advised.stop(finding.message, by=finding.rule)
+    return None
+
+
+def plan_again(look: Look) -> Advice | None:
+    """Make a new plan where this one has no step for the group."""
+    if look.step is not None or look.holds:
+        return None
+    why = look.current.why if look.current is not None else ()
+    reason = why[0] if why else "this one has no step left"
+    return advised.replan(look.context, reason, verdict=Tri.CANNOT_TELL)
+
+
+def start_missing(look: Look) -> Advice | None:
+    """Start missing members, or wait for them: most of them are just restarting."""
+    context, step = look.context, look.step
+    if step is None or not context.missing or look.holds:
+        return None
+    out = look.out(OutsiderKind.MISSING)[: context.missing]
+    if not out and not context.members and step.kind is StepKind.CUT_OVER:
+        out = [Outsider(kind=OutsiderKind.MISSING, name="the members")]
+    if not out:
+        text = missing_text(context, look.outsiders)
+        return _counted(context, advised.wait(text, step=step.id))
+    if not context.members and step.config and not step.target_list:
+        # All start alike, so the first one decides, and no list of another is in its way.
+        started = advised.start_of(context, ["the members"], [()], step=step.id)
+        return with_setting(replace(started, names=tuple(one.name for one in out)), step)
+    made = _start(look, out, _lists_for(look, step, out))
+    if made.verdict is not Tri.YES:
+        return _counted(context, replace(made, action=Action.WAIT))
+    here = {facts.member.client_id for facts in context.members if not facts.static}
+    # Nobody can see which process of several with one client id is down, or that none is.
+    alike = any(not one.instance_id and one.client_id in here for one in out)
+    return _counted(context, made) if alike else made
+
+
+def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[str, ...]]:
+    """Return the lists for missing members of `step`; an empty one is the list that each has."""
+    wide = wide_list(look.plan, look.context)
+    if step.aim in (Aim.WIDEN, Aim.NARROW):
+        return look.lists(out)
+    if step.target_list:
+        return look.startable(out, [step.target_list])
+    if not look.context.members or not _may_hold_another(look):
+        return [()]
+    # A restart of another step may have left it with a list that is not admitted now.
+    return look.startable(out, [wide]) if wide else []
+
+
+def _may_hold_another(look: Look) -> bool:
+    """Return whether a list that a missing member may hold is not known to be admitted now.
+
+    It may hold a list that the plan gives out, or be the client that was rejected.
+    """
+    context = look.context
+    given = {one.target_list for one in look.plan.steps if one.target_list}
+    starts = [advised.start_of(context, ["it"], [names]).verdict for names in given]
+    again = [rejected_again(context.memory, one).verdict for one in still_out(context.snapshot)]
+    return any(verdict is not Tri.YES for verdict in (*starts, *again))
+
+
+def _counted(context: Context, made: Advice) -> Advice:
+    """Return the advice on missing members with the option that corrects their number."""
+    if not context.members:
+        return made
+    count = f"if the service has no more members: --expect-members {len(context.members)}"
+    return advised.worded(replace(made, also=(*made.also, count)))
+
+
+def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]] | None) -> Advice:
+    """Return the start of clients that are out with the first list that is admitted now.
+
+    Where not all of them are admitted together, the first ones that are start.
+    """
+    context = look.context
+    lists = look.lists(out) if lists is None else lists
+    if not lists:
+        return advised.wait(_NO_LIST, step=look.number)
+
+    def start(number: int) -> Advice:
+        return advised.start_of(
+            context,
+            [one.name for one in out[:number]],
+            lists,
+            own=[one.list for one in out[:number]],
+            instances=[one.instance_id for one in out[:number]],
+            step=look.number,
         )
-        return made, ()
-    if current.unknown:
-        rest = [each for each in current.unknown if each not in current.by_hand]
-        labels = [by_id[each].name for each in rest if each in by_id]
-        why = f"the list of {listed(labels)} was not seen"
-        needs = Needs.DECLARED if current.by_hand_list else Needs.LISTS
-        return advised.show(context, needs, why, step=step.id), ()
-    at_odds = any(one.member_id in (None, *by_id) for one in context.snapshot.contradictions)
-    if later is not None and context.members and later.aim is Aim.NARROW and not at_odds:
-        return _or_outdated(plan, context, _begin(plan, later, context, ignore), outdated)
-    return advised.wait(current.why[0] if current.why else "no member is in the group"), ()
+
+    together, limit = start(len(out)), context.memory.max_size
+    full = limit is not None and limit < context.memory.size + len(out)
+    if together.verdict is Tri.YES or not (full or not context.members):
+        return together
+    fewer = range(1, len(out))
+    fit = bisect_left(fewer, True, key=lambda number: start(number).verdict is not Tri.YES)
+    if not fit:
+        return together
+    rest = listed([one.name for one in out[fit:]])
+    why = f"the brokers allow {limit} members, which leaves no place for {rest}"
+    also = why if full else f"{rest} when these are in the group: look again first"
+    return advised.worded(replace(start(fit), also=(also,)))
 
 
-def _begin(plan: Plan, later: Step, context: Context, ignore: Mapping[str, str]) -> Actions:
-    """Return the first restart of the step that comes next."""
+def wait_for_stable(look: Look) -> Advice | None:
+    """Wait while the group rebalances."""
+    if look.step is None or look.stable:
+        return None
+    return advised.wait(f"the group is {look.context.group.state}, not Stable", step=look.number)
+
+
+def date_rejection(look: Look) -> Advice | None:
+    """Find out when a client was rejected: it may be out although nobody is missing."""
+    undated = look.out(OutsiderKind.REJECTED, Doubt.TIME)
+    if not undated or not look.holds:
+        return None
+    why = f"the log shows that {undated[0].label} was rejected, and not when"
+    return advised.show(look.context, Needs.CLOCK, why, step=look.number)
+
+
+def settle_question(look: Look) -> Advice | None:
+    """Settle what a rule asks before a member is restarted."""
+    if look.current is None or look.step is None:
+        return None
+    asked = look.open_findings
+    if not look.holds:
+        asked = [one for one in asked if not has(one, Trait.PENDING)]
+        lists = [facts.member.assignors for facts in look.members(look.current.unknown)]
+        # A list that was seen is open only where a rule asks what its names stand for.
+        exact = bool(lists) and all(one.knowledge is Knowledge.EXACT for one in lists)
+        asked = asked if look.current.to_do or exact else []
+    return advised.open_question(asked[0], step=look.step.id) if asked else None
+
+
+def begin_next_step(look: Look) -> Actions | None:
+    """Restart the first member of the next step, once the gate of this one holds."""
+    if not look.holds or look.later is None:
+        return None
+    return _begin(look, look.later)
+
+
+def _begin(look: Look, later: Step) -> Actions | None:
+    context = look.context
     done = set(later.done) if later.aim not in (Aim.NARROW, Aim.CLASSIC) else set()
     left = [f for f in context.members if f.member.member_id not in done]
     if later.aim is Aim.NARROW:
@@ -145,209 +332,133 @@ def _begin(plan: Plan, later: Step, context: Context, ignore: Mapping[str, str])
     if later.left_out:
         left = [f for f in left if f.family not in later.left_out]
     if later.kind is StepKind.CUT_OVER and later.id > 1:
-        aside = {family for each in plan.steps for family in each.left_out}
+        aside = {family for each in look.plan.steps for family in each.left_out}
         left = [f for f in left if not aside or f.family in aside]
-    made, withheld = step_action(plan, later, context, left, ignore=ignore)
+    made, withheld = step_action(look.plan, later, context, left, ignore=look.ignore)
     if made.recommended and made.assignors == later.target_list:
-        made = replace(made, text=f"begin step {later.id}: {made.text}")
-    return made, withheld
+        made = advised.worded(replace(made, begins=True))
+    return _or_outdated(look, (made, withheld)) if made.action is not Action.NONE else None
 
 
-def _or_outdated(plan: Plan, context: Context, found: Actions, outdated: str | None) -> Actions:
+def carry_on(look: Look) -> Actions | None:
+    """Restart the next member of the current step, or one whose file is newer than its process."""
+    if look.current is None or look.step is None or look.holds:
+        return None
+    left = look.current.to_do or look.current.changed_since
+    if not left:
+        return None
+    members = look.members(left)
+    found = step_action(look.plan, look.step, look.context, members, ignore=look.ignore)
+    return _or_outdated(look, found)
+
+
+def _or_outdated(look: Look, found: Actions) -> Actions:
     """Return the plan's action, or a new plan where the group no longer admits its list."""
     made, withheld = found
-    planned = {step.target_list for step in plan.steps} | {()}
-    if outdated is None or (made.recommended and made.assignors in planned):
+    planned = {step.target_list for step in look.plan.steps} | {()}
+    if look.outdated is None or (made.recommended and made.assignors in planned):
         return found
-    return advised.replan(context, outdated, step=made.step), withheld
+    return advised.replan(look.context, look.outdated, step=made.step), withheld
 
 
-def _without_steps(context: Context, current: StepStanding | None) -> Advice:
-    if current is not None and current.gate is Tri.YES:
+def confirm_by_hand(look: Look) -> Advice | None:
+    """Have the operator confirm what no evidence shows, where nothing else is open."""
+    now, step = look.current, look.step
+    if now is None or step is None or look.holds or not now.by_hand:
+        return None
+    if len(now.by_hand) != len(now.unknown):
+        return None
+    members, shown = look.members(now.by_hand), step.aim is not Aim.BY_HAND
+    return advised.confirm(look.context, step.id, members, now.by_hand_list, shown=shown)
+
+
+def show_lists(look: Look) -> Advice | None:
+    """Add the evidence of members whose list is not known."""
+    now = look.current
+    if now is None or look.step is None or look.holds or not now.unknown:
+        return None
+    rest = [each for each in now.unknown if each not in now.by_hand]
+    why = f"the list of {listed([facts.name for facts in look.members(rest)])} was not seen"
+    needs = Needs.DECLARED if now.by_hand_list else Needs.LISTS
+    return advised.show(look.context, needs, why, step=now.id)
+
+
+def prepare_next_step(look: Look) -> Actions | None:
+    """Do what the next, narrowing step needs, where that alone keeps this one's gate open."""
+    if look.holds or look.later is None or look.later.aim is not Aim.NARROW:
+        return None
+    here = {facts.member.member_id for facts in look.context.members}
+    at_odds = any(one.member_id in (None, *here) for one in look.context.snapshot.contradictions)
+    return _begin(look, look.later) if here and not at_odds else None
+
+
+def wait_for_gate(look: Look) -> Advice | None:
+    """Wait for what keeps the gate open."""
+    if look.current is None or look.step is None or look.holds:
+        return None
+    why = look.current.why[0] if look.current.why else "no member is in the group"
+    return advised.wait(why)
+
+
+def count_rejected(look: Look) -> Advice | None:
+    """Ask for the number of members where rejected clients may belong to the service."""
+    out = look.out(OutsiderKind.REJECTED, Doubt.COUNT)
+    here, one = len(look.context.members), len(out) == 1
+    reason = (
+        f"{listed([each.label for each in out])} {'was' if one else 'were'} rejected and "
+        f"{'has' if one else 'have'} not rejoined"
+    )
+    return advised.count(reason, here, len(out), step=look.number) if out else None
+
+
+def wait_for_entry(look: Look) -> Advice | None:
+    """Wait while a stopped static member's entry may fill a rejected client's place."""
+    out = [one for one in look.outsiders if one.doubt is Doubt.ENTRY and one.until is not None]
+    if not out:
+        return None
+    last = max(out, key=lambda one: (one.until, one.name))
+    static = [facts for facts in look.context.members if facts.static]
+    return advised.wait(
+        f"{last.label} was rejected and no log shows that it rejoined; "
+        f"{look.context.named(static)} may have stopped: the coordinator counts a stopped static "
+        f"member until its session ends. Look again after {last.until:%H:%M:%SZ}",
+        step=look.number,
+    )
+
+
+def find_owner(look: Look) -> Advice | None:
+    """Have a rebalance assign the partitions that nobody owns."""
+    unowned = without_owner(look.context)
+    return owner_for(look.context, look.seen, unowned, step=look.number) if unowned else None
+
+
+def end(look: Look) -> Advice:
+    """Say that nothing is left to do."""
+    if look.later is not None:
+        return advised.nothing("no member is left to restart in this step", step=look.number)
+    if look.step is None or look.current is None:
         return advised.nothing("the plan is carried out")
-    why = current.why[0] if current is not None and current.why else "this one has no step left"
-    return advised.replan(context, why, verdict=Tri.CANNOT_TELL)
+    vouched = [facts.name for facts in look.members(look.current.vouched)]
+    return advised.finished(vouched, step=look.step.id)
 
 
-def _startable(
-    context: Context,
-    lists: Sequence[tuple[str, ...]],
-    families: Sequence[str | None],
-    findings: Sequence[Finding],
-) -> list[tuple[str, ...]]:
-    """Return those of `lists` that clients of these families start with, the elected one last.
-
-    An unknown client (None) takes no mixed list while a rule asks for the members' clients, and one
-    that may refuse it ("") never.
-    """
-    asked = any(
-        has(one, Trait.CLIENT_UNKNOWN) and decides(one, Tri.CANNOT_TELL) for one in findings
-    )
-    refuses = any(asked if key is None else not key or refuses_mixed(key) for key in families)
-    kept = [names for names in lists if not (refuses and is_mixed(names))]
-    return [*kept, (context.elected,)] if context.elected else kept
-
-
-def _lists(plan: Plan, step: Step | None, context: Context) -> list[tuple[str, ...]]:
-    """Return the lists that lead on: the step's own, then one that holds what is elected."""
-    own = [step.target_list] if step is not None and step.target_list else []
-    return [names for names in (*own, wide_list(plan, context)) if names]
-
-
-def _families(
-    plan: Plan, context: Context, rejected: Sequence[Refusal], missing: Sequence[Missing]
-) -> list[str | None]:
-    """Return each rejected client's family: its own word, else that of the member it was.
-
-    Where more members are out, those of the same client id follow: the name is theirs, too.
-    """
-    named = {one.client_id for one in rejected if not one.instance_id}
-    more = context.missing > len(rejected)
-    namesakes = [one for one in missing if more and one.name.partition(" …")[0] in named]
-    said = dict(plan.accepted.families)
-    said |= {one.name: one.family for one in context.members if one.family and one.family_proven}
-    said |= {one.name: one.family for one in missing if one.family}
-    every = {one.family for one in missing}
-    same = every.pop() if len(every) == 1 else said.get("*")
-    own = (
-        proven_family(one.software) or said.get(one.instance_id or one.client_id, same)
-        for one in rejected
-    )
-    return [*own, *_as_planned(plan, namesakes)]
-
-
-def _as_planned(plan: Plan, missing: Sequence[Missing]) -> list[str | None]:
-    """Return each missing member's family; "" if its bytes, when the plan was made, left open
-    whether its client accepts a mixed list.
-    """
-    unknown = [one for one in missing if one.family is None]
-    then = context_of(plan, plan.baseline) if unknown and not plan.baseline.redacted else None
-    open_ = {
-        name
-        for facts in (then.members if then is not None else ())
-        if then is not None and then.may_take_mixed(facts) is not Tri.YES
-        # Without the others of its client id it has a shorter name.
-        for name in (facts.name, facts.member.client_id)
-    }
-    return ["" if one.family is None and one.name in open_ else one.family for one in missing]
-
-
-def _also_out(
-    context: Context, rejected: Sequence[Refusal], missing: Sequence[Missing]
-) -> list[Missing]:
-    """Return the missing members that are none of the rejected clients under another name.
-
-    A static member keeps its instance id. Where the rejected clients may be back, none of them is
-    a dynamic member that is still missing.
-    """
-    instances = {one.instance_id for one in rejected}
-    back = all(may_be_back(context.snapshot, one) for one in rejected)
-    return [
-        one
-        for one in missing
-        if one.sure and (one.instance_id not in instances if one.instance_id else back)
-    ]
-
-
-def _ours_first(rejected: Sequence[Refusal], missing: Sequence[Missing]) -> list[Refusal]:
-    """Return the rejected clients, missing members of the service first."""
-    ours = {one.instance_id or one.name.partition(" …")[0] for one in missing}
-    return sorted(rejected, key=lambda one: (one.instance_id or one.client_id) not in ours)
-
-
-def _bring_back(
-    step: Step | None,
-    context: Context,
-    rejected: Sequence[Refusal],
-    others: Sequence[Missing],
-    lists: Sequence[tuple[str, ...]],
-) -> Advice:
-    """Return the start of the clients that are out with the first list that is admitted now.
-
-    Where the brokers allow fewer members, the first clients take the free places.
-    """
-    if not lists:
-        return advised.wait(_NO_LIST, step=step.id if step is not None else None)
-    names = [*starts_of(context.snapshot, rejected), *(one.name for one in others)]
-    instances = [*(one.instance_id for one in rejected), *(one.instance_id for one in others)]
-
-    def start(number: int) -> Advice:
-        return advised.start_of(
-            context,
-            names[:number],
-            lists,
-            instances=instances[:number],
-            step=step.id if step is not None else None,
-        )
-
-    together, limit = start(len(names)), context.memory.max_size
-    if together.verdict is Tri.YES or limit is None or limit >= context.memory.size + len(names):
-        return together
-    fewer = range(1, len(names))
-    fit = bisect_left(fewer, True, key=lambda number: start(number).verdict is not Tri.YES)
-    if not fit:
-        return together
-    why = f"the brokers allow {limit} members, which leaves no place for {listed(names[fit:])}"
-    made = start(fit)
-    return replace(made, text=f"{made.text}; {why}")
-
-
-def _may_hold_another(plan: Plan, context: Context) -> bool:
-    """Return whether a list that a missing member may hold is not known to be admitted now.
-
-    It may hold a list that the plan gives out, or be the client that was rejected.
-    """
-    given = {one.target_list for one in plan.steps if one.target_list}
-    starts = [advised.start_of(context, ["it"], [names]).verdict for names in given]
-    again = [rejected_again(context.memory, one).verdict for one in still_out(context.snapshot)]
-    return any(verdict is not Tri.YES for verdict in (*starts, *again))
-
-
-def _missing(
-    plan: Plan,
-    step: Step,
-    context: Context,
-    missing: Sequence[Missing],
-    findings: Sequence[Finding],
-) -> Advice:
-    """Return the start of missing members; most of them are just restarting."""
-    sure = [one for one in missing if one.sure][: context.missing]
-    if not sure and not context.members and step.kind is StepKind.CUT_OVER:
-        sure = [Missing(name="the members")]
-    if not sure:
-        return _counted(context, advised.wait(missing_text(context, ()), step=step.id))
-    if not context.members and not step.target_list:
-        # All start alike, so the first one decides, and no list of another is in its way.
-        started = advised.start_of(context, ["the members"], [()], step=step.id)
-        return with_setting(replace(started, names=tuple(one.name for one in sure)), step)
-    wide = step.aim in (Aim.WIDEN, Aim.NARROW)
-    lists = _lists(plan, step, context)[: None if wide else -1]
-    if not lists and _may_hold_another(plan, context):
-        # A restart of another step may have left it with a list that is not admitted now.
-        lists = [names for names in (wide_list(plan, context),) if names]
-        if not lists:
-            return _counted(context, advised.wait(_NO_LIST, step=step.id))
-    lists = _startable(context, lists, _as_planned(plan, sure), findings) if lists else [()]
-    if not lists:
-        return _counted(context, advised.wait(_NO_LIST, step=step.id))
-    made = advised.start_of(
-        context,
-        [one.name for one in sure],
-        lists,
-        instances=[one.instance_id for one in sure],
-        step=step.id,
-    )
-    if made.verdict is not Tri.YES:
-        return _counted(context, replace(made, action=texts.WAIT))
-    here = {facts.member.client_id for facts in context.members if not facts.static}
-    # Nobody can see which process of several with one client id is down, or that none is.
-    alike = any(not one.instance_id and one.name.partition(" …")[0] in here for one in sure)
-    return _counted(context, made) if alike else made
-
-
-def _counted(context: Context, made: Advice) -> Advice:
-    """Return the advice on missing members with the option that corrects their number."""
-    if not context.members:
-        return made
-    count = f"if the service has no more members: --expect-members {len(context.members)}"
-    return replace(made, text=f"{made.text}; {count}")
+CANDIDATES: Final[tuple[Candidate, ...]] = (
+    start_rejected,
+    heed_danger,
+    heed_finding,
+    plan_again,
+    start_missing,
+    wait_for_stable,
+    date_rejection,
+    settle_question,
+    begin_next_step,
+    carry_on,
+    confirm_by_hand,
+    show_lists,
+    prepare_next_step,
+    wait_for_gate,
+    count_rejected,
+    wait_for_entry,
+    find_owner,
+    end,
+)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from rebal.groups.assignors.server import SERVER_NAMES
 from rebal.groups.clients import assignors
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType
-from rebal.planner.advice.actions import rebalance_of, wait
+from rebal.planner.advice.actions import rebalance_of, wait, worded
 from rebal.planner.context import Context
 from rebal.planner.facts import listed
 from rebal.planner.plan import Advice
@@ -81,4 +81,4 @@ def owner_for(
         return wait(f"{why} yet", step=step)
     dynamic = [facts for facts in context.members if not facts.static]
     made = rebalance_of(context, dynamic, step=step)
-    return replace(made, text=f"{made.text}: {why}")
+    return worded(replace(made, also=(why,)))

@@ -17,21 +17,18 @@ from msgspec.structs import replace
 from rebal.groups.errors import RebalError
 from rebal.groups.evidence.logs import LogCoverage, log_coverage
 from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
-from rebal.planner.admission.check import Needs
-from rebal.planner.admission.rejected import label, may_be_back
-from rebal.planner.advice.actions import show
 from rebal.planner.advice.steps import comes_before
-from rebal.planner.advice.wording import CUT_OVER, NONE, RESTART, START, sentence
+from rebal.planner.advice.wording import sentence
 from rebal.planner.commands import Given
 from rebal.planner.context import EAGER, Context
 from rebal.planner.difference import environment
 from rebal.planner.facts import owned
+from rebal.planner.kinds import Action, PathKind
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Advice, Finding, Plan, Setting, Verdict
 from rebal.planner.rules import Trait, has
 from rebal.planner.verdict import UNPROVEN, exit_code
 from rebal.planner.verification.dangers import (
-    CURABLE,
     Danger,
     dangers,
     decides,
@@ -45,38 +42,32 @@ from rebal.planner.verification.journal import (
     JournalEntry,
     SeenMember,
     assumed,
+    first_shown,
     known_before,
     plan_key,
     proven_list,
     proven_software,
+    rejection_key,
     remembered,
 )
 from rebal.planner.verification.ledger import Ledger
 from rebal.planner.verification.members import (
     MemberStanding,
-    Missing,
     StepStanding,
     begun_step,
-    missing_from,
-    missing_text,
     standing_of,
     step_standing,
 )
-from rebal.planner.verification.next_action import next_action
-from rebal.planner.verification.plan_context import GOALS, context_of
-from rebal.planner.verification.rejections import (
-    count_of,
+from rebal.planner.verification.next_action import Look, next_action
+from rebal.planner.verification.outsiders import (
+    Outsider,
+    OutsiderKind,
     estimates,
-    hidden,
-    if_it_is_back,
+    missing_text,
     new_refusals,
-    rejected_clients,
-    text_of,
-    uncounted,
-    undated_rejections,
-    with_rejoined,
+    outsiders_of,
 )
-from rebal.planner.verification.unowned import owner_for, without_owner
+from rebal.planner.verification.plan_context import GOALS, context_of
 
 _T = TypeVar("_T")
 OLD: Final = timedelta(days=7)
@@ -141,7 +132,7 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     lag: int | None = None
     steps: tuple[StepStanding, ...] = ()
     members: tuple[MemberStanding, ...] = ()
-    missing: tuple[Missing, ...] = ()
+    outsiders: tuple[Outsider, ...] = ()
     dangers: tuple[Danger, ...] = ()
     findings: tuple[Finding, ...] = ()
     accepted: tuple[str, ...] = ()
@@ -174,19 +165,16 @@ def verify(
     seen = [entry for entry in entries if entry.blind is None]
     accepted = _both(plan.accepted, accepted)
     expected = expect_members or plan.expected_members or len(plan.baseline.members)
-    known = with_rejoined(plan, entries, remembered(plan, entries, snapshot))
+    known = remembered(plan, seen, snapshot)
     context = context_of(plan, known, expected, accepted, given)
-    missing = missing_from(plan, entries, snapshot, expected)
+    estimated = estimates(plan, expect_members)
+    outsiders = outsiders_of(plan, seen, context, estimated=estimated)
     ledger = Ledger(plan, entries, context, ahead)
     views = {each.id: standing_of(context, each, ledger) for each in plan.steps}
+    missing = missing_text(context, outsiders)
     gates = {
         each.id: step_standing(
-            plan,
-            each,
-            context,
-            members=views[each.id],
-            missing=missing,
-            ignore=accepted.ignore,
+            plan, each, context, members=views[each.id], missing=missing, ignore=accepted.ignore
         )
         for each in plan.steps
     }
@@ -196,53 +184,31 @@ def verify(
     gate = current.gate if current else Tri.CANNOT_TELL
     now = plan.step(number)
     later = plan.after(now) if now else None
-    rejected = rejected_clients(plan, context)
-    found = list(dangers(plan, entries, context, rejected))
-    if number is not None:
-        found += went_back(plan, context, number, views)
+    rejected = [one for one in outsiders if one.kind is OutsiderKind.REJECTED and one.sure]
+    found = [*dangers(plan, entries, context, rejected)]
+    found += went_back(plan, context, number, views) if number is not None else ()
     findings = live_findings(plan, context, accepted.ignore, later if gate is Tri.YES else now)
     drift = changes_since(plan, context)
     advice, withheld = next_action(
-        plan,
-        current,
-        context,
-        missing=missing,
-        findings=findings,
-        rejected=rejected,
-        stopped_by=[f"{each.message} {each.fix}" for each in found if each.kind not in CURABLE],
-        outdated=next((change.text for change in drift if change.outdates), None),
-        ignore=accepted.ignore,
+        Look(
+            plan=plan,
+            context=context,
+            seen=seen,
+            current=current,
+            outsiders=outsiders,
+            dangers=found,
+            findings=findings,
+            outdated=next((change.text for change in drift if change.outdates), None),
+            ignore=accepted.ignore,
+            estimated=estimated,
+        )
     )
-    undated = undated_rejections(plan, seen, context)
-    if undated and advice.action == NONE:
-        why = f"the log shows that {label(undated[0])} was rejected, and not when"
-        advice = show(context, Needs.CLOCK, why, step=number)
-    estimated = estimates(plan, expect_members)
-    unnamed = bool(context.missing) and not missing
-    back = any(may_be_back(known, one) for one in rejected)
-    if rejected and (estimated or back) and unnamed and advice.action == START:
-        clause = if_it_is_back(missing_text(context, ()), len(snapshot.members))
-        advice = replace(advice, text=f"{advice.text}; {clause}")
-    out = uncounted(plan, context) if estimated and advice.action == NONE else ()
-    if out:
-        advice = count_of(out, len(snapshot.members), step=number)
-    stopped = hidden(plan, seen, context) if advice.action == NONE else None
-    advice = replace(stopped, step=number) if stopped else advice
-    unowned = without_owner(context) if advice.action == NONE else ()
-    if unowned:
-        advice = owner_for(context, seen, unowned, step=number)
-    if not advice.command and advice.action != NONE and context.given.plan is not None:
-        advice = replace(advice, command=context.given.verify())
-    if advice.action == START:
-        findings = tuple(_with_its_start(each, advice, snapshot) for each in findings)
     danger = bool(found) or any(decides(finding, Tri.YES) for finding in findings)
     danger = danger or advice.verdict is Tri.NO
-    unsure = any(decides(finding, Tri.CANNOT_TELL) for finding in findings)
     # A gate that opens a step holds only where the step's first restart is admitted.
-    opens = advice.recommended or advice.action == NONE
-    opens = opens and not (later and comes_before(later, advice, withheld))
-    unsure = unsure or bool(undated or out or stopped or unowned)
-    unsure = unsure or (later is not None and not opens)
+    opens = later is not None and advice.recommended and not comes_before(later, advice, withheld)
+    opens = opens or advice.action is Action.NONE
+    unsure = not opens or any(decides(finding, Tri.CANNOT_TELL) for finding in findings)
     holds = gate is Tri.YES and not unsure
     return Standing(
         group_id=plan.group_id,
@@ -264,9 +230,9 @@ def verify(
         lag=lag_of(snapshot)[0],
         steps=tuple(gates.values()),
         members=tuple(views[number]) if number in views else (),
-        missing=missing,
+        outsiders=outsiders,
         dangers=tuple(found),
-        findings=findings,
+        findings=_with_start(findings, advice, snapshot),
         accepted=current.accepted if current else (),
         client_log=log_coverage(snapshot),
         unverified=tuple(one.name for one in views.get(number or 0, ()) if one.vouched),
@@ -283,7 +249,11 @@ def _config(
     A restart that prepares the step, or brings a rejected client back, takes another list.
     """
     step = plan.step(advice.step)
-    if step is None or not advice.recommended or advice.action not in (RESTART, CUT_OVER):
+    if (
+        step is None
+        or not advice.recommended
+        or advice.action not in (Action.RESTART, Action.CUT_OVER)
+    ):
         return ()
     open_ = set(standings[step.id].to_do)
     fits = advice.assignors == step.target_list and open_.issuperset(advice.members)
@@ -419,6 +389,7 @@ def entry_of(
     void = {each.id: frozenset(each.contradicted) for each in standing.steps}
     labels = {member.member_id: member.name for member in standing.members}
     known = known_before(plan, entries) if entries else {}
+    shown = first_shown(plan, entries)
     lag, committed = lag_of(snapshot)
     current = next((each for each in standing.steps if each.id == standing.step), None)
     return JournalEntry(
@@ -453,7 +424,7 @@ def entry_of(
         ),
         lag=lag,
         committed=committed,
-        refused=tuple(map(text_of, new_refusals(plan, snapshot))),
+        rejected=tuple(one for one in snapshot.refusals if rejection_key(one) not in shown),
         dangers=tuple(danger.kind for danger in standing.dangers),
         findings=tuple(finding.rule for finding in standing.findings if decides(finding, Tri.YES)),
         accepted=(*standing.accepted, *accepted),
@@ -461,12 +432,16 @@ def entry_of(
     )
 
 
-def _with_its_start(finding: Finding, advice: Advice, snapshot: GroupSnapshot) -> Finding:
-    """Return the finding of missing members with the start that `advice` names."""
-    if not has(finding, Trait.MISSING_MEMBERS):
-        return finding
-    gone = f"If they left for good: --expect-members {len(snapshot.members)}."
-    return replace(finding, fix=f"{sentence(advice)} {gone}")
+def _with_start(
+    findings: tuple[Finding, ...], advice: Advice, snapshot: GroupSnapshot
+) -> tuple[Finding, ...]:
+    """Return the findings; that of missing members has the start that `advice` names."""
+    if advice.action is not Action.START:
+        return findings
+    fix = f"{sentence(advice)} If they left for good: --expect-members {len(snapshot.members)}."
+    return tuple(
+        replace(each, fix=fix) if has(each, Trait.MISSING_MEMBERS) else each for each in findings
+    )
 
 
 def _news(fact: _T, known: tuple[object, object] | None) -> _T | None:
@@ -515,7 +490,7 @@ def _elected(plan: Plan, context: Context) -> Iterator[Change]:
     was, now = plan.baseline.group.assignor, context.elected
     lists = [step.target_list for step in plan.steps if step.target_list]
     # A cut-over leaves the group Empty, which admits any list.
-    if now is None or was is None or now == was or not lists or plan.path == "cut_over":
+    if now is None or was is None or now == was or not lists or plan.path is PathKind.CUT_OVER:
         return
     # A step elects what it prefers: that is the plan's own doing.
     if now == plan.target or now in {names[0] for names in lists}:

@@ -72,7 +72,7 @@ def test_an_own_eager_assignor_is_left_in_two_bounces(service: Service, tmp_path
     service.carry_out(first, names[:1])
     service.refuses("java-3.9.1-9", FINAL, "InconsistentGroupProtocol")
     told = service.verify()
-    assert (told["exit_code"], told["dangers"][0]["kind"]) == (3, "refused")
+    assert (told["exit_code"], told["dangers"][0]["kind"]) == (3, "rejected")
     service.file = service.file.with_name("again.yaml")
     first, second = service.plan(*logs(service), "--out", str(service.file))["steps"]
     service.carry_out(first, names[1:])

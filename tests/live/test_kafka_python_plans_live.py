@@ -131,7 +131,7 @@ def test_java_rolls_while_kafka_python_is_stopped_and_upgraded(service: Service)
     # Who does not stop but takes the last list at once, beside the old one, is refused.
     service.refuses("kafka-python-9", FINAL, "InconsistentGroupProtocol")
     told = service.verify()
-    assert (told["exit_code"], told["dangers"][0]["kind"]) == (3, "refused")
+    assert (told["exit_code"], told["dangers"][0]["kind"]) == (3, "rejected")
     service.file = service.file.with_name("again.yaml")
     service.plan(*said[:2], "--out", str(service.file))
 

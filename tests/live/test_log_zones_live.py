@@ -49,7 +49,7 @@ def test_a_broker_s_local_times_are_placed(
         refused.wait_for("error")
         # Read as UTC, it would have been hours before the plan, or hours ahead of the clock.
         dangers = plan.verify(*words)["dangers"]
-        assert [danger["kind"] for danger in dangers] == ["refused"]
+        assert [danger["kind"] for danger in dangers] == ["rejected"]
         connection = Connection(bootstrap=broker.bootstrap)
         log = tmp_path / "copy.log"
         log.write_bytes(broker.request_log_path.read_bytes())

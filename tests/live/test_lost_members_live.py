@@ -127,7 +127,7 @@ def test_a_pod_that_was_rejected_more_than_a_minute_ago(group: PlannedGroup) -> 
     for told in (group.verify("--probe", *log_of(group)), group.verify("--probe"), blind(group)):
         assert told["exit_code"] in (3, 4)
         assert not recommends(told, FINAL), told["advice"]
-        assert [one["name"] for one in told["missing"]] == ["app-0"]
+        assert [one["name"] for one in told["outsiders"]] == ["app-0"]
     advice = group.verify("--probe", *log_of(group))["advice"]
     assert (advice["action"], advice["verdict"]) == ("start", "yes"), advice
     group.dies("app-1", FINAL)
@@ -196,7 +196,7 @@ def test_five_are_rejected_and_four_come_back(group: PlannedGroup) -> None:
         group.refuses(name, FINAL, "InconsistentGroupProtocol")
     told = group.verify("--probe", *log_of(group))
     assert told["exit_code"] == 3
-    assert {one["kind"] for one in told["dangers"]} == {"refused"}
+    assert {one["kind"] for one in told["dangers"]} == {"rejected"}
     group.begin(names[:4], BOTH)
     told = group.verify("--probe", *log_of(group))
     assert told["exit_code"] == 3

@@ -89,7 +89,7 @@ def report(seed: int, title: str, outcome: Outcome) -> None:
 
 def shown(body: dict[str, Any]) -> dict[str, Any]:
     """The fields of a look that a report needs."""
-    keys = ("step", "gate", "exit_code", "advice", "withheld", "dangers", "missing", "members")
+    keys = ("step", "gate", "exit_code", "advice", "withheld", "dangers", "outsiders", "members")
     return {key: body[key] for key in keys if key in body}
 
 

@@ -347,10 +347,10 @@ def test_a_franz_go_member_that_is_refused_again_and_again(service: Service) -> 
     told = service.verify()
     assert told["exit_code"] == 3
     (danger,) = told["dangers"]
-    assert danger["kind"] == "refused"
+    assert danger["kind"] == "rejected"
     assert f"{go} (127.0.0.1) [cooperative-sticky]" in danger["message"]
     assert danger["members"] == [service.running[java].member_id]
-    assert [one["name"] for one in told["missing"]] == [go]
+    assert [one["name"] for one in told["outsiders"]] == [go]
     seen = service.inspect()
     assert {(one["client_id"], *one["list"]) for one in seen["refusals"]} == {(go, *FINAL)}
     assert len(seen["refusals"]) >= 3

@@ -121,10 +121,10 @@ def test_two_bounces_with_a_forgotten_member_and_a_refusal(rollout: Rollout) -> 
         told = rollout.verify(*rollout.log)
         assert told["exit_code"] == 3
         (danger,) = told["dangers"]
-        assert danger["kind"] == "refused"
+        assert danger["kind"] == "rejected"
         assert "app-0 (127.0.0.1) [cooperative-sticky]" in danger["message"]
         assert danger["members"] == [rollout.running["app-2"].member_id]
-        assert [one["name"] for one in told["missing"]] == ["app-0"]
+        assert [one["name"] for one in told["outsiders"]] == ["app-0"]
         assert rollout.verify(*rollout.blind)["exit_code"] == 4
 
         rollout.begin(["app-0"], MIXED)
@@ -203,7 +203,7 @@ def test_java_and_librdkafka_in_one_group_step_by_step(empty: Rollout) -> None:
         empty.settle()
         told = empty.verify(*empty.log)
         assert (told["step"], told["exit_code"]) == (2, 4)
-        assert [one["name"] for one in told["missing"]] == ["rd-0"]
+        assert [one["name"] for one in told["outsiders"]] == ["rd-0"]
         empty.begin(["rd-0"], FINAL, software="confluent-kafka")
         told = empty.verify(*empty.log)
         assert (told["step"], told["exit_code"], told["assignor"]) == (2, 0, FINAL[0])
@@ -255,7 +255,7 @@ def test_a_watch_goes_blind_with_its_broker_and_sees_the_gate_hold(
             lines = [json.loads(line) for line in heard.read_text().splitlines()]
             assert (code, [line["exit_code"] for line in lines]) == (3, [4, 3])
             assert [line["step"] for line in lines] == [2, 2]
-            assert [danger["kind"] for danger in lines[-1]["dangers"]] == ["refused"]
+            assert [danger["kind"] for danger in lines[-1]["dangers"]] == ["rejected"]
         finally:
             rollout.stop("app-0")
     assert any(look.get("blind") for look in rollout.journal())

@@ -115,7 +115,7 @@ def test_a_client_that_was_rejected_minutes_ago_comes_before_any_restart() -> No
     out = refused("c", "/10.0.0.3", COOP, 4)
     standing = verify(begun, [], replace(here, refusals=(out,)))
     assert standing.exit_code == 3
-    assert [danger.kind for danger in standing.dangers] == ["refused"]
+    assert [danger.kind for danger in standing.dangers] == ["rejected"]
     assert (standing.advice.action, standing.advice.names) == ("start", ("c",))
     assert (standing.advice.verdict, "range" in standing.advice.assignors) == (Tri.YES, True)
 

@@ -55,7 +55,7 @@ def test_bounce_1_is_proven_by_the_election_or_the_probe(
 def test_no_gate_holds_below_the_expected_count_and_the_missing_are_named(plan: Plan) -> None:
     standing = verify(plan, [], look(1, [bare(0, 2), bare(1, 2)], elected="cooperative-sticky"))
     assert (standing.gate, standing.exit_code) == (Tri.NO, 4)
-    assert [(one.name, one.sure) for one in standing.missing] == [("app-2", True)]
+    assert [(one.name, one.sure) for one in standing.outsiders] == [("app-2", True)]
     assert (
         verify(
             plan,
@@ -71,11 +71,11 @@ def test_a_missing_one_of_equal_members_is_not_guessed() -> None:
     pods = [{"id": f"pod.{n}", "client": "app", "family": None} for n in range(3)]
     plan = make_plan(look(0, pods), expect_members=3)
     standing = verify(plan, [], look(1, pods[:1]))
-    assert len(standing.missing) == 2
-    assert all(one.sure for one in standing.missing)
+    assert len(standing.outsiders) == 2
+    assert all(one.sure for one in standing.outsiders)
     new = [{"id": "pod.9", "client": "app", "family": None}]
     standing = verify(plan, [], look(1, new))
-    assert len(standing.missing) == 2
+    assert len(standing.outsiders) == 2
 
 
 def test_more_members_than_expected_is_said(plan: Plan) -> None:
@@ -119,7 +119,7 @@ def test_the_step_stays_while_a_member_of_bounce_2_is_away(plan: Plan) -> None:
     tell(look(2, [app(0, 3, list=FINAL), bare(1, 2), bare(2, 2)], **cooperative))
     standing = tell(look(3, [bare(0, 3), bare(2, 2)], **cooperative))
     assert (standing.step, standing.exit_code) == (2, 4)
-    assert [one.name for one in standing.missing] == ["app-1"]
+    assert [one.name for one in standing.outsiders] == ["app-1"]
     away = look(3.1, [bare(0, 3), bare(2, 2)], state="PreparingRebalance", elected=None)
     assert tell(away).step == 2
 

@@ -82,9 +82,9 @@ def test_the_forgotten_member_is_named_before_anybody_is_refused() -> None:
     plan = make_plan(base, expect_members=len(base.members))
     looks = told(story, plan)
     refused = next(
-        n for n, look in enumerate(looks) if any(d.kind == "refused" for d in look.dangers)
+        n for n, look in enumerate(looks) if any(d.kind == "rejected" for d in look.dangers)
     )
-    last = [look for look in looks[:refused] if not look.missing][-1]
+    last = [look for look in looks[:refused] if not look.outsiders][-1]
     (forgotten,) = [member for member in last.members if member.done is Tri.NO]
     assert (last.step, last.exit_code) == (1, 4)
     assert truth()[forgotten.member_id] == ("range",)
@@ -96,10 +96,10 @@ def test_the_forgotten_member_is_named_before_anybody_is_refused() -> None:
 # between. kafkajs (web-node) never says its name, so nothing of it is proven.
 STOPPED = {
     True: {
-        "checkout": {"refused"},
+        "checkout": {"rejected"},
         "billing": {"went-back", "RB102"},
-        "ml-features": {"refused"},
-        "pyapp": {"refused"},
+        "ml-features": {"rejected"},
+        "pyapp": {"rejected"},
     },
     False: {},
 }

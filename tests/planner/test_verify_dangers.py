@@ -230,4 +230,4 @@ def test_a_rejection_before_the_plan_counts_once_a_static_member_is_gone() -> No
 
     assert dangers(*kept, app(1, 2, list=final)) == []
     assert dangers(*kept) == [], "a dynamic member restarts"
-    assert dangers(kept[0], app(1, 2, list=final)) == ["refused"]
+    assert dangers(kept[0], app(1, 2, list=final)) == ["rejected"]

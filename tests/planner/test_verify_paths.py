@@ -76,7 +76,7 @@ def test_the_members_that_stop_begin_their_step_when_they_stop(mixed: Plan) -> N
     assert tell(look(1, [*javas, rd(1, RANGE)])).exit_code == 0
     away = tell(look(2, javas))
     assert (away.step, away.exit_code) == (2, 4)
-    assert [one.name for one in away.missing] == ["rd-0"]
+    assert [one.name for one in away.outsiders] == ["rd-0"]
     back = tell(look(3, [*javas, rd(2, FINAL)], **COOP))
     assert (back.step, back.exit_code) == (2, 0)
     assert back.next.startswith("begin step 3")

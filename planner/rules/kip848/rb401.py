@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rebal.groups.model import GroupType
 from rebal.planner.commands import NamedCommand
 from rebal.planner.kip848 import POLICY, brokers, policy
-from rebal.planner.rules.registry import Context, Findings, Severity, Tri, rule
+from rebal.planner.rules.registry import Context, Findings, PathKind, Severity, Tri, rule
 from rebal.planner.rules.scope import read_brokers, to_consumer, to_or_from_consumer, unless_allowed
 
 
@@ -15,7 +15,7 @@ from rebal.planner.rules.scope import read_brokers, to_consumer, to_or_from_cons
     "The brokers do not convert this group to or from KIP-848",
     reference="KIP-848; Kafka: docs/operations/consumer-rebalance-protocol; group.version",
     applies=(to_or_from_consumer,),
-    answered_by={"kip848_offline", "kip848_back_offline"},
+    answered_by={PathKind.KIP848_OFFLINE, PathKind.KIP848_BACK_OFFLINE},
 )
 def brokers_do_not_move(context: Context) -> Findings:
     """KIP-848 needs brokers from 4.0, the feature group.version, and a policy that allows the move.

@@ -1,7 +1,7 @@
 """RB402: more members than a KIP-848 group may have."""
 
 from rebal.planner.kip848 import fits, room
-from rebal.planner.rules.registry import Context, Findings, Severity, Tri, rule
+from rebal.planner.rules.registry import Context, Findings, PathKind, Severity, Tri, rule
 from rebal.planner.rules.scope import read_brokers, still_classic, to_consumer, unless_allowed
 
 
@@ -11,7 +11,7 @@ from rebal.planner.rules.scope import read_brokers, still_classic, to_consumer, 
     "The group has as many members as a KIP-848 group may have, or more",
     reference="Kafka: group.consumer.max.size; GroupMetadataManager: validateOnlineUpgrade",
     applies=(to_consumer,),
-    answered_by={"kip848_offline"},
+    answered_by={PathKind.KIP848_OFFLINE},
 )
 def too_many_members(context: Context) -> Findings:
     """group.consumer.max.size limits the members of a KIP-848 group; group.max.size does not.

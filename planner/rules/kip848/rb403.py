@@ -2,7 +2,7 @@
 
 from rebal.planner.commands import COOPERATIVE, NamedCommand
 from rebal.planner.kip848 import user_data
-from rebal.planner.rules.registry import Context, Findings, Severity, Tri, rule
+from rebal.planner.rules.registry import Context, Findings, PathKind, Severity, Tri, rule
 from rebal.planner.rules.scope import classic, to_consumer, unless_allowed
 
 
@@ -12,7 +12,7 @@ from rebal.planner.rules.scope import classic, to_consumer, unless_allowed
     "The assignor adds user data to the members' assignments",
     reference="KAFKA-18134; apache/kafka#18046; Kafka: ConsumerGroup.fromClassicGroup",
     applies=(to_consumer, classic),
-    answered_by={"kip848_offline"},
+    answered_by={PathKind.KIP848_OFFLINE},
 )
 def assignment_user_data(context: Context) -> Findings:
     """A custom assignor sends its members more than partitions, and KIP-848 has no field for it.

@@ -11,6 +11,7 @@ from rebal.planner.rules.registry import (
     Facts,
     Finding,
     Findings,
+    PathKind,
     Risk,
     Severity,
     Trait,
@@ -29,8 +30,8 @@ from rebal.planner.rules.scope import classic
     traits={Trait.NEXT_START, Trait.OTHER_PATH},
     applies=(classic,),
     accepts=Risk.STOP,
-    answered_by={"mixed_families"},
-    handled_by={"cut_over"},
+    answered_by={PathKind.MIXED_FAMILIES},
+    handled_by={PathKind.CUT_OVER},
     stays=will_not_start,
 )
 def no_mixed_list(context: Context) -> Findings:

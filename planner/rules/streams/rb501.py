@@ -2,7 +2,7 @@
 
 from rebal.planner.commands import read_more
 from rebal.planner.context import CONSUMER
-from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
+from rebal.planner.rules.registry import Context, Findings, PathKind, Severity, found, rule
 from rebal.planner.rules.scope import planning, streams_program
 
 
@@ -13,11 +13,11 @@ from rebal.planner.rules.scope import planning, streams_program
     reference="Kafka Streams upgrade guide (upgrade.from); KIP-429; KIP-1124",
     applies=(planning, streams_program),
     answered_by={
-        "finished",
-        "streams_one_bounce",
-        "streams_two_bounces",
-        "streams_down",
-        "streams_back",
+        PathKind.FINISHED,
+        PathKind.STREAMS_ONE_BOUNCE,
+        PathKind.STREAMS_TWO_BOUNCES,
+        PathKind.STREAMS_DOWN,
+        PathKind.STREAMS_BACK,
     },
 )
 def streams(context: Context) -> Findings:

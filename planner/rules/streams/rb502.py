@@ -5,7 +5,16 @@ from rebal.groups.streams import EAGER_VALUES
 from rebal.planner.advice.fixes import restart_fix
 from rebal.planner.context import EAGER
 from rebal.planner.programs import below_cooperative, running
-from rebal.planner.rules.registry import Context, Facts, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.registry import (
+    Context,
+    Facts,
+    Findings,
+    PathKind,
+    Severity,
+    Tri,
+    found,
+    rule,
+)
 from rebal.planner.rules.scope import planning, stable, streams_program
 
 
@@ -15,7 +24,12 @@ from rebal.planner.rules.scope import planning, stable, streams_program
     "upgrade.from may still be set on a Streams program",
     reference="Kafka: docs/streams/upgrade-guide (upgrade.from); KIP-429",
     applies=(planning, streams_program, stable),
-    handled_by={"streams_one_bounce", "streams_two_bounces", "streams_down", "streams_back"},
+    handled_by={
+        PathKind.STREAMS_ONE_BOUNCE,
+        PathKind.STREAMS_TWO_BOUNCES,
+        PathKind.STREAMS_DOWN,
+        PathKind.STREAMS_BACK,
+    },
 )
 def upgrade_from_left(context: Context) -> Findings:
     """A Streams program that was upgraded in two bounces may never have had the second one.

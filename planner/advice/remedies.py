@@ -1,0 +1,202 @@
+"""Remedies: what must come before a restart that the coordinator would not admit.
+
+A remedy gives a member the list that others need, has the coordinator remember every list again,
+adds the evidence that decides, or makes a new plan; it is an advice of actions.py itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rebal.groups.model import GroupState, Knowledge, Tri
+from rebal.planner.admission.check import Admission, Needs, admitted, restart
+from rebal.planner.admission.memory import INCONSISTENT, memory_of
+from rebal.planner.advice.actions import (
+    LISTED,
+    TRIED,
+    as_it_runs,
+    cut_over_of,
+    evidence,
+    first,
+    nothing,
+    rebalance_of,
+    replan,
+    restart_of,
+    show,
+    starts_with,
+    stop,
+    stop_and_start,
+    wait,
+)
+from rebal.planner.advice.suspects import left_behind, short, shortened, undated
+from rebal.planner.context import Context, Facts
+from rebal.planner.plan import Advice
+
+# Up to so many static members are restarted one by one, with no rebalance, to cure a reload.
+_FEW: Final = 2
+
+
+def cutting_over(
+    context: Context,
+    stopped: Sequence[Facts],
+    assignors: tuple[str, ...],
+    wide: tuple[str, ...],
+    *,
+    step: int | None = None,
+) -> tuple[Advice, tuple[Advice, ...]]:
+    """Return the advice to stop `stopped` together, and the restarts that are withheld.
+
+    Where the start is not admitted, the advice prepares it, as in `narrowing`.
+    """
+    made = cut_over_of(context, stopped, assignors, step=step)
+    if made.verdict is Tri.YES:
+        return made, ()
+    sent = memory_of(context, rejoined=True)
+    whole = [admitted(sent, stop_and_start(context, stopped, assignors))]
+    others = [facts for facts in context.members if facts not in stopped]
+    if (
+        context.reloaded is Tri.CANNOT_TELL
+        and not context.can_probe
+        and whole[0].verdict is Tri.YES
+    ):
+        # A probe answers no while the stopped members are in the group: it shows no cure.
+        return show(context, Needs.LOAD, made.reason, step=step), (made,)
+    remedy = _remedy(context, others, assignors, wide=wide, barred=made, by_lists=whole, step=step)
+    return remedy, (made,)
+
+
+def cure_of(context: Context, *, step: int | None = None) -> Advice:
+    """Return the cheapest way to have the coordinator remember every list again (RB113).
+
+    A rebalance makes every running member join with its whole list. A dynamic member's restart
+    starts one; a static member's restart does not, and shows the coordinator its own list only. So:
+    a dynamic member's restart; where all are static, a temporary member that joins and leaves (two
+    rebalances, whatever the size), or each one's restart where there are no more than two. If the
+    coordinator still holds a shortened list after a rebalance, that list is of a static member that
+    was down during the rebalance, and only its own restart helps. What was restarted since the plan
+    was made is not restarted for it again: then the time of the load, or of the logs, is missing. A
+    dynamic member is, where the probe itself shows that a load came after the restarts.
+    """
+    dynamic = [facts for facts in context.members if not facts.static]
+    static = [facts for facts in context.members if facts.static]
+    rested = not any(facts.member.member_id in context.restarted for facts in dynamic)
+    open_ = rested or (not static and shortened(context))
+    if dynamic and (context.reloaded is Tri.YES or (context.reloaded is not Tri.NO and open_)):
+        return rebalance_of(context, dynamic, step=step)
+    suspects = short(context, static)
+    down = left_behind(context, suspects)
+    if suspects and (context.reloaded is Tri.NO or len(down or suspects) <= _FEW):
+        suspects = down or suspects
+        left = [f for f in suspects if f.member.member_id not in context.restarted]
+        if left:
+            return first(as_it_runs(context, facts, step) for facts in left[:TRIED])
+        why = f"{context.named(suspects)} joined again, and whether a load came later is not known"
+        return show(context, Needs.LOAD, why, step=step)
+    if not static:
+        return show(
+            context, Needs.CONFLICT, "the coordinator's lists and the logs are at odds", step=step
+        )
+    if context.reloaded is Tri.CANNOT_TELL and undated(context):
+        why = "the logs show every list, and not whether it was sent after the load"
+        return show(context, Needs.CLOCK, why, step=step)
+    return rebalance_of(context, (), step=step)
+
+
+def narrowing(
+    context: Context,
+    to_do: Sequence[Facts],
+    assignors: tuple[str, ...],
+    wide: tuple[str, ...],
+    *,
+    step: int | None = None,
+) -> tuple[Advice, tuple[Advice, ...]]:
+    """Return the advice to restart one of `to_do` with the list, and the restarts that are
+    withheld.
+
+    A member whose client does not start with the list, as its evidence has it, is left as it is.
+    Where none is admitted, the advice prepares it: give the `wide` list to the members that lack
+    the assignor, make the coordinator remember every list again, or add the evidence that decides.
+    """
+    able = [f for f in to_do if starts_with(context, f, assignors) is not Tri.NO]
+    if to_do and not able:
+        return _no_wide_list(context, to_do, assignors, step), ()
+    tried = [restart_of(context, facts, assignors, step=step) for facts in able[:TRIED]]
+    good = next((one for one in tried if one.verdict is Tri.YES), None)
+    withheld = tuple(one for one in tried if one.verdict is not Tri.YES)[:LISTED]
+    if good is not None:
+        return good, withheld
+    if not tried:
+        return nothing("no member is left to restart in this step", step=step), ()
+    # Where some find the group full or their session out of bounds, the others may be admitted.
+    by_list = [one for one in tried if one.error in (None, INCONSISTENT)] or tried
+    barred = next((one for one in by_list if one.verdict is Tri.NO), by_list[0])
+    sent = memory_of(context, rejoined=True)
+    by_lists = [
+        admitted(sent, restart(sent, facts.member.member_id, assignors)) for facts in able[:TRIED]
+    ]
+    made = _remedy(
+        context, context.members, assignors, wide=wide, barred=barred, by_lists=by_lists, step=step
+    )
+    return made, withheld
+
+
+def _remedy(
+    context: Context,
+    others: Sequence[Facts],
+    assignors: tuple[str, ...],
+    *,
+    wide: tuple[str, ...],
+    barred: Advice,
+    by_lists: Sequence[Admission],
+    step: int | None,
+) -> Advice:
+    """Return what must come before `barred`, which is not admitted.
+
+    `others` are those that may get the `wide` list, `by_lists` the answers once every member has
+    joined again with its whole list.
+    """
+    if context.group.state is not GroupState.STABLE:
+        return wait(barred.reason, step=step)
+    lacking = [f for f in others if _lacks_all(context, f, assignors)]
+    able = [f for f in lacking if starts_with(context, f, wide) is Tri.YES]
+    if able and wide:
+        back = first(restart_of(context, f, wide, step=step) for f in able[:TRIED])
+        if back.verdict is Tri.YES:
+            return back
+    elif lacking and wide:
+        return _no_wide_list(context, lacking, wide, step)
+    if barred.error not in (None, INCONSISTENT):
+        return stop(barred.reason, step=step)
+    asked = any(n in {*context.memory.in_all, *context.memory.not_in_all} for n in assignors)
+    if any(one.verdict is Tri.YES for one in by_lists):
+        if context.reloaded is not Tri.YES and not asked and context.can_probe:
+            return show(context, Needs.PROBE, barred.reason, step=step)
+        return cure_of(context, step=step)
+    if barred.verdict is Tri.NO:
+        return replan(context, barred.reason, step=step)
+    if asked and context.reloaded is not Tri.NO and _knows_nothing_more(context):
+        return cure_of(context, step=step)
+    needs = barred.evidence_needed or ("client log", "request log")
+    return evidence(context, needs, barred.reason, step)
+
+
+def _no_wide_list(
+    context: Context, lacking: Sequence[Facts], wide: Sequence[str], step: int | None
+) -> Advice:
+    """Return the advice where no client of these members is known to start with the wide list."""
+    open_ = [f for f in lacking if starts_with(context, f, wide) is Tri.CANNOT_TELL]
+    if not open_:
+        why = f"{context.named(lacking)} cannot start with [{', '.join(wide)}] (RB104)"
+        return replan(context, why, step=step)
+    why = f"the client of {context.named(open_)} is not known, and not every client starts with"
+    return show(context, Needs.LISTS, f"{why} [{', '.join(wide)}] (RB906)", step=step)
+
+
+def _knows_nothing_more(context: Context) -> bool:
+    """No list is known, so that a rebalance (which shows every list) is the next evidence."""
+    return not any(f.member.assignors.knowledge is Knowledge.EXACT for f in context.members)
+
+
+def _lacks_all(context: Context, facts: Facts, assignors: Sequence[str]) -> bool:
+    return all(context.supports(facts, name) is Tri.NO for name in assignors)

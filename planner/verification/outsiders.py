@@ -1,0 +1,413 @@
+"""Clients that should be in the group and are not: `outsiders_of`, one record for each.
+
+Logs show who was rejected; the plan and its journal show who was there before. A log is rotated,
+its times may have no zone, and the coordinator counts a member that stopped without leaving until
+its session ends. So a client may be out without being missing in the count: such an outsider is in
+doubt (`Doubt`), and the end of a plan waits for what decides.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from rebal.groups.clients import proven_family
+from rebal.groups.model import Evidence, GroupSnapshot, Member, Moment, Record, Refusal, Tri
+from rebal.groups.snapshot.redact import random_end
+from rebal.planner.admission.rejected import (
+    address,
+    is_automatic,
+    may_be_back,
+    still_out,
+)
+from rebal.planner.clients import refuses_mixed
+from rebal.planner.context import Context, names
+from rebal.planner.facts import KEYS, identity_keys, natural
+from rebal.planner.plan import Plan
+from rebal.planner.verdict import worst
+from rebal.planner.verification.journal import (
+    JournalEntry,
+    first_shown,
+    known_before,
+    rejection_key,
+)
+from rebal.planner.verification.plan_context import context_of
+
+# Rejected clients that retry do so within seconds; a container's crash loop waits up to minutes.
+RECENT: Final = timedelta(seconds=60)
+
+
+class OutsiderKind(StrEnum):
+    """rejected: a log shows that the coordinator rejected it; missing: it was a member before."""
+
+    REJECTED = "rejected"
+    MISSING = "missing"
+
+
+class Doubt(StrEnum):
+    """Reason why it is not known whether, or which, client is out.
+
+    time: a log shows its rejection, and not when; count: nobody gave the number of members; entry:
+    a stopped static member's entry may fill its place; name: it is one of several.
+    """
+
+    NONE = "none"
+    TIME = "time"
+    COUNT = "count"
+    ENTRY = "entry"
+    NAME = "name"
+
+
+class Outsider(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One client that should be in the group and is not.
+
+    `name` names the process to start: with its address where the client id does not. `list` is the
+    list that was rejected, or that the missing member had (empty: not known), `error` Kafka's name
+    of the rejection. `takes_mixed`: its client starts with eager and cooperative assignors in one
+    list. `since` is when it was rejected. `until` ends the doubt about a stopped member's entry.
+    `may_be_back`: a member with its client id may be this client.
+    """
+
+    kind: OutsiderKind
+    name: str
+    doubt: Doubt = Doubt.NONE
+    client_id: str = ""
+    instance_id: str | None = None
+    host: str = ""
+    list: tuple[str, ...] = ()
+    error: str | None = None
+    family: str | None = None
+    takes_mixed: Tri = Tri.CANNOT_TELL
+    since: Moment | None = None
+    until: Moment | None = None
+    times: int = 1
+    may_be_back: bool = False
+    evidence: tuple[Evidence, ...] = ()
+
+    @property
+    def sure(self) -> bool:
+        """Return whether this very client is known to be out."""
+        return self.doubt is Doubt.NONE
+
+    @property
+    def label(self) -> str:
+        """Return the name with the address, which a static member does not need."""
+        known = not self.host or self.instance_id or self.name.endswith(f"({self.host})")
+        return self.name if known else f"{self.name} ({self.host})"
+
+
+def outsiders_of(
+    plan: Plan, seen: Sequence[JournalEntry], context: Context, *, estimated: bool
+) -> tuple[Outsider, ...]:
+    """Return the clients that are out, or may be: the rejected ones first, those of the service
+    before others.
+
+    `seen` are the earlier looks, oldest first. `estimated`: no user gave the number of members. A
+    missing member that is a rejected client is listed once, as that.
+    """
+    gone = _gone(plan, seen, context)
+    rejections = list(_rejections(plan, seen, context, estimated=estimated))
+    places = _Places(context.snapshot, [refusal for refusal, *_ in rejections])
+    missing = list(_missing(plan, seen, context, gone, places))
+    families = dict(plan.accepted.families)
+    families |= {f.name: f.family for f in context.members if f.family and f.family_proven}
+    families |= {one.instance_id or one.client_id: one.family for one in missing if one.family}
+    every = {one.family for one in missing}
+    same = every.pop() if len(every) == 1 else families.get("*")
+    sure = [one for one, doubt, _ in rejections if doubt is Doubt.NONE]
+    rejected = []
+    for one, doubt, until in rejections:
+        who = one.instance_id or one.client_id
+        family = proven_family(one.software) or families.get(who, same)
+        # Where more members are out, the name is also theirs.
+        more = context.missing > len(sure) and not one.instance_id
+        alike = [each.takes_mixed for each in missing if more and each.client_id == one.client_id]
+        rejected.append(
+            Outsider(
+                kind=OutsiderKind.REJECTED,
+                name=places.name(who or "a client", one),
+                doubt=doubt,
+                client_id=one.client_id,
+                instance_id=one.instance_id,
+                host=address(one.host),
+                list=one.list,
+                error=one.error,
+                family=family,
+                takes_mixed=worst([_mixed(family), *alike]),
+                since=one.at,
+                until=until,
+                times=one.times,
+                may_be_back=may_be_back(context.snapshot, one),
+                evidence=(one.evidence,),
+            )
+        )
+    ours = {one.instance_id or one.client_id for one in missing}
+    rejected.sort(key=lambda one: (one.instance_id or one.client_id) not in ours)
+    known = [one for one in rejected if one.sure]
+    return (*rejected, *(one for one in missing if not _is_rejected(one, known)))
+
+
+def missing_text(context: Context, outsiders: Sequence[Outsider]) -> str:
+    """Return the clause that names the missing members."""
+    sure = [one.label for one in outsiders if one.sure]
+    maybe = [one.name for one in outsiders if one.doubt is Doubt.NAME]
+    named = f": {', '.join(sure)}" if sure else ""
+    if maybe:
+        named = f": {context.missing} of {', '.join(maybe[:6])}"
+    verb = "is" if context.missing == 1 else "are"
+    return (
+        f"{context.missing} of {context.expected} expected members {verb} not in the group{named}"
+    )
+
+
+def _is_rejected(missing: Outsider, rejected: Sequence[Outsider]) -> bool:
+    """Return whether this missing member is a rejected client, maybe under another name.
+
+    A static member keeps its instance id. Where the rejected clients may be back, none of them is a
+    dynamic member that is still missing.
+    """
+    if missing.instance_id:
+        return any(one.instance_id == missing.instance_id for one in rejected)
+    return any(not one.may_be_back for one in rejected)
+
+
+class _Places:
+    """The addresses of each client id, which tell its processes apart."""
+
+    def __init__(self, snapshot: GroupSnapshot, out: Sequence[Refusal]) -> None:
+        self._snapshot = snapshot
+        self._of: dict[str, set[str]] = defaultdict(set)
+        for member in snapshot.members:
+            self._of[member.client_id].add(address(member.host))
+        for one in out:
+            self._of[one.client_id].add(address(one.host))
+
+    def name(self, name: str, one: Member | Refusal) -> str:
+        """Return the name, with its address where the client id does not identify one process."""
+        everyone = {*self._of[one.client_id], address(one.host)}
+        shared = len(everyone) > 1 or is_automatic(self._snapshot, one.client_id)
+        if not one.host or one.instance_id or not (shared or not one.client_id):
+            return name
+        return f"{name} ({address(one.host)})"
+
+
+def _mixed(family: str | None) -> Tri:
+    if family is None:
+        return Tri.CANNOT_TELL
+    return Tri.NO if refuses_mixed(family) else Tri.YES
+
+
+def _missing(
+    plan: Plan,
+    seen: Sequence[JournalEntry],
+    context: Context,
+    gone: Sequence[Member],
+    places: _Places,
+) -> Iterator[Outsider]:
+    """Yield the members `gone`; they are in doubt where more are gone than are missing."""
+    said, labels = plan.accepted.families, names(gone)
+    known = known_before(plan, seen) if gone else {}
+    then = context_of(plan, plan.baseline) if gone and not plan.baseline.redacted else None
+    # Bytes that left open, when the plan was made, whether the client accepts a mixed list.
+    left_open = {
+        facts.member.instance_id or facts.member.client_id
+        for facts in (then.members if then is not None else ())
+        if then is not None and then.may_take_mixed(facts) is not Tri.YES
+    }
+    for member in sorted(gone, key=lambda member: natural(labels[member.member_id])):
+        names_, software = known.get(member.member_id, (None, None))
+        family = proven_family(software) or said.get(member.client_id, said.get("*"))
+        open_ = family is None and (member.instance_id or member.client_id) in left_open
+        yield Outsider(
+            kind=OutsiderKind.MISSING,
+            name=places.name(labels[member.member_id], member),
+            doubt=Doubt.NONE if len(gone) <= context.missing else Doubt.NAME,
+            client_id=member.client_id,
+            instance_id=member.instance_id,
+            host=address(member.host),
+            list=names_.list if names_ is not None else (),
+            family=family,
+            takes_mixed=Tri.NO if open_ else _mixed(family),
+        )
+
+
+def _gone(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> list[Member]:
+    """Return the members of the last complete look that match no member of the group now.
+
+    A restarted member has a new id. It is recognised by instance id, then by client id and host,
+    then by either alone where that is unique.
+    """
+    if not context.missing:
+        return []
+    here = {member.member_id: member for member in context.snapshot.members}
+    was = {member.member_id: member for member in _roster(plan, seen, context.expected or 0)}
+    gone = [member for id_, member in was.items() if id_ not in here]
+    new = [member for id_, member in here.items() if id_ not in was]
+    for key in range(KEYS):
+        gone, new = _unpaired(gone, new, key)
+    return gone
+
+
+def _roster(plan: Plan, seen: Sequence[JournalEntry], expected: int) -> Sequence[Member]:
+    for entry in reversed(seen):
+        if len(entry.members) >= expected:
+            return [
+                Member(
+                    member_id=one.member_id,
+                    client_id=one.client_id,
+                    host=one.host,
+                    instance_id=one.instance_id,
+                )
+                for one in entry.members
+            ]
+    return () if plan.baseline.redacted else plan.baseline.members
+
+
+def _unpaired(
+    gone: list[Member], here: list[Member], key: int
+) -> tuple[list[Member], list[Member]]:
+    """Return both lists without the members that share their key of this number, one for one."""
+    waiting: dict[tuple[str, ...] | None, list[Member]] = defaultdict(list)
+    for member in here:
+        waiting[identity_keys(member)[key]].append(member)
+    left = []
+    for member in gone:
+        own = identity_keys(member)[key]
+        if own is not None and waiting[own]:
+            waiting[own].pop()
+        else:
+            left.append(member)
+    return left, [member for members in waiting.values() for member in members]
+
+
+_Rejection = tuple[Refusal, Doubt, datetime | None]
+
+
+def _rejections(
+    plan: Plan, seen: Sequence[JournalEntry], context: Context, *, estimated: bool
+) -> Iterator[_Rejection]:
+    """Yield the rejections of clients that are not known to be back, with their doubt.
+
+    It depends on what may fill the client's place in the count.
+    """
+    static = {f.member.instance_id for f in context.members if f.static}
+    for one in still_out(context.snapshot):
+        if _is_out(plan, context, one):
+            yield one, Doubt.NONE, None
+        elif one.at is None and _may_be_counted(plan, seen, context, one):
+            yield one, Doubt.TIME, None
+        elif estimated and one.instance_id not in static:
+            yield one, Doubt.COUNT, None
+        elif one.at is not None and (until := _hidden_until(plan, seen, context, one.at)):
+            yield one, Doubt.ENTRY, until
+
+
+def _is_out(plan: Plan, context: Context, one: Refusal) -> bool:
+    """Return whether this rejected client is out: a member is missing, or the rejection is new.
+
+    Without a log, all clients have rejoined once no member is missing. A static member is counted
+    while its session lasts, though its process was rejected: it is missing only after that. Who was
+    out when the plan was made is out since; else an old rejection is history.
+    """
+    now, since = context.snapshot.captured_at, _began(plan)
+    if not context.missing and len(context.members) >= (context.expected or 1):
+        own = (f.member for f in context.members if f.static)
+        lasts = _longest_session(m for m in own if m.instance_id == one.instance_id)
+        recent = one.at is not None and now - one.at < lasts
+        return recent and (_short(plan) or (one.at is not None and one.at >= since))
+    here = {None, *(facts.member.instance_id for facts in context.members)}
+    static = [member for member in plan.baseline.members if member.instance_id not in here]
+    # One that is gone may have stopped before the plan, which counted it all the same.
+    since -= _longest_session(static) if static else timedelta()
+    return one.at is None or _short(plan) or one.at >= since
+
+
+def _short(plan: Plan) -> bool:
+    return len(plan.baseline.members) < (plan.expected_members or 0)
+
+
+def _may_be_counted(
+    plan: Plan, seen: Sequence[JournalEntry], context: Context, one: Refusal
+) -> bool:
+    """Return whether a client that was rejected at an unknown time may be out of a full group.
+
+    The coordinator counts a member that has ended without leaving until its session ends. Where
+    each completed rebalance begins that session anew, of a static member (KIP-345), there is no
+    bound; else it is over so long after the first look that saw the rejection.
+    """
+    if any(facts.static for facts in context.members):
+        return True
+    now = context.snapshot.captured_at
+    _, look = first_shown(plan, seen).get(rejection_key(one), (None, None))
+    lasts = _longest_session(facts.member for facts in context.members)
+    return look is None or look.at > now - lasts
+
+
+def _hidden_until(
+    plan: Plan, seen: Sequence[JournalEntry], context: Context, at: datetime
+) -> datetime | None:
+    """Return when a stopped static member can no longer fill the place of a client that was
+    rejected at that time; None where none can.
+
+    Each completed rebalance begins its session anew (KIP-345). One that joined after the rejection
+    is not in doubt, nor is a rejection that was older than a session when the plan was made.
+    """
+    static = [facts.member for facts in context.members if facts.static]
+    ids = {facts.member.member_id for facts in context.members}
+    now, lasts = context.snapshot.captured_at, _longest_session(static)
+    same_since = now
+    for entry in reversed(seen):
+        if entry.ids != ids:
+            break
+        same_since = entry.at
+    known = set().union(*(entry.ids for entry in seen if entry.at <= at))
+    kept = (m.member_id in known or _may_be_of_baseline(plan, m.member_id) for m in static)
+    until = max(at, same_since) + lasts
+    return until if at >= _began(plan) - lasts and now < until and any(kept) else None
+
+
+def _may_be_of_baseline(plan: Plan, member_id: str) -> bool:
+    """Return whether this member id may be one of the plan's baseline.
+
+    A redacted baseline has only the random end of an id. An id without one may be any of them.
+    """
+    before = {member.member_id for member in plan.baseline.members}
+    if not plan.baseline.redacted:
+        return member_id in before
+    end = random_end(member_id)
+    return end is None or end in {random_end(each) for each in before}
+
+
+def new_refusals(plan: Plan, snapshot: GroupSnapshot) -> list[Refusal]:
+    """Return the rejections since the plan was made."""
+    before, began = set(plan.baseline.refusals), _began(plan)
+    return [
+        refusal
+        for refusal in snapshot.refusals
+        if refusal not in before and (refusal.at is None or refusal.at >= began)
+    ]
+
+
+def _began(plan: Plan) -> datetime:
+    """Return when the plan was made, in the milliseconds that logs print."""
+    at = plan.baseline.captured_at
+    return at.replace(microsecond=at.microsecond // 1000 * 1000)
+
+
+def estimates(plan: Plan, expect_members: int | None) -> bool:
+    """Return whether the number of members is rebal's own: no user gave it.
+
+    It is then the members and the rejected clients that the plan was made of.
+    """
+    known = context_of(plan, plan.baseline).expected
+    return expect_members is None and plan.expected_members == known
+
+
+def _longest_session(members: Iterable[Member]) -> timedelta:
+    """Return the longest session timeout of these members, at least `RECENT`."""
+    timeouts = (member.timeouts for member in members)
+    known = (one.session_ms for one in timeouts if one is not None)
+    return max([RECENT, *(timedelta(milliseconds=ms) for ms in known if ms is not None)])
