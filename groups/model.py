@@ -284,7 +284,8 @@ class Member(Record, frozen=True, kw_only=True):
     `protocol_type` is `classic` or `consumer` in a KIP-848 group (KIP-1099), None elsewhere.
     `timeouts` are those of its classic joins; with KIP-848 the broker decides them. `joined_at` is
     when the coordinator last accepted a join of this member id (error 0), by the log that shows it;
-    None if no log shows one, or if the offset of that log's clock is unknown.
+    None if no log shows one, or if the offset of that log's clock is unknown. `first_joined_at` is
+    when the coordinator gave it this member id.
     """
 
     member_id: str
@@ -308,6 +309,7 @@ class Member(Record, frozen=True, kw_only=True):
     member_epoch: int | None = None
     protocol_type: str | None = None
     joined_at: Moment | None = None
+    first_joined_at: Moment | None = None
     join_reason: str | None = None
     evidence: tuple[Evidence, ...] = ()
 

@@ -38,7 +38,7 @@ def rejections(
 
     If there are more, each client's newest rejections are kept, and at least one for every client.
     """
-    joins = _Joins(one for one in seen if isinstance(one, Joined) and one.accepted)
+    joins = _Joins(one for one in seen if isinstance(one, Joined))
     made = [_record(one, joins) for one in _final(seen)]
     found: dict[Refusal, Refusal] = {}
     for one in (*known, *made):
@@ -70,13 +70,28 @@ class _Joins:
 
     def __init__(self, joins: Iterable[Joined]) -> None:
         self._by: dict[object, list[Joined]] = defaultdict(list)
+        self._new: dict[str, list[Joined]] = defaultdict(list)
         for join in joins:
-            for key in _keys(join):
+            if join.new:
+                self._new[join.member_id].append(join)
+            for key in _keys(join) if join.accepted else ():
                 self._by[key].append(join)
 
-    def of(self, one: Refusal) -> list[Joined]:
-        """Return the accepted joins of the client that was rejected."""
-        return [join for key in _keys(one) for join in self._by.get(key, ())]
+    def after(self, one: Refusal, is_later: Callable[[Joined], bool]) -> list[Joined]:
+        """Return the later accepted joins of the client that was rejected.
+
+        A dynamic client comes back with a new member id, or on its connection: an older id is that
+        of another process with its client id and address.
+        """
+        found = [join for key in _keys(one) for join in self._by.get(key, ()) if is_later(join)]
+        if one.instance_id is not None:
+            return found
+        return [
+            join
+            for join in found
+            if (join.connection and join.connection == one.connection)
+            or any(map(is_later, self._new.get(join.member_id, ())))
+        ]
 
 
 def _keys(one: Refusal | Joined | Member) -> Iterator[object]:
@@ -104,8 +119,7 @@ def _record(one: Refused, joins: _Joins) -> Refusal:
         software=one.software,
         evidence=one.evidence,
     )
-    later = [join for join in joins.of(made) if is_after(join, one)]
-    return _rejoined(made, later)
+    return _rejoined(made, joins.after(made, lambda join: is_after(join, one)))
 
 
 def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal:
@@ -113,16 +127,14 @@ def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal
     if one.rejoined_as is not None or one.at is None:
         return one
     at = one.at
-    found = _rejoined(one, [join for join in joins.of(one) if join.at and join.at > at])
+    later = joins.after(one, lambda join: join.at is not None and join.at > at)
+    found = _rejoined(one, later)
     if found.rejoined_as is not None:
         return found
     for member in members:
-        if (
-            {*_keys(one)} & {*_keys(member)}
-            and member.joined_at is not None
-            and member.joined_at > at
-        ):
-            return replace(one, rejoined_as=member.member_id, rejoined_at=member.joined_at)
+        came = member.joined_at if one.instance_id is not None else member.first_joined_at
+        if {*_keys(one)} & {*_keys(member)} and came is not None and came > at:
+            return replace(one, rejoined_as=member.member_id, rejoined_at=came)
     return one
 
 

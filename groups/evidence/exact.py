@@ -58,6 +58,7 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
         default=(),
     )
     last = next((join for join in reversed(seen) if join.accepted), None)
+    began = [join.at for join in seen if join.new and join.at is not None]
     later = last is not None and (member.joined_at is None or when(last.at) >= member.joined_at)
     bound = replace(
         member,
@@ -66,6 +67,7 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
         timeouts=_timeouts(member.timeouts, seen),
         instance_id=member.instance_id or seen[-1].instance_id,
         joined_at=last.at if last is not None and later else member.joined_at,
+        first_joined_at=min([*began, *filter(None, [member.first_joined_at])], default=None),
         join_reason=last.reason if last is not None and later else member.join_reason,
     )
     if len(lists) < 2:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from msgspec.structs import replace
 
 from rebal.groups.clients import assignors
@@ -46,11 +48,15 @@ def may_be_back(snapshot: GroupSnapshot, one: Refusal) -> bool:
     """Return whether a member with the client's id may be the client that was rejected."""
     if one.instance_id or not one.client_id:
         return False
-    named = [each for each in snapshot.members if each.client_id == one.client_id]
+
+    def is_later(came: datetime | None) -> bool:
+        return one.at is None or came is None or came > one.at
+
     return any(
-        not (one.host and each.host) or address(one.host) == address(each.host)
-        for each in named
-        if one.at is None or each.joined_at is None or each.joined_at > one.at
+        is_later(each.first_joined_at or each.joined_at)
+        and not (one.host and each.host and address(one.host) != address(each.host))
+        for each in snapshot.members
+        if each.client_id == one.client_id
     )
 
 
@@ -88,7 +94,9 @@ def _is_back(snapshot: GroupSnapshot, one: Refusal) -> bool:
     member = member_of(snapshot, one)
     if member is None or one.at is None:
         return False
-    return member.joined_at is not None and member.joined_at > one.at
+    # A member id that was there before is another process of that client id.
+    came = member.joined_at if one.instance_id is not None else member.first_joined_at
+    return came is not None and came > one.at
 
 
 def is_automatic(snapshot: GroupSnapshot, client_id: str) -> bool:

@@ -10,6 +10,7 @@ from rebal.groups.evidence.absent import MOST_REFUSALS
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Refused
 from rebal.groups.model import Evidence, Refusal, Source
+from rebal.planner.admission.rejected import still_out
 from tests.groups.observed import COOP, JAVA, at, group, joined, member
 
 
@@ -26,7 +27,7 @@ def refused(line: int = 1, **fields: Any) -> Refused:
 def rejoin(minute: int = 9, **fields: Any) -> Any:
     return joined(
         "pod", COOP, "range", minute=minute, line=minute,
-        **{"host": "h1", "software": JAVA, **fields},
+        **{"host": "h1", "software": JAVA, "new": True, **fields},
     )  # fmt: skip
 
 
@@ -67,6 +68,19 @@ def test_another_client_s_join_does_not(first: dict[str, Any], later: dict[str, 
     assert resolved(refused(**first), rejoin(**later)).rejoined_as is None
 
 
+@pytest.mark.parametrize("known", [[], [joined("pod", COOP, minute=0, host="h1", new=True)]])
+def test_an_older_member_of_the_same_name_that_rejoins_is_not_the_rejected_client(
+    known: list[Any],
+) -> None:
+    """Two processes share client id and address; the one that lives rejoins at each rebalance."""
+    seen = [*known, refused(), rejoin(new=False)]
+    (one,) = merge(group(member("pod", host="/h1")), seen).refusals
+    assert one.rejoined_as is None
+    assert [
+        each.client_id for each in still_out(merge(group(member("pod", host="/h1")), seen))
+    ] == ["pod"]
+
+
 def test_lines_of_one_log_are_in_order_whatever_its_clock() -> None:
     first, later = refused(at=None, log="k.log"), rejoin(at=None, log="k.log")
     one = resolved(first, later)
@@ -81,7 +95,7 @@ def test_a_known_rejection_is_resolved_by_what_is_seen_later() -> None:
     assert [one.rejoined_as for one in after.refusals] == ["pod-id"]
     # Read again, it is the same one.
     assert merge(after, [refused()]).refusals == after.refusals
-    joined_at = group(member("pod", host="/h1", joined_at=at(9)))
+    joined_at = group(member("pod", host="/h1", joined_at=at(9), first_joined_at=at(9)))
     assert merge(joined_at, [refused()]).refusals[0].rejoined_as == "pod-id"
 
 

@@ -52,7 +52,7 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
     `members`: `{id, list | at_least | lacks, family, version, guess, instance, owned, declared,
     topics, protocol_type, rack, regex, bytes (version of the subscription; null: not read),
     mislabelled (v0 bytes marked as v1), since (when it was built), written and created (its file)
-    and joined, in minutes after `AT`,
+    joined and first (its first join; else joined), in minutes after `AT`,
     assigned_data, sticky (the generation in its user data), surge, upgrade_from, ran, classic_only,
     idle, timeouts: [session, rebalance] in ms}`;
     `cluster: {version, settings, features}`;
@@ -212,6 +212,7 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
         assignment={} if m.get("idle") else {"orders": mine},
         protocol_type=m.get("protocol_type"),
         joined_at=_minutes(m.get("joined")),
+        first_joined_at=_minutes(m.get("first", m.get("joined"))),
     )
 
 
