@@ -207,6 +207,19 @@ class GroupFacts:
         return self.group.assignor if self.classic and self.stable else None
 
     @cached_property
+    def generation(self) -> int | None:
+        """Return the group's generation: as the broker stores it, else by the members' own bytes.
+
+        A member names the generation that it was in when it joined (subscription v2, KIP-792), so
+        the newest one is the generation before.
+        """
+        sent = (facts.member.subscription for facts in self.members if self.classic)
+        known = [one.generation_id for one in sent if one and one.generation_id is not None]
+        newest = max(known, default=-1)
+        stored = self.group.generation
+        return stored if stored is not None or newest < 0 else newest + 1
+
+    @cached_property
     def asked(self) -> bool:
         """Return whether a broker was asked; a snapshot from a scan's tables asked none."""
         cluster = self.snapshot.cluster

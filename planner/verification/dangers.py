@@ -176,7 +176,7 @@ def _storm(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
     pairs = list(pairwise(rosters))
     changes = sum(len(a ^ b) for a, b in pairs)
     came = sum(len(b - a) for a, b in pairs)
-    generations = [entry.generation for entry in window] + [context.group.generation]
+    generations = [entry.generation for entry in window] + [context.generation]
     known = [number for number in generations if number is not None]
     states = [entry.state for entry in window] + [str(context.group.state)]
     rebalances = max(

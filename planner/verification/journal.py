@@ -25,7 +25,8 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.planner.admission.rejected import member_of
-from rebal.planner.plan import Plan
+from rebal.planner.kinds import Action
+from rebal.planner.plan import Advice, Plan
 
 JOURNAL_SCHEMA: Final = "rebal.journal/1"
 
@@ -53,6 +54,27 @@ class SeenMember(Record, frozen=True, kw_only=True):
     software: Software | None = None
 
 
+class Advised(Record, frozen=True, kw_only=True):
+    """What a look advised, where it lets somebody join: fields are as in `Advice`."""
+
+    action: Action
+    members: tuple[str, ...] = ()
+    assignors: tuple[str, ...] = ()
+    change: str = ""
+
+    @classmethod
+    def of(cls, advice: Advice) -> Advised | None:
+        """Return what the journal keeps of `advice`; None where nobody joins."""
+        if not advice.recommended:
+            return None
+        return cls(
+            action=advice.action,
+            members=advice.members,
+            assignors=advice.assignors,
+            change=advice.change,
+        )
+
+
 class Confirmation(Record, frozen=True, kw_only=True):
     """The operator's statement that these members (ids) have completed `step`, where no evidence
     shows it. `list` is the assignor list that they run (empty: the step changes another setting).
@@ -71,7 +93,8 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     `lag` and `committed` are sums over all partitions with known offsets. `rejected` are the
     rejections that no earlier look showed, `dangers` the kinds of the dangers, `findings` the rules
     that decided. `accepted` is what the user accepted at this look, a sentence each, `confirmed`
-    what the operator confirmed by hand, `left_out` the ids of members that `step` does not concern.
+    what the operator confirmed by hand, `left_out` the ids of members that `step` does not concern,
+    `advised` the restart or start that it advised.
     """
 
     at: Moment
@@ -91,6 +114,7 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     accepted: tuple[str, ...] = ()
     confirmed: Confirmation | None = None
     left_out: frozenset[str] = frozenset()
+    advised: Advised | None = None
     blind: str | None = None
 
     @property

@@ -37,9 +37,15 @@ from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind
 from rebal.planner.rules import Trait, has, rules
 from rebal.planner.verification.dangers import Danger, decides
-from rebal.planner.verification.journal import JournalEntry
+from rebal.planner.verification.journal import Advised, JournalEntry
 from rebal.planner.verification.members import StepStanding
-from rebal.planner.verification.outsiders import Doubt, Outsider, OutsiderKind, missing_text
+from rebal.planner.verification.outsiders import (
+    Doubt,
+    Outsider,
+    OutsiderKind,
+    longest_session,
+    missing_text,
+)
 from rebal.planner.verification.unowned import owner_for, without_owner
 
 _NO_LIST: Final = "no list is known that these clients start with and that leads on"
@@ -142,11 +148,57 @@ def next_action(look: Look) -> Actions:
         if found is None:
             continue
         made, withheld = found if isinstance(found, tuple) else (found, ())
+        made = _instead(look, made) if _changed_nothing(look, made) else made
         given = look.context.given
         if made.action is Action.NONE or made.command or given.plan is None:
             return made, withheld
         return replace(made, command=given.verify()), withheld
     raise AssertionError("the last candidate always has an answer")
+
+
+def _changed_nothing(look: Look, made: Advice) -> bool:
+    """Return whether this remedy, which brings no list, was carried out and is needed again.
+
+    A temporary member has joined and left since a look advised it, or the member has restarted, and
+    all others are the same.
+    """
+    same = Advised.of(made)
+    if same is None or made.assignors or made.change:
+        return False
+    temporary = made.action is Action.TEMPORARY
+    ids, now = {f.member.member_id for f in look.context.members}, look.context.generation or 0
+    return any(
+        entry.advised is not None
+        and entry.advised.action is made.action
+        and not (entry.advised.assignors or entry.advised.change)
+        and (temporary or not ids.issuperset(entry.advised.members))
+        and len(ids ^ entry.ids) == (0 if temporary else 2)
+        and entry.generation is not None
+        and now - entry.generation >= 2
+        for entry in look.seen
+    )
+
+
+def _instead(look: Look, made: Advice) -> Advice:
+    """Return what follows where a rebalance changed nothing: an entry that it cannot refresh."""
+    static = [facts for facts in look.context.members if facts.static]
+    if not static:
+        why = f"a rebalance changed nothing: {made.reason}"
+        return advised.show(look.context, Needs.LOAD, why, step=look.number)
+    since = look.context.snapshot.captured_at
+    for entry in reversed(look.seen):
+        if entry.generation != look.context.generation:
+            break
+        since = entry.at
+    until = since + longest_session(facts.member for facts in static)
+    if look.context.snapshot.captured_at >= until:
+        return made
+    return advised.wait(
+        f"the rebalance changed nothing, so one of {look.context.named(static)} may have stopped: "
+        "the coordinator counts a stopped static member until its session ends, and each rebalance "
+        f"begins that anew. Restart nothing and look again after {until:%H:%M:%SZ}",
+        step=look.number,
+    )
 
 
 def start_rejected(look: Look) -> Advice | None:

@@ -315,13 +315,13 @@ def _is_out(plan: Plan, context: Context, one: Refusal) -> bool:
     now, since = context.snapshot.captured_at, _began(plan)
     if not context.missing and len(context.members) >= (context.expected or 1):
         own = (f.member for f in context.members if f.static)
-        lasts = _longest_session(m for m in own if m.instance_id == one.instance_id)
+        lasts = longest_session(m for m in own if m.instance_id == one.instance_id)
         recent = one.at is not None and now - one.at < lasts
         return recent and (_short(plan) or (one.at is not None and one.at >= since))
     here = {None, *(facts.member.instance_id for facts in context.members)}
     static = [member for member in plan.baseline.members if member.instance_id not in here]
     # One that is gone may have stopped before the plan, which counted it all the same.
-    since -= _longest_session(static) if static else timedelta()
+    since -= longest_session(static) if static else timedelta()
     return one.at is None or _short(plan) or one.at >= since
 
 
@@ -342,7 +342,7 @@ def _may_be_counted(
         return True
     now = context.snapshot.captured_at
     _, look = first_shown(plan, seen).get(rejection_key(one), (None, None))
-    lasts = _longest_session(facts.member for facts in context.members)
+    lasts = longest_session(facts.member for facts in context.members)
     return look is None or look.at > now - lasts
 
 
@@ -357,7 +357,7 @@ def _hidden_until(
     """
     static = [facts.member for facts in context.members if facts.static]
     ids = {facts.member.member_id for facts in context.members}
-    now, lasts = context.snapshot.captured_at, _longest_session(static)
+    now, lasts = context.snapshot.captured_at, longest_session(static)
     same_since = now
     for entry in reversed(seen):
         if entry.ids != ids:
@@ -406,7 +406,7 @@ def estimates(plan: Plan, expect_members: int | None) -> bool:
     return expect_members is None and plan.expected_members == known
 
 
-def _longest_session(members: Iterable[Member]) -> timedelta:
+def longest_session(members: Iterable[Member]) -> timedelta:
     """Return the longest session timeout of these members, at least `RECENT`."""
     timeouts = (member.timeouts for member in members)
     known = (one.session_ms for one in timeouts if one is not None)

@@ -38,6 +38,7 @@ from rebal.planner.verification.dangers import (
     went_back,
 )
 from rebal.planner.verification.journal import (
+    Advised,
     Confirmation,
     JournalEntry,
     SeenMember,
@@ -224,7 +225,7 @@ def verify(
         finished=holds and later is None and not danger,
         state=str(snapshot.group.state),
         assignor=snapshot.group.assignor,
-        generation=snapshot.group.generation,
+        generation=context.generation,
         present=len(snapshot.members),
         expected=expected,
         lag=lag_of(snapshot)[0],
@@ -429,6 +430,7 @@ def entry_of(
         findings=tuple(finding.rule for finding in standing.findings if decides(finding, Tri.YES)),
         accepted=(*standing.accepted, *accepted),
         left_out=frozenset(current.left_out) if current else frozenset(),
+        advised=Advised.of(standing.advice),
     )
 
 
