@@ -28,6 +28,7 @@ from rebal.planner.verdict import SAFE, UNPROVEN, judged
 from rebal.planner.verification.journal import JournalEntry, plan_key
 from rebal.planner.verification.verify import (
     ContradictedError,
+    DoneAlreadyError,
     NothingToConfirmError,
     Standing,
     confirm,
@@ -152,6 +153,9 @@ class Verifying:
         try:
             names = tuple(params.assignor_name(name.strip()) for name in listed.split(",") if name)
             word = confirm(now, asked, step, reason, members=members, names=names)
+        except DoneAlreadyError as error:
+            output.say(str(error))
+            return self.judge(seen)
         except NothingToConfirmError as error:
             raise UsageError(str(error)) from None
         except ContradictedError as error:

@@ -188,13 +188,12 @@ class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     `not_restarted` are the members of `to_do` that still have the id they had before the step.
     `changed_since` are the members of `unknown` whose configuration file is newer than they are.
-    `by_hand` are the members of `unknown` for which only the operator can answer; `by_hand_why` is
-    the entry of `why` that the operator's confirmation removes, `by_hand_list` the assignor list to
-    confirm (empty: the step changes another setting). `of_members` are the entries of `why` on
-    other single members. `vouched` are the members of `done` by the user's statement alone,
-    `contradicted` those whose confirmation evidence overrules, `left_out` those that the step does
-    not concern. `accepted` are reasons that would leave the
-    gate open, had the user not accepted them.
+    `by_hand` are the members of `unknown` for which only the operator can answer, `by_hand_list`
+    the assignor list to confirm (empty: the step changes another setting). `firm` are the reasons
+    of `why` that no confirmation of a member removes. `vouched` are the members of `done` by the
+    user's statement alone, `contradicted` those whose confirmation evidence overrules, `left_out`
+    those that the step does not concern. `accepted` are reasons that would leave the gate open, had
+    the user not accepted them.
     """
 
     id: int
@@ -208,9 +207,8 @@ class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     unknown: tuple[str, ...] = ()
     changed_since: tuple[str, ...] = ()
     by_hand: tuple[str, ...] = ()
-    by_hand_why: str = ""
     by_hand_list: tuple[str, ...] = ()
-    of_members: tuple[str, ...] = ()
+    firm: tuple[str, ...] = ()
     vouched: tuple[str, ...] = ()
     contradicted: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -234,48 +232,44 @@ def step_standing(
     for member in members if aim is not Aim.REFRESH else ():
         if member.concerned:
             by[member.done].append(member)
-    refuted, open_, accepted = [], [], []
-    of_members = []
-    if context.missing:
-        refuted.append(missing)
-    if by[Tri.NO]:
-        of_members.append(f"not done: {_named(by[Tri.NO])}")
-        refuted += of_members
-    elif members and aim is Aim.CLASSIC and context.group.type is GroupType.CONSUMER:
+    refuted = [missing] if context.missing else []
+    not_done = [f"not done: {_named(by[Tri.NO])}"] if by[Tri.NO] else []
+    if not members:
+        refuted.append(f"the group has no member ({context.group.state})")
+    elif not not_done and aim is Aim.CLASSIC and context.group.type is GroupType.CONSUMER:
         refuted.append("the group is still a KIP-848 group: it was not converted (RB401)")
     by_hand = [member for member in by[Tri.CANNOT_TELL] if member.by_hand]
     unseen = [member for member in by[Tri.CANNOT_TELL] if not member.by_hand]
     by_lists = aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC)
     lists_accepted = by_lists and Risk.UNKNOWN_LISTS.accepted_in(ignore)
+    not_known, to_confirm, accepted = [], [], []
     if unseen and lists_accepted and not any(m.proven for m in unseen):
         rule = Risk.UNKNOWN_LISTS.rule
         accepted.append(f"not known: {_named(unseen)} ({rule} is ignored: {ignore[rule]})")
     elif unseen:
-        of_members.append(f"not known: {_named(unseen)}")
-        open_.append(of_members[-1])
-    by_hand_why = ""
-    if by_hand:
+        not_known.append(f"not known: {_named(unseen)}")
+    if by_hand and confirmable_list(step):
+        to_confirm.append(f"declared, not verified: {_named(by_hand)}")
+    elif by_hand:
         look = step.gate.by_hand or "look at what the step changes"
-        by_hand_why = f"no evidence shows it for {_named(by_hand)}: {look}"
-        if confirmable_list(step):
-            by_hand_why = f"declared, not verified: {_named(by_hand)}"
-        open_.append(by_hand_why)
-    if not members:
-        refuted.append(f"the group has no member ({context.group.state})")
-    elif not _settled(context, aim):
+        to_confirm.append(f"no evidence shows it for {_named(by_hand)}: {look}")
+    open_ = []
+    if members and not _settled(context, aim):
         open_.append(f"the group is not Stable ({context.group.state})")
     elif any(item.member_id in (None, *_ids(members)) for item in context.snapshot.contradictions):
         open_.append("evidence on its members contradicts itself: see rebal inspect")
-    elif not refuted and not open_ and aim in (Aim.WIDEN, Aim.REFRESH):
+    elif aim in (Aim.WIDEN, Aim.REFRESH) and not (refuted or not_done or not_known or to_confirm):
         forgetting = Risk.FORGOTTEN_LISTS.accepted_in(ignore)
         (accepted if forgetting else open_).extend(_remembered(plan, step, context, ignore))
     if context.snapshot.captured_at < plan.baseline.captured_at - _CLOCKS:
         open_.append("this look is older than the plan: take a new one")
+    of_members = [] if confirmable_list(step) else [*not_done, *not_known]
+    why = (*refuted, *not_done, *not_known, *to_confirm, *open_)
     return StepStanding(
         id=step.id,
         title=step.title,
-        gate=Tri.NO if refuted else Tri.CANNOT_TELL if open_ else Tri.YES,
-        why=(*refuted, *open_),
+        gate=Tri.NO if refuted or not_done else Tri.CANNOT_TELL if why else Tri.YES,
+        why=why,
         accepted=tuple(accepted),
         done=_ids(by[Tri.YES]),
         to_do=_ids(by[Tri.NO]),
@@ -283,9 +277,8 @@ def step_standing(
         unknown=_ids(by[Tri.CANNOT_TELL]),
         changed_since=_ids([one for one in by[Tri.CANNOT_TELL] if one.changed_since]),
         by_hand=_ids(by_hand),
-        by_hand_why=by_hand_why,
         by_hand_list=confirmable_list(step),
-        of_members=tuple(of_members),
+        firm=(*refuted, *of_members, *open_),
         vouched=_ids([member for member in by[Tri.YES] if member.vouched]),
         contradicted=_ids([member for member in members if member.contradicted]),
         left_out=_ids([member for member in members if not member.concerned]),

@@ -96,6 +96,10 @@ class NothingToConfirmError(RebalError):
     """A `--confirm` of a step that needs no confirmation, or that the group is not in."""
 
 
+class DoneAlreadyError(NothingToConfirmError):
+    """A `--confirm` of a step or of members that evidence has proven done: nothing is missing."""
+
+
 class ContradictedError(RebalError):
     """A `--confirm` that evidence contradicts, or that missing evidence could replace."""
 
@@ -279,8 +283,8 @@ def confirm(
     holds for the present member ids; a member that joins later needs a new confirmation.
 
     Raises:
-        NothingToConfirmError: the step or a member needs no confirmation, or the options do not fit
-            the step.
+        DoneAlreadyError: the step, or each named member, is proven to be done.
+        NothingToConfirmError: the step needs no confirmation, or the options do not fit it.
         ContradictedError: evidence is against it, or missing evidence could replace it.
     """
     begun = now.step is not None and (
@@ -292,20 +296,23 @@ def confirm(
         )
     standing = next(each for each in asked.steps if each.id == step)
     if standing.gate is Tri.YES:
-        raise NothingToConfirmError(
+        raise DoneAlreadyError(
             f"--confirm {step}: this step needs no confirmation: its gate holds."
         )
     _check_list(standing, members, names)
-    chosen = _chosen(asked, standing, members)
+    named = _chosen(asked, standing, members)
+    chosen = [one for one in named if one.done is not Tri.YES]
+    if named and not chosen:
+        done = ", ".join(f"{one.name} ({one.why})" for one in named)
+        raise DoneAlreadyError(f"--confirm {step}: done already, nothing is recorded: {done}.")
     by_list = bool(standing.by_hand_list)
     if not standing.by_hand and not by_list:
         raise NothingToConfirmError(
             f"--confirm {step}: this step needs no confirmation: evidence can still settle what is "
             f"open ({standing.why[0]})."
         )
-    aside = {standing.by_hand_why, *(standing.of_members if by_list else ())}
     against = [danger.message for danger in asked.dangers]
-    against += [f"{why}." for why in standing.why if why not in aside]
+    against += [f"{why}." for why in standing.firm]
     if against:
         raise ContradictedError(f"not confirmed, because evidence contradicts it: {against[0]}")
     open_ = next((one for one in chosen if not one.by_hand), None)
@@ -350,7 +357,7 @@ def _chosen(
     answer.
 
     Raises:
-        NothingToConfirmError: a text names no member, several, or one that is done already.
+        NothingToConfirmError: a text names no member, or several.
     """
     if not members:
         return [one for one in asked.members if one.member_id in standing.by_hand]
@@ -361,8 +368,6 @@ def _chosen(
             raise NothingToConfirmError(
                 f"--member {text}: {len(mine) or 'no'} members of the group have this name or id."
             )
-        if mine[0].done is Tri.YES:
-            raise NothingToConfirmError(f"--member {text}: done already ({mine[0].why}).")
         found += mine
     return found
 
