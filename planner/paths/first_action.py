@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from rebal.groups.model import GroupState, Tri
 from rebal.planner.admission.check import Needs
 from rebal.planner.advice import actions as advised
@@ -34,7 +36,11 @@ def first_action(plan: Plan, context: Context) -> Actions:
     made, withheld = step_action(plan, step, context, left, ignore=plan.accepted.ignore)
     own = made.assignors == step.target_list or step.aim is Aim.REFRESH
     if step.exit_code and made.recommended and own:
-        return _hindered(plan, step, context), withheld
+        first = _hindered(plan, step, context)
+        if first.evidence_needed and step.unknown:
+            # Nobody may need it, and who cannot give the evidence has another way.
+            first = advised.worded(replace(first, also=(f"or {made.text}, which is admitted",)))
+        return first, withheld
     return made, withheld
 
 

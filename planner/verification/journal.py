@@ -63,16 +63,20 @@ class Advised(Record, frozen=True, kw_only=True):
     change: str = ""
 
     @classmethod
-    def of(cls, advice: Advice) -> Advised | None:
-        """Return what the journal keeps of `advice`; None where nobody joins."""
-        if not advice.recommended:
-            return None
+    def of(cls, advice: Advice) -> Advised:
+        """Return what the journal keeps of `advice`."""
         return cls(
             action=advice.action,
             members=advice.members,
             assignors=advice.assignors,
             change=advice.change,
         )
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Return whether the member that joins brings no change: a rebalance is all it is for."""
+        brings = self.assignors or self.change
+        return self.action is Action.TEMPORARY or (self.action is Action.RESTART and not brings)
 
 
 class Confirmation(Record, frozen=True, kw_only=True):

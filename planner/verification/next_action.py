@@ -162,15 +162,14 @@ def _changed_nothing(look: Look, made: Advice) -> bool:
     A temporary member has joined and left since a look advised it, or the member has restarted, and
     all others are the same.
     """
-    same = Advised.of(made)
-    if same is None or made.assignors or made.change:
-        return False
     temporary = made.action is Action.TEMPORARY
+    if not (made.recommended and Advised.of(made).changes_nothing):
+        return False
     ids, now = {f.member.member_id for f in look.context.members}, look.context.generation or 0
     return any(
         entry.advised is not None
+        and entry.advised.changes_nothing
         and entry.advised.action is made.action
-        and not (entry.advised.assignors or entry.advised.change)
         and (temporary or not ids.issuperset(entry.advised.members))
         and len(ids ^ entry.ids) == (0 if temporary else 2)
         and entry.generation is not None

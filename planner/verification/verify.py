@@ -435,7 +435,7 @@ def entry_of(
         findings=tuple(finding.rule for finding in standing.findings if decides(finding, Tri.YES)),
         accepted=(*standing.accepted, *accepted),
         left_out=frozenset(current.left_out) if current else frozenset(),
-        advised=Advised.of(standing.advice),
+        advised=Advised.of(standing.advice) if standing.advice.recommended else None,
     )
 
 

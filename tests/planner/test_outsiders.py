@@ -1,0 +1,111 @@
+"""Who is out: one record for each client, from the logs, the plan and its journal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.planner.kinds import Action
+from rebal.planner.paths import make_plan
+from rebal.planner.plan import Plan
+from rebal.planner.verification.next_action import CANDIDATES, end
+from rebal.planner.verification.outsiders import Doubt, OutsiderKind
+from rebal.planner.verification.verify import Standing, verify
+from tests.planner.builder import group_of
+from tests.planner.looks import Story, app, look
+
+BOTH, FINAL = ["cooperative-sticky", "range"], ["cooperative-sticky"]
+NO_LIMIT = {"settings": {"group.max.size": "2147483647"}}
+OUT = {"client": "app-9", "list": ["roundrobin"]}
+
+
+def two(start: int, names: list[str], **more: Any) -> list[dict[str, Any]]:
+    return [app(n, start, list=names, **more) for n in (0, 1)]
+
+
+def done(minutes: float, **more: Any) -> Any:
+    """A look at which both members have completed the plan."""
+    return look(minutes, two(2, FINAL), elected="cooperative-sticky", **more)
+
+
+@pytest.fixture
+def begun() -> Plan:
+    return make_plan(group_of({"members": two(1, BOTH), "reloaded": False}))
+
+
+def shown(standing: Standing) -> list[tuple[OutsiderKind, str, Doubt]]:
+    return [(one.kind, one.name, one.doubt) for one in standing.outsiders]
+
+
+def test_rejected_client_is_remembered_when_its_log_is_rotated(begun: Plan) -> None:
+    tell = Story(begun)
+    first = tell(done(2, refusals=[{**OUT, "at": 1.9}]))
+    assert shown(first) == [(OutsiderKind.REJECTED, "app-9", Doubt.NONE)]
+    later = tell(done(30))
+    assert shown(later) == [(OutsiderKind.REJECTED, "app-9", Doubt.COUNT)]
+    assert (later.finished, later.exit_code) == (False, 4)
+    assert "--expect-members 3 if it belongs to the service" in later.next
+    assert verify(begun, tell.entries, done(31), expect_members=2).finished
+
+
+def test_rejected_static_member_is_back_with_another_id_than_the_look_showed(begun: Plan) -> None:
+    tell, out = Story(begun), {"client": "s", "instance": "s", "list": ["roundrobin"]}
+
+    def with_static(start: int) -> list[dict[str, Any]]:
+        return [
+            *two(2, FINAL),
+            app(5, start, list=FINAL, instance="s", timeouts=[600_000, 300_000]),
+        ]
+
+    kept = look(2, with_static(1), elected="cooperative-sticky", refusals=[{**out, "at": 1.9}])
+    assert [one.name for one in tell(kept).outsiders] == ["s"]
+    same = look(3, with_static(1), elected="cooperative-sticky")
+    assert tell(same).outsiders, "the entry may be that of the process that was rejected"
+    new = look(4, with_static(2), elected="cooperative-sticky")
+    assert tell(new).outsiders == ()
+    gone = look(5, two(2, FINAL), elected="cooperative-sticky")
+    assert all(one.kind is OutsiderKind.MISSING for one in tell(gone).outsiders), "it was back"
+
+
+def test_missing_member_that_was_rejected_is_listed_once(begun: Plan) -> None:
+    out = {"client": "app-1", "list": ["roundrobin"], "at": 2}
+    one = look(2.5, [app(0, 2, list=FINAL)], elected="cooperative-sticky", refusals=[out])
+    standing = verify(begun, [], one)
+    assert shown(standing) == [(OutsiderKind.REJECTED, "app-1", Doubt.NONE)]
+    said = "1 of 2 expected members is not in the group: app-1"
+    assert standing.steps[0].why[0].startswith(said)
+
+
+def test_all_but_the_last_candidate_may_have_no_answer() -> None:
+    assert CANDIDATES[-1] is end
+    assert len({each.__name__ for each in CANDIDATES}) == len(CANDIDATES)
+
+
+def test_full_group_bars_only_its_static_members() -> None:
+    """A dynamic member leaves before it joins again, so it is the one that starts the rebalance."""
+    members = [app(0, list=BOTH, instance="s"), app(1, list=BOTH), app(2, list=BOTH)]
+    full = {"settings": {"group.max.size": "3"}}
+    made = make_plan(group_of({"members": members, "reloaded": False, "cluster": full}))
+    after = verify(made, [], look(5, members, cluster=full, reloaded=True))
+    assert (after.advice.action, after.advice.names) == (Action.RESTART, ("app-1",))
+    assert after.advice.assignors == (), "every list is remembered again, then the step goes on"
+
+
+def test_remedy_that_changed_nothing_gives_way_to_the_wait_for_a_session() -> None:
+    """All members are static, and one that is down keeps the list that a reload has left."""
+    static = {"timeouts": [600_000, 60_000]}
+    members = [app(n, list=BOTH, instance=f"s-{n}", **static) for n in range(3)]
+    tell = Story(make_plan(look(0, members, cluster=NO_LIMIT)))
+
+    def at(minutes: float, generation: int) -> Standing:
+        seen = look(minutes, members, cluster=NO_LIMIT, reloaded=True)
+        return tell(replace(seen, group=replace(seen.group, generation=generation)))
+
+    assert at(1, 5).advice.action is Action.TEMPORARY
+    assert at(2, 5).advice.action is Action.TEMPORARY, "it was not carried out yet"
+    waits = at(3, 7)
+    assert waits.advice.action is Action.WAIT
+    assert "look again after 09:13:00Z" in waits.next
+    assert at(14, 7).advice.action is Action.TEMPORARY, "that session is over"
