@@ -62,7 +62,7 @@ class Broker(Administration):
         self._tunnel = tunnel
         self.certificates = security.make_certificates(self.folder / "tls")
         self.start_seconds = 0.0
-        self._settings = settings or {}
+        self._settings = dict(settings or {})
         self._request_level = "DEBUG" if request_log else "INFO"
         self._process: ChildProcess | None = None
         self._starts = 0
@@ -169,6 +169,13 @@ class Broker(Administration):
     def restart(self) -> None:
         """`stop()` and `start()`: the group coordinator is loaded again from its topic."""
         self.stop()
+        self.start()
+
+    def restart_with(self, settings: dict[str, str]) -> None:
+        """`restart()` with these broker properties changed."""
+        self.stop()
+        self._settings |= settings
+        self._write_configuration(self.folder / "server.properties")
         self.start()
 
     def close(self) -> None:

@@ -20,23 +20,29 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).resolve().parent / "java"
 COPY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
-BROKER_VERSIONS = ("4.1.1", "3.9.1")
-CLIENT_VERSIONS = ("2.3.1", "2.8.2", "3.9.1", "4.1.1")
+BROKER_VERSIONS = ("4.1.1", "3.9.1", "4.4.0")
+# Fetched by the test that needs one (`make test-full`).
+RARE_BROKER_VERSIONS = ("4.2.2", "4.3.1")
+CLIENT_VERSIONS = ("2.3.1", "2.8.2", "3.9.1", "4.1.1", "4.4.0")
 STREAMS_VERSIONS = ("2.3.1", "3.9.1", "4.1.1")
 CONNECT_VERSIONS = ("3.9.1", "4.1.1")
 
 # Log4j 2 is what Kafka 4 changes levels in at run time (KIP-412), reload4j what Kafka 3 does.
-_BROKER_LOGGING = {
-    "4.1.1": (
-        "org.apache.logging.log4j:log4j-core:2.25.1",
-        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.1",
-    ),
-    "3.9.1": ("ch.qos.reload4j:reload4j:1.2.25", "org.slf4j:slf4j-reload4j:1.7.36"),
-}
+_LOG4J2 = (
+    "org.apache.logging.log4j:log4j-core:2.25.1",
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.1",
+)
+_RELOAD4J = ("ch.qos.reload4j:reload4j:1.2.25", "org.slf4j:slf4j-reload4j:1.7.36")
+
+
+def _logging(version: str) -> tuple[str, ...]:
+    return _RELOAD4J if version.startswith("3.") else _LOG4J2
+
+
 ARTIFACTS: dict[str, tuple[str, ...]] = {
     **{
-        f"broker-{version}": (f"org.apache.kafka:kafka_2.13:{version}", *_BROKER_LOGGING[version])
-        for version in BROKER_VERSIONS
+        f"broker-{version}": (f"org.apache.kafka:kafka_2.13:{version}", *_logging(version))
+        for version in (*BROKER_VERSIONS, *RARE_BROKER_VERSIONS)
     },
     **{
         f"clients-{version}": (
@@ -56,7 +62,7 @@ ARTIFACTS: dict[str, tuple[str, ...]] = {
         f"connect-{version}": (
             f"org.apache.kafka:connect-runtime:{version}",
             f"org.apache.kafka:connect-file:{version}",
-            *(_BROKER_LOGGING[version]),
+            *_logging(version),
         )
         for version in CONNECT_VERSIONS
     },
@@ -67,7 +73,7 @@ ARTIFACTS: dict[str, tuple[str, ...]] = {
     # A file system of Hadoop, of the version whose client PySpark has.
     "hadoop-3.4.1": ("org.apache.hadoop:hadoop-client-minicluster:3.4.1",),
     # Kafka's own command-line tools: the peer of bench/inspect_probe.py.
-    "tools-4.1.1": ("org.apache.kafka:kafka-tools:4.1.1", *_BROKER_LOGGING["4.1.1"]),
+    "tools-4.1.1": ("org.apache.kafka:kafka-tools:4.1.1", *_logging("4.1.1")),
 }
 
 _POM = """\
@@ -169,7 +175,7 @@ def compiled(source: str, name: str, sources: Path = SOURCES) -> str:
 
 def prepare(say: Callable[[str], None]) -> None:
     """Fetch every artifact set that is not there yet, saying so; quick when all are."""
-    for name in ARTIFACTS:
+    for name in ARTIFACTS.keys() - {f"broker-{version}" for version in RARE_BROKER_VERSIONS}:
         if not _folder_of(name).is_dir():
             say(f"fetching the jars of {name} into {cache_dir()}")
         classpath(name)
