@@ -28,6 +28,7 @@ _RETRY: Final = frozenset(
 # The newest metadata.version of each release (Kafka's MetadataVersion.LATEST_PRODUCTION).
 _BY_METADATA_VERSION: Final = {
     7: "3.3", 8: "3.4", 11: "3.5", 14: "3.6", 19: "3.7", 20: "3.8", 21: "3.9", 25: "4.0", 27: "4.1",
+    29: "4.2", 30: "4.3", 33: "4.4",
 }  # fmt: skip
 _NO_ANSWER: Final = frozenset({"TIMED_OUT", "DISCONNECTED"})
 _CONNECT_ROUNDS: Final = 3

@@ -23,6 +23,7 @@ def connection(release: tuple[int, int], metadata_version: int | None = None) ->
     [
         ((3, 9), 21, "3.9", (3, 9)),
         ((4, 0), 25, "4.0", (4, 0)),
+        ((4, 1), 33, "4.4", (4, 4)),
         # The metadata.version decides, whatever the requests say.
         ((3, 9), 27, "4.1", (4, 1)),
         # One that is not known, and a broker of ZooKeeper's time, which has none.
