@@ -1,4 +1,4 @@
-"""Known faults of one version: `Fault`, and whether a client or broker version has it.
+"""Known faults of one version: `Fault`, whether a client or broker version has it, and the `table`.
 
 An answer is yes or no only for an exact version, which the client or the broker itself reports. A
 vendor's build (`7.5.1-ccs`) has its own numbers and fixes and counts as unknown.
@@ -7,10 +7,13 @@ vendor's build (`7.5.1-ccs`) has its own numbers and fixes and counts as unknown
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 from typing import Final, Literal
 
+from rebal.groups.data import load_data
 from rebal.groups.model import Record, Tri
+from rebal.planner.plan import Severity
 
 _PLAIN: Final = re.compile(r"v?(\d+(?:\.\d+)*)")
 _EMBEDDED: Final = re.compile(r"rdkafka-v?(\d+(?:\.\d+)*)")
@@ -25,26 +28,26 @@ class Fault(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One known fault; planner/rules/version_faults.yaml explains the fields."""
 
     issue: str
-    since: str
+    since: str | tuple[str, ...]
     fixed: tuple[str, ...] | Literal["open", "unknown"]
     requires: Literal["always", "racks", "static", "several-topics"] = "always"
     effect: str
     source: str
 
+    @property
+    def first(self) -> list[Version]:
+        """Return the first release of each line that has the fault."""
+        return [*map(numbers, [self.since] if isinstance(self.since, str) else self.since)]
+
     def in_version(self, version: Version) -> Tri:
         """Return whether this release (major, minor, patch) has the fault."""
-        first = numbers(self.since)
-        if version < first:
+        if not _from(self.first, version):
             return Tri.NO
-        if self.fixed == "open" or (self.fixed == "unknown" and version == first):
+        if self.fixed == "open" or (self.fixed == "unknown" and version in self.first):
             return Tri.YES
         if isinstance(self.fixed, str):
             return Tri.CANNOT_TELL
-        fixes = [numbers(text) for text in self.fixed]
-        free = version >= max(fixes) or any(
-            version >= fix and version[:2] == fix[:2] for fix in fixes
-        )
-        return Tri.NO if free else Tri.YES
+        return Tri.NO if _from([*map(numbers, self.fixed)], version) else Tri.YES
 
     def in_broker(self, version: str | None) -> Tri:
         """Return whether a broker has the fault; `version` is `4.1.1`, `4.1` (any patch) or `3.9 or
@@ -61,10 +64,73 @@ class Fault(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
             high = (*low[:2], _END) if low and text.count(".") == 1 else low or ()
         if low is None:
             return Tri.CANNOT_TELL
-        edges = [self.since, *(() if isinstance(self.fixed, str) else self.fixed)]
-        between = [edge for edge in map(numbers, edges) if low <= edge <= high]
+        fixes = () if isinstance(self.fixed, str) else self.fixed
+        edges = [*self.first, *map(numbers, fixes)]
+        between = [edge for edge in edges if low <= edge <= high]
         answers = {self.in_version(each) for each in (low, high, *between)}
         return answers.pop() if len(answers) == 1 else Tri.CANNOT_TELL
+
+
+class FaultSet(Record, frozen=True, kw_only=True):
+    """The known faults that one rule reports; version_faults.yaml explains the fields."""
+
+    id: str
+    software: str
+    faults: tuple[Fault, ...]
+    kip848: bool = False
+    bounded: bool = False
+    workaround: str = ""
+
+
+class FaultRule(FaultSet, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule that version_faults.yaml declares, documentation included."""
+
+    title: str
+    severity: Severity
+    reference: str
+    applies: str
+    summary: str
+    why: str
+    fix: str
+
+
+class FaultTable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The document version_faults.yaml."""
+
+    how_to_find_out: dict[str, str]
+    conditions: dict[str, str]
+    rules: tuple[FaultRule, ...]
+    others: tuple[FaultSet, ...]
+
+    @property
+    def sets(self) -> tuple[FaultSet, ...]:
+        """The faults of all rules."""
+        return (*self.rules, *self.others)
+
+
+@cache
+def table() -> FaultTable:
+    """Return all known faults, and the rules that are declared as data."""
+    return load_data("version_faults.yaml", FaultTable, "rebal.planner.rules")
+
+
+def faults_of(rule_id: str) -> FaultSet:
+    """Return the faults that a rule reports."""
+    return next(one for one in table().sets if one.id == rule_id)
+
+
+def fault(issue: str) -> Fault:
+    """Return the known fault that this issue describes."""
+    return next(each for one in table().sets for each in one.faults if each.issue == issue)
+
+
+def _from(releases: Sequence[Version], version: Version) -> bool:
+    """Return whether `version` is one of these releases, a later one of its line, or later than
+    all.
+    """
+    return version >= max(releases) or any(
+        version >= each and version[:2] == each[:2] for each in releases
+    )
 
 
 @lru_cache(4096)

@@ -7,15 +7,14 @@ version has it; `unchecked_versions` lists what could not be checked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, partial
+from functools import partial
 from textwrap import fill
 from types import MappingProxyType
 from typing import Final
 
-from rebal.groups.data import load_data
-from rebal.groups.model import GroupType, Record, Tri
+from rebal.groups.model import GroupType, Tri
 from rebal.planner.context import CONSUMER, Context, Facts
-from rebal.planner.plan import Finding, Severity
+from rebal.planner.plan import Finding
 from rebal.planner.rules.registry import Rule, found, register
 from rebal.planner.rules.scope import (
     streams_program,
@@ -23,7 +22,16 @@ from rebal.planner.rules.scope import (
     to_cooperative,
     to_or_from_consumer,
 )
-from rebal.planner.versions import Fault, Version, exact_version, numbers, shown
+from rebal.planner.versions import (
+    Fault,
+    FaultRule,
+    FaultSet,
+    Version,
+    exact_version,
+    numbers,
+    shown,
+    table,
+)
 
 BROKER: Final = "broker"
 _TITLES: Final = {"java": "Java", "streams": "Streams", "connect": "Connect"}
@@ -38,54 +46,6 @@ _CONDITIONS: Final[Mapping[str, Callable[[Context], bool]]] = MappingProxyType(
         "streams": streams_program,
     }
 )
-
-
-class FaultSet(Record, frozen=True, kw_only=True):
-    """The known faults that one rule reports; version_faults.yaml explains the fields."""
-
-    id: str
-    software: str
-    faults: tuple[Fault, ...]
-    kip848: bool = False
-    bounded: bool = False
-    workaround: str = ""
-
-
-class FaultRule(FaultSet, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule that version_faults.yaml declares, documentation included."""
-
-    title: str
-    severity: Severity
-    reference: str
-    applies: str
-    summary: str
-    why: str
-    fix: str
-
-
-class FaultTable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The document version_faults.yaml."""
-
-    how_to_find_out: dict[str, str]
-    conditions: dict[str, str]
-    rules: tuple[FaultRule, ...]
-    others: tuple[FaultSet, ...]
-
-    @property
-    def sets(self) -> tuple[FaultSet, ...]:
-        """The faults of all rules."""
-        return (*self.rules, *self.others)
-
-
-@cache
-def table() -> FaultTable:
-    """Return all known faults, and the rules that are declared as data."""
-    return load_data("version_faults.yaml", FaultTable, "rebal.planner.rules")
-
-
-def faults_of(rule_id: str) -> FaultSet:
-    """Return the faults that a rule reports."""
-    return next(one for one in table().sets if one.id == rule_id)
 
 
 def version_findings(context: Context, known: FaultSet) -> Iterator[Finding]:
@@ -187,7 +147,7 @@ def _bounded_findings(context: Context, known: FaultSet) -> Iterator[Finding]:
             for facts in context.members
             if facts.version is None
             and facts.older_than(limit) is Tri.YES
-            and facts.older_than(fault.since) is Tri.NO
+            and facts.older_than(shown(min(fault.first))) is Tri.NO
         ]
         if bounded:
             yield found(

@@ -1,7 +1,8 @@
 """RB404: Connect and Streams cannot use the consumer's path to KIP-848."""
 
 from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
-from rebal.planner.rules.version_faults import faults_of, version_findings
+from rebal.planner.rules.version_faults import version_findings
+from rebal.planner.versions import faults_of
 
 
 @rule(

@@ -4,7 +4,8 @@ from rebal.planner.advice.fixes import restart_fix
 from rebal.planner.programs import INCREMENTAL, offers
 from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
 from rebal.planner.rules.scope import connect_workers, planning
-from rebal.planner.rules.version_faults import faults_of, version_findings
+from rebal.planner.rules.version_faults import version_findings
+from rebal.planner.versions import faults_of
 
 
 @rule(
