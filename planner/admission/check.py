@@ -8,14 +8,17 @@ The coordinator's order, held against 4.1.1 and 3.9.1 by tests/live/test_admissi
 
 1. session timeout bounds (26): GroupCoordinatorService.joinGroup; Scala:
    GroupCoordinator.handleJoinGroup.
-2. group size (81): GroupMetadataManager.acceptJoiningMember, in a KIP-848 group
+2. the migration policy (23), in a KIP-848 group: some brokers reject every classic join while it is
+   disabled (KAFKA-20640). Each member that joins or leaves makes the group's classic members join
+   again, so these are then rejected too.
+3. group size (81): GroupMetadataManager.acceptJoiningMember, in a KIP-848 group
    throwIfConsumerGroupIsFull; Scala: GroupCoordinator.acceptJoiningMember. While a rebalance is
    prepared only members that have joined again count; the last of the old ones is then rejected.
-3. a Dead group (15), then type and lists (23): ClassicGroup.supportsProtocols; Scala:
+4. a Dead group (15), then type and lists (23): ClassicGroup.supportsProtocols; Scala:
    GroupMetadata.supportsProtocols. An Empty group takes any list; else the type is equal and one
    assignor of the joiner is in every remembered list, the joiner's own old entry included. A
    KIP-848 group counts its classic members only: ConsumerGroup.supportsClassicProtocols.
-4. the member id (79): a dynamic client joins again with the id it is given, and all is checked
+5. the member id (79): a dynamic client joins again with the id it is given, and all is checked
    again; its list is stored by that second join. Then the instance id (82).
 
 A rejected join stores nothing. A killed dynamic member counts until its session expires or a
@@ -34,7 +37,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupState, GroupType, Record, Tri
-from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory, Entry, Held
+from rebal.planner.admission.memory import INCONSISTENT, POLICY, CoordinatorMemory, Entry, Held
 from rebal.planner.admission.memory import worlds as worlds_of
 from rebal.planner.facts import listed
 
@@ -58,6 +61,7 @@ class Join(Record, frozen=True, kw_only=True):
 
     `instance_id` makes it a static member. `running`: the member that has this instance id still
     runs (a surge). `session_ms` is its session timeout (None: one that was admitted before).
+    `kip848`: it joins a KIP-848 group with group.protocol=consumer, which has no list.
     """
 
     assignors: tuple[str, ...] | None
@@ -66,6 +70,7 @@ class Join(Record, frozen=True, kw_only=True):
     protocol_type: str = "consumer"
     session_ms: int | None = None
     running: bool = False
+    kip848: bool = False
 
 
 class Settle(Record, frozen=True, kw_only=True):
@@ -111,11 +116,14 @@ class Admission(Record, frozen=True, kw_only=True):
 
 
 def admitted(memory: CoordinatorMemory, action: Action) -> Admission:
-    """Return whether every join of `action`, in its order, is admitted.
+    """Return whether every join of `action`, in its order, is admitted, and ends no member.
 
     The answer is that of the first join that is not admitted. If all are admitted, it is that of
     the last one, with `elected` True only if it is so for every join.
     """
+    ended = _ended(memory, action)
+    if ended is not None:
+        return ended
     found: list[Admission] = []
     for event in action:
         if isinstance(event, Join):
@@ -140,14 +148,23 @@ def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
     if same is not None:
         memory = after(memory, Leave(member_id=same.member_id))
     entry = Entry(
-        member_id=f"joined {len(memory.left) + len(memory.came)}",
+        member_id=f"joined {len(memory.left) + len(memory.came) + len(memory.others)}",
         name=event.name,
         instance_id=event.instance_id,
         lists=(_held(memory, event.assignors),),
     )
-    # ClassicGroup.add: the first member of an Empty group brings the protocol type.
-    kind = event.protocol_type if memory.empty else memory.protocol_type
-    return replace(memory, came=(*memory.came, entry), protocol_type=kind)
+    if event.kip848:
+        return replace(memory, others=(*memory.others, entry))
+    if memory.empty:
+        # It is replaced by a classic group; ClassicGroup.add: its first member brings the type.
+        memory = replace(
+            memory,
+            type=GroupType.CLASSIC,
+            protocol_type=event.protocol_type,
+            classic_joins=Tri.YES,
+            static_returns=Tri.NO,
+        )
+    return replace(memory, came=(*memory.came, entry))
 
 
 def restart(
@@ -164,7 +181,7 @@ def restart(
     A dynamic member leaves first, unless it is `killed`: then its old entry counts until its
     session ends. A static member does not leave; its entry is replaced by the join.
     """
-    entry = next((one for one in memory.entries if one.member_id == member_id), None)
+    entry = next((one for one in memory.everybody if one.member_id == member_id), None)
     instance = entry.instance_id if entry is not None else None
     join = Join(
         assignors=assignors,
@@ -186,7 +203,7 @@ def _join(memory: CoordinatorMemory, join: Join) -> Admission:
             error=DEAD,
             needs=Needs.STATE,
         )
-    early = (_out_of_bounds(memory, join), _too_many(memory, join))
+    early = (_out_of_bounds(memory, join), _closed(memory, join), _too_many(memory, join))
     for one in early:
         if one is not None and one.verdict is Tri.NO:
             return one
@@ -228,15 +245,50 @@ def _out_of_bounds(memory: CoordinatorMemory, join: Join) -> Admission | None:
     )
 
 
+def _closed(memory: CoordinatorMemory, join: Join) -> Admission | None:
+    """Return the answer where the brokers may admit no classic join to a KIP-848 group."""
+    if join.kip848 or memory.empty or memory.classic_joins is Tri.YES:
+        return None
+    return _rejects_classic(memory, "it joins with the classic protocol")
+
+
+def _ended(memory: CoordinatorMemory, action: Action) -> Admission | None:
+    """Return the answer where the rebalance of `action` ends classic members that stay."""
+    if memory.classic_joins is Tri.YES or all(isinstance(event, Settle) for event in action):
+        return None
+    later = memory
+    for event in action:
+        later = after(later, event)
+    stay = [entry for entry in later.entries if entry not in later.came]
+    if not stay:
+        return None
+    made = _rejects_classic(memory, f"the rebalance makes {_named(stay)} join again")
+    return replace(made, blame=tuple(entry.member_id for entry in stay))
+
+
+def _rejects_classic(memory: CoordinatorMemory, why: str) -> Admission:
+    sure = memory.classic_joins is Tri.NO
+    return Admission(
+        verdict=memory.classic_joins,
+        error=INCONSISTENT if sure else None,
+        needs=None if sure else Needs.BROKER,
+        reason=f"{why}, and these brokers {'' if sure else 'may '}reject every classic join to a "
+        f"KIP-848 group while {POLICY} is disabled (KAFKA-20640)",
+    )
+
+
 def _too_many(memory: CoordinatorMemory, join: Join) -> Admission | None:
     """GroupMetadataManager.acceptJoiningMember: a new member id needs a free place.
 
-    A static member that restarts sends no member id: its own entry takes its place. While a
-    rebalance gathers members only those that have joined it count, so a group that is full by its
-    entries may have room.
+    A static member that restarts sends no member id: its own entry takes its place, in a KIP-848
+    group of 4.4.0 also where the group is full (KAFKA-20601). While a rebalance gathers members
+    only those that have joined it count, so a group that is full by its entries may have room.
     """
     more = len(memory.came) - len(memory.left)
     if memory.empty or more < 0 or (memory.max_size is None and more < memory.room):
+        return None
+    returns = Tri.NO if _same_instance(memory, join) is None else memory.static_returns
+    if returns is Tri.YES:
         return None
     also = "; a static member that restarts needs a free place too" if join.instance_id else ""
     if memory.max_size is None:
@@ -247,11 +299,11 @@ def _too_many(memory: CoordinatorMemory, join: Join) -> Admission | None:
         )
     if memory.size < memory.max_size:
         return None
-    sure = memory.state is not GroupState.PREPARING_REBALANCE
+    sure = memory.state is not GroupState.PREPARING_REBALANCE and returns is Tri.NO
     return Admission(
         verdict=Tri.NO if sure else Tri.CANNOT_TELL,
         error=FULL if sure else None,
-        needs=None if sure else Needs.STATE,
+        needs=None if sure else Needs.BROKER if returns is Tri.CANNOT_TELL else Needs.STATE,
         reason=f"the group has {memory.size} members and the brokers allow {memory.max_size} "
         f"({FULL}){also}",
     )
@@ -259,6 +311,8 @@ def _too_many(memory: CoordinatorMemory, join: Join) -> Admission | None:
 
 def _by_lists(memory: CoordinatorMemory, join: Join) -> Admission:
     names = join.assignors
+    if join.kip848:
+        return Admission(verdict=Tri.YES, elected=True, reason="it is held against no list")
     if names == ():
         return Admission(verdict=Tri.NO, error=INCONSISTENT, reason="it names no assignor")
     if memory.type is GroupType.CLASSIC or memory.type is GroupType.UNKNOWN:
@@ -362,7 +416,7 @@ def _held(memory: CoordinatorMemory, assignors: tuple[str, ...] | None) -> Held:
 def _same_instance(memory: CoordinatorMemory, join: Join) -> Entry | None:
     if join.instance_id is None:
         return None
-    return next((e for e in memory.entries if e.instance_id == join.instance_id), None)
+    return next((e for e in memory.everybody if e.instance_id == join.instance_id), None)
 
 
 def _possible(memory: CoordinatorMemory, member_id: str, name: str) -> set[bool]:

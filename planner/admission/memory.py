@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 
 from rebal.groups.clients import assignors
 from rebal.groups.model import (
+    Cluster,
     GroupSnapshot,
     GroupState,
     GroupType,
@@ -31,8 +32,11 @@ from rebal.groups.model import (
 )
 from rebal.planner.clients import able, cannot_hold
 from rebal.planner.facts import Facts, GroupFacts
+from rebal.planner.verdict import opposite
+from rebal.planner.versions import fault
 
 INCONSISTENT: Final = "INCONSISTENT_GROUP_PROTOCOL"
+POLICY: Final = "group.consumer.migration.policy"
 _BOUNDS: Final = ("group.min.session.timeout.ms", "group.max.session.timeout.ms")
 _Mask: TypeAlias = Callable[[Iterable[str]], int]
 _Met: TypeAlias = tuple[int, int, int]
@@ -70,7 +74,7 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
 
     `cases` are the possible histories, of which one is real: the lists are as the members sent
     them, or as a coordinator load left them. Each entry of a case may have any of its lists. A
-    KIP-848 group's entries are its classic members; `others` counts its other members. `in_all` are
+    KIP-848 group's entries are its classic members; `others` are its other members. `in_all` are
     assignors that every list holds (elected, or a probe's yes), `not_in_all` those that some list
     lacks (a probe's no).
 
@@ -79,6 +83,9 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
     answered probe shows room for one, and members that have left make room. `left` are entries that
     left after the look, `came` those that have joined since; `settled`: a rebalance has completed
     since.
+
+    `classic_joins`: a KIP-848 group admits classic joins, those of its own members too.
+    `static_returns`: a static member that restarts needs no free place.
     """
 
     state: GroupState = GroupState.STABLE
@@ -86,7 +93,7 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
     protocol_type: str | None = "consumer"
     elected: str | None = None
     cases: tuple[tuple[Entry, ...], ...] = ((),)
-    others: int = 0
+    others: tuple[Entry, ...] = ()
     in_all: frozenset[str] = frozenset()
     not_in_all: frozenset[str] = frozenset()
     max_size: int | None = None
@@ -95,6 +102,8 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
     left: frozenset[str] = frozenset()
     came: tuple[Entry, ...] = ()
     settled: bool = False
+    classic_joins: Tri = Tri.YES
+    static_returns: Tri = Tri.NO
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -102,9 +111,14 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
         return (*(e for e in self.cases[0] if e.member_id not in self.left), *self.came)
 
     @property
+    def everybody(self) -> tuple[Entry, ...]:
+        """Return every member that the coordinator counts."""
+        return (*self.entries, *(e for e in self.others if e.member_id not in self.left))
+
+    @property
     def size(self) -> int:
         """Return the number of members that the coordinator counts."""
-        return len(self.entries) + self.others
+        return len(self.everybody)
 
     @property
     def empty(self) -> bool:
@@ -225,8 +239,12 @@ def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemo
     online = group.type in (GroupType.CONSUMER, GroupType.STREAMS)
     elected = group.assignor if stable and not online else None
     cases: tuple[tuple[Entry, ...], ...]
+    others: tuple[Entry, ...] = ()
     if online:
         counted = [f for f in context.members if f.member.protocol_type == "classic"]
+        others = tuple(
+            _entry(f, ()) for f in context.members if f.member.protocol_type != "classic"
+        )
         cases = (tuple(_entry(f, _converted(context, f)) for f in counted),)
     else:
         counted = list(context.members)
@@ -242,13 +260,35 @@ def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemo
         protocol_type=group.protocol_type or ("consumer" if online else None),
         elected=elected,
         cases=cases,
-        others=len(context.members) - len(counted),
+        others=others,
         in_all=frozenset({*filter(None, [elected]), *supported}),
         not_in_all=frozenset(a.assignor for a in answers if a.supported is Tri.NO),
         max_size=int(size) if size.isdigit() else (2**31 - 1 if settings else None),
         room=int(any(a.supported is not Tri.CANNOT_TELL for a in _answers(snapshot))),
         session_ms=(int(low), int(high)) if low.isdigit() and high.isdigit() else None,
+        classic_joins=classic_joins(snapshot.cluster) if online else Tri.YES,
+        static_returns=static_returns(snapshot.cluster) if online else Tri.NO,
     )
+
+
+def classic_joins(cluster: Cluster) -> Tri:
+    """Return whether these brokers admit classic joins to a KIP-848 group that has members.
+
+    GroupMetadataManager.throwIfClassicMemberCannotJoinConsumerGroup (KAFKA-20640).
+    """
+    said = cluster.settings.get(POLICY)
+    rejects = fault("KAFKA-20640").in_broker(cluster.version)
+    if rejects is Tri.NO or (said is not None and said.strip().lower() != "disabled"):
+        return Tri.YES
+    return Tri.NO if said is not None and rejects is Tri.YES else Tri.CANNOT_TELL
+
+
+def static_returns(cluster: Cluster) -> Tri:
+    """Return whether a static member that restarts needs no free place in a KIP-848 group.
+
+    GroupMetadataManager.throwIfConsumerGroupIsFull (KAFKA-20601).
+    """
+    return opposite(fault("KAFKA-20601").in_broker(cluster.version))
 
 
 def _answers(snapshot: GroupSnapshot) -> list[ProbeAnswer]:

@@ -90,10 +90,11 @@ def start_of(
     *,
     own: Sequence[tuple[str, ...]] = (),
     instances: Sequence[str | None] = (),
+    kip848: bool = False,
     step: int | None = None,
 ) -> Advice:
     """Return the advice to start members that are not in the group, with the first of `lists` that
-    is admitted.
+    is admitted, or else, where `kip848` is True, with group.protocol=consumer.
 
     An empty one is the list that each of them has: `own`, as far as it is known.
     """
@@ -102,13 +103,15 @@ def start_of(
     memory = replace(context.memory, room=max(context.memory.room, len(names)))
     static = tuple(instances) or (None,) * len(names)
     lists_ = tuple(own) or ((),) * len(names)
-    for assignors in dict.fromkeys(lists):
+    ways: list[tuple[tuple[str, ...], str]] = [(each, "") for each in dict.fromkeys(lists)]
+    for assignors, change in [*ways, *([((), text.KIP848)] if kip848 else [])]:
         joins = [
             Join(
                 assignors=assignors or list_ or None,
                 name=name,
                 instance_id=instance,
                 protocol_type=context.group.protocol_type or "consumer",
+                kip848=bool(change),
             )
             for name, instance, list_ in zip(names, static, lists_, strict=True)
         ]
@@ -118,6 +121,7 @@ def start_of(
                 action=Action.START,
                 names=tuple(names),
                 assignors=assignors,
+                change=change,
                 step=step,
                 **_judged(context, answer),
             )
@@ -183,11 +187,11 @@ def rebalance_of(context: Context, dynamic: Sequence[Facts], *, step: int | None
     if dynamic and not online:
         return first(as_it_runs(context, facts, step) for facts in dynamic[:TRIED])
     common = () if online else _common_list(context)
-    join = Join(assignors=common or None, protocol_type="consumer")
+    join = Join(assignors=common or None, protocol_type="consumer", kip848=online)
     made = Advice(
         action=Action.TEMPORARY,
         assignors=common,
-        change="group.protocol=consumer" if online else "",
+        change=text.KIP848 if online else "",
         after=text.TEMPORARY_AFTER,
         step=step,
         risks=tuple(_risks(context, ())),
@@ -287,8 +291,7 @@ def acceptable(advice: Advice, ignore: Mapping[str, str]) -> bool:
 
 def accepted(advice: Advice) -> Advice:
     """Return the advice with the verdict yes and the reason that the user accepted its risk."""
-    made = replace(advice, verdict=Tri.YES, reason=f"accepted by you: {advice.reason}")
-    return worded(made)
+    return worded(replace(advice, verdict=Tri.YES, reason=f"accepted by you: {advice.reason}"))
 
 
 def finished(vouched: Sequence[str], *, step: int) -> Advice:

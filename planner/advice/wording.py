@@ -14,6 +14,8 @@ from rebal.planner.facts import listed
 from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice
 
+KIP848: Final = "group.protocol=consumer"
+
 _VERBS: Final = {
     Action.RESTART: "restart",
     Action.START: "start",

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from rebal.groups.assignors.java.javatable import hash_order
 from rebal.groups.assignors.server import SERVER_NAMES
 from rebal.groups.clients import default_list, worker_list
-from rebal.groups.model import CoordinatorKind, GroupSnapshot, GroupType, Knowledge, Member
+from rebal.groups.model import CoordinatorKind, GroupSnapshot, GroupType, Knowledge, Member, Tri
+from rebal.planner.admission.memory import POLICY, classic_joins, static_returns
 from rebal.planner.facts import names
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.patterns import readable
@@ -25,7 +26,6 @@ _MIN_SESSION: Final = "group.min.session.timeout.ms"
 _MAX_SESSION: Final = "group.max.session.timeout.ms"
 _CONSUMER_SESSION: Final = "group.consumer.session.timeout.ms"
 _CONSUMER_MAX_SIZE: Final = "group.consumer.max.size"
-_MIGRATION: Final = "group.consumer.migration.policy"
 _USUAL_LIST: Final = ("range", "cooperative-sticky")
 
 
@@ -138,7 +138,9 @@ def brokers_of(snapshot: GroupSnapshot) -> Brokers:
         consumer_session=number(_CONSUMER_SESSION, usual.consumer_session, 1000),
         consumer_max_size=int(number(_CONSUMER_MAX_SIZE, usual.consumer_max_size, 1)),
         consumer_assignor=default_server_side(snapshot),
-        migration=read.get(_MIGRATION, usual.migration).lower(),
+        migration=read.get(POLICY, usual.migration).lower(),
+        classic_joins=classic_joins(snapshot.cluster) is not Tri.NO,
+        static_returns=static_returns(snapshot.cluster) is Tri.YES,
     )
 
 

@@ -25,7 +25,7 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from rebal.groups.model import GroupState, Knowledge, Tri
+from rebal.groups.model import GroupState, GroupType, Knowledge, Tri
 from rebal.planner.admission.check import Needs
 from rebal.planner.admission.rejected import rejected_again, still_out
 from rebal.planner.advice import actions as advised
@@ -95,6 +95,12 @@ class Look:
     def stable(self) -> bool:
         """Return whether the group is Stable, or has no members."""
         return self.context.group.state is GroupState.STABLE or not self.context.members
+
+    @property
+    def kip848(self) -> bool:
+        """Return whether members may join with group.protocol=consumer, as this step brings it."""
+        joins = self.context.group.type is GroupType.CONSUMER and bool(self.context.members)
+        return joins and self.step is not None and self.step.aim is Aim.CONSUMER
 
     def out(self, kind: OutsiderKind, doubt: Doubt = Doubt.NONE) -> list[Outsider]:
         """Return the outsiders of this kind and doubt."""
@@ -270,6 +276,8 @@ def start_missing(look: Look) -> Advice | None:
 
 def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[str, ...]]:
     """Return the lists for missing members of `step`; an empty one is the list that each has."""
+    if look.kip848 and step.kind is StepKind.CUT_OVER:
+        return []
     wide = wide_list(look.plan, look.context)
     if step.aim in (Aim.WIDEN, Aim.NARROW):
         return look.lists(out)
@@ -308,7 +316,7 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
     """
     context = look.context
     lists = look.lists(out) if lists is None else lists
-    if not lists:
+    if not lists and not look.kip848:
         return advised.wait(_NO_LIST, step=look.number)
 
     def start(number: int) -> Advice:
@@ -318,6 +326,7 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
             lists,
             own=[one.list for one in out[:number]],
             instances=[one.instance_id for one in out[:number]],
+            kip848=look.kip848,
             step=look.number,
         )
 

@@ -159,7 +159,8 @@ def test_protocol_types_do_not_mix_and_names_are_case_sensitive() -> None:
 
 
 def test_a_kip848_group_asks_its_classic_members_only() -> None:
-    alone = CoordinatorMemory(type=GroupType.CONSUMER, others=2, max_size=10)
+    others = (member("x"), member("y"))
+    alone = CoordinatorMemory(type=GroupType.CONSUMER, others=others, max_size=10)
     assert admitted(alone, [Join(assignors=(STICKY,))]).verdict is Tri.YES
     mixed = replace(alone, cases=((member("a", exact(RANGE)),),))
     assert admitted(mixed, [Join(assignors=(COOP,))]).verdict is Tri.NO
@@ -413,7 +414,8 @@ def test_a_classic_member_of_a_kip848_group_may_have_been_copied_short(
     member_id: str, verdict: Tri
 ) -> None:
     """A conversion copies what a load left; who joined after it is remembered whole."""
-    spec = {"type": "consumer", "elected": "uniform", "cluster": {"settings": {"x": "1"}}}
+    cluster = {"version": "4.1.1", "settings": {"x": "1"}}
+    spec = {"type": "consumer", "elected": "uniform", "cluster": cluster}
     context = context_of({**spec, "members": [{"id": "a", "list": [COOP, RANGE]}]})
     member = replace(context.snapshot.members[0], member_id=member_id, protocol_type="classic")
     context.snapshot = replace(context.snapshot, members=(member,))

@@ -231,6 +231,7 @@ class Start:
                 read,
                 kind=CoordinatorKind.JAVA,
                 migration="bidirectional",
+                classic_joins=True,
                 consumer_max_size=max(read.consumer_max_size, 2 * len(members)),
                 consumer_heartbeat=roll.speed.reconcile,
                 consumer_assignor=self._server,

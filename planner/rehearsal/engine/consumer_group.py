@@ -173,8 +173,7 @@ class ConsumerGroup:
             return BeatAnswer(Error.NOT_COORDINATOR)
         if request.epoch < 0:
             return self._beat_goodbye(request)
-        full = len(self._members) >= self._brokers.consumer_max_size
-        if full and request.member_id not in self._members:
+        if self._has_no_place(request):
             return BeatAnswer(Error.GROUP_MAX_SIZE_REACHED)
         error = self._refuses(request)
         if error:
@@ -193,6 +192,11 @@ class ConsumerGroup:
         self._reconcile(member, request.owned)
         moved = request.epoch == 0 or member.assigned != before
         return BeatAnswer(Error.NONE, member.epoch, member.assigned if moved else None)
+
+    def _has_no_place(self, request: Beat | JoinRequest) -> bool:
+        returns = self._brokers.static_returns and request.instance_id in self._static
+        full = len(self._members) >= self._brokers.consumer_max_size
+        return full and not returns and request.member_id not in self._members
 
     def _refuses(self, request: Beat) -> Error:
         place = self._static.get(request.instance_id) if request.instance_id is not None else None
@@ -255,8 +259,9 @@ class ConsumerGroup:
             return Error.NOT_COORDINATOR
         if not self._brokers.min_session <= request.session <= self._brokers.max_session:
             return Error.INVALID_SESSION_TIMEOUT
-        full = len(self._members) >= self._brokers.consumer_max_size
-        if full and request.member_id not in self._members:
+        if not self._brokers.classic_joins:
+            return Error.INCONSISTENT_GROUP_PROTOCOL
+        if self._has_no_place(request):
             return Error.GROUP_MAX_SIZE_REACHED
         lists = set(self.lists().values())
         if not any(all(name in each for each in lists) for name in request.assignors):

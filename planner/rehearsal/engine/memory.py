@@ -18,7 +18,9 @@ class Brokers(Record, frozen=True, kw_only=True):
     For KIP-848 groups: `consumer_heartbeat`, `consumer_session` and `consumer_max_size` are
     group.consumer.heartbeat.interval.ms, group.consumer.session.timeout.ms and
     group.consumer.max.size, `consumer_assignor` is the first of group.consumer.assignors, and
-    `migration` is group.consumer.migration.policy.
+    `migration` is group.consumer.migration.policy. `classic_joins`: they admit classic joins (not
+    where KAFKA-20640 rejects them). `static_returns`: a static member needs no free place to return
+    (KAFKA-20601).
     """
 
     kind: CoordinatorKind = CoordinatorKind.JAVA
@@ -31,6 +33,8 @@ class Brokers(Record, frozen=True, kw_only=True):
     consumer_max_size: int = 2**31 - 1
     consumer_assignor: str = "uniform"
     migration: str = "bidirectional"
+    classic_joins: bool = True
+    static_returns: bool = False
 
 
 class Watcher(Protocol):

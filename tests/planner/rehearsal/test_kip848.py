@@ -188,6 +188,24 @@ def test_an_unknown_or_full_group_rejects_a_member() -> None:
     assert closed.assignor == "cooperative-sticky"
 
 
+def test_brokers_that_reject_classic_joins_end_the_classic_members_at_the_next_epoch() -> None:
+    shut = Brokers(migration="disabled", classic_joins=False)
+    where = kip848(brokers=shut)
+    first, *rest = where.running
+    old = [replace(one, process=replace(one.process, protocol="classic")) for one in rest]
+    run = play(replace(where, running=(first, *old)), restart("m0"))
+    assert told(run, "rejected") == [(name, "INCONSISTENT_GROUP_PROTOCOL") for name in ("m1", "m2")]
+
+
+@pytest.mark.parametrize(("returns", "rejected"), [(True, []), (False, ["m0"])])
+def test_a_static_member_returns_to_a_full_group_where_the_brokers_admit_it(
+    returns: bool, rejected: list[str]
+) -> None:
+    full = Brokers(consumer_max_size=3, static_returns=returns)
+    run = play(kip848(static=True, brokers=full), restart("m0"))
+    assert [name for name, _ in told(run, "rejected")] == rejected
+
+
 def test_the_first_consumer_converts_the_group_and_classic_members_stay() -> None:
     run = play(scene(DONE, DONE, DONE), restart("m0", **UP))
     # The leave is a rebalance of the classic group; the join is the first epoch after it.
