@@ -22,6 +22,8 @@ READ_MORE: Final = "read more"
 """The use of a command that prints a rule's documentation."""
 ACCEPT: Final = "accept "
 """What the use of a command begins with that records the user's answer to a rule."""
+AGREED: Final = "the interruption is agreed"
+"""The reason that a printed command gives for accepting a stop of the whole group."""
 OFFLINE: Final = "REBAL_BOOTSTRAP"
 """The variable that names the brokers where nothing else does."""
 

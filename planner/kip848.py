@@ -13,10 +13,10 @@ from typing import Final
 
 from rebal.groups.clients import UNKNOWN, family, version_tuple
 from rebal.groups.model import GroupType, Record, Tri
+from rebal.planner.admission.memory import POLICY, classic_joins, static_returns
 from rebal.planner.context import Context, Facts
 from rebal.planner.verdict import worst
 
-POLICY: Final = "group.consumer.migration.policy"
 _PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
 _SIZE: Final = "group.consumer.max.size"
 _CLASSIC_SIZE: Final = "group.max.size"
@@ -76,11 +76,18 @@ def brokers(context: Context) -> Answer:
 def policy(context: Context, *, up: bool) -> Answer:
     """Return whether group.consumer.migration.policy allows the online upgrade, or downgrade.
 
-    In a downgrade, classic members are always admitted. But the policy must allow the conversion of
-    the group when its last member with group.protocol=consumer leaves.
+    Once the group is a KIP-848 one, the upgrade needs no conversion: its classic members must be
+    admitted when the next restart makes them join again. In a downgrade the policy must allow the
+    conversion when the last member with group.protocol=consumer leaves.
     """
     wanted = "upgrade" if up else "downgrade"
     said = context.snapshot.cluster.settings.get(POLICY)
+    joins = classic_joins(context.snapshot.cluster)
+    converted = up and context.group.type is GroupType.CONSUMER
+    classic = [f for f in context.members if f.member.protocol_type == "classic"]
+    # The restart of the only one moves it.
+    if converted and (joins is Tri.YES or len(classic) < 2):
+        return Answer(allows=Tri.YES, why="the group's type is consumer already")
     if said is None:
         return Answer(
             allows=Tri.CANNOT_TELL,
@@ -89,14 +96,27 @@ def policy(context: Context, *, up: bool) -> Answer:
     why = f"the brokers' {POLICY} is {said}"
     if said.strip().lower() in (wanted, "bidirectional"):
         return Answer(allows=Tri.YES, why=why)
-    meaning = (
-        "a member with group.protocol=consumer is rejected while the group has classic members"
-        if up
-        else "classic members are admitted, but the group stays a KIP-848 group"
-    )
     return Answer(
-        allows=Tri.NO, why=f"{why}, so {meaning}: set the policy to {wanted} or bidirectional"
+        allows=Tri.NO,
+        why=f"{why}, so {_closed(context, joins, up=up)}: set the policy to {wanted} or "
+        "bidirectional",
+        members=tuple(classic) if converted else (),
     )
+
+
+def _closed(context: Context, joins: Tri, *, up: bool) -> str:
+    """Return what the brokers do under a policy that does not allow the change."""
+    if up and context.group.type is not GroupType.CONSUMER:
+        return (
+            "a member with group.protocol=consumer is rejected while the group has classic members"
+        )
+    if joins is Tri.YES:
+        return "classic members are admitted, but the group stays a KIP-848 group"
+    version = context.snapshot.cluster.version or "an unknown version"
+    sure = joins is Tri.NO
+    who = "these brokers" if sure else f"some brokers, and these ({version}) may be such,"
+    ends = ", and each rebalance ends the classic members that are in it" if up else ""
+    return f"{who} reject every classic join to a KIP-848 group{ends} (KAFKA-20640)"
 
 
 def fits(context: Context, *, up: bool) -> Answer:
@@ -155,12 +175,18 @@ def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
             members=tuple(surging),
         )
     static = [facts for facts in ahead if context.back_in_time(facts)]
-    if static:
+    returns = static_returns(context.snapshot.cluster)
+    if static and returns is not Tri.YES:
         return Answer(
-            allows=Tri.NO,
+            allows=returns,
             why=f"{full}, and {context.named(static)} does not leave when it stops (static): it is "
-            "rejected unless it stays down until its session ends",
+            f"{'rejected' if returns is Tri.NO else 'rejected before Kafka 4.4.0'} unless it stays "
+            "down until its session ends",
             members=tuple(static),
+        )
+    if returns is Tri.YES and all(facts.static for facts in ahead):
+        return Answer(
+            allows=Tri.YES, why=f"{full}, and these brokers admit a static member that returns"
         )
     return Answer(
         allows=Tri.CANNOT_TELL,
@@ -194,13 +220,38 @@ def user_data(context: Context) -> Answer:
     return Answer(allows=Tri.YES, why="no member's assignment carries user data")
 
 
+def conditions(context: Context, *, up: bool) -> tuple[tuple[Answer, ...], tuple[Answer, ...]]:
+    """Return the conditions of the move to KIP-848 (`up`) or back: those of both paths, and those
+    of the online path alone.
+    """
+    kind = "consumer" if up else "classic"
+    rest = tuple(f for f in context.members if f.member.protocol_type != kind)
+    own = (policy(context, up=up), room(context, rest))
+    if not up:
+        return (fits(context, up=False), _families(context)), (*own, *_lists(context))
+    common = (brokers(context), *clients(context), fits(context, up=True))
+    converted = context.group.type is GroupType.CONSUMER
+    return common, own if converted else (*own, user_data(context))
+
+
+def closed_online(context: Context, *, up: bool) -> tuple[Answer, ...]:
+    """Return the conditions that leave only the path over a stop of the group; none where it is not
+    taken.
+
+    A group that is half-way to KIP-848 goes on online: its classic members would be stopped for
+    what the operator can cure.
+    """
+    common, own = conditions(context, up=up)
+    converted = up and context.group.type is GroupType.CONSUMER
+    if not context.members or converted or allows(common) is Tri.NO:
+        return ()
+    return tuple(answer for answer in own if answer.allows is Tri.NO)
+
+
 def online(context: Context) -> tuple[Answer, ...]:
     """Return the conditions that must all allow a member's online join with KIP-848."""
-    rest = tuple(f for f in context.members if f.member.protocol_type != "consumer")
-    common = (brokers(context), *clients(context), fits(context, up=True))
-    if context.group.type is GroupType.CONSUMER:
-        return (*common, room(context, rest))
-    return (*common, policy(context, up=True), room(context, rest), user_data(context))
+    common, own = conditions(context, up=True)
+    return (*common, *own)
 
 
 def _count(context: Context) -> int:
@@ -267,3 +318,38 @@ def too_old(facts: Facts) -> Tri:
     if known is None or version_tuple(known.kip848_since) is None:
         return Tri.CANNOT_TELL
     return facts.older_than(known.kip848_since)
+
+
+def _lists(context: Context) -> Iterator[Answer]:
+    """Yield the condition that every classic member's list holds the target."""
+    classic = [facts for facts in context.members if facts.member.protocol_type == "classic"]
+    for answer, says in ((Tri.NO, "lacks it"), (Tri.CANNOT_TELL, "is not known to hold it")):
+        named = [facts for facts in classic if context.supports(facts, context.target) is answer]
+        if named:
+            yield Answer(
+                allows=answer,
+                why=f"a classic member is admitted while every classic member's list holds "
+                f"{context.target}, and that of {context.named(named)} {says}",
+            )
+
+
+def _families(context: Context) -> Answer:
+    """Return whether every client has the target assignor.
+
+    Every client that speaks KIP-848 has all of these assignors, except that only some have sticky.
+    So only sticky depends on the client, and a guess is not enough.
+    """
+    others = () if context.target == "sticky" else ("librdkafka", None)
+    sure = {"java", "franz-go", *others}
+    doubtful = [
+        facts
+        for facts in context.members
+        if facts.family not in sure or not (others or facts.family_proven)
+    ]
+    if doubtful:
+        return Answer(
+            allows=Tri.CANNOT_TELL,
+            why=f"the client of {context.named(doubtful)} is not known to have "
+            f"{context.target} (--assume-family)",
+        )
+    return Answer(allows=Tri.YES, why=f"the clients have the assignor {context.target}")

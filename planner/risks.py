@@ -10,6 +10,7 @@ from collections.abc import Collection
 from enum import StrEnum
 
 from rebal.planner.context import EAGER
+from rebal.planner.kinds import PathKind
 
 
 class Risk(StrEnum):
@@ -23,6 +24,8 @@ class Risk(StrEnum):
     """The coordinator may have forgotten lists in a reload."""
     STOP = "RB104"
     """The whole group is stopped."""
+    STOP_FOR_KIP848 = "RB413"
+    """The whole group is stopped to move to KIP-848 or back."""
     OWN_COOPERATIVE = "RB111"
     """An assignor class of the application's own supports COOPERATIVE."""
     OWN_EAGER = "RB112"
@@ -41,3 +44,10 @@ class Risk(StrEnum):
 def own_class_risk(goal: str) -> Risk:
     """Return the risk that the user takes for this goal by trusting a custom class's name."""
     return Risk.OWN_EAGER if goal == EAGER else Risk.OWN_COOPERATIVE
+
+
+def stop_risk(path: PathKind) -> Risk | None:
+    """Return the risk that the user takes with a path on which the whole group stops."""
+    if not path.stops_the_group:
+        return None
+    return Risk.STOP if path is PathKind.CUT_OVER else Risk.STOP_FOR_KIP848

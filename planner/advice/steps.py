@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -11,16 +10,15 @@ from rebal.groups.model import Tri
 from rebal.planner.admission.check import Needs
 from rebal.planner.advice import actions as advised
 from rebal.planner.advice import remedies
+from rebal.planner.advice import wording as texts
+from rebal.planner.commands import AGREED
 from rebal.planner.context import CONSUMER, Context, Facts
-from rebal.planner.kinds import Action, PathKind
+from rebal.planner.kinds import Action
 from rebal.planner.kip848 import allows, clients, online
 from rebal.planner.plan import Advice, Aim, Plan, Step, StepKind
-from rebal.planner.risks import Risk
+from rebal.planner.risks import stop_risk
 
 Actions = tuple[Advice, tuple[Advice, ...]]
-
-AGREED: Final = "the interruption is agreed"
-"""The reason that a printed command gives for accepting a cut-over."""
 
 
 def wide_list(plan: Plan, context: Context) -> tuple[str, ...]:
@@ -61,8 +59,9 @@ def _of_aim(
     ignore: Mapping[str, str],
 ) -> Actions:
     aim = step.aim
-    if plan.path is PathKind.CUT_OVER and not Risk.STOP.accepted_in(ignore):
-        agreed = context.accepting(Risk.STOP.rule, AGREED)
+    risk = stop_risk(plan.path)
+    if risk is not None and not risk.accepted_in(ignore):
+        agreed = context.accepting(risk.rule, AGREED)
         return replace(advised.stop(step.precondition, step=step.id), command=agreed.line), ()
     if step.kind is StepKind.CUT_OVER:
         if not to_do:
@@ -119,7 +118,7 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
         names=(to_do[0].name,),
         verdict=verdict,
         reason=against.why if against is not None else "the coordinator converts the group",
-        change="group.protocol=consumer",
+        change=texts.KIP848,
         step=step.id,
     )
     return advised.worded(made)

@@ -13,7 +13,7 @@ from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Source, Tri
 from rebal.groups.protocol import group_protocol
 from rebal.planner.advice.steps import comes_before
 from rebal.planner.clients import stays_eager
-from rebal.planner.commands import Given, NamedCommand
+from rebal.planner.commands import ACCEPT, Given, NamedCommand
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
 from rebal.planner.goals import goal_of
 from rebal.planner.kinds import PathKind
@@ -185,8 +185,6 @@ def _over_kip848(context: Context, back: bool) -> PlannedPath:
     refusing = [answer for answer in answers if answer.allows is Tri.NO]
     refusing += [answer for answer in answers if answer.allows is Tri.CANNOT_TELL]
     reasons = tuple(answer.why for answer in refusing)
-    if name.stops_the_group and everybody and not reasons:
-        reasons = ("an interruption must be agreed: nothing is consumed during the stop",)
     begun = f"{there} of {everybody} done" if there else "not begun"
     return PlannedPath(
         name=name,
@@ -294,7 +292,10 @@ def _judged(
         step,
         precondition_holds=holds,
         exit_code=exit_code(*heeded),
-        commands=(*step.commands, *_confirming(context, step)),
+        commands=(
+            *(one for one in step.commands if one.use.removeprefix(ACCEPT) not in ignore),
+            *_confirming(context, step),
+        ),
     )
 
 

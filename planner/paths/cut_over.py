@@ -19,9 +19,9 @@ from rebal.planner.advice.wording import (
     stop_then_start,
 )
 from rebal.planner.clients import speak_kip848, stays_eager
-from rebal.planner.commands import NamedCommand, commands, sentences
+from rebal.planner.commands import AGREED, NamedCommand, commands, sentences
 from rebal.planner.context import CONSUMER, Context, ids
-from rebal.planner.paths.parts import empty_now, everyone, gate_of, list_settings, priced
+from rebal.planner.paths.parts import agreed, empty_now, everyone, gate_of, list_settings, priced
 from rebal.planner.plan import Aim, Brief, Step, StepKind
 from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
 from rebal.planner.risks import Risk
@@ -68,13 +68,13 @@ def cut_over(context: Context) -> tuple[Step, ...]:
             ),
             rollback=back_over_stop("the old list"),
             brief=Brief(
-                needs=f"an interruption is agreed (accepting {Risk.STOP.rule} records by whom)",
+                needs=agreed(Risk.STOP),
                 how=(ALL_AT_ONCE,),
                 gate=f"{everyone(context)} uses {context.target} alone",
                 rollback=back_over_stop_in_short("the old list"),
             ),
             commands=(
-                context.accepting(Risk.STOP.rule, "the interruption is agreed"),
+                context.accepting(Risk.STOP.rule, AGREED),
                 empty_now(context),
                 *commands(online),
             ),

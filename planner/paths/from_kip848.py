@@ -2,12 +2,13 @@
 
 Online: restarted members join as classic members; when the last member with group.protocol=consumer
 has left, the coordinator converts the group back if its migration policy allows it (else it stays a
-KIP-848 group of classic members). An Empty group is replaced by a classic one, whatever the policy.
+KIP-848 group of classic members, which some brokers do not even admit while the policy is
+disabled). An Empty group is replaced by a classic one, whatever the policy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
@@ -20,16 +21,17 @@ from rebal.planner.advice.wording import (
     stop_then_start,
 )
 from rebal.planner.clients import cooperative, speak_kip848
-from rebal.planner.commands import commands, sentences
+from rebal.planner.commands import AGREED, commands, sentences
 from rebal.planner.context import Context, ids
 from rebal.planner.kinds import PathKind
-from rebal.planner.kip848 import Answer, allows, fits, open_points, policy, room
-from rebal.planner.paths.parts import empty_now, everyone, expected_line, gate_of, priced
+from rebal.planner.kip848 import Answer, allows, closed_online, conditions, open_points
+from rebal.planner.paths.parts import agreed, empty_now, everyone, expected_line, gate_of, priced
 from rebal.planner.paths.restarts import how_of, one_by_one, request_log_hint
 from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.online import Move, move_online
 from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
 from rebal.planner.rehearsal.scene import default_server_side
+from rebal.planner.risks import Risk
 from rebal.planner.settings import classic_protocol_for
 from rebal.planner.timeouts import with_brokers_sessions
 from rebal.planner.verdict import exit_code
@@ -39,15 +41,14 @@ def from_consumer(context: Context) -> tuple[PathKind, tuple[Step, ...], tuple[A
     """Return the path (online or offline), its one step, and the conditions that decided between
     them.
     """
-    common = (fits(context, up=False), _families(context))
+    common, online = conditions(context, up=False)
     if not context.members:
         return PathKind.KIP848_BACK_OFFLINE, (_start(context, common),), common
-    rest = tuple(f for f in context.members if f.member.protocol_type != "classic")
-    online = (policy(context, up=False), room(context, rest), *_lists(context))
-    if allows(common) is Tri.NO or allows(online) is not Tri.NO:
-        answers = (*online, *common)
-        return PathKind.KIP848_BACK, (_online(context, answers),), answers
-    return PathKind.KIP848_BACK_OFFLINE, (_offline(context, common, online),), common
+    closed = closed_online(context, up=False)
+    if closed:
+        return PathKind.KIP848_BACK_OFFLINE, (_offline(context, common, closed),), common
+    answers = (*online, *common)
+    return PathKind.KIP848_BACK, (_online(context, answers),), answers
 
 
 def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
@@ -103,14 +104,14 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
     )
 
 
-def _offline(context: Context, common: tuple[Answer, ...], online: tuple[Answer, ...]) -> Step:
+def _offline(context: Context, common: tuple[Answer, ...], closed: tuple[Answer, ...]) -> Step:
     members = with_brokers_sessions(context.snapshot)
-    against = [answer.why for answer in online if answer.allows is Tri.NO]
+    against = [answer.why for answer in closed]
     return Step(
         id=1,
         title=stop_then_start("member", f"with group.protocol=classic and {context.target}"),
         kind=StepKind.CUT_OVER,
-        precondition="an interruption is agreed; " + "; ".join(answer.why for answer in common),
+        precondition="; ".join([agreed(Risk.STOP_FOR_KIP848), *(answer.why for answer in common)]),
         precondition_holds=Tri.NO,
         config=_settings(context),
         target_list=(context.target,),
@@ -127,13 +128,12 @@ def _offline(context: Context, common: tuple[Answer, ...], online: tuple[Answer,
         to_do=ids(context.members),
         gate=_gate(context, Tri.NO),
         rollback=back_over_stop("group.protocol=consumer"),
-        brief=_brief(context, ALL_AT_ONCE, "an interruption is agreed", common),
-        commands=(empty_now(context),),
+        brief=_brief(context, ALL_AT_ONCE, agreed(Risk.STOP_FOR_KIP848), common),
+        commands=(context.accepting(Risk.STOP_FOR_KIP848.rule, AGREED), empty_now(context)),
         cost=stop_and_start(
             Stop(snapshot=priced(context), assignor=context.target, speed=context.speed)
         ),
-        # The operator decides on an interruption: the plan is never ready.
-        exit_code=exit_code(Tri.CANNOT_TELL if allows(common) is Tri.CANNOT_TELL else Tri.NO),
+        exit_code=exit_code(allows(common)),
     )
 
 
@@ -200,38 +200,3 @@ def _gate(context: Context, holds: Tri) -> Gate:
         holds=holds,
         aim=Aim.CLASSIC,
     )
-
-
-def _lists(context: Context) -> Iterator[Answer]:
-    """Yield the condition that every classic member's list holds the target."""
-    classic = [facts for facts in context.members if facts.member.protocol_type == "classic"]
-    for answer, says in ((Tri.NO, "lacks it"), (Tri.CANNOT_TELL, "is not known to hold it")):
-        named = [facts for facts in classic if context.supports(facts, context.target) is answer]
-        if named:
-            yield Answer(
-                allows=answer,
-                why=f"a classic member is admitted while every classic member's list holds "
-                f"{context.target}, and that of {context.named(named)} {says}",
-            )
-
-
-def _families(context: Context) -> Answer:
-    """Return whether every client has the target assignor.
-
-    Every client that speaks KIP-848 has all of these assignors, except that only some have sticky.
-    So only sticky depends on the client, and a guess is not enough.
-    """
-    others = () if context.target == "sticky" else ("librdkafka", None)
-    sure = {"java", "franz-go", *others}
-    doubtful = [
-        facts
-        for facts in context.members
-        if facts.family not in sure or not (others or facts.family_proven)
-    ]
-    if doubtful:
-        return Answer(
-            allows=Tri.CANNOT_TELL,
-            why=f"the client of {context.named(doubtful)} is not known to have "
-            f"{context.target} (--assume-family)",
-        )
-    return Answer(allows=Tri.YES, why=f"the clients have the assignor {context.target}")

@@ -15,6 +15,7 @@ from rebal.planner.context import COOPERATIVE, EAGER, Context, Facts, ids
 from rebal.planner.kinds import PathKind
 from rebal.planner.plan import KEPT_GATE, Aim, Cost, Gate, Setting, Step
 from rebal.planner.rehearsal.costs.cost import CostModel, Restarts
+from rebal.planner.risks import Risk
 from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
 from rebal.planner.timeouts import of_families
 
@@ -64,6 +65,11 @@ def gate_of(
         aim=aim,
         by_hand=by_hand,
     )
+
+
+def agreed(risk: Risk) -> str:
+    """Return the precondition of a step that stops the whole group, in short."""
+    return f"an interruption is agreed (accepting {risk.rule} records by whom)"
 
 
 def _metrics_lines(context: Context) -> Iterator[str]:

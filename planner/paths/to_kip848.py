@@ -1,9 +1,11 @@
 """The path to KIP-848 (group.protocol=consumer), online or over an empty group.
 
 Online: the coordinator converts the group when the first member joins with the new protocol, and
-classic members stay in it until they are restarted. The coordinator does not convert a group if its
-migration policy forbids it, if an assignment carries user data, or if the group is full. An Empty
-group is replaced, whatever it was; only the limit of members counts (planner/kip848.py).
+classic members stay in it until they are restarted, if the migration policy does not become
+disabled: some brokers then reject them when they join again. The coordinator does not convert a
+group if its migration policy forbids it, if an assignment carries user data, or if the group is
+full. An Empty group is replaced, whatever it was; only the limit of members counts
+(planner/kip848.py).
 """
 
 from __future__ import annotations
@@ -22,27 +24,33 @@ from rebal.planner.advice.wording import (
     stop_then_start,
 )
 from rebal.planner.clients import speak_kip848
-from rebal.planner.commands import commands, sentences
+from rebal.planner.commands import AGREED, commands, sentences
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.kinds import PathKind
 from rebal.planner.kip848 import (
     Answer,
     allows,
-    brokers,
-    clients,
-    fits,
+    closed_online,
+    conditions,
     open_points,
-    policy,
-    room,
     too_old,
     user_data,
 )
-from rebal.planner.paths.parts import again, empty_now, everyone, expected_line, gate_of, priced
+from rebal.planner.paths.parts import (
+    again,
+    agreed,
+    empty_now,
+    everyone,
+    expected_line,
+    gate_of,
+    priced,
+)
 from rebal.planner.paths.restarts import how_of, one_by_one
 from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.online import Move, move_online
 from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
 from rebal.planner.rehearsal.scene import default_server_side
+from rebal.planner.risks import Risk
 from rebal.planner.settings import consumer_protocol_for, noted
 from rebal.planner.verdict import exit_code
 
@@ -51,17 +59,14 @@ def to_consumer(context: Context) -> tuple[PathKind, tuple[Step, ...], tuple[Ans
     """Return the path (online or offline), its one step, and the conditions that decided between
     them.
     """
-    common = (brokers(context), *clients(context), fits(context, up=True))
+    common, online = conditions(context, up=True)
     if not context.members:
         return PathKind.KIP848_OFFLINE, (_start(context, common),), common
-    rest = tuple(f for f in context.members if f.member.protocol_type != "consumer")
-    if context.group.type is GroupType.CONSUMER:
-        answers = (*common, room(context, rest))
-        return PathKind.KIP848_ONLINE, (_online(context, answers),), answers
-    online = (policy(context, up=True), room(context, rest), user_data(context))
-    if allows(common) is Tri.NO or allows(online) is not Tri.NO:
-        return PathKind.KIP848_ONLINE, (_online(context, (*common, *online)),), (*common, *online)
-    return PathKind.KIP848_OFFLINE, (_offline(context, common, online),), common
+    closed = closed_online(context, up=True)
+    if closed:
+        return PathKind.KIP848_OFFLINE, (_offline(context, common, closed),), common
+    answers = (*common, *online)
+    return PathKind.KIP848_ONLINE, (_online(context, answers),), answers
 
 
 def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
@@ -79,6 +84,8 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
         why=(
             "when the first member joins with group.protocol=consumer, the coordinator converts "
             "the group; classic members stay in it until they are restarted",
+            "the migration policy must stay as it is until the last member has moved: while it is "
+            "disabled, some brokers end the classic members at the next rebalance (RB401)",
             *_why(context),
         ),
         order=sentences(order),
@@ -119,14 +126,14 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
     )
 
 
-def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer]) -> Step:
+def _offline(context: Context, common: Sequence[Answer], closed: Sequence[Answer]) -> Step:
     members = context.snapshot.members
-    against = [answer.why for answer in online if answer.allows is Tri.NO]
+    against = [answer.why for answer in closed]
     return Step(
         id=1,
         title=stop_then_start("member", "with group.protocol=consumer"),
         kind=StepKind.CUT_OVER,
-        precondition="an interruption is agreed; " + "; ".join(answer.why for answer in common),
+        precondition="; ".join([agreed(Risk.STOP_FOR_KIP848), *(answer.why for answer in common)]),
         precondition_holds=Tri.NO,
         config=_settings(context, context.members),
         why=(
@@ -145,8 +152,8 @@ def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer
         gate=_gate(context),
         rollback=back_over_stop("the old configuration")
         + ": an Empty KIP-848 group is replaced by a classic one",
-        brief=_brief(context, (ALL_AT_ONCE,), "an interruption is agreed", common),
-        commands=(empty_now(context),),
+        brief=_brief(context, (ALL_AT_ONCE,), agreed(Risk.STOP_FOR_KIP848), common),
+        commands=(context.accepting(Risk.STOP_FOR_KIP848.rule, AGREED), empty_now(context)),
         cost=stop_and_start(
             Stop(
                 snapshot=priced(context),
@@ -155,8 +162,7 @@ def _offline(context: Context, common: Sequence[Answer], online: Sequence[Answer
                 speed=context.speed,
             )
         ),
-        # The operator decides on an interruption: the plan is never ready.
-        exit_code=exit_code(Tri.CANNOT_TELL if allows(common) is Tri.CANNOT_TELL else Tri.NO),
+        exit_code=exit_code(allows(common)),
     )
 
 

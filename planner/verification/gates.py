@@ -27,7 +27,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.planner.context import COOPERATIVE, Context, Facts
-from rebal.planner.plan import Aim, Step
+from rebal.planner.plan import Aim, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, offers
 from rebal.planner.verdict import opposite
 
@@ -103,10 +103,12 @@ def _classic(context: Context, step: Step, facts: Facts) -> Proof:
     """Return the proof of a member that goes back to the classic protocol.
 
     The group stays a KIP-848 group while one member speaks KIP-848, and its classic members then
-    show no elected assignor.
+    show no elected assignor. Where that type stays, all members stop together.
     """
     if context.group.type is GroupType.CONSUMER and facts.member.protocol_type == "consumer":
         return _speaks("consumer", done=Tri.NO)
+    if context.group.type is GroupType.CONSUMER and step.kind is StepKind.CUT_OVER:
+        return Proof(done=Tri.NO, why="is in a KIP-848 group, which stays one until it is Empty")
     return _narrow(context, step, facts)
 
 

@@ -5,6 +5,8 @@ After every restart the plan's word is held to what the broker does to whoever j
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,6 +59,20 @@ class Group(Rolling):
     def gate(self, capsys: Said, plan: Path, *more: str) -> int:
         """What `verify` says of the one step of a plan's file: 0 holds, 4 not yet, 3 a danger."""
         return int(answer(self.broker, capsys, "verify", str(plan), *more)["exit_code"])
+
+    def agree(self, capsys: Said, body: dict[str, Any], plan: Path) -> None:
+        """Record the interruption with the command that the plan prints; verify prints it too."""
+        asked = plan.with_name(f"asked-{plan.name}")
+        shutil.copy(plan, asked)
+        told = answer(self.broker, capsys, "verify", str(asked))
+        assert (told["exit_code"], told["advice"]["action"]) == (3, "stop")
+        assert told["advice"]["text"] == body["advice"]["text"]
+        assert "--ignore RB413" in told["advice"]["command"]
+        words = shlex.split(body["advice"]["command"])[1:]
+        agreed = answer(self.broker, capsys, *words)
+        assert (agreed["exit_code"], agreed["advice"]["action"]) == (0, "cut-over")
+        told = answer(self.broker, capsys, "verify", str(plan))
+        assert (told["exit_code"], told["advice"]["action"]) == (4, "cut-over")
 
     def committed(self) -> dict[int, int]:
         asked = [ConsumerGroupTopicPartitions(self.group)]
@@ -180,6 +196,7 @@ def test_a_group_is_converted_through_a_stop_where_the_policy_forbids_online(
     body = it.plan(capsys, "--to", "consumer", *log, "--out", str(tmp_path / "up.yaml"))
     assert (body["path"], body["verdict"], body["exit_code"]) == ("kip848_offline", "blocked", 3)
     assert not {"RB401", "RB402", "RB403"} & rules(body)
+    it.agree(capsys, body, tmp_path / "up.yaml")
     assert "group.consumer.migration.policy is disabled" in body["steps"][0]["why"][0]
     # A restart of 30 s, then the other waits for what the first has for 300 s at most, from the
     # heartbeat on (every 3 s) at which the first learns of it.
@@ -213,6 +230,7 @@ def test_a_group_is_converted_through_a_stop_where_the_policy_forbids_online(
     body = it.plan(capsys, "--to", "cooperative-sticky", *log, "--out", str(tmp_path / "down.yaml"))
     assert (body["path"], body["exit_code"]) == ("kip848_back_offline", 3)
     assert "RB401" not in rules(body)
+    it.agree(capsys, body, tmp_path / "down.yaml")
     text = java_text(body)
     read = it.consumed("app-0")
     it.place_as("app-0", text)

@@ -147,7 +147,7 @@ def test_the_offline_way_is_not_blocked_by_what_concerns_the_online_one() -> Non
     made = make_plan(msgspec.structs.replace(snapshot, members=members), "consumer")
     assert made.path == "kip848_offline"
     assert not {"RB401", "RB402", "RB403"} & {finding.rule for finding in made.findings}
-    assert "an interruption must be agreed" in made.summary
+    assert "blocked: RB413" in made.summary
     assert any("no longer receive the user data" in line for line in made.steps[0].why)
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from rebal.groups.model import GroupType
+from rebal.planner.admission.memory import POLICY
 from rebal.planner.commands import NamedCommand
-from rebal.planner.kip848 import POLICY, brokers, policy
+from rebal.planner.kip848 import brokers, policy
 from rebal.planner.rules.registry import Context, Findings, PathKind, Severity, Tri, rule
 from rebal.planner.rules.scope import read_brokers, to_consumer, to_or_from_consumer, unless_allowed
 
@@ -22,17 +23,20 @@ def brokers_do_not_move(context: Context) -> Findings:
 
     Why it matters: without brokers and feature, a member with group.protocol=consumer is rejected
     at its first heartbeat and stops. With group.consumer.migration.policy=disabled (or the wrong
-    direction) it is rejected for as long as the group has classic members. In a downgrade, classic
-    members are admitted whatever the policy is, but the group stays a KIP-848 group, on the
-    broker's assignor, after the last other member has left.
+    direction) it is rejected for as long as the group has classic members. In a downgrade the group
+    then stays a KIP-848 group, on the broker's assignor, after the last other member has left.
+    With the policy disabled, brokers 4.2.2, 4.3.1 and 4.4.0 also reject every classic join to a
+    KIP-848 group (KAFKA-20640). Each rebalance makes its classic members join again: half-way, the
+    next restart, crash or new partition ends all of them.
 
     How to find out: the broker's version, its finalised features and its settings, all of which a
     live snapshot holds; reading settings needs DESCRIBE_CONFIGS on the cluster.
 
     How to fix it: upgrade the brokers, then the feature group.version to 1 with kafka-features.sh
-    (the finding has the command), and set group.consumer.migration.policy on every broker. Where
-    the policy cannot be changed, the plan takes the offline path: a group without members may
-    change in any direction, and the rule then ignores the policy.
+    (the finding has the command), and set group.consumer.migration.policy on every broker: it is no
+    dynamic setting, so each broker restarts. Where the policy cannot be changed, the plan takes the
+    offline path: a group without members may change in any direction, and the rule then ignores the
+    policy. Half-way there is no such path: restart nothing until the policy is back.
 
     Cannot tell: version, features or settings were not read. A scan of the offsets topic has no
     settings; where it saw groups of the new type, the brokers do have the feature.
@@ -45,16 +49,26 @@ def brokers_do_not_move(context: Context) -> Findings:
         else:
             fix = "Upgrade the brokers to 4.0 or later, then the feature group.version to 1."
             yield from unless_allowed(answer, fix, _features(context))
-    converted = up and context.group.type is GroupType.CONSUMER
-    if context.members and not converted:
+    if context.members:
         answer = policy(context, up=up)
         fix = (
-            f"Set {POLICY} on every broker; or use the offline path: an Empty group may change "
-            "whatever the policy is."
+            f"Set {POLICY}=bidirectional in every broker's configuration file. It is no dynamic "
+            "setting: a broker reads it when it starts."
         )
+        if not (up and context.group.type is GroupType.CONSUMER):
+            fix += " Or use the offline path: an Empty group may change whatever the policy is."
         if answer.allows is Tri.CANNOT_TELL:
             fix = read_brokers(context)
-        yield from unless_allowed(answer, fix)
+        yield from unless_allowed(answer, fix, _setting(context))
+
+
+def _setting(context: Context) -> Iterator[NamedCommand]:
+    """Yield the command that shows the coordinator's settings."""
+    coordinator = context.group.coordinator
+    if coordinator is not None:
+        where = ("--entity-type", "brokers", "--entity-name", str(coordinator.broker_id))
+        tool = context.given.kafka("kafka-configs.sh", "--describe", "--all", *where)
+        yield NamedCommand("show the broker's settings", tool)
 
 
 def _features(context: Context) -> Iterator[NamedCommand]:

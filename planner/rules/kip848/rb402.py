@@ -20,14 +20,15 @@ def too_many_members(context: Context) -> Findings:
     GROUP_MAX_SIZE_REACHED and stops. Online that is the first member that asks for the new
     protocol; after a stop of all members it is the last one to start. At exactly the limit a member
     is rejected unless the one it replaces has left first: a static member does not leave when it
-    stops, and a surge starts the new one before.
+    stops (brokers from 4.4.0 admit it all the same, KAFKA-20601), and a surge starts the new one
+    before.
 
     How to find out: count the members; the limit is in the broker's settings.
 
     How to fix it: raise group.consumer.max.size on the brokers, or scale the group down during the
     change. At exactly the limit: use maxSurge 0, stop each member cleanly before it starts again,
-    and keep a static one down for longer than its session. If neither is possible, the plan stops
-    all members first.
+    and, before 4.4.0, keep a static one down for longer than its session. If neither is possible,
+    the plan stops all members first.
 
     Cannot tell: the settings were not read; or the group is exactly full, where it depends on
     whether each old member has left before the new one joins.

@@ -1,0 +1,184 @@
+"""A migration policy that is disabled half-way to KIP-848, and KIP-848 groups that are full.
+
+With group.consumer.migration.policy=disabled, brokers 4.2.2, 4.3.1 and 4.4.0 reject every classic
+join to a KIP-848 group, those of its own members too (KAFKA-20640). Since 4.4.0 a static member
+returns to a full KIP-848 group (KAFKA-20601).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.kafka.broker import Broker
+from tests.kafka.members import Members
+from tests.kafka.rolling import Rolling
+from tests.kafka.service import answer, settings_of
+
+NEWEST: Final = "4.4.0"
+OLDER: Final = tuple(pytest.param(each, marks=pytest.mark.full) for each in ("4.2.2", "4.3.1"))
+POLICY: Final = "group.consumer.migration.policy"
+FINAL: Final = ["cooperative-sticky"]
+TEAM: Final = ("java-1", "java-2", "java-3")
+Said = pytest.CaptureFixture[str]
+
+
+class Team(Rolling):
+    """Java members on one list, and what rebal says of their plan."""
+
+    def __init__(
+        self, broker: Broker, members: Members, names: tuple[str, str], plan: Path, capsys: Said
+    ) -> None:
+        super().__init__(broker, members, *names, software="java-4.4.0")
+        self._own, self._plan, self._capsys = broker, plan, capsys
+
+    def rebal(self, *words: str) -> dict[str, Any]:
+        log = ("--request-log", str(self._own.request_log_path))
+        return answer(self._own, self._capsys, *words, *log)
+
+    def plan(self, *more: str) -> dict[str, Any]:
+        return self.rebal("plan-upgrade", self.group, *more, "--out", str(self._plan))
+
+    def verify(self, *more: str) -> dict[str, Any]:
+        return self.rebal("verify", str(self._plan), *more)
+
+    def move(self, name: str, step: dict[str, Any], **options: Any) -> None:
+        """Restart a member with the configuration text of the plan's step."""
+        if name in self.running:
+            self.running[name].stop()
+        settings = settings_of(step, name)
+        protocol = settings["group.protocol"]
+        self.place(name, [], settings=settings, protocol=protocol, **options)
+        self.settle()
+
+
+@pytest.fixture(params=[NEWEST, *OLDER])
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    with Broker(request.param, secure=False, request_log=True) as started:
+        yield started
+
+
+@pytest.fixture
+def team(
+    broker: Broker, members: Members, group_id: str, topic_name: str, *,
+    tmp_path: Path, capsys: Said,
+) -> Team:  # fmt: skip
+    broker.wait_coordinator(group_id)
+    return Team(broker, members, (group_id, topic_name), tmp_path / "plan.yaml", capsys)
+
+
+def blocking(body: dict[str, Any]) -> str:
+    """The messages and fixes of the findings that stop the roll-out."""
+    found = [each for each in body["findings"] if each["severity"] == "block"]
+    return " ".join(f"{each['rule']} {each['message']} {each['fix']}" for each in found)
+
+
+def test_nothing_is_restarted_while_the_policy_is_disabled_half_way(
+    broker: Broker, team: Team
+) -> None:
+    team.begin(TEAM, FINAL)
+    plan = team.plan("--to", "consumer")
+    assert (plan["path"], plan["exit_code"]) == ("kip848_online", 0), plan["summary"]
+    (step,) = plan["steps"]
+    team.move("java-1", step)
+    assert team.verify()["advice"]["names"] == ["java-2"]
+    broker.restart_with({POLICY: "disabled"})
+    team.settle()
+    stopped = team.verify()
+    assert (stopped["exit_code"], stopped["advice"]["action"]) == (3, "stop"), stopped["next"]
+    assert f"{POLICY} is disabled" in blocking(stopped)
+    assert f"{POLICY}=bidirectional" in blocking(stopped)
+    again = team.rebal("plan-upgrade", team.group, "--to", "consumer")
+    assert (again["path"], again["exit_code"]) == ("kip848_online", 3)
+    assert team.errors() == {}
+    broker.restart_with({POLICY: "bidirectional"})
+    team.settle()
+    for name in TEAM[1:]:
+        told = team.verify()
+        assert (told["exit_code"], told["advice"]["names"]) == (4, [name]), told["next"]
+        team.move(name, step)
+    done = team.verify()
+    assert (done["exit_code"], done["finished"]) == (0, True), done["next"]
+    assert team.errors() == {}
+
+
+@pytest.mark.parametrize("broker", [NEWEST], indirect=True)
+def test_members_that_a_rebalance_has_ended_come_back_with_the_new_protocol(
+    broker: Broker, team: Team
+) -> None:
+    team.begin(TEAM, FINAL)
+    (step,) = team.plan("--to", "consumer")["steps"]
+    team.move("java-1", step)
+    broker.restart_with({POLICY: "disabled"})
+    team.settle()
+    team.stop("java-3")
+    ended = team.running.pop("java-2")
+    assert "InconsistentGroupProtocolException" in str(ended.wait_for("error").data)
+    assert "the group migration is disabled" in broker.coordinator_log()
+    ended.stop()
+    broker.wait_stable(team.group, 1)
+    for name in ("java-2", "java-3"):
+        told = team.verify()
+        said = (told["advice"]["action"], told["advice"]["change"], told["advice"]["verdict"])
+        assert said == ("start", "group.protocol=consumer", "yes"), told["next"]
+        assert name in told["advice"]["names"]
+        assert told["exit_code"] in (3, 4)
+        team.move(name, step)
+    done = team.verify()
+    assert (done["exit_code"], done["finished"]) == (0, True), done["next"]
+    assert team.errors() == {}
+
+
+@pytest.mark.parametrize("broker", [NEWEST], indirect=True)
+def test_a_disabled_policy_leaves_only_a_stop_on_the_way_back(broker: Broker, team: Team) -> None:
+    team.begin(TEAM, FINAL)
+    (step,) = team.plan("--to", "consumer")["steps"]
+    for name in TEAM:
+        team.move(name, step)
+    broker.restart_with({POLICY: "disabled"})
+    team.settle()
+    back = team.rebal("plan-upgrade", team.group, "--to", "cooperative-sticky")
+    assert (back["path"], back["exit_code"]) == ("kip848_back_offline", 3)
+    (step,) = back["steps"]
+    assert "these brokers reject every classic join to a KIP-848 group" in step["why"][0]
+    team.refuses("java-4", FINAL, "incompatible with those of existing members")
+    assert "the group migration is disabled" in broker.coordinator_log()
+    for name in TEAM:
+        team.stop(name)
+    for name in TEAM:
+        team.move(name, step)
+    assert team.errors() == {}
+
+
+@pytest.mark.parametrize("broker", [NEWEST], indirect=True)
+def test_static_members_move_to_a_full_kip848_group_and_no_static_one_restarts_in_a_classic_one(
+    broker: Broker, team: Team
+) -> None:
+    broker.restart_with({"group.consumer.max.size": "2", "group.max.size": "2"})
+    names = TEAM[:2]
+    for name in names:
+        team.place(name, FINAL, instance_id=name, session_timeout_ms=30_000)
+    team.settle()
+    plan = team.plan("--to", "consumer", "--restart-seconds", "2")
+    assert (plan["path"], plan["exit_code"]) == ("kip848_online", 0), plan["summary"]
+    (step,) = plan["steps"]
+    for name in names:
+        assert team.verify()["advice"]["names"] == [name]
+        team.move(name, step, instance_id=name)
+    done = team.verify()
+    assert (done["exit_code"], done["finished"]) == (0, True), done["next"]
+    # A restart within its session, under the new protocol.
+    team.move("java-1", step, instance_id="java-1")
+    for name in names:
+        team.stop(name)
+
+    team.group = f"{team.group}-classic"
+    for name in names:
+        team.place(name, FINAL, instance_id=name, session_timeout_ms=30_000)
+    team.settle()
+    team.running["java-1"].stop()
+    again = team.start("java-1", FINAL, instance_id="java-1", session_timeout_ms=30_000)
+    assert "GroupMaxSizeReachedException" in str(again.wait_for("error").data)

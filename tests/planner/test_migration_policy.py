@@ -1,0 +1,284 @@
+"""KIP-848 groups on brokers that differ by version: KAFKA-20640 (policy) and KAFKA-20601 (size)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.groups.model import Cluster, GroupType, Tri
+from rebal.planner.admission.check import Join, Leave, Needs, admitted, restart
+from rebal.planner.admission.memory import (
+    CoordinatorMemory,
+    Entry,
+    Held,
+    classic_joins,
+    memory_of,
+    static_returns,
+)
+from rebal.planner.paths import make_plan
+from rebal.planner.plan import Plan
+from rebal.planner.verification.verify import Standing
+from tests.planner.builder import context_of
+from tests.planner.looks import Story, look
+
+POLICY = "group.consumer.migration.policy"
+RANGE, FINAL = ["range"], ["cooperative-sticky"]
+COOP = {"elected": "cooperative-sticky"}
+
+
+@pytest.mark.parametrize(
+    ("version", "policy", "answer"),
+    [
+        *((free, "disabled", Tri.YES) for free in ("4.0.0", "4.1.2", "4.2.0", "4.2.1", "4.3.0")),
+        *((closed, "disabled", Tri.NO) for closed in ("4.2.2", "4.3.1", "4.4.0", "4.4", "4.5.1")),
+        *((open_, "Disabled", Tri.CANNOT_TELL) for open_ in ("4.1", "4.2", "4.3", "4.0 or later")),
+        (None, "disabled", Tri.CANNOT_TELL),
+        *(("4.4.0", policy, Tri.YES) for policy in ("upgrade", "downgrade", "bidirectional")),
+        (None, "bidirectional", Tri.YES),
+        ("4.4.0", None, Tri.CANNOT_TELL),
+        ("4.3.0", None, Tri.YES),
+    ],
+)
+def test_the_version_decides_whether_a_disabled_policy_rejects_classic_joins(
+    version: str | None, policy: str | None, answer: Tri
+) -> None:
+    cluster = Cluster(version=version, settings={POLICY: policy} if policy else {})
+    assert classic_joins(cluster) is answer
+
+
+@pytest.mark.parametrize(
+    ("version", "answer"),
+    [("4.3.1", Tri.NO), ("4.3", Tri.NO), ("4.4", Tri.YES), ("4.1 or later", Tri.CANNOT_TELL),
+     (None, Tri.CANNOT_TELL)],
+)  # fmt: skip
+def test_since_4_4_a_static_member_needs_no_place_in_a_kip848_group(
+    version: str | None, answer: Tri
+) -> None:
+    assert static_returns(Cluster(version=version)) is answer
+
+
+# --- admission --------------------------------------------------------------------------------
+
+
+def entry(name: str, *names: str, instance: str | None = None) -> Entry:
+    lists = (Held(names=frozenset(names), exact=True),) if names else ()
+    return Entry(member_id=name, name=name, lists=lists, instance_id=instance)
+
+
+def half_way(joins: Tri = Tri.NO, **more: Any) -> CoordinatorMemory:
+    """A KIP-848 group of the classic members a and b, and x."""
+    found = CoordinatorMemory(
+        type=GroupType.CONSUMER,
+        cases=((entry("a", "range"), entry("b", "range")),),
+        others=(entry("x"),),
+        max_size=10,
+        classic_joins=joins,
+    )
+    return replace(found, **more)
+
+
+def test_a_classic_join_is_rejected_whatever_its_list() -> None:
+    alone = half_way(cases=((),))
+    answer = admitted(alone, [Join(assignors=("range",))])
+    assert (answer.verdict, answer.error) == (Tri.NO, "INCONSISTENT_GROUP_PROTOCOL")
+    assert "KAFKA-20640" in answer.reason
+    unsure = admitted(replace(alone, classic_joins=Tri.CANNOT_TELL), [Join(assignors=("range",))])
+    assert (unsure.verdict, unsure.needs) == (Tri.CANNOT_TELL, Needs.BROKER)
+    assert admitted(alone, restart(alone, "x", ("range",))).verdict is Tri.YES, "it empties it"
+    assert admitted(alone, [Join(assignors=None, kip848=True)]).verdict is Tri.YES
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        [Join(assignors=None, name="temporary", kip848=True)],
+        [Leave(member_id="x"), Join(assignors=None, name="x", kip848=True)],
+        [Leave(member_id="b"), Join(assignors=None, name="b", kip848=True)],
+        [Leave(member_id="x")],
+        [Join(assignors=None, name="i", instance_id="i", kip848=True)],
+    ],
+)
+def test_a_rebalance_ends_the_classic_members_that_stay(action: list[Any]) -> None:
+    answer = admitted(half_way(), action)
+    assert (answer.verdict, answer.error) == (Tri.NO, "INCONSISTENT_GROUP_PROTOCOL")
+    assert "a" in answer.blame
+    assert admitted(half_way(Tri.CANNOT_TELL), action).verdict is Tri.CANNOT_TELL
+    assert admitted(half_way(Tri.YES), action).verdict is Tri.YES
+
+
+def test_the_last_classic_member_moves_and_a_stop_of_all_ends_nobody() -> None:
+    last = half_way(cases=((entry("a", "range"),),))
+    move = [Leave(member_id="a"), Join(assignors=None, name="a", kip848=True)]
+    assert admitted(last, move).verdict is Tri.YES
+    stop = [Leave(member_id=each) for each in "abx"]
+    assert admitted(half_way(), [*stop, Join(assignors=("sticky",))]).verdict is Tri.YES
+
+
+@pytest.mark.parametrize(
+    ("returns", "answer"),
+    [(Tri.YES, Tri.YES), (Tri.NO, Tri.NO), (Tri.CANNOT_TELL, Tri.CANNOT_TELL)],
+)
+@pytest.mark.parametrize("who", ["s", "t"])
+def test_a_static_member_returns_to_a_full_kip848_group(
+    who: str, returns: Tri, answer: Tri
+) -> None:
+    """`s` uses the classic protocol, `t` group.protocol=consumer."""
+    full = CoordinatorMemory(
+        type=GroupType.CONSUMER,
+        cases=((entry("s", "range", instance="s"),),),
+        others=(entry("t", instance="t"), entry("d")),
+        max_size=3,
+        static_returns=returns,
+    )
+    assert admitted(full, restart(full, who, ("range",))).verdict is answer
+    # A dynamic member leaves first; a newcomer finds no place.
+    assert admitted(full, restart(full, "d", ("range",))).verdict is Tri.YES
+    assert admitted(full, [Join(assignors=("range",), instance_id="u")]).verdict is Tri.NO
+
+
+def test_a_classic_group_rejects_a_static_restart_when_full_on_4_4_too() -> None:
+    members = [{"id": "a", "list": RANGE, "instance": "a"}, {"id": "b", "list": RANGE}]
+    cluster = {"version": "4.4.0", "settings": {"group.max.size": "2"}}
+    found = memory_of(context_of({"members": members, "cluster": cluster, "reloaded": False}))
+    assert admitted(found, restart(found, "a-0f0f", ("range",))).error == "GROUP_MAX_SIZE_REACHED"
+
+
+# --- a roll-out that is half-way ----------------------------------------------------------------
+
+
+def brokers(policy: str, version: str | None = "4.4", **more: str) -> dict[str, Any]:
+    settings = {POLICY: policy, "group.consumer.max.size": "100", **more}
+    return {"version": version, "features": {"group.version": 1}, "settings": settings}
+
+
+def old(number: int) -> dict[str, Any]:
+    return {"id": f"m-{number}.1", "client": f"m-{number}", "list": FINAL, "version": "4.1.1"}
+
+
+def new(number: int) -> dict[str, Any]:
+    return {"id": f"m-{number}.2", "client": f"m-{number}", "protocol_type": "consumer"}
+
+
+def classic(number: int) -> dict[str, Any]:
+    return old(number) | {"protocol_type": "classic"}
+
+
+def up(policy: str = "bidirectional", version: str | None = "4.4", **more: Any) -> Plan:
+    group = look(0, [old(n) for n in range(3)], cluster=brokers(policy, version), **COOP)
+    return make_plan(group, "consumer", expect_members=3, **more)
+
+
+def half(
+    tell: Story, minutes: int, members: list[dict[str, Any]], policy: str, version: str | None
+) -> Standing:
+    cluster = brokers(policy, version)
+    return tell(look(minutes, members, type="consumer", elected="uniform", cluster=cluster))
+
+
+@pytest.mark.parametrize("version", ["4.4", "4.4.0", "4.3", "4.2.2", None])
+def test_nothing_is_restarted_while_the_policy_is_disabled(version: str | None) -> None:
+    tell = Story(up())
+    members = [new(0), classic(1), classic(2)]
+    assert half(tell, 1, members, "bidirectional", version).advice.names == ("m-1",)
+    shut = half(tell, 2, members, "disabled", version)
+    assert (shut.exit_code, shut.advice.action, shut.withheld) == (3, "stop", ())
+    (finding,) = [each for each in shut.findings if each.rule == "RB401"]
+    assert f"{POLICY} is disabled" in finding.message
+    assert f"{POLICY}=bidirectional" in finding.fix
+    back = half(tell, 3, members, "bidirectional", version)
+    assert (back.exit_code, back.advice.action, back.advice.names) == (4, "restart", ("m-1",))
+
+
+def test_a_release_that_admits_them_goes_on_under_a_disabled_policy() -> None:
+    members = [new(0), classic(1), classic(2)]
+    free = half(Story(up()), 1, members, "disabled", "4.3.0")
+    assert (free.exit_code, free.advice.names) == (4, ("m-1",))
+
+
+def test_the_last_classic_member_is_moved_under_a_disabled_policy() -> None:
+    tell = Story(up())
+    last = half(tell, 1, [new(0), new(1), classic(2)], "disabled", "4.4")
+    assert (last.exit_code, last.advice.names) == (4, ("m-2",))
+    assert half(tell, 2, [new(0), new(1), new(2)], "disabled", "4.4").finished
+
+
+def test_a_member_that_was_ended_starts_with_the_new_protocol() -> None:
+    tell = Story(up())
+    half(tell, 1, [new(0), classic(1), classic(2)], "bidirectional", "4.4")
+    gone = half(tell, 2, [new(0)], "disabled", "4.4")
+    assert (gone.advice.action, gone.advice.change) == ("start", "group.protocol=consumer")
+    assert gone.advice.recommended
+    stays = half(tell, 3, [new(0), classic(1)], "disabled", "4.4")
+    assert (stays.advice.recommended, stays.exit_code) == (False, 3)
+    assert "makes m-1 join again" in stays.next
+
+
+# --- the path over a stop -----------------------------------------------------------------------
+
+
+def test_a_stop_of_all_is_agreed_in_the_plan_and_in_verify() -> None:
+    shut = brokers("disabled")
+    members = [old(n) for n in range(3)]
+    unasked = up("disabled")
+    assert (unasked.path, unasked.exit_code, unasked.advice.action) == ("kip848_offline", 3, "stop")
+    asked = Story(unasked)(look(1, members, cluster=shut, **COOP))
+    assert (asked.exit_code, asked.advice.action, asked.advice.text) == (
+        3, "stop", unasked.advice.text,
+    )  # fmt: skip
+    for line in (unasked.advice.command, asked.advice.command):
+        assert "--ignore RB413 --reason 'the interruption is agreed'" in line
+    plan = up("disabled", ignore={"RB413": "agreed"})
+    assert (plan.exit_code, plan.advice.action) == (0, "cut-over")
+    tell = Story(plan)
+    before = tell(look(1, members, cluster=shut, **COOP))
+    assert (before.exit_code, before.advice.action, before.findings) == (4, "cut-over", ())
+    # The policy opens the online path: the plan's own stop is still the agreed one.
+    assert Story(unasked)(look(1, members, cluster=brokers("upgrade"), **COOP)).exit_code == 3
+    empty = tell(look(2, [], state="Empty", elected=None, cluster=shut))
+    assert (empty.advice.action, empty.advice.recommended) == ("start", True)
+    first = half(tell, 3, [new(0)], "disabled", "4.3.0")
+    assert (first.advice.action, first.advice.change) == ("start", "group.protocol=consumer")
+    assert half(tell, 4, [new(0), new(1), new(2)], "disabled", "4.4").finished
+
+
+@pytest.mark.parametrize("version", ["4.1.1", "4.4"])
+def test_the_way_back_over_a_stop_is_agreed_too(version: str) -> None:
+    def kip848(minutes: int, members: list[dict[str, Any]]) -> Any:
+        cluster = brokers("disabled", version)
+        return look(minutes, members, type="consumer", elected="uniform", cluster=cluster)
+
+    members = [new(0), new(1)]
+    unasked = make_plan(kip848(0, members), "cooperative-sticky", expect_members=2)
+    assert (unasked.path, unasked.exit_code) == ("kip848_back_offline", 3)
+    assert "--ignore RB413" in unasked.advice.command
+    assert Story(unasked)(kip848(1, members)).exit_code == 3
+    plan = make_plan(
+        kip848(0, members), "cooperative-sticky", expect_members=2, ignore={"RB413": "agreed"}
+    )
+    assert (plan.exit_code, plan.advice.action) == (0, "cut-over")
+    tell = Story(plan)
+    # Classic members that joined one by one are stopped with the others: the group stays KIP-848's.
+    both = [classic(n) | {"id": f"m-{n}.3"} for n in range(2)]
+    for minutes, there in enumerate((members, [members[0], both[1]], both), 1):
+        told = tell(kip848(minutes, there))
+        said = (told.exit_code, told.advice.action, told.advice.verdict, len(told.advice.names))
+        assert said == (4, "cut-over", Tri.YES, 2), told.next
+        assert "check that the group is Empty" in told.next
+
+
+def test_the_way_back_online_waits_until_the_policy_is_back() -> None:
+    def kip848(minutes: int, members: list[dict[str, Any]], policy: str) -> Any:
+        return look(minutes, members, type="consumer", elected="uniform", cluster=brokers(policy))
+
+    members = [new(n) for n in range(3)]
+    plan = make_plan(kip848(0, members, "bidirectional"), "cooperative-sticky", expect_members=3)
+    assert (plan.path, plan.exit_code) == ("kip848_back", 0)
+    tell = Story(plan)
+    half_back = [classic(0) | {"id": "m-0.3"}, new(1), new(2)]
+    shut = tell(kip848(1, half_back, "disabled"))
+    assert (shut.exit_code, shut.advice.action) == (3, "stop")
+    assert any(f"{POLICY} is disabled" in each.message for each in shut.findings)
+    back = tell(kip848(2, half_back, "bidirectional"))
+    assert (back.exit_code, back.advice.action, back.advice.names) == (4, "restart", ("m-1",))
