@@ -19,7 +19,8 @@ def unknown_family(context: Context) -> Findings:
     Why it matters: the steps differ by client. A Java consumer accepts eager and cooperative
     assignors together, librdkafka and kafka-python do not start with both, kafkajs and others have
     no cooperative assignor. So the first bounce can be planned without the members' assignor lists,
-    but not without their clients.
+    but not without their clients. In a move to KIP-848 the client decides whether it starts with
+    group.protocol=consumer, one by one as after a stop of all.
 
     How to find out: a Java member's own log names its software (--client-log), and so does
     the broker's request log for each member that joins (--request-log). Or ask its developers.
@@ -35,12 +36,15 @@ def unknown_family(context: Context) -> Findings:
     """
     named = [facts for facts in ahead(context) if _matters(context, facts)]
     unknown = [facts for facts in named if facts.family is None]
+    what = "the list of the first bounce"
+    if context.goal == CONSUMER:
+        what = "group.protocol=consumer"
     if unknown:
         one = len(unknown) == 1
         yield found(
-            f"{context.named(unknown)} may not start with the list of the first bounce: "
-            f"{'its' if one else 'their'} client library, which decides whether the list is "
-            "accepted, is unknown.",
+            f"{context.named(unknown)} may not start with {what}: "
+            f"{'its' if one else 'their'} client library, which decides whether it is accepted, is "
+            "unknown.",
             result=Tri.CANNOT_TELL,
             members=unknown,
             fix="Add --client-log, or --request-log across a restart, or ask the developers and "
