@@ -110,6 +110,8 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
     answers = online(context)
     verdict = allows(answers)
     against = next((a for a in answers if a.allows is verdict is not Tri.YES), None)
+    if verdict is Tri.NO and against is not None:
+        return advised.stop(against.why, step=step.id)
     if verdict is Tri.CANNOT_TELL and against in clients(context):
         return advised.show(context, Needs.LISTS, against.why, step=step.id)
     made = Advice(

@@ -184,6 +184,11 @@ def test_nothing_is_restarted_while_the_policy_is_disabled(version: str | None) 
     assert half(tell, 1, members, "bidirectional", version).advice.names == ("m-1",)
     shut = half(tell, 2, members, "disabled", version)
     assert (shut.exit_code, shut.advice.action, shut.withheld) == (3, "stop", ())
+    again = make_plan(
+        look(2, members, type="consumer", elected="uniform", cluster=brokers("disabled", version)),
+        "consumer",
+    )
+    assert (again.path, again.exit_code, again.advice.action) == ("kip848_online", 3, "stop")
     (finding,) = [each for each in shut.findings if each.rule == "RB401"]
     assert f"{POLICY} is disabled" in finding.message
     assert f"{POLICY}=bidirectional" in finding.fix
