@@ -41,7 +41,7 @@ from rebal.planner.rules import Trait, has
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
 from rebal.planner.verification.dangers import DangerKind, decides
 from rebal.planner.verification.members import MemberStanding
-from rebal.planner.verification.outsiders import OutsiderKind
+from rebal.planner.verification.outsiders import Doubt
 from rebal.planner.verification.verify import Standing
 
 _WORDS: Final = {Tri.YES: "done", Tri.NO: "not done", Tri.CANNOT_TELL: "not known"}
@@ -297,8 +297,9 @@ def next_command(standing: Standing) -> Group:
 
 def _missing(standing: Standing) -> str:
     """Return the missing members, `(1 of these)` where they are not told apart; empty for none."""
-    found = [one for one in standing.outsiders if one.kind is OutsiderKind.MISSING]
     short = standing.expected - standing.present
+    known = (Doubt.NONE, Doubt.NAME) if short > 0 else ()
+    found = [one for one in standing.outsiders if one.was_member and one.doubt in known]
     unsure = any(not one.sure for one in found)
     named = ", ".join(one.label for one in found[:10])
     return f"{named} ({short} of these)" if unsure else named

@@ -211,8 +211,9 @@ def start_rejected(look: Look) -> Advice | None:
     out = look.out(OutsiderKind.REJECTED)
     if not out or not look.stable:
         return None
-    made = _start(look, [*out, *look.out(OutsiderKind.MISSING)], None)
-    unnamed = bool(look.context.missing) and not look.out(OutsiderKind.MISSING)
+    out += look.out(OutsiderKind.MISSING)
+    made = _start(look, out, None)
+    unnamed = bool(look.context.missing) and not any(one.was_member for one in out)
     back = look.estimated or any(one.may_be_back for one in out)
     if made.action is Action.START and back and unnamed:
         here = len(look.context.members)

@@ -68,7 +68,8 @@ class Outsider(Record, frozen=True, kw_only=True, omit_defaults=False):
     list that was rejected, or that the missing member had (empty: not known), `error` Kafka's name
     of the rejection. `takes_mixed`: its client starts with eager and cooperative assignors in one
     list. `since` is when it was rejected. `until` ends the doubt about a stopped member's entry.
-    `may_be_back`: a member with its client id may be this client.
+    `was_member`: the last complete look shows a member with its client id. `may_be_back`: a member
+    with its client id may be this client.
     """
 
     kind: OutsiderKind
@@ -84,6 +85,7 @@ class Outsider(Record, frozen=True, kw_only=True, omit_defaults=False):
     since: Moment | None = None
     until: Moment | None = None
     times: int = 1
+    was_member: bool = True
     may_be_back: bool = False
     evidence: tuple[Evidence, ...] = ()
 
@@ -118,6 +120,7 @@ def outsiders_of(
     every = {one.family for one in missing}
     same = every.pop() if len(every) == 1 else families.get("*")
     sure = [one for one, doubt, _ in rejections if doubt is Doubt.NONE]
+    ours = {one.instance_id or one.client_id for one in missing}
     rejected = []
     for one, doubt, until in rejections:
         who = one.instance_id or one.client_id
@@ -140,12 +143,12 @@ def outsiders_of(
                 since=one.at,
                 until=until,
                 times=one.times,
+                was_member=who in ours,
                 may_be_back=may_be_back(context.snapshot, one),
                 evidence=(one.evidence,),
             )
         )
-    ours = {one.instance_id or one.client_id for one in missing}
-    rejected.sort(key=lambda one: (one.instance_id or one.client_id) not in ours)
+    rejected.sort(key=lambda one: not one.was_member)
     known = [one for one in rejected if one.sure]
     return (*rejected, *(one for one in missing if not _is_rejected(one, known)))
 
