@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import IO, Final
@@ -93,30 +93,41 @@ def move(path: Path, target: Path) -> None:
         raise FileError(f"cannot rename {path} to {target}: {_why(error)}.") from None
 
 
-def append_line(path: Path, line: str) -> None:
-    """Append `line` (without a newline) to `path` and sync it to the disk.
+@contextmanager
+def locked(path: Path, *, appending: bool) -> Iterator[IO[bytes]]:
+    """Open a file that several commands append to, and lock it until it is closed.
 
-    If a crash or a full disk left the last line incomplete, that line is ended first, so that the
-    new one stays readable. Several commands may append to one file at the same time.
+    With `appending` it is created where it is missing, and every write goes to its end.
 
     Raises:
-        FileError: the file cannot be written.
+        FileError: the file cannot be opened, read or written.
     """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT if appending else os.O_RDONLY
     try:
-        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        handle = os.open(path, flags, 0o666)
         # Not buffered: a buffer would hand a long line to the system in pieces.
-        with os.fdopen(handle, "rb+", buffering=0) as out:
-            _lock(handle)
-            torn = False
-            if out.seek(0, os.SEEK_END):
-                out.seek(-1, os.SEEK_END)
-                torn = out.read(1) != b"\n"
-            left = memoryview((b"\n" if torn else b"") + line.encode("utf-8") + b"\n")
-            while left:
-                left = left[out.write(left) :]
-            os.fsync(handle)
+        with os.fdopen(handle, "rb+" if appending else "rb", buffering=0) as file:
+            _lock(handle, alone=appending)
+            yield file
     except OSError as error:
-        raise FileError(f"cannot write {path}: {_why(error)}.") from None
+        verb = "write" if appending else "read"
+        raise FileError(f"cannot {verb} {path}: {_why(error)}.") from None
+
+
+def append_lines(file: IO[bytes], lines: Iterable[str]) -> None:
+    """Append `lines` (each without its newline) to a locked file and sync it to the disk.
+
+    If a crash or a full disk left the last line incomplete, that line is ended first, so that the
+    new ones stay readable.
+    """
+    torn = False
+    if file.seek(0, os.SEEK_END):
+        file.seek(-1, os.SEEK_END)
+        torn = file.read(1) != b"\n"
+    left = memoryview((b"\n" if torn else b"") + "".join(f"{one}\n" for one in lines).encode())
+    while left:
+        left = left[file.write(left) :]
+    os.fsync(file.fileno())
 
 
 def read_text(path: Path) -> str:
@@ -125,24 +136,34 @@ def read_text(path: Path) -> str:
     Raises:
         FileError: missing, a folder, not readable, endless or not UTF-8 text.
     """
-    data = b""
     try:
         with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
-        if len(data) > _LARGEST:
-            raise FileError(f"{path}: is larger than {_LARGEST >> 20} MiB, so it is no document.")
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        for start, what in _OTHERS.items():
-            if data.startswith(start):
-                raise FileError(f"{path}: {what}.") from None
-        raise FileError(f"{path}: not UTF-8 text (byte {error.start}).") from None
+            return text_of(path, file)
     except FileNotFoundError:
         raise FileError(f"{path}: there is no such file.") from None
     except IsADirectoryError:
         raise FileError(f"{path}: is a folder; name a snapshot file in it.") from None
     except OSError as error:
         raise FileError(f"cannot read {path}: {_why(error)}.") from None
+
+
+def text_of(path: Path, file: IO[bytes]) -> str:
+    """Return the text of the open file `path`, from its current place on.
+
+    Raises:
+        FileError: endless or not UTF-8 text.
+    """
+    # An unbuffered file returns at most 2 GiB at once, which is more than this.
+    data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise FileError(f"{path}: is larger than {_LARGEST >> 20} MiB, so it is no document.")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        for start, what in _OTHERS.items():
+            if data.startswith(start):
+                raise FileError(f"{path}: {what}.") from None
+        raise FileError(f"{path}: not UTF-8 text (byte {error.start}).") from None
 
 
 def read_snapshot(path: Path) -> GroupSnapshot:
@@ -188,12 +209,15 @@ def the_one_snapshot(folder: Path) -> Path:
     )
 
 
-def _lock(handle: int) -> None:
-    """Lock the file until it is closed; without locks, single appends are still whole."""
+def _lock(handle: int, *, alone: bool) -> None:
+    """Lock the file until it is closed; without locks, single appends are still whole.
+
+    One that is only read is shared with others that read it.
+    """
     if sys.platform == "win32":
         return
     with suppress(OSError):
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        fcntl.flock(handle, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
 
 
 def _mode(target: Path) -> int:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import IO, Final, TypeAlias
 
 import msgspec
 
+from rebal.cli import output
 from rebal.cli.errors import FileError
-from rebal.cli.files import append_line, read_text
+from rebal.cli.files import append_lines, locked, read_text, text_of
 from rebal.groups.errors import RebalError
 from rebal.groups.snapshot.documents import format_of
 from rebal.planner.plan import Plan, load_plan
@@ -18,15 +20,18 @@ from rebal.planner.verification.journal import JOURNAL_SCHEMA, JournalEntry, pla
 
 ENDING: Final = ".journal.jsonl"
 PLAN_ENDINGS: Final = (".yaml", ".yml", ".json")
+_Version: TypeAlias = tuple[int, int, int, int] | None
 
 
 class Journal:
     """The entries of a journal, oldest first, and its file (None: nothing is written).
 
-    `notes` say what could not be read. Several commands may add to one file at the same time.
+    `notes` say what could not be read. Several commands may add to one file at the same time, and
+    the file may be cut off, moved or replaced meanwhile: it then gets the known lines again, unless
+    `plan_file` holds another plan by then.
     """
 
-    def __init__(self, path: Path | None, plan: Plan) -> None:
+    def __init__(self, path: Path | None, plan: Plan, *, plan_file: Path | None = None) -> None:
         """Read what is there.
 
         Raises:
@@ -35,48 +40,102 @@ class Journal:
         self.path = path
         self.notes: list[str] = []
         self.entries: list[JournalEntry] = []
+        self._lines: dict[str, JournalEntry] = {}
+        self._lost: list[str] = []
         self._plan = plan
-        self._size = 0
-        self.refresh()
+        self._plan_file = plan_file
+        self._planned = _version(plan_file)
+        self._version: _Version = None
+        if path is not None and path.exists():
+            with locked(path, appending=False) as file:
+                self._read(path, file)
 
     def refresh(self) -> None:
-        """Read the file again if another command has appended to it.
+        """Read the file again if it has changed, and write what it has lost.
 
         Raises:
-            FileError: as when it was made.
+            FileError: as when it was made, or the plan was replaced by another one.
         """
-        if self.path is None or not self.path.exists() or self._size == _size(self.path):
-            return
-        self.notes.clear()
-        self._size = _size(self.path)
-        self.entries = sorted(self._read(self.path, self._plan), key=lambda entry: entry.at)
+        self._check_plan()
+        if _version(self.path) != self._version:
+            self._write()
 
     def append(self, entry: JournalEntry) -> None:
         """Add `entry`, in memory and on the disk.
 
         Raises:
-            FileError: the file cannot be written.
+            FileError: the file cannot be written, or as in `refresh`.
         """
-        if self.path is not None:
-            body = {"schema": JOURNAL_SCHEMA, **msgspec.to_builtins(entry)}
-            line = json.dumps(body, separators=(",", ":"))
-            append_line(self.path, line)
-            self._size += len(line) + 1
+        body = {"schema": JOURNAL_SCHEMA, **msgspec.to_builtins(entry)}
+        line = json.dumps(body, separators=(",", ":"))
+        self._check_plan()
+        self._write(line)
+        self._lines[line] = entry
         self.entries.append(entry)
 
-    def _read(self, path: Path, plan: Plan) -> Iterator[JournalEntry]:
-        lines = read_text(path).split("\n")
-        for number, line in enumerate(lines, 1):
+    def _check_plan(self) -> None:
+        """Check that the plan's file does not hold another plan by now.
+
+        Raises:
+            FileError: it does. A damaged file, or none, is no other plan.
+        """
+        now = _version(self._plan_file)
+        if self._plan_file is None or now in (None, self._planned):
+            return
+        try:
+            plan = load_plan(read_text(self._plan_file), format_of(str(self._plan_file)))
+        except RebalError:
+            return
+        if plan != self._plan:
+            raise FileError(
+                f"{self._plan_file} was replaced by another plan while this command ran: this "
+                "command stops and records nothing more; verify the new plan."
+            )
+        self._planned = now
+
+    def _write(self, *lines: str) -> None:
+        """Append `lines` after those that the file has lost."""
+        if self.path is None:
+            return
+        with locked(self.path, appending=True) as file:
+            # A plan is replaced before its journal is moved, and this file may be a new one.
+            self._check_plan()
+            self._read(self.path, file)
+            if self._lost:
+                output.say(
+                    f"{self.path} was cut off, moved or replaced: {len(self._lost)} looks that it "
+                    "had are written to it again."
+                )
+            append_lines(file, (*self._lost, *lines))
+            self._lost = []
+            self._version = _version_of(os.fstat(file.fileno()))
+
+    def _read(self, path: Path, file: IO[bytes]) -> None:
+        """Read the locked file, if it is not as it was; find the known lines that it lacks."""
+        version = _version_of(os.fstat(file.fileno()))
+        if version == self._version:
+            return
+        notes: list[str] = []
+        there = dict(self._entries(text_of(path, file), path, notes))
+        self._lost = [line for line in self._lines if line not in there]
+        self._lines = {**self._lines, **there}
+        self.entries = sorted(self._lines.values(), key=lambda entry: entry.at)
+        self._version, self.notes = version, notes
+
+    def _entries(
+        self, text: str, path: Path, notes: list[str]
+    ) -> Iterator[tuple[str, JournalEntry]]:
+        for number, line in enumerate(text.split("\n"), 1):
             if not line.strip():
                 continue
             try:
                 body = json.loads(line)
             except (ValueError, RecursionError):
-                self.notes.append(
+                notes.append(
                     f"{path}: line {number} is incomplete and ignored; what it recorded is lost."
                 )
                 continue
-            yield self._entry(body, f"{path}: line {number}", plan)
+            yield line, self._entry(body, f"{path}: line {number}", self._plan)
 
     def _entry(self, body: object, where: str, plan: Plan) -> JournalEntry:
         schema = body.get("schema") if isinstance(body, dict) else None
@@ -94,11 +153,16 @@ class Journal:
         return entry
 
 
-def _size(path: Path) -> int:
+def _version(path: Path | None) -> _Version:
+    """Return what changes when the file is written or replaced; None without a file."""
     try:
-        return path.stat().st_size
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}.") from None
+        return None if path is None else _version_of(path.stat())
+    except OSError:
+        return None
+
+
+def _version_of(found: os.stat_result) -> _Version:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def journal_path(plan_file: Path) -> Path:

@@ -280,13 +280,13 @@ def watch_gate(
     watch ends when `watched` says that nobody reads what `show` prints any longer.
 
     Raises:
-        RebalError: the first look failed.
+        RebalError: the first look failed, or the journal cannot go on.
     """
     end = clock() + seconds
     standing: Standing | None = None
     while True:
         try:
-            standing = judge(look())
+            seen = look()
         except RebalError as error:
             if standing is None:
                 raise
@@ -294,6 +294,8 @@ def watch_gate(
             standing = _blind(standing, str(error), now())
             if sighted:
                 lost(standing)
+        else:
+            standing = judge(seen)
         show(standing)
         decided = standing.blind_since is None and reached(standing, until) != UNPROVEN
         left = end - clock()

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rebal.cli import app
 from rebal.cli.errors import FileError, ReadError, UsageError
-from rebal.cli.files import append_line
+from rebal.cli.files import append_lines, locked
 from rebal.cli.output import render
 from rebal.cli.params import duration
 from rebal.cli.render.verification import changes, verify_view
@@ -112,14 +112,18 @@ def test_a_torn_last_line_is_said_and_spoils_nothing(
 
 def test_appending_is_whole_lines_only(tmp_path: Path) -> None:
     path = tmp_path / "book"
-    append_line(path, "one")
-    append_line(path, "two")
+
+    def append(path: Path, *lines: str) -> None:
+        with locked(path, appending=True) as file:
+            append_lines(file, lines)
+
+    append(path, "one", "two")
     assert path.read_text() == "one\ntwo\n"
     path.write_text("one\ntw")
-    append_line(path, "three")
+    append(path, "three")
     assert path.read_text() == "one\ntw\nthree\n"
     with pytest.raises(FileError, match="cannot write"):
-        append_line(tmp_path / "none" / "book", "one")
+        append(tmp_path / "none" / "book", "one")
 
 
 @pytest.mark.parametrize(

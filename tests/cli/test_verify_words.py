@@ -240,7 +240,7 @@ def test_a_line_torn_in_the_middle_is_left_out_and_said(folder: Path, capsys: Sa
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda path: path.mkdir(), "is a folder"),
+        (lambda path: path.mkdir(), "is a directory"),
         (lambda path: path.write_bytes(b"\xff\xfe{}\n"), "is UTF-16 text"),
         (lambda path: path.write_text('{"schema": "rebal.journal/1", "at": 7}\n'), "line 1"),
         (lambda path: path.write_text('{"schema": "rebal.journal/2"}\n'), "rebal.journal/1"),
@@ -273,9 +273,10 @@ def test_without_its_journal_nothing_that_only_it_proved_is_ready(folder: Path) 
 APPEND = """
 import sys
 from pathlib import Path
-from rebal.cli.files import append_line
+from rebal.cli.files import append_lines, locked
 for number in range(60):
-    append_line(Path(sys.argv[1]), sys.argv[2] * 30_000 + str(number))
+    with locked(Path(sys.argv[1]), appending=True) as file:
+        append_lines(file, [sys.argv[2] * 30_000 + str(number)])
 """
 
 

@@ -1,0 +1,223 @@
+"""A journal that several commands write, that is moved away, cut off or replaced meanwhile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.cli import app
+from rebal.cli.errors import FileError
+from rebal.cli.journal import Journal, journal_path
+from rebal.cli.verifying import read_plan
+from rebal.groups.model import GroupSnapshot
+from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.planner.plan import Plan, load_plan
+from rebal.planner.verification.journal import JournalEntry
+from rebal.planner.verification.verify import entry_of, verify
+from tests.kafka.processes import wait_for
+from tests.planner.builder import AT
+from tests.planner.looks import look, pods
+
+BEFORE = look(0, pods(1, 1))
+PLAN = Path("checkout.plan.yaml")
+JOURNAL = Path("checkout.plan.journal.jsonl")
+Said = pytest.CaptureFixture[str]
+
+# A watch as the command line runs it, of the group in a file. Its clock is 1,000 times as fast, so
+# that each look is written: an unchanged one is, half a minute after the last of all watches.
+WATCH = """
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from msgspec.structs import replace
+from rebal.cli import app, files, sources
+def read(*_, **__):
+    seen = files.read_snapshot(Path("group.yaml"))
+    late = timedelta(seconds=round(time.monotonic() * 1000), microseconds=int(sys.argv[1]))
+    return replace(seen, captured_at=seen.captured_at + late)
+sources.snapshot_for = read
+words = ["verify", "checkout.plan.yaml", "--watch", "--every", "0.2", "--for", sys.argv[2]]
+sys.exit(app.run(words))
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    monkeypatch.chdir(tmp_path)
+    Path("group.yaml").write_text(dump_snapshot(BEFORE))
+    app.run(["plan-upgrade", "--snapshot", "group.yaml", "--out", str(PLAN)])
+    return read_plan(PLAN)
+
+
+def entry(plan: Plan, minutes: float) -> JournalEntry:
+    seen = look(minutes, pods(1, 1))
+    return entry_of(plan, verify(plan, (), seen), seen)
+
+
+def opened(plan: Plan) -> Journal:
+    return Journal(journal_path(PLAN), plan, plan_file=PLAN)
+
+
+def new_attempt(expected: int = 3, minutes: float = 5) -> None:
+    later: GroupSnapshot = replace(BEFORE, captured_at=AT + timedelta(minutes=minutes))
+    Path("later.yaml").write_text(dump_snapshot(later))
+    words = ["plan-upgrade", "--snapshot", "later.yaml", "--out", str(PLAN)]
+    assert app.run([*words, "--expect-members", str(expected), "--new-attempt"]) != 2
+
+
+def watch(number: int, lasting: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WATCH, str(number), lasting]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def looks_in(journal: Path) -> int:
+    return len(journal.read_text().splitlines()) if journal.exists() else 0
+
+
+def test_a_command_whose_plan_is_replaced_stops_and_writes_nothing_into_the_new_journal(
+    plan: Plan,
+) -> None:
+    book = opened(plan)
+    book.append(entry(plan, 1))
+    before = JOURNAL.read_text()
+    new_attempt()
+    fresh = opened(read_plan(PLAN))
+    fresh.append(entry(read_plan(PLAN), 6))
+    mine = JOURNAL.read_text()
+    for act in (book.refresh, book.refresh, lambda: book.append(entry(plan, 7))):
+        with pytest.raises(FileError, match="replaced by another plan"):
+            act()
+    assert JOURNAL.read_text() == mine
+    assert Path("checkout.plan.1.journal.jsonl").read_text() == before
+
+
+def test_a_replaced_plan_whose_journal_does_not_exist_yet_gets_none(plan: Plan) -> None:
+    book = opened(plan)
+    book.append(entry(plan, 1))
+    new_attempt()
+    with pytest.raises(FileError, match="replaced by another plan"):
+        book.append(entry(plan, 2))
+    assert not JOURNAL.exists()
+
+
+def test_a_plan_that_is_written_again_unchanged_is_no_other_plan(plan: Plan) -> None:
+    book = opened(plan)
+    PLAN.write_text("# for the change ticket\n" + PLAN.read_text())
+    book.append(entry(plan, 1))
+    assert looks_in(JOURNAL) == 1
+
+
+def test_a_journal_of_another_plan_is_refused_at_each_look(plan: Plan) -> None:
+    """The file's size was kept before the file was read, so the second look passed."""
+    book = Journal(JOURNAL, plan)
+    book.append(entry(plan, 1))
+    other = replace(plan, made_at=AT + timedelta(hours=1))
+    JOURNAL.unlink()
+    Journal(JOURNAL, other).append(entry(other, 2))
+    text = JOURNAL.read_text()
+    for act in (book.refresh, book.refresh, lambda: book.append(entry(plan, 3))):
+        with pytest.raises(FileError, match="belongs to another plan"):
+            act()
+    assert JOURNAL.read_text() == text
+
+
+@pytest.mark.parametrize("damage", ["moved", "emptied", "first line", "half a line", "same size"])
+def test_looks_that_a_journal_lost_meanwhile_are_written_again(
+    plan: Plan, damage: str, capsys: Said
+) -> None:
+    book = opened(plan)
+    for minutes in (1, 2):
+        book.append(entry(plan, minutes))
+    whole = JOURNAL.read_text()
+    first, second = whole.splitlines(keepends=True)
+    if damage == "moved":
+        JOURNAL.rename("old.jsonl")
+    elif damage == "same size":
+        JOURNAL.write_text(first + "x" * (len(second) - 1) + "\n")
+    else:
+        cut = {"emptied": 0, "first line": len(first), "half a line": len(first) + 9}[damage]
+        os.truncate(JOURNAL, cut)
+    capsys.readouterr()
+    book.refresh()
+    assert [each.at for each in book.entries] == [AT + timedelta(minutes=m) for m in (1, 2)]
+    book.append(entry(plan, 3))
+    book.append(entry(plan, 4))
+    said = capsys.readouterr().err
+    assert said.count("written to it again") == 1
+    kept = Journal(JOURNAL, plan)
+    assert [each.at for each in kept.entries] == [AT + timedelta(minutes=m) for m in (1, 2, 3, 4)]
+    if damage == "moved":
+        assert Path("old.jsonl").read_text() == whole
+
+
+def test_a_line_that_another_command_adds_is_kept_and_nothing_is_said(
+    plan: Plan, capsys: Said
+) -> None:
+    mine, other = opened(plan), opened(plan)
+    capsys.readouterr()
+    for minutes in (1, 2, 3):
+        mine.append(entry(plan, minutes))
+        other.append(entry(plan, minutes + 0.5))
+    other.refresh()
+    assert mine.entries == other.entries[:-1]
+    assert looks_in(JOURNAL) == len(other.entries) == 6
+    assert capsys.readouterr().err == ""
+
+
+def test_two_watches_share_a_journal_until_a_new_attempt_stops_them(plan: Plan) -> None:
+    """Real processes, each with its own look every fifth of a second."""
+    both = [watch(number, "60s") for number in (1, 2)]
+    try:
+        marks = ("00001Z", "00002Z")
+        wait_for(
+            "looks of both",
+            lambda: JOURNAL.exists() and all(mark in JOURNAL.read_text() for mark in marks),
+            timeout=50,
+            every=0.05,
+        )
+        new_attempt()
+        written = PLAN.read_text()
+        ends = [each.communicate(timeout=30) for each in both]
+    finally:
+        for each in both:
+            each.kill()
+    assert [each.returncode for each in both] == [1, 1], ends
+    for out, err in ends:
+        assert err.count("replaced by another plan") == 1, (out, err)
+        assert "blind" not in out
+    assert not JOURNAL.exists()
+    assert PLAN.read_text() == written
+    kept = Path("checkout.plan.1.yaml")
+    earlier = load_plan(kept.read_text(), "yaml")
+    book = Journal(journal_path(kept), earlier)
+    assert book.notes == []
+    assert {each.at.microsecond for each in book.entries} == {1, 2}
+    assert len(book.entries) == looks_in(journal_path(kept))
+
+
+def test_two_watches_lose_no_look_of_a_journal_that_is_cut_off_and_moved(plan: Plan) -> None:
+    both = [watch(number, "8s") for number in (1, 2)]
+    try:
+        wait_for("looks", lambda: looks_in(JOURNAL) >= 6, timeout=50, every=0.05)
+        before = JOURNAL.read_text().splitlines()
+        os.truncate(JOURNAL, 1000)
+        wait_for("they go on", lambda: looks_in(JOURNAL) > len(before), timeout=30, every=0.05)
+        before += JOURNAL.read_text().splitlines()
+        JOURNAL.rename("old.jsonl")
+        ends = [each.communicate(timeout=60) for each in both]
+    finally:
+        for each in both:
+            each.kill()
+    assert [each.returncode for each in both] == [4, 4], ends
+    kept = JOURNAL.read_text().splitlines()
+    whole = {line for line in before if line.endswith("}")}
+    assert len(whole) >= 6
+    assert whole <= set(kept)
+    assert len(Journal(JOURNAL, plan).entries) == len(kept)
