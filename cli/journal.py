@@ -14,7 +14,7 @@ from rebal.cli import output
 from rebal.cli.errors import FileError
 from rebal.cli.files import append_lines, locked, read_text, text_of
 from rebal.groups.errors import RebalError
-from rebal.groups.snapshot.documents import format_of
+from rebal.groups.snapshot.documents import dec_hook, enc_hook, format_of
 from rebal.planner.plan import Plan, load_plan
 from rebal.planner.verification.journal import JOURNAL_SCHEMA, JournalEntry, plan_key
 
@@ -66,7 +66,7 @@ class Journal:
         Raises:
             FileError: the file cannot be written, or as in `refresh`.
         """
-        body = {"schema": JOURNAL_SCHEMA, **msgspec.to_builtins(entry)}
+        body = {"schema": JOURNAL_SCHEMA, **msgspec.to_builtins(entry, enc_hook=enc_hook)}
         line = json.dumps(body, separators=(",", ":"))
         self._check_plan()
         self._write(line)
@@ -142,7 +142,7 @@ class Journal:
         if schema != JOURNAL_SCHEMA:
             raise FileError(f"{where}: expected a line of {JOURNAL_SCHEMA}, got {schema!r}.")
         try:
-            entry = msgspec.convert(body, JournalEntry)
+            entry = msgspec.convert(body, JournalEntry, dec_hook=dec_hook)
         except msgspec.ValidationError as error:
             raise FileError(f"{where}: {error}.") from None
         if entry.plan != plan_key(plan):

@@ -252,7 +252,14 @@ def _news(last: JournalEntry, entry: JournalEntry) -> bool:
 def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:
     """Return the entry without fields that differ at each look or are written once."""
     members = tuple(replace(member, assignors=None, software=None) for member in entry.members)
-    return replace(entry, at=other.at, lag=other.lag, committed=other.committed, members=members)
+    return replace(
+        entry,
+        at=other.at,
+        lag=other.lag,
+        committed=other.committed,
+        behind=other.behind,
+        members=members,
+    )
 
 
 def watch_gate(

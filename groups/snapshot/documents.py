@@ -104,6 +104,11 @@ def _dec_hook(topics: TopicReader, kind: type, value: object) -> object:
     raise NotImplementedError(f"no document form for {kind.__name__}")
 
 
+def dec_hook(kind: type, value: object) -> object:
+    """Decode the model's own types for msgspec, outside of a document."""
+    return _dec_hook(TopicReader(), kind, value)
+
+
 def _replicas(value: object) -> Replicas:
     """Read replicas from text, or from a list with one list for each partition."""
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):

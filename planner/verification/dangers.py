@@ -1,9 +1,8 @@
-"""Dangers that must stop a roll-out: a rejected member, a rebalance storm, an idle member, growing
-lag.
+"""Dangers that must stop a roll-out: a rejected member, a rebalance storm, an idle member.
 
-Each danger is reported only after a delay of its own, so that a normal restart is no danger: a
-member owns nothing in its first seconds, each restart costs some rebalances, and lag grows while
-partitions move.
+lag.py has those of lag. Each danger is reported only after a delay of its own, so that a normal
+restart is no danger: a member owns nothing in its first seconds, and each restart costs some
+rebalances.
 
 The rules that made the plan are evaluated on the live group too (`live_findings`): they find what
 became dangerous after the plan was made. Findings that the plan's own path deals with are left out.
@@ -39,8 +38,6 @@ WARM: Final = timedelta(minutes=15)
 WINDOW: Final = timedelta(minutes=10)
 # The default of max.poll.interval.ms, which is as long as a rebalance may wait for a member.
 STUCK: Final = timedelta(minutes=5)
-LAG: Final = timedelta(minutes=2)
-_LEAST_LAG: Final = 1000
 # KIP-429: one rebalance for a leave, two for a cooperative join; some more for the unforeseen.
 _FOR_EACH: Final = 3
 _SPARE: Final = 4
@@ -51,7 +48,7 @@ _COMES_BACK: Final = 4
 class DangerKind(StrEnum):
     """rejected: clients that have not rejoined; went-back: a member lacks the target while others
     drop the old assignor; storm, stuck: too many rebalances, or one without end; idle: a member
-    owns nothing; lag: nothing is committed.
+    owns nothing; lag: an owner commits nothing, or lag grows.
     """
 
     REJECTED = "rejected"
@@ -91,7 +88,6 @@ def dangers(
         *_rejected(rejected, context),
         *_storm(seen, context),
         *_idle(plan, seen, context),
-        *_lag(seen, context.snapshot),
     )
 
 
@@ -329,49 +325,6 @@ def _idle_since(member: Member, seen: Sequence[JournalEntry]) -> datetime | None
             break
         since = entry.at
     return since
-
-
-def _lag(seen: Sequence[JournalEntry], snapshot: GroupSnapshot) -> Iterator[Danger]:
-    """Yield the danger of lag that grew at every look for two minutes, or without any commit."""
-    lag, committed = lag_of(snapshot)
-    now = snapshot.captured_at
-    if lag is None or committed is None:
-        return
-    since, last, still = None, lag, True
-    first = lag
-    for entry in reversed(seen):
-        if entry.lag is None or entry.committed is None or entry.lag >= last:
-            break
-        since, last, first = entry.at, entry.lag, entry.lag
-        still = still and entry.committed == committed
-        if now - since >= WINDOW:
-            break
-    if since is None or now - since < LAG:
-        return
-    if still or lag >= max(2 * first, first + _LEAST_LAG):
-        what = "nothing is committed" if still else "members do not keep up"
-        yield Danger(
-            kind=DangerKind.LAG,
-            message=f"lag grows at every look since {since:%H:%M:%SZ}, from {first:,} to {lag:,} "
-            f"records: {what}.",
-            fix="Check in the members' logs that they process records; if not, go back one step.",
-            since=since,
-        )
-
-
-def lag_of(snapshot: GroupSnapshot) -> tuple[int | None, int | None]:
-    """Return the total lag in records and the sum of the committed offsets.
-
-    Only partitions with a known committed and end offset count; None where there is none.
-    """
-    known = [
-        (each.committed, each.end)
-        for each in snapshot.lag
-        if each.committed is not None and each.end is not None
-    ]
-    if not known:
-        return None, None
-    return sum(max(0, end - at) for at, end in known), sum(at for at, _ in known)
 
 
 def live_findings(

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from rebal.groups.clients import proven_family
+from rebal.groups.compact import Lags
 from rebal.groups.model import (
     AssignorList,
     GroupSnapshot,
@@ -94,11 +95,12 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     """One look at the group; `blind` is the reason where the look failed.
 
     `plan` is `plan_key`. `step` is the step that the group was in, `gate` the answer of its gate.
-    `lag` and `committed` are sums over all partitions with known offsets. `rejected` are the
-    rejections that no earlier look showed, `dangers` the kinds of the dangers, `findings` the rules
-    that decided. `accepted` is what the user accepted at this look, a sentence each, `confirmed`
-    what the operator confirmed by hand, `left_out` the ids of members that `step` does not concern,
-    `advised` the restart or start that it advised.
+    `lag` and `committed` are sums over all partitions with known offsets. `behind` are the offsets
+    of the owned partitions that had lag (None: not read, or not kept at this look). `rejected` are
+    the rejections that no earlier look showed, `dangers` the kinds of the dangers, `findings` the
+    rules that decided. `accepted` is what the user accepted at this look, a sentence each,
+    `confirmed` what the operator confirmed by hand, `left_out` the ids of members that `step` does
+    not concern, `advised` the restart or start that it advised.
     """
 
     at: Moment
@@ -112,6 +114,7 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     members: tuple[SeenMember, ...] = ()
     lag: int | None = None
     committed: int | None = None
+    behind: Lags | None = None
     rejected: tuple[Refusal, ...] = ()
     dangers: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()

@@ -9,7 +9,8 @@ The order protects the members:
 5. rejections of unknown time, and open questions, before any restart they concern;
 6. the current step's members, then the first one of the next step (a new plan instead, where the
    group no longer admits what this one brings);
-7. at the end: clients that may be out, and partitions that nobody owns; then nothing is left.
+7. at the end: clients that may be out, partitions that nobody owns, and owners that have not
+   committed; then nothing is left.
 
 Each join is checked against the coordinator's memory (planner/advice/actions.py) before it is
 recommended. A remedy that was carried out and changed nothing is not advised again.
@@ -38,6 +39,7 @@ from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind
 from rebal.planner.rules import Trait, has, rules
 from rebal.planner.verification.dangers import Danger, decides
 from rebal.planner.verification.journal import Advised, JournalEntry
+from rebal.planner.verification.lag import unread
 from rebal.planner.verification.members import StepStanding
 from rebal.planner.verification.outsiders import (
     Doubt,
@@ -493,6 +495,12 @@ def find_owner(look: Look) -> Advice | None:
     return owner_for(look.context, look.seen, unowned, step=look.number) if unowned else None
 
 
+def wait_for_commits(look: Look) -> Advice | None:
+    """Wait until each owner was seen to commit what it is behind with."""
+    reason = unread(look.plan, look.seen, look.context) if look.step and not look.later else None
+    return advised.wait(reason, step=look.number) if reason else None
+
+
 def end(look: Look) -> Advice:
     """Say that nothing is left to do."""
     if look.later is not None:
@@ -521,5 +529,6 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
     count_rejected,
     wait_for_entry,
     find_owner,
+    wait_for_commits,
     end,
 )

@@ -33,7 +33,6 @@ from rebal.planner.verification.dangers import (
     dangers,
     decides,
     first_seconds,
-    lag_of,
     live_findings,
     went_back,
 )
@@ -51,6 +50,7 @@ from rebal.planner.verification.journal import (
     rejection_key,
     remembered,
 )
+from rebal.planner.verification.lag import behind_of, lag_dangers, lag_of, not_judged
 from rebal.planner.verification.ledger import Ledger
 from rebal.planner.verification.members import (
     MemberStanding,
@@ -190,7 +190,7 @@ def verify(
     now = plan.step(number)
     later = plan.after(now) if now else None
     rejected = [one for one in outsiders if one.kind is OutsiderKind.REJECTED and one.sure]
-    found = [*dangers(plan, entries, context, rejected)]
+    found = [*dangers(plan, entries, context, rejected), *lag_dangers(seen, context)]
     found += went_back(plan, context, number, views) if number is not None else ()
     findings = live_findings(plan, context, accepted.ignore, later if gate is Tri.YES else now)
     drift = changes_since(plan, context)
@@ -241,7 +241,15 @@ def verify(
         accepted=current.accepted if current else (),
         client_log=log_coverage(snapshot),
         unverified=tuple(one.name for one in views.get(number or 0, ()) if one.vouched),
-        notes=tuple(_notes(plan, snapshot, len(ahead), first_seconds(seen, context))),
+        notes=tuple(
+            _notes(
+                plan,
+                snapshot,
+                len(ahead),
+                first_seconds(seen, context),
+                not_judged(snapshot) if gate is Tri.YES and now and not later else None,
+            )
+        ),
         exit_code=exit_code(Tri.NO if danger else Tri.YES if holds else Tri.CANNOT_TELL),
     )
 
@@ -430,6 +438,7 @@ def entry_of(
         ),
         lag=lag,
         committed=committed,
+        behind=behind_of(snapshot, entries, standing.gate),
         rejected=tuple(one for one in snapshot.refusals if rejection_key(one) not in shown),
         dangers=tuple(danger.kind for danger in standing.dangers),
         findings=tuple(finding.rule for finding in standing.findings if decides(finding, Tri.YES)),
@@ -465,9 +474,8 @@ def _both(planned: Accepted, given: Accepted | None) -> Accepted:
     )
 
 
-def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, idle: str | None) -> Iterator[str]:
-    if idle is not None:
-        yield idle
+def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, *said: str | None) -> Iterator[str]:
+    yield from filter(None, said)
     if plan.baseline.redacted:
         yield "the plan's baseline is redacted, so its member ids say nothing about the live group"
     age = snapshot.captured_at - plan.baseline.captured_at

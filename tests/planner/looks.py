@@ -48,7 +48,7 @@ class Story:
 
     def __call__(self, snapshot: GroupSnapshot, **more: Any) -> Standing:
         standing = verify(self.plan, self.entries, snapshot, **more)
-        self.entries.append(entry_of(self.plan, standing, snapshot))
+        self.entries.append(entry_of(self.plan, standing, snapshot, entries=self.entries))
         return standing
 
 

@@ -109,20 +109,20 @@ def lagging(snapshot: GroupSnapshot, committed: int, end: int) -> GroupSnapshot:
 @pytest.mark.parametrize(
     ("steps", "danger"),
     [
-        ([(100, 110), (100, 120), (100, 130), (100, 140)], True),
+        ([(100, 110), (100, 120), (100, 130), (100, 140)], False),
         ([(100, 200), (150, 900), (200, 1800), (250, 3000)], True),
         ([(100, 110), (110, 121), (120, 132), (130, 143)], False),
         ([(100, 900), (100, 1900), (1950, 1960), (1950, 2100)], False),
         ([(100, 100), (100, 100), (100, 100), (100, 100)], False),
     ],
-    ids=["nothing committed", "does not keep up", "a little behind", "caught up", "idle topic"],
+    ids=["commits rarely", "does not keep up", "a little behind", "caught up", "idle topic"],
 )
 def test_lag_that_grows(plan: Plan, steps: list[tuple[int, int]], danger: bool) -> None:
     tell = Story(plan)
     members = [bare(n) for n in range(3)]
     standing = None
     for minute, (committed, end) in enumerate(steps):
-        standing = tell(lagging(look(1 + minute, members), committed, end))
+        standing = tell(lagging(look(1 + 2 * minute, members), committed, end))
     assert standing is not None
     assert [each.kind for each in standing.dangers] == (["lag"] if danger else [])
 

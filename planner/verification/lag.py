@@ -1,0 +1,301 @@
+"""Lag by partition and owner: `lag_dangers`, `unread` (what the end of a plan waits for).
+
+A static member that crashed keeps its partitions until its session ends, and a listener that takes
+a cooperative assignment for the whole one (RB301) leaves partitions unread. Both show in one thing:
+a partition's committed offset stands still while its log end moves. A partition without lag, or
+whose log end stands still, is no fault: of a transactional topic the last offset is a marker.
+
+Delays: a member commits at each `auto.commit.interval.ms` (5 s by default; Streams: 30 s), but only
+when it polls, and `max.poll.interval.ms` (5 min by default) is how long it may take for that. So
+the end of a plan waits for an owner that has committed nothing for `FRESH`, and it is a danger from
+`STILL` on, or from twice the member's own poll interval. A group that was seen to commit more
+rarely gets twice the longest time that it took. Nothing waits longer than `LONGEST`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from functools import cached_property
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+from rebal.groups.compact import Lag, Lags
+from rebal.groups.model import GroupSnapshot, Member, Tri
+from rebal.planner.context import Context
+from rebal.planner.facts import listed, natural
+from rebal.planner.plan import Plan
+from rebal.planner.verification.dangers import WINDOW, Danger, DangerKind
+from rebal.planner.verification.journal import JournalEntry
+
+FRESH: Final = timedelta(minutes=1)
+STILL: Final = timedelta(minutes=10)
+LONGEST: Final = timedelta(hours=1)
+# A static member that restarts keeps its partitions unread until it is up again.
+_GROWS: Final = timedelta(minutes=5)
+_LEAST_LAG: Final = 1000
+_KEPT: Final = timedelta(seconds=30)
+_FIX: Final = (
+    "Check that its process runs and that its log shows records. A crashed static member keeps its "
+    "partitions until its session ends; one that runs may hang, wait for an open transaction "
+    "(read_committed), or take a cooperative assignment for the whole one (RB301)."
+)
+Place = tuple[str, int]
+"""A topic and the number of a partition of it."""
+
+
+class _Run(NamedTuple):
+    """An unmoved committed offset: its first look, and whether records have come since."""
+
+    since: datetime
+    arrived: bool
+
+
+def behind_of(
+    snapshot: GroupSnapshot, entries: Sequence[JournalEntry] = (), gate: Tri = Tri.CANNOT_TELL
+) -> Lags | None:
+    """Return the offsets of the owned partitions that have lag, for the journal.
+
+    None where the last of `entries` with offsets is younger than half a minute, unless the gate
+    holds since this look, and where no offsets were read.
+    """
+    kept = next((entry for entry in reversed(entries) if entry.behind is not None), None)
+    held = bool(entries) and entries[-1].gate is Tri.YES
+    recent = kept is not None and timedelta() <= snapshot.captured_at - kept.at < _KEPT
+    if not snapshot.lag or (recent and (held or gate is not Tri.YES)):
+        return None
+    owned = {place for member in snapshot.members for place in _places(member)}
+    return Lags(one for one in snapshot.lag if _is_behind(one) and (one[0], one[1]) in owned)
+
+
+def lag_of(snapshot: GroupSnapshot) -> tuple[int | None, int | None]:
+    """Return the total lag in records and the sum of the committed offsets.
+
+    Only partitions with a known committed and end offset count; None where there is none.
+    """
+    known = [
+        (each.committed, each.end)
+        for each in snapshot.lag
+        if each.committed is not None and each.end is not None
+    ]
+    if not known:
+        return None, None
+    return sum(max(0, end - at) for at, end in known), sum(at for at, _ in known)
+
+
+def lag_dangers(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
+    """Yield the danger of owners that commit nothing while records arrive, and of growing lag.
+
+    `seen` are the earlier looks that succeeded, oldest first.
+    """
+    owners = _Owners(seen, context)
+    late = {
+        place: run.since
+        for place, run in owners.runs.items()
+        if run.arrived and owners.now - run.since >= owners.patience(place)
+    }
+    if late:
+        since = min(late.values())
+        yield Danger(
+            kind=DangerKind.LAG,
+            message=f"{owners.committed(late, 'nothing on ')} since {since:%H:%M:%SZ}, while "
+            f"records arrive (lag {sum(_lag(owners.behind[place]) for place in late):,}).",
+            fix=_FIX,
+            members=tuple(dict.fromkeys(owners.of[each].member.member_id for each in late)),
+            since=since,
+        )
+    else:
+        yield from _growth(seen, context.snapshot, owners)
+
+
+def unread(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> str | None:
+    """Return the reason why the end of the plan waits for commits; None if it does not.
+
+    Since the last gate holds, each owner must be seen to commit each of its partitions that is
+    behind. `seen` are the earlier looks that succeeded, oldest first.
+    """
+    last = plan.steps[-1].id
+    held = takewhile(lambda one: one.gate is Tri.YES and one.step == last, reversed(seen))
+    owners = _Owners(seen, context)
+    moved = owners.moved(held)
+    waiting: dict[Place, datetime] = {}
+    for place in owners.behind:
+        run = owners.runs.get(place, _Run(owners.now, arrived=True))
+        lasts = owners.now - run.since
+        # An owner that was seen to commit need not have committed at this very look.
+        fits = lasts < owners.fresh if place in moved else not run.arrived and lasts >= FRESH
+        if not (fits or (place in moved and not run.arrived)):
+            waiting[place] = run.since + owners.patience(place)
+    if not waiting:
+        return None
+    return f"until {owners.committed(waiting)}, {max(waiting.values()):%H:%M:%SZ} at the latest"
+
+
+def not_judged(snapshot: GroupSnapshot) -> str | None:
+    """Return the sentence that names the lag that is not judged; None if all of it is."""
+    known = {(one[0], one[1]) for one in snapshot.lag if None not in (one.committed, one.end)}
+    owned = [place for member in snapshot.members for place in _places(member)]
+    unknown = sum(place not in known for place in owned)
+    if not unknown:
+        return None
+    if not snapshot.lag:
+        return "lag is not judged: no offsets were read (READ on the group, DESCRIBE on its topics)"
+    return (
+        f"lag is not judged of {unknown} partitions: nothing is committed there, or their log end "
+        "was not read"
+    )
+
+
+class _Owners:
+    """The partitions that are behind now (`behind`), their owners (`of`), and the earlier looks.
+
+    `runs` has the partitions whose committed offset did not move since the look before. A look
+    counts for a partition only if its present owner was in the group: another process's commits
+    prove nothing of it.
+    """
+
+    def __init__(self, seen: Sequence[JournalEntry], context: Context) -> None:
+        self.now = context.snapshot.captured_at
+        self.of = {place: facts for facts in context.members for place in _places(facts.member)}
+        self.behind = {
+            (one.topic, one.partition): one
+            for one in context.snapshot.lag
+            if _is_behind(one) and (one.topic, one.partition) in self.of
+        }
+        self._seen = [entry for entry in seen if entry.behind is not None]
+        self.runs: dict[Place, _Run] = {}
+        self._walk(reversed(self._seen), self._stands_still)
+
+    def moved(self, looks: Iterable[JournalEntry]) -> set[Place]:
+        """Return the partitions whose owner has committed since one of `looks`, newest first."""
+        found: set[Place] = set()
+
+        def search(_: JournalEntry, place: Place, was: Lag | None) -> bool:
+            if was is not None and was.committed != self.behind[place].committed:
+                found.add(place)
+            return place not in found
+
+        self._walk(looks, search)
+        return found
+
+    def _stands_still(self, look: JournalEntry, place: Place, was: Lag | None) -> bool:
+        here = self.behind[place]
+        if was is None or was.committed != here.committed:
+            return False
+        self.runs[place] = _Run(look.at, arrived=_end(here) > _end(was))
+        return True
+
+    def _walk(
+        self,
+        looks: Iterable[JournalEntry],
+        search: Callable[[JournalEntry, Place, Lag | None], bool],
+    ) -> None:
+        """Give each partition and its offsets (None: no lag) at each look to `search`, until that
+        returns False.
+        """
+        left = list(self.behind)
+        for look in looks:
+            if not left:
+                return
+            ids, behind = look.ids, {(one.topic, one.partition): one for one in look.behind or ()}
+            left = [
+                place
+                for place in left
+                if look.behind is None
+                or (
+                    self.of[place].member.member_id in ids
+                    and search(look, place, behind.get(place))
+                )
+            ]
+
+    def patience(self, place: Place) -> timedelta:
+        """Return how long its owner may commit nothing before it is a danger."""
+        timeouts = self.of[place].member.timeouts
+        poll = timedelta(milliseconds=(timeouts and timeouts.rebalance_ms) or 0)
+        return min(LONGEST, max(STILL, 2 * poll, 2 * self._usual))
+
+    @property
+    def fresh(self) -> timedelta:
+        """Return how long an owner that commits may be seen to stand still."""
+        return min(LONGEST, max(FRESH, 2 * self._usual))
+
+    def committed(self, places: Iterable[Place], what: str = "") -> str:
+        """Return `app-1 has committed orders-0, orders-1`; `what` stands before the partitions."""
+        found = sorted(places)
+        names = sorted({self.of[place].name for place in found}, key=natural)
+        labels = [f"{topic}-{number}" for topic, number in found]
+        return f"{listed(names)} {'has' if len(names) == 1 else 'have'} committed {what}" + listed(
+            labels
+        )
+
+    @cached_property
+    def _usual(self) -> timedelta:
+        """Return the longest time in which records came and an owner was seen to commit none,
+        before it committed again.
+        """
+        longest = timedelta()
+        begun: dict[Place, tuple[datetime, Lag, timedelta]] = {}
+        looks = [(entry.at, entry.behind or ()) for entry in self._seen]
+        for at, behind in (*looks, (self.now, self.behind.values())):
+            if self.now - at > LONGEST:
+                continue
+            for one in behind:
+                place = one.topic, one.partition
+                since, first, lasted = begun.get(place, (at, one, timedelta()))
+                if first.committed != one.committed:
+                    longest = max(longest, lasted)
+                    since, first, lasted = at, one, timedelta()
+                elif _end(one) > _end(first):
+                    lasted = at - since
+                begun[place] = since, first, lasted
+        return longest
+
+
+def _growth(
+    seen: Sequence[JournalEntry], snapshot: GroupSnapshot, owners: _Owners
+) -> Iterator[Danger]:
+    """Yield the danger of lag that grew at every look for five minutes, although members commit."""
+    lag, committed = lag_of(snapshot)
+    now = snapshot.captured_at
+    if lag is None or committed is None:
+        return
+    since, last, began = None, lag, committed
+    for entry in reversed(seen):
+        if entry.lag is None or entry.committed is None or entry.lag >= last:
+            break
+        since, last, began = entry.at, entry.lag, entry.committed
+        if now - since >= WINDOW:
+            break
+    if since is None or now - since < _GROWS or began == committed:
+        return
+    if lag >= max(2 * last, last + _LEAST_LAG):
+        still = [place for place, run in owners.runs.items() if run.arrived and run.since <= since]
+        who = owners.committed(still, "nothing on ") if still else "members do not keep up"
+        yield Danger(
+            kind=DangerKind.LAG,
+            message=f"lag grows at every look since {since:%H:%M:%SZ}, from {last:,} to {lag:,} "
+            f"records: {who}.",
+            fix=_FIX
+            if still
+            else "Check in the members' logs that they process records; if not, go back one step.",
+            members=tuple(dict.fromkeys(owners.of[each].member.member_id for each in still)),
+            since=since,
+        )
+
+
+def _places(member: Member) -> Iterator[Place]:
+    for topic, numbers in member.assignment.items():
+        for number in numbers:
+            yield topic, number
+
+
+def _end(lag: Lag) -> int:
+    return lag.end or 0
+
+
+def _lag(lag: Lag) -> int:
+    return _end(lag) - (lag.committed or 0)
+
+
+def _is_behind(lag: Lag) -> bool:
+    return None not in (lag.committed, lag.end) and _lag(lag) > 0
