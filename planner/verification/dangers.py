@@ -12,21 +12,21 @@ A question that a gate decides from several looks is never reported as a danger 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Tri
 from rebal.planner.advice.fixes import restart_fix
 from rebal.planner.advice.steps import wide_list
-from rebal.planner.context import Context, Facts, ids
+from rebal.planner.context import Context, Facts
 from rebal.planner.facts import owned
 from rebal.planner.kinds import PathKind
 from rebal.planner.plan import Aim, Finding, Plan, Severity, Step
 from rebal.planner.rules import Trait, evaluate, has, rules
-from rebal.planner.verification.journal import JournalEntry
+from rebal.planner.verification.journal import JournalEntry, SeenMember
 from rebal.planner.verification.members import MemberStanding
 from rebal.planner.verification.outsiders import Outsider
 
@@ -36,6 +36,9 @@ IDLE: Final = timedelta(seconds=30)
 # (probing.rebalance.interval.ms, KIP-441): an instance without local state waits for that.
 WARM: Final = timedelta(minutes=15)
 WINDOW: Final = timedelta(minutes=10)
+# A member that crashes at once is not taken for a cured one.
+CALM: Final = timedelta(minutes=1)
+_QUIET: Final = (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
 # The default of max.poll.interval.ms, which is as long as a rebalance may wait for a member.
 STUCK: Final = timedelta(minutes=5)
 # KIP-429: one rebalance for a leave, two for a cooperative join; some more for the unforeseen.
@@ -168,67 +171,121 @@ def _storm(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
             fix="Look for a member that is busy or hangs in its listener (max.poll.interval.ms).",
             since=unstable,
         )
-    rosters = [*(entry.ids for entry in window), frozenset(ids(context.members))]
-    pairs = list(pairwise(rosters))
-    changes = sum(len(a ^ b) for a, b in pairs)
-    came = sum(len(b - a) for a, b in pairs)
-    generations = [entry.generation for entry in window] + [context.generation]
-    known = [number for number in generations if number is not None]
-    states = [entry.state for entry in window] + [str(context.group.state)]
-    rebalances = max(
-        known[-1] - known[0] if known else 0,
-        sum(a == "Stable" and b != "Stable" for a, b in pairwise(states)),
-    )
+    looks = [
+        *(
+            _Roster(entry.at, entry.state, entry.generation, tuple(map(_place, entry.members)))
+            for entry in window
+        ),
+        _Roster(
+            now,
+            str(context.group.state),
+            context.generation,
+            tuple(map(_place, context.snapshot.members)),
+        ),
+    ]
     expected = context.expected or len(context.members)
-    if rebalances > _FOR_EACH * changes + _SPARE or came > _FOR_EACH * expected + _SPARE:
+    excess = _excess(looks, expected)
+    loops = {} if excess else _loops(looks)
+    if excess:
+        calm = _calm_at(looks)
+        over = _leaves_window(looks, lambda left: bool(_excess(left, expected)))
+        said = f"{excess[0]} rebalances and {excess[1]} new member ids since"
+    elif loops:
+        calm = max(_calm_at(looks, name) for name in loops)
+        over = _leaves_window(looks, lambda left: bool(_loops(left)))
+        times = ", ".join(f"{name} {times} times" for name, times in sorted(loops.items()))
+        said = f"rejoined with a new member id ({times}) since"
+    if (excess or loops) and now < calm:
         yield Danger(
             kind=DangerKind.STORM,
-            message=f"{rebalances} rebalances and {came} new member ids since "
-            f"{window[0].at:%H:%M:%SZ}: more than the restarts explain.",
-            fix="Stop restarting. Look for members that leave and rejoin (max.poll.interval.ms, "
-            "session timeouts, a crash loop, an autoscaler).",
+            message=f"{said} {window[0].at:%H:%M:%SZ}: more than the restarts explain. This danger "
+            f"ends at {min(calm, over):%H:%M:%SZ} if no member rejoins until then.",
+            fix="Stop restarting. Look for members that leave and rejoin (crash loop, liveness "
+            "probe, rejection, max.poll.interval.ms, session timeouts, an autoscaler).",
             since=window[0].at,
         )
-    else:
-        yield from _crash_loop(window, context)
 
 
-def _crash_loop(window: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
-    """Yield the danger of one member that rejoins again and again, outside of a roll-out."""
-    rosters = [
-        *([(m.instance_id, m.client_id, m.member_id) for m in entry.members] for entry in window),
-        [(m.instance_id, m.client_id, m.member_id) for m in context.snapshot.members],
-    ]
+class _Roster(NamedTuple):
+    """The members at one look: of each its instance id, else its client id, and its member id."""
+
+    at: datetime
+    state: str
+    generation: int | None
+    members: tuple[tuple[str, str], ...]
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset(member_id for _, member_id in self.members)
+
+
+def _place(member: SeenMember | Member) -> tuple[str, str]:
+    return member.instance_id or member.client_id, member.member_id
+
+
+def _excess(looks: Sequence[_Roster], expected: int) -> tuple[int, int] | None:
+    """Return the numbers of rebalances and of new member ids, if restarts do not explain them."""
+    pairs = list(pairwise(looks))
+    changes = sum(len(a.ids ^ b.ids) for a, b in pairs)
+    came = sum(len(b.ids - a.ids) for a, b in pairs)
+    known = [look.generation for look in looks if look.generation is not None]
+    rebalances = max(
+        known[-1] - known[0] if known else 0,
+        sum(a.state == "Stable" and b.state != "Stable" for a, b in pairs),
+    )
+    if rebalances > _FOR_EACH * changes + _SPARE or came > _FOR_EACH * expected + _SPARE:
+        return rebalances, came
+    return None
+
+
+def _loops(looks: Sequence[_Roster]) -> dict[str, int]:
+    """Return the members that rejoin again and again, outside of a roll-out, and how often."""
     met: dict[str, set[str]] = defaultdict(set)
     shared: set[str] = set()
-    for roster in rosters:
-        often = Counter(instance or client for instance, client, _ in roster)
+    for look in looks:
+        often = Counter(name for name, _ in look.members)
         shared |= {name for name, count in often.items() if count > 1}
-        for instance, client, member_id in roster:
-            met[instance or client].add(member_id)
-    loops = {
+        for name, member_id in look.members:
+            met[name].add(member_id)
+    return {
         name: len(found) - 1
         for name, found in met.items()
         if name not in shared and len(found) - 1 > _COMES_BACK
     }
-    if loops:
-        said = ", ".join(f"{name} {times} times" for name, times in sorted(loops.items()))
-        yield Danger(
-            kind=DangerKind.STORM,
-            message=f"rejoined with a new member id since {window[0].at:%H:%M:%SZ}: {said}. That "
-            "is more than the restarts explain; each rejoin stops the group's partitions again.",
-            fix="Stop restarting. Find out why it ends (crash loop, liveness probe, rejection).",
-            since=window[0].at,
-        )
+
+
+def _leaves_window(
+    looks: Sequence[_Roster], found: Callable[[Sequence[_Roster]], bool]
+) -> datetime:
+    """Return when so many looks are older than `WINDOW` that the others do not show it."""
+    first = next(n for n in range(1, len(looks) + 1) if not found(looks[n:]))
+    return looks[first - 1].at + WINDOW
+
+
+def _calm_at(looks: Sequence[_Roster], name: str | None = None) -> datetime:
+    """Return when the group, or the member `name`, has been quiet for longer than ever between its
+    rejoins, if it stays so.
+    """
+    joins: list[datetime] = []
+    restless, known = looks[0].at, looks[0].ids
+    for before, look in pairwise(looks):
+        mine = {member_id for who, member_id in look.members if name in (None, who)}
+        if mine - known or (name is None and look.generation != before.generation):
+            joins.append(look.at)
+        if not mine or look.state not in _QUIET:
+            # Nothing is known of a member that is not there: the window ends its loop first.
+            restless = look.at + (WINDOW if look is looks[-1] else timedelta())
+        known |= look.ids
+    between = (after - before for before, after in pairwise(joins))
+    return max([restless, *joins]) + max([CALM, *between])
 
 
 def _unstable_since(seen: Sequence[JournalEntry], context: Context) -> datetime | None:
-    quiet = (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
-    if context.group.state in quiet:
+    if context.group.state in _QUIET:
         return None
     since = context.snapshot.captured_at
     for entry in reversed(seen):
-        if entry.state in quiet:
+        if entry.state in _QUIET:
             break
         since = entry.at
     return since
