@@ -123,7 +123,14 @@ def _record(one: Refused, joins: _Joins) -> Refusal:
 
 
 def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal:
-    """Return `one`, resolved by a member in the group or by a join at a known time."""
+    """Return `one`, resolved by a member in the group or by a join at a known time.
+
+    A fenced process is not missing while another one has its instance id.
+    """
+    holders = (member for member in members if member.instance_id == one.instance_id)
+    holder = next(holders, None) if one.error == "FENCED_INSTANCE_ID" else None
+    if holder is not None and one.rejoined_as is None:
+        return replace(one, rejoined_as=holder.member_id, rejoined_at=holder.joined_at)
     if one.rejoined_as is not None or one.at is None:
         return one
     at = one.at

@@ -60,6 +60,10 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
     last = next((join for join in reversed(seen) if join.accepted), None)
     began = [join.at for join in seen if join.new and join.at is not None]
     later = last is not None and (member.joined_at is None or when(last.at) >= member.joined_at)
+    if member.instance_id is not None and last is not None:
+        # The coordinator keeps the client id and address of a static member's first process.
+        host = f"/{last.host.removeprefix('/')}" if last.host else member.host
+        member = replace(member, client_id=last.client_id or member.client_id, host=host)
     bound = replace(
         member,
         assignors=_exact(known, seen, newest, lists[newest]) if lists else known,

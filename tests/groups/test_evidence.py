@@ -251,3 +251,25 @@ def test_bit_by_bit_gives_the_same_lists_as_all_at_once():
         bit_by_bit = merge(bit_by_bit, files)
         assert bit_by_bit.members == expected.members
         assert bit_by_bit.refusals == expected.refusals
+
+
+def test_a_fenced_process_is_not_missing_while_another_has_its_instance_id():
+    """The coordinator keeps the client id and address of a static member's first process."""
+    static = replace(member("a"), instance_id="i-0", client_id="first", host="/10.0.0.1")
+    lost = Refused(
+        group_id="g",
+        at=at(5),
+        error="FENCED_INSTANCE_ID",
+        client_id="first",
+        instance_id="i-0",
+        host="10.0.0.1",
+        evidence=Evidence(source=Source.REQUEST_LOG, at=at(5)),
+    )
+    now = replace(
+        joined("a", "range", minute=4), instance_id="i-0", client_id="second", host="10.0.0.2"
+    )
+    merged = merge(group(static), [lost, now])
+    assert (merged.members[0].client_id, merged.members[0].host) == ("second", "/10.0.0.2")
+    assert merged.refusals[0].rejoined_as == merged.members[0].member_id
+    gone = merge(group(member("b")), [lost, now])
+    assert gone.refusals[0].rejoined_as is None

@@ -418,3 +418,22 @@ def test_a_wrapper_s_zone_counts_before_a_time_without_one():
     wrapped = json.dumps({"log": inner, "time": "2026-11-21T02:04:44.313Z"})
     (seen,) = read(wrapped).observations
     assert (seen.at, seen.local) == (AT, False)
+
+
+def test_a_fenced_member_is_one_rejection_whatever_it_sends_afterwards():
+    commit = {"topics": [{"name": "t", "partitions": [{"partitionIndex": 0, "errorCode": 82}]}]}
+    sent = {"memberId": "old", "groupInstanceId": "i-0"}
+    lines = [
+        line(body("OFFSET_COMMIT", 9, sent, commit)),
+        line(body("HEARTBEAT", 4, sent, {"errorCode": 82})),
+        line(body("HEARTBEAT", 4, sent, {"errorCode": 27})),
+        line(body("SYNC_GROUP", 5, {**sent, "memberId": "other"}, {"errorCode": 82})),
+        line(body("HEARTBEAT", 4, {**sent, "groupInstanceId": None}, {"errorCode": 82})),
+    ]
+    found = read(*lines).observations
+    assert [type(one) for one in found] == [Refused, Refused]
+    assert {(one.error, one.instance_id, one.list) for one in found} == {
+        ("FENCED_INSTANCE_ID", "i-0", ())
+    }
+    assert {(one.client_id, one.host) for one in found} == {("c-0", "10.1.2.3")}
+    assert [one.line for one in found] == [1, 4]

@@ -95,6 +95,8 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
                 at=_minutes(r.get("at", 0)),
                 client_id=r.get("client", ""),
                 instance_id=r.get("instance"),
+                error=r.get("error", "INCONSISTENT_GROUP_PROTOCOL"),
+                host=r.get("host", ""),
                 list=tuple(r["list"]),
                 evidence=seen(Source.REQUEST_LOG),
             )
@@ -165,7 +167,7 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
     return Member(
         member_id=f"{m['id']}-0f0f",
         client_id=client,
-        host="/10.0.0.1",
+        host=m.get("host", "/10.0.0.1"),
         instance_id=m.get("instance"),
         software=software,
         assignors=assignors,

@@ -270,16 +270,17 @@ def may_concern_group(raw: bytes, heartbeats: bool = False) -> bool:
         if api in _PLAIN_APIS:
             return True
         if heartbeats and api == b"OFFSET_COMMIT":
-            return _is_fenced(raw)
+            return is_fenced(raw)
         return heartbeats and api == b"HEARTBEAT" and not _NO_ERROR.search(raw, at)
     if b"_GROUP" in raw and _WANTED.search(raw):
         return True
     if heartbeats and b"OFFSET_COMMIT" in raw:
-        return _is_fenced(raw)
+        return is_fenced(raw)
     return heartbeats and b"HEARTBEAT" in raw and not _NO_ERROR.search(raw)
 
 
-def _is_fenced(raw: bytes) -> bool:
+def is_fenced(raw: bytes) -> bool:
+    """Return whether the line may show a member that was fenced (FENCED_INSTANCE_ID)."""
     return b"82" in raw and _IS_FENCED.search(raw) is not None
 
 

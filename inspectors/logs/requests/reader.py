@@ -31,12 +31,16 @@ from rebal.groups.wire.consumer_protocol import decode_assignment
 from rebal.inspectors.errors import error_name
 from rebal.inspectors.logs.lines import Stamp, Zone, stamp_of
 from rebal.inspectors.logs.requests.lines import (
+    COMMIT,
+    FENCED,
+    HEARTBEAT,
     JOIN,
     LEAVE,
     MARK,
     SYNC,
     Outcome,
     Request,
+    is_fenced,
     origin,
     parse,
     present,
@@ -135,7 +139,7 @@ class _Log:
                 group_id, member_id, broker = heartbeat
                 if groups is None or group_id in groups:
                     self._present.setdefault(broker, set()).add((group_id, member_id))
-            parsed = parse(raw, source.name, lines, tz_offset)
+            parsed = parse(raw, source.name, lines, tz_offset, heartbeats=is_fenced(raw))
             if isinstance(parsed, Request):
                 if groups is None or parsed.group_id in groups:
                     requests.append(parsed)
@@ -175,6 +179,8 @@ class _History:
         # (group, member id) -> the generation in which it was last assigned partitions
         self.assigned: dict[tuple[str, str], int] = {}
         self.introduced: set[tuple[str, str]] = set()
+        # (group, member id): a fenced member's commits and heartbeats fail until it notices.
+        self.fenced: set[tuple[str, str]] = set()
 
 
 def _observe(request: Request, history: _History, tally: Counter[str]) -> Sequence[Observation]:
@@ -186,6 +192,13 @@ def _observe(request: Request, history: _History, tally: Counter[str]) -> Sequen
             tally["joins"] += 1
             return (*_joined(request, history), *_ran(request, history))
         tally["probes"] += request.outcome is Outcome.PROBE
+        return ()
+    if request.error == FENCED and request.instance_id is not None:
+        key = (request.group_id, request.member_id)
+        known = key in history.fenced
+        history.fenced.add(key)
+        return () if known else (_refused(request),)
+    if request.api in (HEARTBEAT, COMMIT):
         return ()
     if request.api == SYNC:
         _remember_assigned(request, history)
