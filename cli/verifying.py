@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -274,7 +274,6 @@ def watch_gate(
     watched: Callable[[], bool] = output.has_reader,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Standing:
     """Return the last standing: of the look that decided, or of the last one within `seconds`.
 
@@ -291,6 +290,8 @@ def watch_gate(
     """
     end = clock() + seconds
     standing: Standing | None = None
+    # The brokers' time of the last look, and when it was by the clock here.
+    last = datetime.min, 0.0
     while True:
         try:
             seen = look()
@@ -298,10 +299,11 @@ def watch_gate(
             if standing is None:
                 raise
             sighted = standing.blind_since is None
-            standing = _blind(standing, str(error), now())
+            standing = _blind(standing, str(error), last[0] + timedelta(seconds=clock() - last[1]))
             if sighted:
                 lost(standing)
         else:
+            last = seen.captured_at, clock()
             standing = judge(seen)
         show(standing)
         decided = standing.blind_since is None and reached(standing, until) != UNPROVEN

@@ -497,12 +497,15 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
     """One group at the moment `captured_at`, with everything that a plan or a simulation needs.
 
     `expected_members` is the member count the deployment should have (None: not known).
+    `captured_at` is the brokers' time: the clock of the machine that read the group was
+    `clock_ahead_ms` ahead of it (0: less than 2 s, or not measured).
     `undated_logs`: the times of some logs are not used, because no zone is known for them.
     `notes` name what could not be read, one sentence each (a partial answer is still an answer).
     """
 
     group: Group
     captured_at: Moment
+    clock_ahead_ms: int = 0
     captured_by: str = ""
     redacted: bool = False
     cluster: Cluster = Cluster()

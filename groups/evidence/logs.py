@@ -206,7 +206,7 @@ def placed(
     """Return `seen` with all local times converted to UTC (None where the offset is unknown), and
     the offsets.
     """
-    found = list(seen)
+    found = [_by_brokers(snapshot, one) if isinstance(one, LogRead) else one for one in seen]
     clocks: dict[str, _Clock] = {}
     for one in found:
         if isinstance(one, Seen | LogRead) and one.local and one.origin:
@@ -228,6 +228,23 @@ def placed(
             break
     offsets = {name: clock.offset for name, clock in clocks.items()}
     return [_placed(one, clocks) for one in found], offsets
+
+
+def _by_brokers(snapshot: GroupSnapshot, log: LogRead) -> LogRead:
+    """Return the log with the brokers' times of its reading and its last write.
+
+    A log is read together with the group, on the same machine. Its file may be written by another
+    machine: the clock is that which is nearer to the reading.
+    """
+    ahead = timedelta(milliseconds=snapshot.clock_ahead_ms)
+    if not ahead or log.read_at is None:
+        return log
+    read_at, written_at = log.read_at - ahead, log.written_at
+    if abs(read_at - snapshot.captured_at) > _JUST_NOW:
+        return log
+    if written_at is not None and abs(log.read_at - written_at) < abs(read_at - written_at):
+        written_at -= ahead
+    return replace(log, read_at=read_at, written_at=written_at)
 
 
 def _event(one: Observation) -> _Event | None:

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
-from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import (
@@ -31,6 +30,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from rebal.groups.compact import Partitions, Replicas
 from rebal.groups.model import Broker, GroupState, GroupType, Member, Topic
+from rebal.inspectors import clock
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.connection.tokens import forget
 from rebal.inspectors.connection.translate import to_confluent
@@ -114,7 +114,7 @@ class Admin:
             group_id=group_id,
             type=GroupType(answer.type.name.lower()),
             state=state,
-            at=datetime.now(UTC),
+            at=clock.now(),
             coordinator_id=answer.coordinator.id,
             # librdkafka does not report the protocol type; KIP-848 has only this one.
             protocol_type=CONSUMER if answer.type.name.lower() == CONSUMER else None,

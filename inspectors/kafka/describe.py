@@ -11,7 +11,7 @@ and a watch must survive that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
@@ -32,6 +32,7 @@ from rebal.groups.model import (
 )
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
 from rebal.groups.wire.user_data import decode_worker, decode_worker_assignment
+from rebal.inspectors import clock
 from rebal.inspectors.errors import RequestError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster, retry
 from rebal.inspectors.kafka.wire import (
@@ -174,7 +175,7 @@ def _classic_group(group: Any, broker: int, state: GroupState) -> Described:
         group_id=group.group_id,
         type=GroupType.CLASSIC,
         state=state,
-        at=datetime.now(UTC),
+        at=clock.now(),
         coordinator_id=broker,
         protocol_type=group.protocol_type,
         assignor=group.protocol_data or None,
@@ -277,7 +278,7 @@ def _consumer_group(group: Any, broker: int) -> Described:
         group_id=group.group_id,
         type=GroupType.CONSUMER,
         state=_STATES.get(group.group_state, GroupState.UNKNOWN),
-        at=datetime.now(UTC),
+        at=clock.now(),
         coordinator_id=broker,
         protocol_type=CONSUMER,
         assignor=group.assignor_name or None,
@@ -321,7 +322,7 @@ def _listed(
             group_id=group_id,
             type=kind,
             state=_STATES.get(group.group_state, GroupState.UNKNOWN),
-            at=datetime.now(UTC),
+            at=clock.now(),
             coordinator_id=broker,
             protocol_type=group.protocol_type,
         )

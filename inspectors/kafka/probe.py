@@ -16,7 +16,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from kafka.protocol.consumer.group import JoinGroupRequest
@@ -31,6 +30,7 @@ from rebal.groups.model import (
     TopicPartitions,
     Tri,
 )
+from rebal.inspectors import clock
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster
@@ -185,7 +185,7 @@ def _ask(
             response = connection.exchange(request, deadline)
         except RequestError as error:
             return ProbeAnswer(
-                assignor=assignor, supported=Tri.CANNOT_TELL, at=datetime.now(UTC), error=error.name
+                assignor=assignor, supported=Tri.CANNOT_TELL, at=clock.now(), error=error.name
             )
         name = error_name(response.error_code)
         if name in _AGAIN:
@@ -205,6 +205,6 @@ def _ask(
     return ProbeAnswer(
         assignor=assignor,
         supported=_ANSWERS.get(name, Tri.CANNOT_TELL),
-        at=datetime.now(UTC),
+        at=clock.now(),
         error=None if name in _ANSWERS else name,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from msgspec.structs import replace
@@ -34,6 +34,7 @@ from rebal.groups.model import (
     Topic,
     Tri,
 )
+from rebal.inspectors import clock
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import (
     ConnectError,
@@ -87,13 +88,18 @@ def read_group(
         ConnectError: the connection is lost for good.
     """
     notes = list(session.notes)
+    ahead = session.clock_ahead(deadline)
     described, address = _describe(session, group_id, deadline)
+    described = replace(described, at=described.at - ahead)
+    if ahead:
+        notes.append(clock.note(ahead))
     cluster, unread = session.cluster(described.coordinator_id, deadline)
     notes += unread
     topics, lag = _topics_and_lag(session, described, deadline, notes)
     snapshot = snapshot_of(
         described, address=address, cluster=cluster, topics=topics, lag=lag, notes=notes
     )
+    snapshot = replace(snapshot, clock_ahead_ms=round(ahead / timedelta(milliseconds=1)))
     if probe:
         snapshot = _probed(session, snapshot, assignors)
     return merge(snapshot, ())
@@ -270,6 +276,9 @@ def _probed(session: Session, snapshot: GroupSnapshot, assignors: Sequence[str])
         return replace(snapshot, probe=Probe(refused=why))
     asked = assignors_to_ask(group.assignor, assignors)
     probe = probe_group(session.raw, snapshot, asked)
+    ahead = timedelta(milliseconds=snapshot.clock_ahead_ms)
+    answers = tuple(replace(answer, at=answer.at - ahead) for answer in probe.answers)
+    probe = replace(probe, answers=answers)
     if group.type is not GroupType.CLASSIC or group.protocol_type != CONSUMER:
         return replace(snapshot, probe=probe)
     reading = rebalanced_since_load(session.raw, group.group_id)
@@ -281,6 +290,7 @@ def _probed(session: Session, snapshot: GroupSnapshot, assignors: Sequence[str])
 def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
     coordinator = snapshot.group.coordinator
     assert coordinator is not None
+    snapshot = _not_before(snapshot, _moment(reading.generation_ms), _moment(reading.loaded_ms))
     coordinator = replace(
         coordinator,
         rebalanced_since_load=reading.rebalanced,
@@ -297,7 +307,9 @@ def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
         generation_at=_moment(reading.generation_ms),
     )
     stored_in = Evidence(
-        source=Source.OFFSETS_TOPIC, at=datetime.now(UTC), detail=f"generation {reading.generation}"
+        source=Source.OFFSETS_TOPIC,
+        at=clock.now() - timedelta(milliseconds=snapshot.clock_ahead_ms),
+        detail=f"generation {reading.generation}",
     )
     stored = {
         one.member_id: Timeouts(
@@ -312,6 +324,21 @@ def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
         replace(member, timeouts=stored.get(member.member_id)) for member in snapshot.members
     )
     return replace(snapshot, group=group, members=members, evidence=(*snapshot.evidence, stored_in))
+
+
+def _not_before(snapshot: GroupSnapshot, *moments: datetime | None) -> GroupSnapshot:
+    """Return the snapshot with a time that is no earlier than records that were there already."""
+    latest = max((moment for moment in moments if moment is not None), default=None)
+    if latest is None or latest - snapshot.captured_at <= clock.MATERIAL:
+        return snapshot
+    behind = round((latest - snapshot.captured_at) / timedelta(milliseconds=1))
+    note = clock.note(snapshot.captured_at - latest, at_least=True)
+    return replace(
+        snapshot,
+        captured_at=latest,
+        clock_ahead_ms=snapshot.clock_ahead_ms - behind,
+        notes=(*snapshot.notes, note),
+    )
 
 
 def _moment(ms: int | None) -> datetime | None:
@@ -425,7 +452,7 @@ def read_brokers(config: ClusterConfig) -> ClusterReading:
             except RequestError as error:
                 notes = [*notes, f"log end offsets were not read: {error}"]
         return ClusterReading(
-            at=datetime.now(UTC),
+            at=clock.now(),
             cluster=cluster,
             topics={topic.name: topic.partitions for topic in topics},
             topic_names={topic.topic_id: topic.name for topic in topics if topic.topic_id},

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from kafka.protocol.admin import DescribeQuorumRequest
 
 from rebal.groups.model import (
     Broker,
     Cluster,
 )
+from rebal.inspectors import clock
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import (
     ConnectError,
@@ -19,6 +24,10 @@ from rebal.inspectors.kafka.admin import Admin
 from rebal.inspectors.kafka.brokers import group_settings
 from rebal.inspectors.kafka.cluster import RawCluster, broker_version
 from rebal.inspectors.kafka.wire import Deadline
+
+_METADATA: Final = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
+# A controller that does not answer delays a look by so much of its time.
+_SHARE: Final = 8
 
 
 class Session:
@@ -37,6 +46,7 @@ class Session:
         self.notes = notes
         self._settings: dict[int, Mapping[str, str] | RequestError | ConnectError] = {}
         self._lock = threading.Lock()
+        self._ahead: timedelta | None = None
 
     def __enter__(self) -> Session:
         return self
@@ -46,6 +56,14 @@ class Session:
             self.raw.close()
         if self.admin is not None:
             self.admin.close()
+
+    def clock_ahead(self, deadline: Deadline) -> timedelta:
+        """Return how far this machine's clock is ahead of the brokers'; it is measured once."""
+        with self._lock:
+            if self._ahead is None:
+                raw = self.raw
+                self._ahead = timedelta() if raw is None else ahead_of_brokers(raw, deadline)
+            return self._ahead
 
     def settings(
         self, broker_id: int, deadline: Deadline
@@ -94,6 +112,31 @@ class Session:
             settings=settings,
         )
         return cluster, notes
+
+
+def ahead_of_brokers(raw: RawCluster, deadline: Deadline) -> timedelta:
+    """Return how far this machine's clock is ahead of the brokers' (negative: behind).
+
+    It is 0 where the difference is not material, and where it cannot be measured.
+    """
+    try:
+        connection = raw.any(deadline)
+        if not connection.supports(DescribeQuorumRequest, 1):
+            return timedelta()
+        asked = clock.now()
+        answer = connection.send(
+            DescribeQuorumRequest, deadline.share(_SHARE), min_version=1, topics=[_METADATA]
+        )
+        answered = clock.now()
+    except (ConnectError, RequestError):
+        return timedelta()
+    for topic in () if answer.error_code else answer.topics:
+        for part in topic.partitions:
+            for voter in part.current_voters:
+                if voter.replica_id == part.leader_id and voter.last_caught_up_timestamp > 0:
+                    theirs = datetime.fromtimestamp(voter.last_caught_up_timestamp / 1000, UTC)
+                    return clock.ahead_of(theirs, asked, answered)
+    return timedelta()
 
 
 def connect(config: ClusterConfig) -> Session:

@@ -119,3 +119,25 @@ def test_a_zone_in_the_line_or_around_it_is_taken_before_none(tmp_path: Path) ->
     assert stamp_of(inner, timezone(TOKYO)) == (datetime(2026, 11, 21, 2, tzinfo=UTC), False)
     wrapped = unwrap('{"log": "x", "time": "2026-11-21T02:00:00Z"}', None)
     assert wrapped.wrapper_time == (datetime(2026, 11, 21, 2, tzinfo=UTC), False)
+
+
+@ZONES
+@pytest.mark.parametrize("ahead", [timedelta(hours=1), timedelta(minutes=-45)], ids=str)
+@pytest.mark.parametrize("local", [True, False], ids=["written here", "written by the broker"])
+def test_a_clock_that_differs_from_the_brokers_does_not_pass_for_a_zone(
+    zone: timedelta, ahead: timedelta, local: bool
+) -> None:
+    """A file's time is that of the machine that wrote it, its reading's that of this machine."""
+    written = NOW + ahead if local else NOW
+    just = {"last_at": NOW + zone, "written_at": written, "read_at": NOW + ahead}
+    here = group(member("a"), clock_ahead_ms=round(ahead.total_seconds() * 1000))
+    merged = merge(here, broker(zone, **just))
+    assert merged.members[0].joined_at == at(30)
+    assert [one.at for one in merged.refusals] == [at(50)]
+
+
+def test_the_clock_of_an_old_look_says_nothing_of_a_log_that_is_read_now() -> None:
+    later = NOW + timedelta(hours=5)
+    just = {"last_at": later + TOKYO, "written_at": later, "read_at": later}
+    merged = merge(group(member("a"), clock_ahead_ms=3_600_000), broker(TOKYO, **just))
+    assert merged.members[0].joined_at == at(30)

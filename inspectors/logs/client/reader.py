@@ -31,6 +31,7 @@ from rebal.groups.evidence.observations import (
 )
 from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source
 from rebal.groups.streams import protocol_by_setting
+from rebal.inspectors import clock
 from rebal.inspectors.logs.client import lines
 from rebal.inspectors.logs.client.configs import (
     ClassNames,
@@ -135,7 +136,7 @@ class _Program:
             local=self.local,
             last_at=self.last_at,
             written_at=source.written_at,
-            read_at=datetime.now(UTC),
+            read_at=clock.now(),
             anchors=tuple(self.anchors),
             cluster_ids=tuple(self.cluster_ids),
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
-from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Final
 
@@ -28,6 +27,7 @@ from rebal.groups.evidence.observations import (
 )
 from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source
 from rebal.groups.wire.consumer_protocol import decode_assignment
+from rebal.inspectors import clock
 from rebal.inspectors.errors import error_name
 from rebal.inspectors.logs.lines import Stamp, Zone, stamp_of
 from rebal.inspectors.logs.requests.lines import (
@@ -163,7 +163,7 @@ class _Log:
                 local=local,
                 last_at=max((stamp.at for stamp in self._stamps), default=None),
                 written_at=self._source.written_at,
-                read_at=datetime.now(UTC),
+                read_at=clock.now(),
                 broker=broker,
                 members=frozenset(self._present.get(broker, ())),
             )
