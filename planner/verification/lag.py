@@ -34,7 +34,9 @@ LONGEST: Final = timedelta(hours=1)
 # A static member that restarts keeps its partitions unread until it is up again.
 _GROWS: Final = timedelta(minutes=5)
 _LEAST_LAG: Final = 1000
+# The journal has the offsets of so many partitions twice a minute, of more every two minutes.
 _KEPT: Final = timedelta(seconds=30)
+_FEW: Final = 1000
 _FIX: Final = (
     "Check that its process runs and that its log shows records. A crashed static member keeps its "
     "partitions until its session ends; one that runs may hang, wait for an open transaction "
@@ -56,12 +58,13 @@ def behind_of(
 ) -> Lags | None:
     """Return the offsets of the owned partitions that have lag, for the journal.
 
-    None where the last of `entries` with offsets is younger than half a minute, unless the gate
-    holds since this look, and where no offsets were read.
+    None where the last of `entries` with offsets is too young, unless the gate holds since this
+    look, and where no offsets were read.
     """
     kept = next((entry for entry in reversed(entries) if entry.behind is not None), None)
     held = bool(entries) and entries[-1].gate is Tri.YES
-    recent = kept is not None and timedelta() <= snapshot.captured_at - kept.at < _KEPT
+    apart = _KEPT if len(snapshot.lag) <= _FEW else 4 * _KEPT
+    recent = kept is not None and timedelta() <= snapshot.captured_at - kept.at < apart
     if not snapshot.lag or (recent and (held or gate is not Tri.YES)):
         return None
     owned = {place for member in snapshot.members for place in _places(member)}
