@@ -9,16 +9,52 @@ from __future__ import annotations
 
 from typing import Final
 
-from rebal.groups.clients import assignor_of, assignors, proven_family
-from rebal.groups.model import AssignorList, Departed, GroupSnapshot, Knowledge, Member, Source
+from rebal.groups.clients import assignor_of, assignors, eager_only, proven_family
+from rebal.groups.model import (
+    AssignorList,
+    Departed,
+    GroupSnapshot,
+    Knowledge,
+    Member,
+    RebalanceProtocol,
+    Source,
+    Tri,
+)
 
 # The clients whose assignors are Java classes; None: the client is not proven.
 _JAVA: Final = (None, "java", "streams")
 
 
 def borrowed_names(snapshot: GroupSnapshot) -> frozenset[str]:
-    """Return the names of Kafka's assignors behind which a member's log shows a custom class."""
-    return frozenset().union(*(borrowed_in(member.assignors) for member in snapshot.members))
+    """Return the names of Kafka's assignors behind which a member's log, or what it did with its
+    partitions, shows a custom class.
+    """
+    members = snapshot.members
+    return frozenset().union(*(borrowed_in(m.assignors) | disproved(m) for m in members))
+
+
+def disproved(member: Member) -> frozenset[str]:
+    """Return the names of Kafka's COOPERATIVE assignors in the list of a member that runs EAGER.
+
+    It gave up all its partitions when it rejoined, and no name of its list is EAGER. Empty where
+    its own log shows Kafka's classes.
+    """
+    names = member.assignors.list
+    kinds = [eager_only(name) for name in names]
+    if member.ran is None or Tri.YES in kinds or _prints_kafkas(member.assignors):
+        return frozenset()
+    runs_eager = member.ran.value is RebalanceProtocol.EAGER
+    shown = zip(names, kinds, strict=True)
+    return frozenset(name for name, kind in shown if runs_eager and kind is Tri.NO)
+
+
+def _prints_kafkas(known: AssignorList) -> bool:
+    """Return whether the member's own log shows its list, and Kafka's classes alone.
+
+    Where all classes are Kafka's own, `classes` is empty: the names say it all.
+    """
+    printed = any(item.source is Source.CLIENT_LOG for item in known.evidence)
+    return known.knowledge is Knowledge.EXACT and printed and not known.classes
 
 
 def borrowed_in(known: AssignorList | Departed) -> frozenset[str]:
@@ -48,9 +84,6 @@ def not_by_name(member: Member, name: str, borrowed: frozenset[str]) -> bool:
         return False
     if member.assignors.classes:
         return name in borrowed_in(member.assignors)
-    known = member.assignors
-    printed = any(item.source is Source.CLIENT_LOG for item in known.evidence)
-    # Where all classes are Kafka's own, `classes` is empty: the names say it all.
-    if known.knowledge is Knowledge.EXACT and printed:
+    if _prints_kafkas(member.assignors):
         return False
-    return proven_family(member.software) in _JAVA
+    return name in disproved(member) or proven_family(member.software) in _JAVA

@@ -193,11 +193,12 @@ class DeclaredAssignors(Record, frozen=True, kw_only=True):
 
 
 class RanProtocol(Record, frozen=True, kw_only=True):
-    """The rebalance protocol that a Streams member itself showed, since its assignor list does not.
+    """The rebalance protocol that a member itself showed, where its assignor list does not.
 
-    The member printed it when it was built, or showed it when it rejoined: it had kept its
-    partitions (COOPERATIVE) or revoked them (EAGER). It never changes while the member runs.
-    `upgrade_from` is the setting that it printed then (empty: printed as not set; None: not seen).
+    A Streams member printed it when it was built; any member showed it when it rejoined: it had
+    kept its partitions (COOPERATIVE) or revoked them (EAGER). It never changes while the member
+    runs. `upgrade_from` is the setting that it printed then (empty: printed as not set; None: not
+    seen).
     """
 
     value: RebalanceProtocol

@@ -151,7 +151,7 @@ def member_protocol(
         why = f"its evidence contradicts itself: {at_odds}"
         return ProtocolAnswer(value=_NO_KIND, why=why, evidence=known.evidence)
     by_list = _by_program(member) if elected == "stream" else _by_list(member, elected, borrowed)
-    owned = _by_owned(member)
+    owned = _by_owned(member) or (_by_rejoin(member) if by_list is None else None)
     not_kafkas = not_by_name(member, elected, borrowed)
     named = by_list
     if named is None and eager_only(elected) is Tri.YES and not not_kafkas:
@@ -327,6 +327,14 @@ def _by_owned(member: Member) -> ProtocolAnswer | None:
     why = f"it kept its partitions ({count}) when it last joined, as only COOPERATIVE members do"
     evidence = Evidence(source=Source.SUBSCRIPTION, detail=f"{count} owned partitions sent")
     return ProtocolAnswer(_COOPERATIVE, why, (evidence,))
+
+
+def _by_rejoin(member: Member) -> ProtocolAnswer | None:
+    """Return EAGER for a member that gave up its partitions, whatever its list is called."""
+    if member.ran is None or member.ran.value is not _EAGER:
+        return None
+    why = "it gave up all its partitions when it rejoined, as only EAGER members do"
+    return ProtocolAnswer(_EAGER, why, member.ran.evidence)
 
 
 def _by_family(member: Member, elected: str) -> ProtocolAnswer | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
+from rebal.groups.classes import disproved
 from rebal.groups.clients import families, proven_family
 from rebal.groups.commands import Command, option, options
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
@@ -214,10 +215,13 @@ class Context(GroupFacts):
     def _old_in(self, facts: Facts, assignor: str) -> Tri:
         """Return `old(assignor)` for this member; a custom class proves nothing.
 
-        The target itself counts as done where the member shows that its class is COOPERATIVE.
+        The target itself counts as done where the member shows that its class is COOPERATIVE, and
+        as old where it shows that it runs EAGER.
         """
         if not self.own_class(facts, assignor):
             return self.old(assignor)
+        if self.goal == COOPERATIVE and assignor in disproved(facts.member):
+            return Tri.YES
         if assignor != self.target:
             leaves = self.goal == COOPERATIVE or self.only_target
             return Tri.YES if leaves else Tri.CANNOT_TELL

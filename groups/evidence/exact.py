@@ -23,6 +23,7 @@ from rebal.groups.model import (
     Timeouts,
 )
 
+_EAGER: Final = RebalanceProtocol.EAGER
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -128,7 +129,9 @@ def begins(names: tuple[str, ...], longer: tuple[str, ...]) -> bool:
 def with_ran(member: Member, seen: Iterable[Ran]) -> tuple[Member, tuple[Contradiction, ...]]:
     """Return `member` with the rebalance protocol that it showed.
 
-    A member never changes its protocol, so if two observations differ neither is kept.
+    A member never changes its protocol, so if two observations of a Streams member differ neither
+    is kept. Of another one, kept partitions decide: one that never received its assignment has
+    nothing to keep.
     """
     seen, known = tuple(seen), member.ran
     settings = {known.upgrade_from if known else None, *(one.upgrade_from for one in seen)} - {None}
@@ -136,8 +139,11 @@ def with_ran(member: Member, seen: Iterable[Ran]) -> tuple[Member, tuple[Contrad
     before = [(known.value, item) for item in known.evidence] if known is not None else []
     for value, item in [*before, *((one.value, one.evidence) for one in seen)]:
         found.setdefault(value, []).append(item)
+    names = member.assignors.list
+    if names and "stream" not in names and (len(found) > 1 or member.kept_partitions):
+        found.pop(_EAGER, None)
     if not found:
-        return member, ()
+        return replace(member, ran=None), ()
     if len(found) == 1:
         value, items = next(iter(found.items()))
         ran = RanProtocol(

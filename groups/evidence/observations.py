@@ -139,7 +139,7 @@ class Introduced(Seen, frozen=True, kw_only=True):
 
 
 class Ran(Seen, frozen=True, kw_only=True):
-    """The rebalance protocol of one Streams member: its log prints it, or its rejoin shows it.
+    """The rebalance protocol of one member: its rejoin shows it, or its log prints it (Streams).
 
     `upgrade_from` is the setting as it was printed (empty: not set; None: not seen).
     """

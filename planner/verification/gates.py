@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from rebal.groups.classes import disproved
 from rebal.groups.model import (
     GroupState,
     GroupType,
@@ -69,6 +70,8 @@ def _narrow(context: Context, _: Step, facts: Facts) -> Proof:
     supports, old = context.supports(facts, target), context.holds_old(facts)
     if supports is Tri.NO:
         return Proof(done=Tri.NO, why=_list(facts) or f"its list has no {target}")
+    if old is Tri.YES and target in disproved(facts.member):
+        return Proof(done=Tri.NO, why=f"runs EAGER: {context.runs(facts).why}")
     if old is Tri.YES:
         return Proof(done=Tri.NO, why=_list(facts) or "still holds an assignor that the step drops")
     if supports is Tri.YES and old is Tri.NO:

@@ -7,13 +7,16 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rebal.groups.clients import worker_list
 from rebal.groups.compact import Partitions
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Joined, Ran
 from rebal.groups.model import (
+    AssignorList,
     Evidence,
+    Knowledge,
     Member,
     RebalanceProtocol,
     Source,
@@ -222,8 +225,15 @@ def test_connect_protocol_has_three_values() -> None:
     assert worker_list("cooperative") is None
 
 
-def request(api: str, body: dict[str, object], answer: dict[str, object], second: int) -> str:
+COOP = "cooperative-sticky"
+KEPT = {"t": Partitions([0])}
+KEEPS = Subscription(version=3, topics=("t",), owned_partitions=KEPT, generation_id=1)
+
+
+def request(api: str, body: dict[str, object], answer: dict[str, object], second: int,
+            software: str = "unknown") -> str:  # fmt: skip
     line = {
+        "clientInformation": {"softwareName": software, "softwareVersion": "1"},
         "requestHeader": {
             "requestApiKeyName": api, "requestApiVersion": 5, "clientId": "a",
         },
@@ -234,19 +244,21 @@ def request(api: str, body: dict[str, object], answer: dict[str, object], second
 
 
 def joining(
-    owned: dict[str, Partitions], generation: int, second: int, name: str = "stream"
-) -> str:
+    owned: dict[str, Partitions], generation: int, second: int, name: str = "stream",
+    software: str = "unknown",
+) -> str:  # fmt: skip
     sent = encode_subscription(
         Subscription(version=3, topics=("t",), owned_partitions=owned, generation_id=generation)
     )
     protocols = [{"name": name, "metadata": base64.b64encode(sent).decode()}]
     body: dict[str, object] = {"protocolType": "consumer", "protocols": protocols}
-    return request("JOIN_GROUP", body, {"memberId": "a-1", "generationId": generation + 1}, second)
+    answer: dict[str, object] = {"memberId": "a-1", "generationId": generation + 1}
+    return request("JOIN_GROUP", body, answer, second, software)
 
 
-def given(partitions: list[int], generation: int, second: int) -> str:
+def given(partitions: list[int], generation: int, second: int, topic: str = "t") -> str:
     made = encode_assignment(
-        ConsumerAssignment(version=3, partitions={"t": Partitions(partitions)})
+        ConsumerAssignment(version=3, partitions={topic: Partitions(partitions)})
     )
     answer: dict[str, object] = {"assignment": base64.b64encode(made).decode()}
     return request("SYNC_GROUP", {"generationId": generation}, answer, second)
@@ -261,8 +273,28 @@ def given(partitions: list[int], generation: int, second: int) -> str:
         ([given([], 1, 1), joining({}, 1, 2)], []),
         ([given([0], 1, 1), joining({}, 2, 2)], []),
         ([given([0], 1, 1), joining({}, -1, 2)], []),
-        # Other clients' lists tell: nothing is drawn from what they own.
+        # An EAGER list tells: nothing is drawn from what such a member owns.
         ([given([0], 1, 1), joining({}, 1, 2, name="range")], []),
+        # A class of the application's own may stand behind a name that is not EAGER.
+        ([given([0], 1, 1), joining({}, 1, 2, name=COOP)], [EAGER]),
+        ([given([0], 1, 1), joining({}, 1, 2, name="acme")], [EAGER]),
+        # It does not want that topic any longer, or it never received that assignment.
+        ([given([0], 1, 1, topic="u"), joining({}, 1, 2, name=COOP)], []),
+        (
+            [
+                given([0], 1, 1),
+                joining(KEPT, 1, 2, COOP),
+                given([0], 2, 3),
+                joining({}, 2, 4, COOP),
+            ],
+            [],
+        ),
+        (
+            [given([0], 1, 1), joining({}, 1, 2, COOP), joining(KEPT, 2, 3, COOP)],
+            [EAGER, COOPERATIVE],
+        ),
+        # franz-go follows the vote: what it does in one generation proves nothing of the next.
+        ([given([0], 1, 1), joining({}, 1, 2, name=COOP, software="kgo")], []),
         (
             [request("SYNC_GROUP", {"generationId": 1}, {"assignment": "?"}, 1), joining({}, 1, 2)],
             [],
@@ -290,6 +322,23 @@ def test_what_was_seen_is_what_the_group_runs_and_two_answers_are_none() -> None
     assert both.members[0].ran is None
     assert "EAGER and COOPERATIVE" in both.contradictions[0].what
     assert group_protocol(both).value is RebalanceProtocol.CANNOT_TELL
+
+
+def test_kept_partitions_outweigh_an_assignment_that_may_never_have_arrived() -> None:
+    member = Member(
+        member_id="a-1", assignors=AssignorList(knowledge=Knowledge.EXACT, list=(COOP,))
+    )
+    group = stable_group(member, group_id="app", assignor=COOP)
+    assert group_protocol(group).value is COOPERATIVE
+    eager = merge(group, [seen(EAGER)])
+    assert group_protocol(eager).value is EAGER
+    assert "gave up all its partitions" in group_protocol(eager).why
+    for kept in (
+        merge(eager, [seen(COOPERATIVE)]),
+        merge(replace(group, members=(replace(member, subscription=KEEPS),)), [seen(EAGER)]),
+    ):
+        assert group_protocol(kept).value is COOPERATIVE
+        assert kept.contradictions == ()
 
 
 def test_what_is_elected_is_what_workers_run() -> None:

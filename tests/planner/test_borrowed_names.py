@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import product
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.evidence.bounds import contradictions
-from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Source, Tri
+from rebal.groups.model import GroupSnapshot, RanProtocol, RebalanceProtocol, Source, Tri
 from rebal.groups.protocol import group_protocol, member_protocol
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
@@ -59,6 +60,58 @@ def test_an_eager_class_named_cooperative_sticky_is_never_called_done() -> None:
     assert OWN in made.findings[0].message or any(OWN in f.message for f in made.findings)
     # Its text keeps the class: Kafka's own under the same name would be a swap of code.
     assert all(KAFKA not in setting.text for step in made.steps[1:] for setting in step.config)
+
+
+def ran_eager(snapshot: GroupSnapshot, *numbers: int) -> GroupSnapshot:
+    """These members gave up all their partitions when they rejoined, as a request log shows."""
+    ran = RanProtocol(value=EAGER, evidence=(seen(Source.REQUEST_LOG),))
+    members = tuple(
+        replace(one, ran=ran) if number in numbers else one
+        for number, one in enumerate(snapshot.members)
+    )
+    return replace(snapshot, members=members)
+
+
+def test_members_that_gave_up_their_partitions_run_eager_whatever_their_list_is_called() -> None:
+    shown = group(DONE, DONE, probe={"cooperative-sticky": True, "range": False})
+    assert plan(shown).verdict == "done"
+    made = plan(ran_eager(shown, 0, 1))
+    assert (made.runs, made.verdict, made.exit_code) == (EAGER, "blocked", 3)
+    (finding,) = (f for f in made.findings if f.rule == "RB111")
+    assert finding.members == ("a-0f0f", "b-0f0f")
+    assert "a, b run EAGER: each gave up all its partitions when it rejoined" in finding.message
+    # Nobody can vouch for what the log contradicts.
+    assert plan(ran_eager(shown, 0), ignore={"RB111": "it is Kafka's"}).verdict != "done"
+
+
+def test_a_member_whose_log_prints_kafkas_class_only_missed_its_assignment() -> None:
+    shown = group(DONE, DONE)
+    printed = tuple(
+        replace(
+            one,
+            assignors=replace(
+                one.assignors, evidence=(*one.assignors.evidence, seen(Source.CLIENT_LOG))
+            ),
+        )
+        for one in shown.members
+    )
+    assert plan(ran_eager(replace(shown, members=printed), 0, 1)).verdict == "done"
+
+
+def test_a_roll_out_is_not_carried_out_while_a_member_gives_up_its_partitions() -> None:
+    both = group(BOTH, BOTH)
+    story = Story(plan(both))
+    now = group(DONE, DONE)
+    later = replace(
+        now,
+        captured_at=now.captured_at + timedelta(minutes=9),
+        members=tuple(replace(one, member_id=f"{one.client_id}2") for one in now.members),
+    )
+    assert story(later).finished
+    told = story(ran_eager(later, 0))
+    assert (told.finished, told.exit_code) == (False, 3)
+    (one,) = (member for member in told.members if member.name == "a")
+    assert one.done is not Tri.YES
 
 
 def test_kept_partitions_prove_that_such_a_class_is_cooperative() -> None:

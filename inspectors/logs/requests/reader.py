@@ -12,7 +12,7 @@ from collections.abc import Container, Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
-from rebal.groups.clients import family_of
+from rebal.groups.clients import eager_only, family, family_of
 from rebal.groups.errors import WireError
 from rebal.groups.evidence.observations import (
     Introduced,
@@ -25,7 +25,7 @@ from rebal.groups.evidence.observations import (
     Refused,
     Where,
 )
-from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source
+from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source, Tri
 from rebal.groups.wire.consumer_protocol import decode_assignment
 from rebal.inspectors import clock
 from rebal.inspectors.errors import error_name
@@ -176,11 +176,14 @@ class _History:
         # (group, instance id) -> the member id that it had last
         self.instances: dict[tuple[str, str], str] = {}
         self.generations: dict[str, int] = {}
-        # (group, member id) -> the generation in which it was last assigned partitions
-        self.assigned: dict[tuple[str, str], int] = {}
+        # (group, member id) -> the generation that last assigned it partitions, and their topics
+        self.assigned: dict[tuple[str, str], tuple[int, frozenset[str]]] = {}
         self.introduced: set[tuple[str, str]] = set()
         # (group, member id): a fenced member's commits and heartbeats fail until it notices.
         self.fenced: set[tuple[str, str]] = set()
+        # (group, member id) that kept partitions when it rejoined, and that gave them all up
+        self.kept: set[tuple[str, str]] = set()
+        self.gave_up: set[tuple[str, str]] = set()
 
 
 def _observe(request: Request, history: _History, tally: Counter[str]) -> Sequence[Observation]:
@@ -335,27 +338,38 @@ def _remember_assigned(request: Request, history: _History) -> None:
         assigned = decode_assignment(request.assignment).partitions
     except WireError:
         return
-    if any(len(numbers) for numbers in assigned.values()):
-        history.assigned[key] = request.generation
+    topics = frozenset(topic for topic, numbers in assigned.items() if len(numbers))
+    if topics:
+        history.assigned[key] = request.generation, topics
 
 
 def _ran(request: Request, history: _History) -> Sequence[Observation]:
-    """Return the rebalance protocol that a Kafka Streams member's rejoin shows.
+    """Return the rebalance protocol that a member's rejoin shows where its list does not.
 
-    A Streams member's list is always [stream], so only its owned partitions show which protocol it
-    runs: a join that names some is COOPERATIVE. One that names none, though the generation it comes
-    from had assigned it some, is EAGER (KIP-429; generations by KIP-792).
+    A join that names owned partitions is COOPERATIVE. One that names none, though the generation it
+    comes from had assigned it some of a topic that it still wants, is EAGER (KIP-429; generations
+    by KIP-792). So it is with a Kafka Streams member, whose list is always [stream], and with one
+    whose list names no EAGER assignor: a class of its own may stand behind the name. A member that
+    has kept partitions before is not EAGER: it may never have received the assignment.
     """
-    if request.new or _assignors(request) != (_STREAM,):
+    names = _assignors(request)
+    streams = names == (_STREAM,)
+    if request.new or not (streams or _reads_cooperative(names, request)):
         return ()
     sent = request.protocols[0].subscription
     if sent is None:
         return ()
-    kept = sent.owned_count
-    assigned = history.assigned.get((request.group_id, request.member_id))
+    key, kept = (request.group_id, request.member_id), sent.owned_count
     if kept:
+        history.kept.add(key)
+        if not streams and key not in history.gave_up:
+            return ()
         value, shown = RebalanceProtocol.COOPERATIVE, f"kept {kept} partitions"
-    elif assigned is not None and assigned == sent.generation_id:
+    elif streams or key not in history.kept:
+        generation, topics = history.assigned.get(key, (None, frozenset()))
+        if generation is None or generation != sent.generation_id or topics.isdisjoint(sent.topics):
+            return ()
+        history.gave_up.add(key)
         value, shown = RebalanceProtocol.EAGER, "revoked all its partitions"
     else:
         return ()
@@ -368,6 +382,13 @@ def _ran(request: Request, history: _History) -> Sequence[Observation]:
             evidence=_evidence(request, f": {shown}"),
         ),
     )
+
+
+def _reads_cooperative(names: Sequence[str], request: Request) -> bool:
+    """Return whether these names hide an EAGER class: none is EAGER, and the protocol is fixed."""
+    client = family(family_of(request.software_name, request.software_version))
+    fixed = client is None or not client.follows_vote
+    return fixed and bool(names) and not any(eager_only(name) is Tri.YES for name in names)
 
 
 def _where(request: Request) -> Where:

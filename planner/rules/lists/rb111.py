@@ -1,6 +1,6 @@
 """RB111: new code of a custom assignor under its old name."""
 
-from rebal.groups.classes import class_of
+from rebal.groups.classes import class_of, disproved
 from rebal.planner.clients import custom, runs_cooperative
 from rebal.planner.rules.registry import Context, Findings, Risk, Severity, Tri, found, rule
 from rebal.planner.rules.scope import planning, upgrade
@@ -83,6 +83,17 @@ def _borrowed(context: Context) -> Findings:
         and context.supports(facts, target) is Tri.YES
         and not runs_cooperative(facts.member)
     ]
+    eager = [facts for facts in named if target in disproved(facts.member)]
+    named = [facts for facts in named if facts not in eager]
+    if eager:
+        yield found(
+            f"{context.named(eager)} {'runs' if len(eager) == 1 else 'run'} EAGER: "
+            f"{'it' if len(eager) == 1 else 'each'} gave up all its partitions when it rejoined, "
+            f"so the class behind {target} is not Kafka's own.",
+            members=eager,
+            evidence=[item for f in eager if f.member.ran for item in f.member.ran.evidence],
+            fix="Give the cooperative code its own name and plan to that name.",
+        )
     if not named:
         return
     shown = sorted(filter(None, {class_of(facts.member, target) for facts in named}))
