@@ -152,6 +152,13 @@ ExpectMembers = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="The number of members the service has in all."),
 ]
+Departed = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="A client that left for good, by client id or instance id; repeatable; recorded.",
+    ),
+]
 Assume = Annotated[
     list[str] | None,
     typer.Option(
@@ -394,9 +401,11 @@ def accepted_words(
     assume_family: Sequence[str] | None,
     ignore: Sequence[str] | None,
     reason: Sequence[str] | None,
+    departed: Sequence[str] | None,
 ) -> tuple[str, ...]:
-    """Return the options by which the user accepts a risk, as they were typed."""
+    """Return the options by which the user accepts a risk or states a fact, as they were typed."""
     return (
+        *options("--departed", departed or ()),
         *options("--assume", assume or ()),
         *options("--assume-family", assume_family or ()),
         *options("--ignore", ignore or ()),

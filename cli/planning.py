@@ -35,6 +35,7 @@ from rebal.planner.plan import Cost, Plan, Verdict, dump_plan
 from rebal.planner.rules import rules
 from rebal.planner.timeouts import Speed
 from rebal.planner.verdict import BLOCKED, UNPROVEN, worst_code
+from rebal.planner.verification.departed import departed_since, here_again
 from rebal.planner.verification.journal import JournalEntry, remembered
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Wishes:
     expect_members: int | None
     families: Mapping[str, str]
     ignore: Mapping[str, str]
+    departed: tuple[str, ...] = ()
     restart_seconds: float = Speed().restart
     batch: int = Speed().batch
     given: Given = field(default_factory=Given)
@@ -89,8 +91,14 @@ def plan_of(
     `before` is what the group ran when the plan was made that this one leads back from.
 
     Raises:
-        UsageError: there is no such goal, or an assumption does not fit the group.
+        UsageError: there is no such goal, or an assumption or a departed client does not fit the
+            group.
     """
+    again = here_again(wishes.departed, seen)
+    if again:
+        raise UsageError(
+            f"--departed {again[0]}: {again[0]} is a member of the group: leave it out."
+        )
     try:
         seen, assumed = apply_assumptions(seen, assume)
         return make_plan(
@@ -103,6 +111,7 @@ def plan_of(
             given=wishes.given,
             assumed=assumed,
             before=before,
+            departed=wishes.departed,
         )
     except NotPlannedError as error:
         raise UsageError(f"{error}{did_you_mean(wishes.to, goals())}") from None
@@ -188,12 +197,15 @@ def way_back(
         UsageError: that state cannot be planned for.
     """
     accepted = plan.accepted
+    departed = {**departed_since(plan, entries), **dict.fromkeys(wishes.departed)}
+    again = here_again(departed, seen)
     wishes = replace(
         wishes,
         to=goal_back(plan),
         expect_members=wishes.expect_members or plan.expected_members or len(plan.baseline.members),
         families={**accepted.families, **wishes.families},
         ignore={**_lasting(accepted.ignore), **wishes.ignore},
+        departed=tuple(name for name in departed if name not in again),
     )
     try:
         return plan_of(remembered(plan, entries, seen), wishes, assume, plan.baseline)

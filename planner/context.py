@@ -119,10 +119,11 @@ class Context(GroupFacts):
         """Return the words for commands that read the live group, with evidence for its gates."""
         return self._given.gating(self.snapshot, by_lists=self.goal != CONSUMER)
 
-    def replan(self, *more: str, to: str | None = None) -> Command:
+    def replan(self, *more: str, to: str | None = None, expected: int | None = None) -> Command:
         """Return the command that plans this group, `to` another goal where one is named.
 
-        A plan of the same goal is written to the plan's own file. `more` are further options. The
+        A plan of the same goal is written to the plan's own file. `more` are further options,
+        `expected` is the number of members (None: as many as are known of). The
         way back from a plan, which no file holds, is planned from that plan again: only that plan
         shows what the group ran.
         """
@@ -132,7 +133,7 @@ class Context(GroupFacts):
         left = self.elected is not None and cooperative(self.elected) is Tri.YES
         by_name = self.goal == EAGER and left and self.target in _BY_NAME
         goal = to or (self.target if self.only_target or by_name else self.goal)
-        count = self.expected or len(self.members)
+        count = expected or self.expected or len(self.members)
         out = () if to or not self.given.plan else option("--out", self.given.plan)
         anew = self.anew if out else ()
         return self.given.plan_upgrade(
@@ -432,6 +433,14 @@ class Context(GroupFacts):
     def narrow_step(self) -> int:
         """Return the number of the step that drops the old assignor."""
         return (1 if self.one_bounce else 2) + self.refresh + self.split
+
+    @cached_property
+    def leaving_step(self) -> int:
+        """Return the number of the first step that brings the target alone: where a stop starts
+        some members with it, or all of them, that stop.
+        """
+        whole = bool(self.both_kinds and self.unmixable and not self.split)
+        return 1 if whole else self.narrow_step - self.split
 
     @cached_property
     def sink(self) -> str | None:

@@ -290,14 +290,18 @@ class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Accepted(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """Risks and families that the user accepts without proof, kept for later looks.
+    """Risks and facts that the user states without proof, kept for later looks.
 
-    `families` is client id (or `*`) → client family, `ignore` is rule id → reason. The lists of
-    --assume are in the baseline, at their members.
+    `families` is client id (or `*`) → client family, `ignore` is rule id → reason. `departed` are
+    the names of clients that left for good: instance ids, client ids or member ids. `members` is
+    the number of members of the whole service (None: not given). The lists of --assume are in the
+    baseline, at their members.
     """
 
     families: Mapping[str, str] = {}
     ignore: Mapping[str, str] = {}
+    departed: tuple[str, ...] = ()
+    members: int | None = None
 
 
 class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs": "from"}):

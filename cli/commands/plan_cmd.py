@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -48,6 +48,7 @@ def command(
     evidence: params.Evidence = None,
     lake_option: params.LakeOption = None,
     expect_members: params.ExpectMembers = None,
+    departed: params.Departed = None,
     assume: params.Assume = None,
     assume_family: params.AssumeFamily = None,
     ignore: params.Ignore = None,
@@ -117,7 +118,7 @@ def command(
     given = connection.given(
         evidence=files.words(probe=probe, assignors=assignors, scan=lake),
         wishes=(
-            *params.accepted_words(assume, assume_family, ignore, reason),
+            *params.accepted_words(assume, assume_family, ignore, reason, departed),
             *(() if restart_seconds == RESTART else ("--restart-seconds", f"{restart_seconds:g}")),
             *(() if batch == "1" else ("--batch", batch)),
             *(() if max_downtime is None else ("--max-downtime", max_downtime)),
@@ -132,12 +133,14 @@ def command(
         expect_members=expect_members,
         families=params.families_of(assume_family or ()),
         ignore=params.ignored(ignore or (), reason or ()),
+        departed=tuple(departed or ()),
         restart_seconds=restart_seconds,
         batch=params.batch_of(batch),
         given=given,
     )
     if all_groups or match is not None:
-        _check_many(group, snapshot, out, assume, form)
+        alone = {"GROUP": group, "--snapshot": snapshot, "--out": out}
+        _check_many({**alone, "--assume": assume, "--departed": departed}, form)
         if lake is not None and sources.takes_scan(connection, probe=probe):
             raise UsageError(
                 "--all and --match read live groups: name a broker with -b. The scan's groups are "
@@ -188,21 +191,10 @@ def command(
     return code
 
 
-def _check_many(
-    group: str | None,
-    snapshot: Path | None,
-    out: Path | None,
-    assume: Sequence[str] | None,
-    form: PlanFormat,
-) -> None:
-    """Reject options that apply to one group only."""
-    for given, name in (
-        (group, "GROUP"),
-        (snapshot, "--snapshot"),
-        (out, "--out"),
-        (assume, "--assume"),
-    ):
-        if given:
+def _check_many(given: Mapping[str, object], form: PlanFormat) -> None:
+    """Reject options that apply to one group only; `given` are their values by name."""
+    for name, value in given.items():
+        if value:
             raise UsageError(f"{name} is for one group: leave out --all and --match.")
     if form == "markdown":
         raise UsageError("-o markdown is for one group: leave out --all and --match.")

@@ -49,6 +49,7 @@ def command(
         ),
     ] = None,
     expect_members: params.ExpectMembers = None,
+    departed: params.Departed = None,
     assume: params.Assume = None,
     assume_family: params.AssumeFamily = None,
     ignore: params.Ignore = None,
@@ -193,7 +194,9 @@ def command(
     scan = sources.scan_observations(lake, [made.group_id])
     connection = params.Connection(bootstrap, command_config, overrides, profile, seconds_to_answer)
 
-    accepting = params.accepted_words(assume, assume_family, ignore, reason if ignore else ())
+    accepting = params.accepted_words(
+        assume, assume_family, ignore, reason if ignore else (), departed
+    )
     if expect_members is not None:
         accepting += ("--expect-members", str(expect_members))
     given = connection.given(
@@ -215,7 +218,11 @@ def command(
     if abort:
         planning.check_free(out, given, new_attempt=False)
         wishes = planning.Wishes(
-            expect_members=expect_members, families=families, ignore=ignoring, given=given
+            expect_members=expect_members,
+            families=families,
+            ignore=ignoring,
+            departed=tuple(departed or ()),
+            given=given,
         )
         back = planning.way_back(made, book.entries, look(), wishes, assume or ())
         return _print_back(back, made, out, form, details=details, wide=wide) * (not exit_zero)
@@ -224,7 +231,7 @@ def command(
         book,
         step=step,
         expected=expect_members,
-        accepted=Accepted(families=families, ignore=ignoring),
+        accepted=Accepted(families=families, ignore=ignoring, departed=tuple(departed or ())),
         lists=assume or (),
         watching=looking,
         fail_on=fail_on,

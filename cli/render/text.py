@@ -30,7 +30,8 @@ from rebal.groups.model import (
     TopicPartitions,
 )
 from rebal.planner.commands import NamedCommand
-from rebal.planner.plan import Finding
+from rebal.planner.plan import Finding, Severity
+from rebal.planner.rules import Trait, rules
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -254,6 +255,13 @@ def urgent_view(findings: Iterable[Finding]) -> list[RenderableType]:
             rows.append((Text("REJECTED", style="bold red"), f"{finding.rule} {finding.message}"))
             rows += [("", hanging("→", finding.fix, 1))] if finding.fix else []
     return [facts(rows), Text("")] if rows else []
+
+
+def asks_of_a_fact(finding: Finding) -> bool:
+    """Return whether the finding is a question about a member, a file or a time that was seen."""
+    known = rules().get(finding.rule)
+    fact = known is not None and Trait.FACT in known.traits
+    return fact and finding.severity is Severity.ASK and not finding.ignored
 
 
 def labelled(label: str | Text, texts: Iterable[RenderableType]) -> Rows:

@@ -14,8 +14,8 @@ successor. An id without a successor has departed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from rebal.groups.model import Departed, GroupSnapshot, Member, Refusal, Source
 MOST_REFUSALS: Final = 100
 # Of one client that tries again and again.
 _MOST_OF_ONE: Final = 10
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 # How far apart two logs may date one rejection.
 _SAME: Final = timedelta(seconds=5)
 
@@ -264,6 +265,33 @@ def departed(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> tuple[Depa
     ordered = sorted(found.values(), key=lambda one: (when(one.last_seen), one.member_id))
     known = [o for o in ordered if o.member_id not in here and o.instance_id not in static]
     return tuple(known[-MOST_DEPARTED:])
+
+
+def client_of(one: Departed | Refusal | Member) -> str:
+    """Return what names the client: its instance id, else its client id."""
+    return one.instance_id or one.client_id
+
+
+def without_departed(snapshot: GroupSnapshot, since: Mapping[str, datetime]) -> GroupSnapshot:
+    """Return `snapshot` without the clients that left for good, by the user's word.
+
+    `since` is name → time of that word: an instance id, a client id or a member id. What is newer
+    stays, and so do rejections of dynamic clients, because several can have one client id.
+    """
+    gone = tuple(
+        one
+        for one in snapshot.departed
+        if not any(
+            name in since and when(one.last_seen) <= since[name]
+            for name in (client_of(one), one.member_id)
+        )
+    )
+    refusals = tuple(
+        one
+        for one in snapshot.refusals
+        if one.instance_id is None or one.at is None or one.at > since.get(one.instance_id, _NEVER)
+    )
+    return replace(snapshot, departed=gone, refusals=refusals)
 
 
 def _lives(seen: Iterable[Observation]) -> dict[str, _Life]:

@@ -66,6 +66,12 @@ def label(one: Refusal) -> str:
     return f"{name} ({one.host.lstrip('/')})" if one.host and not one.instance_id else name
 
 
+def if_renamed(instance_id: str | None) -> str:
+    """Return the sentence with the option that ends an instance id; empty for a dynamic client."""
+    name = instance_id
+    return f" If {name} left for good, or was renamed: --departed {name}." if name else ""
+
+
 def _client(one: Refusal) -> tuple[str, ...]:
     if one.instance_id:
         return (one.instance_id,)

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.commands import option
+from rebal.groups.evidence.absent import without_departed
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Source, Tri
 from rebal.groups.protocol import group_protocol
 from rebal.planner.advice.steps import comes_before
@@ -65,6 +66,7 @@ def make_plan(
     given: Given | None = None,
     assumed: Sequence[str] = (),
     before: GroupSnapshot | None = None,
+    departed: Sequence[str] = (),
 ) -> Plan:
     """Return the plan of this group to `target`: cooperative, eager, consumer or an assignor's
     name.
@@ -75,11 +77,13 @@ def make_plan(
     members restart, for the cost. `given` are the words of the command line: every gate's command
     repeats them. `assumed` are sentences on assumed lists (groups/evidence/assume.py); the plan
     records them. `before` is what the group ran when a plan was made that this one leads back from:
-    a group without members starts with that.
+    a group without members starts with that. `departed` are the names of clients that left for
+    good, by the user's word.
 
     Raises:
         NotPlannedError: this version plans no path to this target.
     """
+    snapshot = without_departed(snapshot, dict.fromkeys(departed, snapshot.captured_at))
     goal = goal_of(snapshot, target)
     context = Context(
         snapshot,
@@ -115,8 +119,17 @@ def make_plan(
         steps=steps,
         findings=findings,
         not_checked=tuple(_not_checked(context)),
-        assumptions=(*assumed, *_assumptions(families or {}, ignore or {})),
-        accepted=Accepted(families=families or {}, ignore=ignore or {}),
+        assumptions=(
+            *assumed,
+            *_assumptions(families or {}, ignore or {}),
+            *(f"{name} left for good" for name in departed),
+        ),
+        accepted=Accepted(
+            families=families or {},
+            ignore=ignore or {},
+            departed=tuple(departed),
+            members=context.expected if context.counted else None,
+        ),
         expected_members=context.expected,
         given=given or Given(),
         made_at=made_at or snapshot.captured_at,

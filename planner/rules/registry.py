@@ -79,6 +79,8 @@ class Trait(StrEnum):
     """Where it is found after the plan was made, a new plan takes another path."""
     CLIENT_UNKNOWN = "client unknown"
     """It asks which client a member uses, and so which assignor lists the member accepts."""
+    FACT = "fact"
+    """It names a member, a file or a time: screens show it before questions to everybody."""
     MISSING_MEMBERS = "missing members"
     """It reports missing members; a path that starts from an Empty group expects none."""
 

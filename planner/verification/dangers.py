@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Tri
+from rebal.planner.admission.rejected import if_renamed
 from rebal.planner.advice.fixes import restart_fix
 from rebal.planner.advice.steps import wide_list
 from rebal.planner.context import Context, Facts
@@ -146,7 +147,8 @@ def _rejected(out: Sequence[Outsider], context: Context) -> Iterator[Danger]:
         message=f"{whom}: {many} rejected ({errors}){because}, and {absent}. A Java or "
         "kafka-python client stops after one rejection; librdkafka and franz-go retry and look "
         "alive.",
-        fix="Follow `next`: it names the list that is admitted, or what must come first.",
+        fix="Follow `next`: it names the list that is admitted, or what must come first."
+        + "".join(dict.fromkeys(if_renamed(one.instance_id) for one in out)),
         members=tuple(facts.member.member_id for facts in causes),
         since=out[0].since,
     )

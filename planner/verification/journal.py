@@ -100,7 +100,8 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     the rejections that no earlier look showed, `dangers` the kinds of the dangers, `findings` the
     rules that decided. `accepted` is what the user accepted at this look, a sentence each,
     `confirmed` what the operator confirmed by hand, `left_out` the ids of members that `step` does
-    not concern, `advised` the restart or start that it advised.
+    not concern, `advised` the restart or start that it advised. `departed` are the
+    clients that left for good and `expected` is the number of members, both by the user's word.
     """
 
     at: Moment
@@ -122,6 +123,8 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     confirmed: Confirmation | None = None
     left_out: frozenset[str] = frozenset()
     advised: Advised | None = None
+    departed: tuple[str, ...] = ()
+    expected: int | None = None
     blind: str | None = None
 
     @property

@@ -41,6 +41,12 @@ class PlanContext(Context):
             own_classes=own_class_risk(goal).accepted_in(accepted.ignore),
         )
         self._plan = plan
+        self._counted = accepted.members is not None or snapshot.expected_members is not None
+
+    @property
+    def counted(self) -> bool:
+        """Return whether the user gave the number of members, now or before."""
+        return self._counted
 
     @cached_property
     def restarted(self) -> frozenset[str]:
@@ -61,6 +67,12 @@ class PlanContext(Context):
     def narrow_step(self) -> int:
         """Return the number of the step that drops the old assignor (else of the last step)."""
         found = (s.id for s in self._plan.steps if s.aim is Aim.NARROW)
+        return next(found, len(self._plan.steps) or 1)
+
+    @cached_property
+    def leaving_step(self) -> int:
+        """Return the number of the first step that brings the target alone (else of the last)."""
+        found = (s.id for s in self._plan.steps if s.target_list == (self._plan.target,))
         return next(found, len(self._plan.steps) or 1)
 
 

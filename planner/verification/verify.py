@@ -36,6 +36,7 @@ from rebal.planner.verification.dangers import (
     live_findings,
     went_back,
 )
+from rebal.planner.verification.departed import here_again, told
 from rebal.planner.verification.journal import (
     Advised,
     Confirmation,
@@ -111,11 +112,12 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     gate, `why` the reasons why the gate does not hold. `advice` is what to do, `next` its text,
     `withheld` are the restarts that are not recommended. `config` is the configuration text of the
     step that a recommended restart carries out. `drift` lists facts of the plan's baseline that
-    have changed. `findings` are the rules' findings for the next restart. `unverified` are the
-    names of the members that have completed the step by the operator's statement alone.
-    `client_log` are the members that this look's client logs show. `exit_code` is 0 where the gate
-    holds, 3 for a danger, 4 otherwise. `blind_since` is the time of the last successful look, while
-    the group cannot be read.
+    have changed. `counted`: the user gave the number of `expected` members; `departed` are the
+    clients that left for good, by the user's word. `findings` are the rules' findings for the next
+    restart. `unverified` are the names of the members that have completed the step by the
+    operator's statement alone. `client_log` are the members that this look's client logs show.
+    `exit_code` is 0 where the gate holds, 3 for a danger, 4 otherwise. `blind_since` is the time of
+    the last successful look, while the group cannot be read.
     """
 
     group_id: str
@@ -134,6 +136,8 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     generation: int | None = None
     present: int = 0
     expected: int = 0
+    counted: bool = False
+    departed: tuple[str, ...] = ()
     lag: int | None = None
     steps: tuple[StepStanding, ...] = ()
     members: tuple[MemberStanding, ...] = ()
@@ -168,11 +172,11 @@ def verify(
     ahead = [entry for entry in entries if entry.at > snapshot.captured_at]
     entries = [entry for entry in entries if entry.at <= snapshot.captured_at]
     seen = [entry for entry in entries if entry.blind is None]
-    accepted = _both(plan.accepted, accepted)
-    expected = expect_members or plan.expected_members or len(plan.baseline.members)
+    word = told(plan, entries, snapshot, accepted, expect_members)
+    plan, snapshot, accepted, expected = word.plan, word.snapshot, word.accepted, word.expected
     known = remembered(plan, seen, snapshot)
     context = context_of(plan, known, expected, accepted, given)
-    estimated = estimates(plan, expect_members)
+    estimated = estimates(plan, accepted.members)
     outsiders = outsiders_of(plan, seen, context, estimated=estimated)
     ledger = Ledger(plan, entries, context, ahead)
     views = {each.id: standing_of(context, each, ledger) for each in plan.steps}
@@ -232,13 +236,18 @@ def verify(
         generation=context.generation,
         present=len(snapshot.members),
         expected=expected,
+        counted=accepted.members is not None,
+        departed=accepted.departed,
         lag=lag_of(snapshot)[0],
         steps=tuple(gates.values()),
         members=tuple(views[number]) if number in views else (),
         outsiders=outsiders,
         dangers=tuple(found),
         findings=_with_start(findings, advice, snapshot),
-        accepted=current.accepted if current else (),
+        accepted=(
+            *(current.accepted if current else ()),
+            *(f"{name} left for good" for name in accepted.departed),
+        ),
         client_log=log_coverage(snapshot),
         unverified=tuple(one.name for one in views.get(number or 0, ()) if one.vouched),
         notes=tuple(
@@ -248,6 +257,10 @@ def verify(
                 len(ahead),
                 first_seconds(seen, context),
                 not_judged(snapshot) if gate is Tri.YES and now and not later else None,
+                *(
+                    f"{name} was said to have left for good (--departed) and is in the group"
+                    for name in here_again(accepted.departed, snapshot)
+                ),
             )
         ),
         exit_code=exit_code(Tri.NO if danger else Tri.YES if holds else Tri.CANNOT_TELL),
@@ -445,6 +458,8 @@ def entry_of(
         accepted=(*standing.accepted, *accepted),
         left_out=frozenset(current.left_out) if current else frozenset(),
         advised=Advised.of(standing.advice) if standing.advice.recommended else None,
+        departed=standing.departed,
+        expected=standing.expected if standing.counted else None,
     )
 
 
@@ -463,15 +478,6 @@ def _with_start(
 def _news(fact: _T, known: tuple[object, object] | None) -> _T | None:
     """Return a fact of a member id, once in the journal; None where it is there."""
     return None if known is not None and fact in known else fact
-
-
-def _both(planned: Accepted, given: Accepted | None) -> Accepted:
-    if given is None:
-        return planned
-    return Accepted(
-        families={**planned.families, **given.families},
-        ignore={**planned.ignore, **given.ignore},
-    )
 
 
 def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, *said: str | None) -> Iterator[str]:

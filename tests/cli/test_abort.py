@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rebal.cli import app, params
 from rebal.cli.errors import UsageError
+from rebal.cli.planning import Wishes, plan_of
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.planner.commands import Given
 from rebal.planner.goals import goal_back
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Aim, Plan, dump_plan, load_plan
@@ -19,6 +23,7 @@ from tests.planner.looks import id_of, look, pods
 Said = pytest.CaptureFixture[str]
 MIXED = ["cooperative-sticky", "range"]
 FINAL = ["cooperative-sticky"]
+WISHES = Wishes(expect_members=None, families={}, ignore={})
 BEFORE = look(0, pods(1, 1, list=["range"]))
 LOOKS = {
     "untouched": BEFORE,
@@ -169,6 +174,25 @@ def test_a_risk_taken_on_the_way_is_not_taken_on_the_way_back(folder: Path, caps
     assert first.aim is Aim.REFRESH
     _, again = back(capsys, "ready", "--ignore", "RB113", "--reason", "timed again")
     assert again.accepted.ignore == {"RB115": "no joins", "RB113": "timed again"}
+
+
+def test_a_client_that_left_for_good_is_not_asked_about_again(folder: Path, capsys: Said) -> None:
+    gone = {"departed": [{"id": "a2", "list": ["range"], "at": -1, "left": True}]}
+    plan = make_plan(look(0, pods(1, 1, list=["range"]), **gone), given=Given(plan="a.plan.yaml"))
+    Path("a.plan.yaml").write_text(dump_plan(plan))
+    check = ["verify", "a.plan.yaml", "--snapshot", "ready.yaml", "--journal", "j.jsonl"]
+    assert app.run(check) == 4
+    capsys.readouterr()
+    assert app.run([*check, "--departed", "a2", "-o", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["departed"] == ["a2"]
+    assert "--departed a2" in said["advice"]["command"]
+    assert app.run(check) == 0
+    capsys.readouterr()
+    _, found = back(capsys, "ready", "--journal", "j.jsonl")
+    assert found.accepted.departed == ("a2",)
+    with pytest.raises(UsageError, match="app-0 is a member of the group"):
+        plan_of(plan.baseline, replace(WISHES, departed=("app-0",)))
 
 
 def test_the_printed_command_plans_the_same_way_back(folder: Path, capsys: Said) -> None:

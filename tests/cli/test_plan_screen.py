@@ -249,3 +249,20 @@ def test_the_details_hold_what_the_short_screen_folds() -> None:
     assert made.steps[0].gate.shows in whole
     assert "pace takes" in whole
     assert "pace takes" not in " ".join(short.split())
+
+
+def test_a_member_that_left_is_named_on_the_first_screen_before_the_general_questions() -> None:
+    members: dict[str, Any] = {"members": [java("a1", RANGE)]}
+    plain = screen(make_plan(group_of(members)))
+    assert "ask" not in plain
+    assert "8 questions" in plain
+    for names, line in (
+        (RANGE, "step 2: cannot tell  RB121 a2 left 4 min ago with [range]: does it belong"),
+        (BOTH, "ask                  RB120 a2 left 4 min ago with [cooperative-sticky, range]"),
+    ):
+        gone = [{"id": "a2", "list": names, "at": -4, "left": True}]
+        text = screen(make_plan(group_of({**members, "departed": gone})), width=200)
+        assert line.split("  ")[-1] in text
+        assert line.split("  ")[0] in text
+        assert "→ Add --expect-members 2 if it belongs to the service, --departed a2 if" in text
+        assert text.index("a2 left") < text.index("8 questions")

@@ -17,6 +17,7 @@ from rebal.cli.render.text import (
     FittingTable,
     Forms,
     Rows,
+    asks_of_a_fact,
     assignors_text,
     count,
     evidence_text,
@@ -269,7 +270,8 @@ def _said(report: Report, now: datetime, wide: bool) -> Rows:
     for finding in report.findings:
         if finding.urgent and not finding.ignored:
             continue
-        if finding.severity is Severity.ASK and not wide:
+        general = finding.severity is Severity.ASK and not asks_of_a_fact(finding)
+        if general and not wide:
             asks.append(finding)
             continue
         text = Text.assemble((finding.rule, "bold"), f"  {finding.message}")

@@ -35,6 +35,7 @@ from rebal.cli.render.text import (
     FittingTable,
     Forms,
     Rows,
+    asks_of_a_fact,
     count,
     facts,
     hanging,
@@ -227,7 +228,12 @@ def _blocking(plan: Plan) -> Rows:
 
 
 def _warnings(plan: Plan) -> Rows:
-    """Yield one line for each rule that warns, and the facts that the user stated."""
+    """Yield the questions about what was seen, one line for each rule that warns, and the facts
+    that the user stated.
+    """
+    for finding in filter(asks_of_a_fact, plan.findings):
+        yield _label(finding, plan), f"{finding.rule} {finding.message}"
+        yield "", hanging("→", finding.fix, 1)
     warned: dict[str, list[Finding]] = defaultdict(list)
     for finding in _open(plan, Severity.WARN):
         warned[finding.rule].append(finding)
@@ -255,7 +261,8 @@ def _label(finding: Finding, plan: Plan) -> Text:
 
 def _folded(plan: Plan) -> Iterator[RenderableType]:
     """Yield one line on what the details add: the questions, and what was not checked."""
-    asks, unchecked = len(_open(plan, Severity.ASK)), len(plan.not_checked)
+    asks = sum(not asks_of_a_fact(finding) for finding in _open(plan, Severity.ASK))
+    unchecked = len(plan.not_checked)
     parts = [count(asks, "question")] if asks else []
     if plan.not_checked:
         parts.append(f"{count(unchecked, 'point')} not checked")

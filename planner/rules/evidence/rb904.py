@@ -3,7 +3,7 @@
 from typing import Final
 
 from rebal.planner.admission.memory import INCONSISTENT
-from rebal.planner.admission.rejected import label, rejected_again, still_out
+from rebal.planner.admission.rejected import if_renamed, label, rejected_again, still_out
 from rebal.planner.advice.fixes import start_fix
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import narrowing_step, stable
@@ -57,7 +57,8 @@ def rejected(context: Context) -> Findings:
             result=answer,
             members=causes if answer is Tri.YES else (),
             evidence=(item.evidence,),
-            fix=start_fix(context, [who]) if context.classic else _OTHER_GROUP,
+            fix=(start_fix(context, [who]) if context.classic else _OTHER_GROUP)
+            + if_renamed(item.instance_id),
             before_step=narrowing_step(context) if context.classic else None,
             urgent=True,
         )

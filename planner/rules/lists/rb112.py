@@ -78,7 +78,8 @@ def _unknown(context: Context, ends: Sequence[str]) -> str:
 
 def _which(context: Context, name: str) -> str:
     if name in context.borrowed:
-        return f"here a class that is not Kafka's own ({classes_of(context.snapshot)[name]})"
+        shown = classes_of(context.snapshot).get(name)
+        return f"here a class that is not Kafka's own{f' ({shown})' if shown else ''}"
     return "an assignor whose protocols are not known"
 
 
