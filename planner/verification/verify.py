@@ -424,7 +424,8 @@ def entry_of(
         plan=plan_key(plan),
         group_id=plan.group_id,
         step=standing.step or 1,
-        gate=standing.gate,
+        # A gate that holds opens no step while a question or a danger is open.
+        gate=Tri.CANNOT_TELL if standing.gate is Tri.YES and standing.exit_code else standing.gate,
         state=standing.state,
         assignor=standing.assignor,
         generation=standing.generation,

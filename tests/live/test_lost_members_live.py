@@ -230,10 +230,11 @@ def test_a_member_that_left_before_the_plan_was_made(group: PlannedGroup) -> Non
     group.stop("app-2")
     group.settle()
     body = group.make(*log_of(group))
-    (asked,) = [one for one in body["findings"] if one["rule"] == "RB120"]
+    (asked,) = [one for one in body["findings"] if one["rule"] == "RB121"]
     assert "app-2 left" in asked["message"]
     assert "[range]" in asked["message"]
-    assert "--expect-members 3" in asked["message"]
+    assert "--expect-members 3" in asked["fix"]
+    assert (body["exit_code"], body["advice"]["action"]) == (4, "evidence")
     for name in APPS[:2]:
         group.restart(name, FINAL)
     group.refuses("app-2", OLD, "InconsistentGroupProtocol")
@@ -313,3 +314,56 @@ def test_a_load_keeps_the_bytes_of_a_static_members_new_process(
     assert shown["done"] == "yes", shown
     assert "RB902" not in {one["rule"] for one in body["findings"]}
     assert recommends(body, BOTH), body["advice"]
+
+
+def test_a_member_that_left_before_the_plan(group: PlannedGroup) -> None:
+    """RB121: nobody but the log knows it, and it comes back with its old list."""
+    group.begin(["app-0", "app-1", "a2"], OLD)
+    group.stop("a2")
+    group.settle()
+    body = group.make(*log_of(group))
+    assert (body["exit_code"], len(body["steps"][0]["to_do"])) == (0, 2)
+    (said,) = (one for one in body["findings"] if one["rule"] == "RB121")
+    assert (said["result"], said["before_step"]) == ("cannot tell", 2)
+    assert said["message"].startswith("a2 left 0 min ago with [range]")
+    for name in ("app-0", "app-1"):
+        group.restart(name, MIXED)
+    for words in (log_of(group), ("--probe",), (*log_of(group), "--probe")):
+        told = group.verify(*words)
+        assert (told["exit_code"], told["advice"]["action"]) == (4, "evidence"), told["advice"]
+        assert "RB121" in {one["rule"] for one in told["findings"]}
+    _, screen = group.rebal("verify", str(group.file), *log_of(group))
+    assert "--departed a2 if it left for good" in screen
+    # It is back with its old list: the group of now admits it, and step 2 waits for its restart.
+    group.begin(["a2"], OLD)
+    told = group.verify(*log_of(group), "--expect-members", "3")
+    assert (told["exit_code"], told["step"]) == (4, 1), told["why"]
+    group.restart("a2", MIXED)
+    told = group.verify(*log_of(group))
+    assert (told["expected"], told["counted"]) == (3, True)
+    assert recommends(told, FINAL), told["advice"]
+    for name in ("app-0", "app-1", "a2"):
+        group.restart(name, FINAL)
+    assert group.verify(*log_of(group))["finished"]
+    assert not group.errors()
+
+
+@pytest.mark.full
+def test_a_member_that_left_before_the_plan_for_good(group: PlannedGroup) -> None:
+    group.begin(["app-0", "app-1", "a2"], OLD)
+    group.stop("a2")
+    group.settle()
+    group.make(*log_of(group))
+    for name in ("app-0", "app-1"):
+        group.restart(name, MIXED)
+    told = group.verify(*log_of(group), "--departed", "a2")
+    assert recommends(told, FINAL), told["advice"]
+    assert "--departed a2" in told["advice"]["command"]
+    for name in ("app-0", "app-1"):
+        group.restart(name, FINAL)
+    assert group.verify(*log_of(group))["finished"]
+    # The word was wrong: the coordinator rejects its return, and that is reported all the same.
+    group.refuses("a2", OLD, "InconsistentGroupProtocol")
+    told = group.verify(*log_of(group))
+    assert not told["finished"], told
+    assert told["exit_code"] in (3, 4)

@@ -93,6 +93,15 @@ def test_the_answer_is_kept_and_opens_the_step() -> None:
     assert there(back).exit_code == 0
 
 
+def test_a_member_that_returns_while_it_is_asked_about_has_begun_no_step() -> None:
+    story = Story(planned(left()))
+    assert asks(story(widened(5)))
+    members = [*pods(2, 2, list=MIXED), {"id": "a2", "list": RANGE}]
+    told = story(look(6, members), expect_members=3)
+    assert (told.step, told.exit_code, told.dangers) == (1, 4, ())
+    assert told.next.startswith("restart a2 with [cooperative-sticky, range]")
+
+
 def test_the_answer_may_come_with_the_plan() -> None:
     for more in ({"departed": ["a2"]}, {"expect_members": 2}):
         plan = planned(left(), **more)
