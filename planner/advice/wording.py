@@ -105,7 +105,7 @@ def _look(advice: Advice) -> str:
 
 def stop(by: str) -> str:
     """Return the instruction to restart nothing more until `by` is dealt with."""
-    return f"restart nothing more until {by} is dealt with (→)"
+    return f"restart nothing more until {by} is dealt with"
 
 
 def sentence(advice: Advice) -> str:
