@@ -13,6 +13,8 @@ from rebal.planner.plan import Setting
 KEY: Final = "partition.assignment.strategy"
 CLASSIC_ONLY: Final = (KEY, "session.timeout.ms", "heartbeat.interval.ms")
 """Settings that a client with group.protocol=consumer refuses to start with (KIP-848)."""
+WITHOUT: Final = " and without "
+"""The words of a change before the settings to remove."""
 
 _GO: Final = {
     "range": "kgo.RangeBalancer()",
@@ -152,6 +154,25 @@ def classic_protocol_for(
         head = f"{_head(group_id, ())}; remove kgo.ServerSideBalancer()"
         return (_setting(family, "franz-go", f"// {head}\n{_balancers(names)}"),)
     return ()
+
+
+def consumer_change(family: str | None, config: Sequence[Setting] = ()) -> str:
+    """Return all that a member changes to speak KIP-848, in a few words; None: any client.
+
+    `config` is the step's configuration, which may name the broker's assignor to ask for.
+    """
+    wanted = "group.protocol=consumer"
+    if family == "franz-go":
+        return f"{wanted} (kgo.ServerSideBalancer())"
+    asked = "group.remote.assignor=range"
+    remote = f", {asked}" if any(asked in setting.text for setting in config) else ""
+    return f"{wanted}{remote}{WITHOUT}{', '.join(CLASSIC_ONLY)}"
+
+
+def classic_change(family: str | None) -> str:
+    """Return all that a member changes beside its list to go back to the classic protocol."""
+    left = "kgo.ServerSideBalancer()" if family == "franz-go" else "group.remote.assignor"
+    return f"group.protocol=classic{WITHOUT}{left}"
 
 
 def program_settings(family: str, wanted: Mapping[str, str], head: str) -> tuple[Setting, ...]:

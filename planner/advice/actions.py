@@ -30,6 +30,7 @@ from rebal.planner.context import Context, Facts, ids
 from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Finding, ValidWhile
 from rebal.planner.risks import Risk
+from rebal.planner.settings import consumer_change
 
 # How many members are tried for one that is admitted, and how many withheld restarts are listed.
 TRIED: Final = 50
@@ -104,7 +105,7 @@ def start_of(
     static = tuple(instances) or (None,) * len(names)
     lists_ = tuple(own) or ((),) * len(names)
     ways: list[tuple[tuple[str, ...], str]] = [(each, "") for each in dict.fromkeys(lists)]
-    for assignors, change in [*ways, *([((), text.KIP848)] if kip848 else [])]:
+    for assignors, change in [*ways, *([((), consumer_change(None))] if kip848 else [])]:
         joins = [
             Join(
                 assignors=assignors or list_ or None,
@@ -191,7 +192,7 @@ def rebalance_of(context: Context, dynamic: Sequence[Facts], *, step: int | None
     made = Advice(
         action=Action.TEMPORARY,
         assignors=common,
-        change=text.KIP848 if online else "",
+        change=consumer_change(None) if online else "",
         after=text.TEMPORARY_AFTER,
         step=step,
         risks=tuple(_risks(context, ())),

@@ -10,13 +10,13 @@ from rebal.groups.model import Tri
 from rebal.planner.admission.check import Needs
 from rebal.planner.advice import actions as advised
 from rebal.planner.advice import remedies
-from rebal.planner.advice import wording as texts
 from rebal.planner.commands import AGREED
 from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.kinds import Action
 from rebal.planner.kip848 import allows, clients, online
 from rebal.planner.plan import Advice, Aim, Plan, Step, StepKind
 from rebal.planner.risks import stop_risk
+from rebal.planner.settings import classic_change, consumer_change
 
 Actions = tuple[Advice, tuple[Advice, ...]]
 
@@ -45,6 +45,10 @@ def step_action(
     withheld.
     """
     made, withheld = _of_aim(plan, step, context, to_do, ignore=ignore)
+    if step.aim is Aim.CLASSIC and made.assignors == step.target_list:
+        families = {facts.family for facts in to_do if facts.member.member_id in made.members}
+        change = classic_change(families.pop() if len(families) == 1 else None)
+        made = advised.worded(replace(made, change=change))
     kept = context.given.plan is not None
     command = context.given.verify() if kept else step.gate.command
     return replace(made, command=made.command or command), withheld
@@ -120,7 +124,7 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
         names=(to_do[0].name,),
         verdict=verdict,
         reason=against.why if against is not None else "the coordinator converts the group",
-        change=texts.KIP848,
+        change=consumer_change(to_do[0].family, step.config),
         step=step.id,
     )
     return advised.worded(made)

@@ -13,8 +13,7 @@ from rebal.groups.model import Tri
 from rebal.planner.facts import listed
 from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice
-
-KIP848: Final = "group.protocol=consumer"
+from rebal.planner.settings import WITHOUT
 
 _VERBS: Final = {
     Action.RESTART: "restart",
@@ -71,8 +70,10 @@ def _clause(advice: Advice) -> str:
     who = listed(advice.names)
     brings = f"with {advice.change or 'its CURRENT list (no change of configuration)'}"
     if advice.assignors:
-        brings = f"with [{', '.join(advice.assignors)}]"
+        more = f" and {advice.change}" if advice.change else ""
+        brings = f"with [{', '.join(advice.assignors)}]{more}"
     if advice.action in _VERBS and advice.verdict is not Tri.YES:
+        brings = brings.partition(WITHOUT)[0]
         open_ = "rejected" if advice.verdict is Tri.NO else "not proven to be admitted"
         return f"do not {_VERBS[advice.action]} {who} {brings}: {open_}, {advice.reason}"
     how = ", or ".join(_HOW.get(kind, kind) for kind in advice.evidence_needed)

@@ -287,3 +287,20 @@ def test_classic_members_of_a_group_that_was_not_converted_are_not_back() -> Non
     assert stuck.gate is Tri.NO
     assert any("still a KIP-848 group" in line for line in stuck.why)
     assert verify(made, (), shown(there)).gate is Tri.YES
+
+
+def test_the_first_action_says_all_that_a_member_changes() -> None:
+    """A Java client with group.protocol=consumer refuses to start with any of these settings."""
+    left = "without partition.assignment.strategy, session.timeout.ms, heartbeat.interval.ms"
+    there = plan([java("a"), java("b")]).advice
+    assert there.change == f"group.protocol=consumer, group.remote.assignor=range and {left}"
+    assert there.text == f"restart a with {there.change}; one member at a time"
+    plain = plan([java("a", list=["sticky"])], elected="sticky").advice
+    assert plain.change == f"group.protocol=consumer and {left}"
+    franz = plan([{"id": "a", "list": ["range"], "family": "franz-go", "version": "1.22"}]).advice
+    assert franz.change == "group.protocol=consumer (kgo.ServerSideBalancer())"
+    moved = [java(name, list=[], protocol_type="consumer") for name in ("a", "b")]
+    back = plan(moved, to="range", type="consumer", elected="range").advice
+    assert back.assignors == ("range",)
+    assert back.change == "group.protocol=classic and without group.remote.assignor"
+    assert back.text.startswith(f"restart a with [range] and {back.change};")
