@@ -183,12 +183,12 @@ def test_a_rejected_instance_id_that_was_renamed_is_a_ghost_until_it_is_named() 
     assert finding.fix.endswith(" If i-2 left for good, or was renamed: --departed i-2.")
     seen = look(9, statics, refusals=[refused], elected=DONE[0])
     told = Story(plan)(seen)
-    assert (told.expected, [one.kind for one in told.dangers]) == (4, ["refused"])
+    assert (told.expected, [one.kind for one in told.dangers]) == (4, ["rejected"])
     assert told.dangers[0].fix.endswith(" If i-2 left for good, or was renamed: --departed i-2.")
     story = Story(plan)
     for more in ({"accepted": Accepted(departed=("i-2",))}, {}):
         told = story(seen, **more)
-        assert (told.expected, told.dangers, told.missing) == (3, (), ())
+        assert (told.expected, told.dangers, told.outsiders) == (3, (), ())
     renewed = make_plan(snapshot, given=KEPT, departed=["i-2"])
     assert "RB904" not in rules_of(renewed)
     assert renewed.expected_members is None
@@ -199,7 +199,7 @@ def test_a_rejection_after_the_word_is_reported() -> None:
     refused = {"client": "app-2", "instance": "i-2", "list": RANGE, "at": 6}
     plan = make_plan(group_of({"members": statics, "elected": DONE[0]}), departed=["i-2"])
     told = Story(plan)(look(6, statics, refusals=[refused], elected=DONE[0]))
-    assert [one.kind for one in told.dangers] == ["refused"]
+    assert [one.kind for one in told.dangers] == ["rejected"]
 
 
 def test_a_client_that_is_back_against_the_word_is_named() -> None:
