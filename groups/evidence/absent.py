@@ -278,6 +278,8 @@ def without_departed(snapshot: GroupSnapshot, since: Mapping[str, datetime]) -> 
     `since` is name → time of that word: an instance id, a client id or a member id. What is newer
     stays, and so do rejections of dynamic clients, because several can have one client id.
     """
+    if not since:
+        return snapshot
     gone = tuple(
         one
         for one in snapshot.departed

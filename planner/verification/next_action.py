@@ -35,7 +35,7 @@ from rebal.planner.clients import is_mixed
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed
 from rebal.planner.kinds import Action
-from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind
+from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind, Verdict
 from rebal.planner.rules import Trait, has, rules
 from rebal.planner.verification.dangers import Danger, decides
 from rebal.planner.verification.journal import Advised, JournalEntry
@@ -59,7 +59,8 @@ class Look:
 
     `seen` are the earlier looks, oldest first. `current` is the step that the group is in.
     `outdated` is the reason why the plan no longer fits the group. `ignore` is rule id → reason.
-    `estimated`: no user gave the number of members.
+    `estimated`: no user gave the number of members. `fresh` is the plan that would be made now, if
+    this one has no steps.
     """
 
     plan: Plan
@@ -72,6 +73,7 @@ class Look:
     outdated: str | None
     ignore: Mapping[str, str]
     estimated: bool
+    fresh: Plan | None
 
     @cached_property
     def step(self) -> Step | None:
@@ -245,9 +247,17 @@ def heed_finding(look: Look) -> Advice | None:
 
 
 def plan_again(look: Look) -> Advice | None:
-    """Make a new plan where this one has no step for the group."""
+    """Make a new plan where this one has no step for the group; where a new one has none either,
+    say what must be settled first.
+    """
     if look.step is not None or look.holds:
         return None
+    fresh = look.fresh
+    if fresh is not None and not fresh.steps and fresh.verdict is not Verdict.DONE:
+        if look.context.missing:
+            text = missing_text(look.context, look.outsiders)
+            return _counted(look.context, advised.wait(text))
+        return replace(fresh.advice, command=look.context.replan())
     why = look.current.why if look.current is not None else ()
     reason = why[0] if why else "this one has no step left"
     return advised.replan(look.context, reason, verdict=Tri.CANNOT_TELL)

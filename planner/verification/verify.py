@@ -188,8 +188,8 @@ def verify(
         for each in plan.steps
     }
     number = step if step is not None else begun_step(plan, entries, context, ledger)
-    goal = _still_done(plan, known, expected, accepted)
-    current = gates.get(number) if number is not None else goal
+    fresh = _new_plan(plan, known, expected, accepted)
+    current = gates.get(number) if number is not None else _still_done(plan, fresh)
     gate = current.gate if current else Tri.CANNOT_TELL
     now = plan.step(number)
     later = plan.after(now) if now else None
@@ -210,6 +210,7 @@ def verify(
             outdated=next((change.text for change in drift if change.outdates), None),
             ignore=accepted.ignore,
             estimated=estimated,
+            fresh=fresh,
         )
     )
     danger = bool(found) or any(decides(finding, Tri.YES) for finding in findings)
@@ -544,13 +545,11 @@ def _cluster(was: GroupSnapshot, now: GroupSnapshot) -> Iterator[Change]:
             yield Change(what=one.what, text=f"the brokers' {one.what} was {values}")
 
 
-def _still_done(
+def _new_plan(
     plan: Plan, snapshot: GroupSnapshot, expected: int, accepted: Accepted
-) -> StepStanding | None:
-    """Return the goal as a step of its own (0), judged by a new plan; None where the plan has
-    steps.
-    """
-    if plan.steps or plan.verdict is not Verdict.DONE:
+) -> Plan | None:
+    """Return the plan that would be made now; None where `plan` has steps."""
+    if plan.steps:
         return None
 
     def planned(group: GroupSnapshot, goal: str, count: int | None) -> Plan:
@@ -568,7 +567,13 @@ def _still_done(
     then = planned(plan.baseline, plan.target, plan.expected_members) if named else None
     if then is not None and then.verdict is Verdict.DONE:
         goal = plan.target
-    fresh = planned(snapshot, goal, expected)
+    return planned(snapshot, goal, expected)
+
+
+def _still_done(plan: Plan, fresh: Plan | None) -> StepStanding | None:
+    """Return the goal as a step of its own (0); None where the plan has steps, or was not done."""
+    if fresh is None or plan.verdict is not Verdict.DONE:
+        return None
     done = fresh.verdict is Verdict.DONE
     return StepStanding(
         id=0,

@@ -230,6 +230,8 @@ def test_a_plan_with_nothing_left_to_do_holds_as_long_as_that_is_so(
     short = verify(plan, [], look(1, members[:1], **group))
     assert (short.exit_code, short.finished) == (4, False)
     assert "RB606" in short.why[0] or "missing" in short.why[0]
+    assert short.next.startswith("wait: 1 of 2 expected members is not in the group")
+    assert short.next.endswith("if the service has no more members: --expect-members 1")
     old = [java(n, 2, ["roundrobin"], protocol_type="classic") for n in range(2)]
     changed = verify(plan, [], look(2, old, elected="roundrobin"))
     assert changed.exit_code == 4
