@@ -8,7 +8,8 @@ from enum import StrEnum
 class Action(StrEnum):
     """What one piece of advice asks the operator to do.
 
-    restart: stop the first of the members cleanly, then start it; start: members that are not in
+    restart: stop the first of the members cleanly, then start it (the threads of one process, which
+    has one name, together); start: members that are not in
     the group; temporary: one more member joins, and leaves when the group is Stable; cut-over: all
     members stop before one starts; evidence: add what decides an open answer; confirm: check by
     hand what no evidence shows; stop: restart nothing.

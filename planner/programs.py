@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Final
-from uuid import UUID
 
-from rebal.groups.model import GroupState, Knowledge, Member, RebalanceProtocol, Tri
-from rebal.groups.streams import COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES, user_data_of
+from rebal.groups.model import GroupState, Knowledge, RebalanceProtocol, Tri
+from rebal.groups.streams import (
+    COOPERATIVE_SINCE,
+    EAGER_UNTIL,
+    EAGER_VALUES,
+    process_names,
+    user_data_of,
+)
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed
 from rebal.planner.verdict import opposite
@@ -58,17 +63,9 @@ def comes_from(facts: Facts) -> str:
 
 def instances(members: Sequence[Facts], most: int = 20) -> str:
     """Return one name for each process, since all its threads restart together."""
-    first: dict[UUID | str, Facts] = {}
-    threads: dict[str, int] = {}
-    for facts in members:
-        found = first.setdefault(_process(facts.member), facts)
-        threads[found.name] = threads.get(found.name, 0) + 1
-    labels = [
-        facts.name + (f" (with {threads[facts.name] - 1} more threads)" if n > 1 else "")
-        for facts in first.values()
-        for n in (threads[facts.name],)
-    ]
-    return listed(labels, most)
+    processes = process_names(facts.member for facts in members)
+    named = (processes.get(facts.member.member_id, facts.name) for facts in members)
+    return listed(list(dict.fromkeys(named)), most)
 
 
 def offers(context: Context, facts: Facts, protocols: Sequence[str]) -> Tri:
@@ -80,9 +77,3 @@ def offers(context: Context, facts: Facts, protocols: Sequence[str]) -> Tri:
         return Tri.YES if set(known.list) & set(protocols) else Tri.NO
     elected = context.group.assignor if context.group.state is GroupState.STABLE else None
     return Tri.YES if elected in protocols else Tri.CANNOT_TELL
-
-
-def _process(member: Member) -> UUID | str:
-    data = user_data_of(member.subscription)
-    known = data.process_id if data is not None else None
-    return known if known is not None else member.member_id

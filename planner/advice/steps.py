@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from rebal.groups.model import Tri
+from rebal.groups.streams import process_names, threads_of
 from rebal.planner.admission.check import Needs
 from rebal.planner.advice import actions as advised
 from rebal.planner.advice import remedies
@@ -85,7 +86,12 @@ def _of_aim(
         return _accepted(made, withheld, ignore)
     if not to_do:
         return advised.nothing("no member is left to restart in this step", step=step.id), ()
-    return with_setting(advised.restart_of(context, to_do[0], step=step.id), step), ()
+    made = advised.restart_of(context, to_do[0], step=step.id)
+    own, members = to_do[0].member.member_id, context.snapshot.members
+    if (named := process_names(members).get(own)) is not None:
+        threads = tuple(one.member_id for one in threads_of(members)[own])
+        made = advised.worded(replace(made, members=threads, names=(named,)))
+    return with_setting(made, step), ()
 
 
 def with_setting(made: Advice, step: Step) -> Advice:

@@ -7,6 +7,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from rebal.cli.output import render
+from rebal.cli.render.plans.screen import plan_view
 from rebal.groups.model import (
     Evidence,
     Group,
@@ -233,11 +235,36 @@ def test_threads_of_one_process_are_one_instance() -> None:
         for n in range(4)
     )  # fmt: skip
     context = Context(replace(base, members=members))
-    said = instances(context.members)
-    assert said == (
-        "app-StreamThread-0-consumer (with 1 more threads), "
-        "app-StreamThread-2-consumer (with 1 more threads)"
-    )
+    assert instances(context.members) == "app …m0 (2 threads), app …m2 (2 threads)"
+
+
+def test_one_restart_is_advised_listed_and_priced_for_all_threads_of_a_process() -> None:
+    threads = [
+        {"id": f"m{n}", "client": f"app-{n // 2}-StreamThread-{n % 2 + 1}-consumer",
+         "list": ["stream"], "family": "streams", "version": "2.3.1"}
+        for n in range(4)
+    ]  # fmt: skip
+    base = look(0, threads, elected="stream")
+
+    def planned(threads: int) -> Plan:
+        processes = enumerate(base.members)
+        members = (replace(m, subscription=sent(11, 11, n // threads)) for n, m in processes)
+        return make_plan(replace(base, members=tuple(members)))
+
+    plan, apart = planned(2), planned(1)
+    (first, *_), (alone, *_) = plan.steps, apart.steps
+    assert len(first.to_do) == 4
+    assert plan.advice.names == ("app-0 (2 threads)",)
+    assert plan.advice.members == first.to_do[:2]
+    assert apart.advice.members == first.to_do[:1]
+    text = render(plan_view(plan), width=120)
+    assert "to do     app-0 (2 threads) and app-1 (2 threads)" in text
+    assert first.cost is not None
+    assert alone.cost is not None
+    assert [pace.batch for pace in first.cost.paces] == [1, 2]
+    assert [pace.batch for pace in alone.cost.paces] == [1, 4]
+    assert first.cost.rebalances < alone.cost.rebalances
+    assert (first.cost.seconds or 0) < (alone.cost.seconds or 0)
 
 
 def test_upgrade_from_is_the_version_that_the_bytes_allow() -> None:

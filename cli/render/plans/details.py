@@ -33,6 +33,7 @@ from rebal.cli.render.text import (
 )
 from rebal.groups.commands import Command
 from rebal.groups.model import GroupSnapshot
+from rebal.groups.streams import process_names
 from rebal.planner.context import names
 from rebal.planner.plan import Plan, Setting, Severity, Step
 
@@ -75,7 +76,7 @@ def step_view(plan: Plan, number: int, now: datetime, *, wide: bool = False) -> 
 
 
 def _body(plan: Plan, step: Step, config: Sequence[Setting], now: datetime, *, wide: bool) -> View:
-    labels = names(plan.baseline.members)
+    labels = names(plan.baseline.members) | process_names(plan.baseline.members)
     before = facts(_before(plan, step, labels, wide, now), label=LABEL, indent=3)
     after = facts(_after(step, plan.baseline), label=LABEL, indent=3)
     return [before, *config_view(config, wide=wide), after]
@@ -96,7 +97,7 @@ def _before(plan: Plan, step: Step, labels: dict[str, str], wide: bool, now: dat
     for name, ids in (("done", step.done), ("to do", step.to_do), ("unknown", step.unknown)):
         if ids:
             sources = evidence_text([item for key in ids for item in evidence.get(key, ())], now)
-            named = listing([labels.get(key, key) for key in ids], most)
+            named = listing(list(dict.fromkeys(labels.get(key, key) for key in ids)), most)
             yield name, f"{named}{f'   ({sources})' if sources else ''}"
     yield "needs", step.precondition
     yield from _marked("why", step.why)

@@ -48,6 +48,7 @@ from rebal.cli.render.text import (
 )
 from rebal.groups.commands import Command
 from rebal.groups.model import Tri
+from rebal.groups.streams import process_names
 from rebal.planner.commands import ACCEPT, READ_MORE, show
 from rebal.planner.context import names
 from rebal.planner.plan import Brief, Finding, Plan, Setting, Severity, Step, Verdict
@@ -141,10 +142,10 @@ def _how(plan: Plan) -> tuple[str, ...]:
 
 def _members(plan: Plan, step: Step, *, wide: bool) -> Rows:
     """Yield the step's members on one line, which names as many as there is room for."""
-    labels = names(plan.baseline.members)
+    labels = names(plan.baseline.members) | process_names(plan.baseline.members)
     done = f"done: {len(step.done)} of {len(plan.baseline.members)}" if step.done else ""
     groups = [
-        (word, [labels.get(key, key) for key in ids])
+        (word, list(dict.fromkeys(labels.get(key, key) for key in ids)))
         for word, ids in (("", step.to_do), ("not verified: ", step.unknown))
         if ids
     ]

@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from rebal.groups.streams import threads_of
 from rebal.planner.facts import names
 from rebal.planner.plan import Cost, Pace
 from rebal.planner.rehearsal.costs.cost import batches
@@ -136,6 +138,12 @@ class RehearsedRoll:
         members = roll.snapshot.members
         called = names(members)
         self._order = [called[id_] for id_ in roll.order]
+        # The threads of one process stop and start together.
+        processes = threads_of(members)
+        units: dict[str, list[str]] = {}
+        for id_ in roll.order:
+            units.setdefault(processes[id_][0].member_id, []).append(called[id_])
+        self._units = list(units.values())
         # Some stay, so the others wait for nothing but the rebalance.
         self._stay = len(roll.order) < len(members)
         self._quiet = {
@@ -153,13 +161,14 @@ class RehearsedRoll:
 
     def paces(self) -> list[Paced]:
         """Return the cost of each pace: one by one, in the batch asked for, all at once."""
-        asked = list(batches(len(self._order), self._roll.speed.batch))
+        asked = list(batches(len(self._units), self._roll.speed.batch))
         if estimate_asked() is not None:
             asked = asked[-1:] if self._roll.together else asked[:1]
         return [self._paced(batch, name) for batch, name in asked]
 
     def _paced(self, batch: int, name: str) -> Paced:
-        cut = [tuple(self._order[at : at + batch]) for at in range(0, len(self._order), batch)]
+        units = self._units
+        cut = [tuple(chain(*units[at : at + batch])) for at in range(0, len(units), batch)]
         taken = self._sample(cut)
         share = self._share(batch, len(cut) if taken is None else taken.runs)
         if share > 1:
