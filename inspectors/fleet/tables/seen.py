@@ -37,21 +37,30 @@ _LISTS: Final = (
     "evidence",
     "source",
 )
+_TABLE: Final = "assignor_lists"
 _SOURCES: Final = {source.value: source for source in Source}
 
 
 def read_observations(tables: Tables, group: str | None = None) -> Iterator[Observation]:
     """Each join with an exact list, and each refused one, of one `group` or of all.
 
-    A list that was sent more than once has the time when it was last seen.
+    A list that was sent more than once has the time when it was last seen. A member id that came
+    after the first generation that the scan knows of its group was new then.
     """
-    for row in rows_of(tables.read("assignor_lists", _LISTS, group)):
-        made = _of_list(dict(zip(_LISTS, row, strict=True)))
+    rows = [dict(zip(_LISTS, r, strict=True)) for r in rows_of(tables.read(_TABLE, _LISTS, group))]
+    first: dict[str, int] = {}
+    for row in rows:
+        if row["generation"] is not None:
+            known = first.get(row["group_id"], row["generation"])
+            first[row["group_id"]] = min(known, row["generation"])
+    for row in rows:
+        generation = row["generation"]
+        made = _of_list(row, new=generation is not None and generation > first[row["group_id"]])
         if made is not None:
             yield made
 
 
-def _of_list(row: dict[str, Any]) -> Observation | None:
+def _of_list(row: dict[str, Any], *, new: bool) -> Observation | None:
     at = moment(row["last_at"]) or moment(row["at"])
     evidence = Evidence(source=_source(row["evidence"]), at=at, detail=row["source"] or "")
     names = row["assignors"] or ()
@@ -75,6 +84,7 @@ def _of_list(row: dict[str, Any]) -> Observation | None:
         group_id=row["group_id"],
         member_id=row["member_id"],
         list=names,
+        new=new,
         at=at,
         client_id=client_id,
         instance_id=row["instance_id"],
