@@ -356,6 +356,11 @@ class Story:
 
     def _evidence(self, advice: dict[str, Any]) -> None:
         """Give one of the kinds that rebal asks for; it is wrong to ask for what it has."""
+        if "first RB121" in advice["text"]:
+            self.counted = True
+            self._say(f"counted: {self._expected()}")
+            self._progressed()
+            return
         kinds = [kind for kind in advice["evidence_needed"] if kind in KINDS]
         if not kinds and not advice["evidence_needed"]:
             kinds = list(KINDS)
