@@ -213,7 +213,8 @@ def test_a_member_that_was_ended_starts_with_the_new_protocol() -> None:
     tell = Story(up())
     half(tell, 1, [new(0), classic(1), classic(2)], "bidirectional", "4.4")
     gone = half(tell, 2, [new(0)], "disabled", "4.4")
-    assert (gone.advice.action, gone.advice.change) == ("start", "group.protocol=consumer")
+    assert gone.advice.action == "start"
+    assert gone.advice.change.startswith("group.protocol=consumer and without ")
     assert gone.advice.recommended
     stays = half(tell, 3, [new(0), classic(1)], "disabled", "4.4")
     assert (stays.advice.recommended, stays.exit_code) == (False, 3)
@@ -244,7 +245,8 @@ def test_a_stop_of_all_is_agreed_in_the_plan_and_in_verify() -> None:
     empty = tell(look(2, [], state="Empty", elected=None, cluster=shut))
     assert (empty.advice.action, empty.advice.recommended) == ("start", True)
     first = half(tell, 3, [new(0)], "disabled", "4.3.0")
-    assert (first.advice.action, first.advice.change) == ("start", "group.protocol=consumer")
+    assert first.advice.action == "start"
+    assert first.advice.change.startswith("group.protocol=consumer and without ")
     assert half(tell, 4, [new(0), new(1), new(2)], "disabled", "4.4").finished
 
 
