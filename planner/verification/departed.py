@@ -19,7 +19,7 @@ from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.plan_context import context_of
 
 
-class Told(Record, frozen=True, kw_only=True):
+class Stated(Record, frozen=True, kw_only=True):
     """The plan and the group as the user's word leaves them.
 
     `accepted` holds everything that was said so far. `expected` is the number of members.
@@ -31,13 +31,13 @@ class Told(Record, frozen=True, kw_only=True):
     expected: int
 
 
-def told(
+def as_stated(
     plan: Plan,
     entries: Sequence[JournalEntry],
     snapshot: GroupSnapshot,
     given: Accepted | None,
     expect_members: int | None,
-) -> Told:
+) -> Stated:
     """Return the plan and the group without the clients that left for good.
 
     The group's departed members are those that may still return: of the plan's baseline and of this
@@ -55,7 +55,7 @@ def told(
     if own and plan.accepted.members is None:
         plan = replace(plan, expected_members=context_of(plan, baseline).expected)
     seen = without_departed(snapshot, since)
-    return Told(
+    return Stated(
         plan=plan,
         snapshot=replace(seen, departed=tuple(_may_return(plan, entries, seen))),
         accepted=replace(accepted, departed=tuple(since), members=number),

@@ -15,10 +15,14 @@ from rebal.groups.clients import proven_family
 from rebal.groups.compact import Lags
 from rebal.groups.model import (
     AssignorList,
+    Evidence,
     GroupSnapshot,
+    GroupState,
     Knowledge,
     Member,
     Moment,
+    RanProtocol,
+    RebalanceProtocol,
     Record,
     Refusal,
     Software,
@@ -150,7 +154,7 @@ def remembered(
     known = known_before(plan, entries)
     members = tuple(
         _with(member, *known[member.member_id]) if member.member_id in known else member
-        for member in snapshot.members
+        for member in (_rejoined(member, snapshot, entries) for member in snapshot.members)
     )
     shown = first_shown(plan, entries)
     kept = (
@@ -162,6 +166,35 @@ def remembered(
     merged = replace(snapshot, members=members, refusals=(*kept, *snapshot.refusals))
     refusals = tuple(_resolved(merged, one, entries, shown) for one in merged.refusals)
     return replace(merged, refusals=refusals)
+
+
+def _rejoined(member: Member, snapshot: GroupSnapshot, entries: Sequence[JournalEntry]) -> Member:
+    """Return the member; one that gave up what an earlier look shows it with runs EAGER.
+
+    That look shows the generation before the one that the member joined with nothing owned. A
+    COOPERATIVE member names what it owns at each join (KIP-429).
+    """
+    sent = member.subscription
+    if member.ran is not None or sent is None or sent.owned_partitions is None or sent.owned_count:
+        return member
+    looks = [
+        (entry, seen)
+        for entry in entries
+        for seen in entry.members
+        if seen.member_id == member.member_id
+    ]
+    joined = snapshot.group.generation
+    before = sent.generation_id if joined is None else joined - 1
+    gave_up = [
+        entry.at
+        for entry, seen in looks
+        if seen.partitions and entry.state == GroupState.STABLE
+        if before is not None and entry.generation == before
+    ]
+    if not gave_up or any(seen.kept for _, seen in looks):
+        return member
+    by = Evidence(source=Source.SUBSCRIPTION, at=gave_up[-1], detail="the journal")
+    return replace(member, ran=RanProtocol(value=RebalanceProtocol.EAGER, evidence=(by,)))
 
 
 Shown: TypeAlias = dict[tuple[object, ...], tuple[Refusal, JournalEntry]]

@@ -36,7 +36,7 @@ from rebal.planner.verification.dangers import (
     live_findings,
     went_back,
 )
-from rebal.planner.verification.departed import here_again, told
+from rebal.planner.verification.departed import as_stated, here_again
 from rebal.planner.verification.journal import (
     Advised,
     Confirmation,
@@ -172,7 +172,7 @@ def verify(
     ahead = [entry for entry in entries if entry.at > snapshot.captured_at]
     entries = [entry for entry in entries if entry.at <= snapshot.captured_at]
     seen = [entry for entry in entries if entry.blind is None]
-    word = told(plan, entries, snapshot, accepted, expect_members)
+    word = as_stated(plan, entries, snapshot, accepted, expect_members)
     plan, snapshot, accepted, expected = word.plan, word.snapshot, word.accepted, word.expected
     known = remembered(plan, seen, snapshot)
     context = context_of(plan, known, expected, accepted, given)

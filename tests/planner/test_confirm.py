@@ -105,6 +105,24 @@ def test_the_word_is_void_when_the_member_restarts_again(second: Story) -> None:
     assert second(restarted(7, member(1, 4))).finished
 
 
+def test_the_word_is_void_when_the_member_gives_up_its_partitions(second: Story) -> None:
+    """It rejoins under the same id with nothing owned, as no COOPERATIVE member does."""
+
+    def at(minutes: float, generation: int, *changed: dict[str, Any]) -> GroupSnapshot:
+        seen = restarted(minutes, *changed)
+        return replace(seen, group=replace(seen.group, generation=generation))
+
+    word(second, at(3, 7), "app-0", "app-1", "app-2")
+    assert second(at(4, 7)).finished
+    kept = [member(n, 3, owned=True) for n in (0, 2)]
+    after = second(at(5, 8, *kept))
+    assert (after.finished, after.exit_code) == (False, 4)
+    (void,) = [one for one in after.members if one.contradicted]
+    assert void.name == "app-1"
+    assert "it runs EAGER: it gave up all its partitions when it rejoined" in void.why
+    assert not second(at(6, 9, *(member(n, 3, owned=True) for n in range(3)))).finished
+
+
 def test_evidence_replaces_the_word(second: Story) -> None:
     word(second, restarted(3), "app-0", "app-1", "app-2")
     shown = second(restarted(4, member(0, 3, list=FINAL)))
