@@ -140,7 +140,10 @@ class Journal:
     def _entry(self, body: object, where: str, plan: Plan) -> JournalEntry:
         schema = body.get("schema") if isinstance(body, dict) else None
         if schema != JOURNAL_SCHEMA:
-            raise FileError(f"{where}: expected a line of {JOURNAL_SCHEMA}, got {schema!r}.")
+            raise FileError(
+                f"{where}: expected a line of {JOURNAL_SCHEMA}, got {schema!r}: finish with the "
+                "version that wrote it, or begin again with plan-upgrade --new-attempt."
+            )
         try:
             entry = msgspec.convert(body, JournalEntry, dec_hook=dec_hook)
         except msgspec.ValidationError as error:

@@ -255,7 +255,8 @@ class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One action, whether the coordinator admits it, and why.
 
     `members` are member ids, `names` their names in texts; members that are not in the group have
-    names only. `begins`: it is the first of `step`, the next one. `also` are clauses on it.
+    names only. `begins`: it is the first of `step`, the next one.
+    `instead_of` is a remedy that was carried out and changed nothing. `also` are clauses on it.
 
     `assignors` is the list in order (empty: the member keeps today's list, or `change` names
     another setting that the step changes). `after` says what to check during the action, a sentence
@@ -271,6 +272,7 @@ class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
     assignors: tuple[str, ...] = ()
     change: str = ""
     begins: bool = False
+    instead_of: Action | None = None
     also: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     verdict: Tri = Tri.YES

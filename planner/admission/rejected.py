@@ -56,7 +56,7 @@ def may_be_back(snapshot: GroupSnapshot, one: Refusal) -> bool:
         is_later(each.first_joined_at or each.joined_at)
         and not (one.host and each.host and address(one.host) != address(each.host))
         for each in snapshot.members
-        if each.client_id == one.client_id
+        if each.client_id == one.client_id and each.instance_id is None
     )
 
 
@@ -87,7 +87,8 @@ def member_of(snapshot: GroupSnapshot, one: Refusal) -> Member | None:
     if one.instance_id:
         same = [member for member in members if member.instance_id == one.instance_id]
     else:
-        named = [member for member in members if member.client_id == one.client_id != ""]
+        dynamic = [member for member in members if member.instance_id is None]
+        named = [member for member in dynamic if member.client_id == one.client_id != ""]
         same = [member for member in named if address(member.host) in ("", address(one.host))]
         several = sum(each.client_id == one.client_id for each in snapshot.refusals) > 1
         if not one.host:

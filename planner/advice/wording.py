@@ -72,10 +72,13 @@ def _clause(advice: Advice) -> str:
     if advice.assignors:
         more = f" and {advice.change}" if advice.change else ""
         brings = f"with [{', '.join(advice.assignors)}]{more}"
-    if advice.action in _VERBS and advice.verdict is not Tri.YES:
+    # A start that is not admitted is waited for, by name.
+    verb = _VERBS.get(advice.action, "start")
+    barred = advice.action in _VERBS or (advice.action is Action.WAIT and bool(advice.names))
+    if barred and advice.verdict is not Tri.YES:
         brings = brings.partition(WITHOUT)[0]
         open_ = "rejected" if advice.verdict is Tri.NO else "not proven to be admitted"
-        return f"do not {_VERBS[advice.action]} {who} {brings}: {open_}, {advice.reason}"
+        return f"do not {verb} {who} {brings}: {open_}, {advice.reason}"
     how = ", or ".join(_HOW.get(kind, kind) for kind in advice.evidence_needed)
     logs = f"give {how}; else " if how else ""
     one = len(advice.names) == 1 and not who.endswith("members")

@@ -33,7 +33,7 @@ from rebal.planner.admission.rejected import member_of
 from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Plan
 
-JOURNAL_SCHEMA: Final = "rebal.journal/1"
+JOURNAL_SCHEMA: Final = "rebal.journal/2"
 
 
 class SeenMember(Record, frozen=True, kw_only=True):
@@ -60,9 +60,10 @@ class SeenMember(Record, frozen=True, kw_only=True):
 
 
 class Advised(Record, frozen=True, kw_only=True):
-    """What a look advised, where it lets somebody join: fields are as in `Advice`."""
+    """What a look advised, where it lets somebody join or waits instead; fields as in `Advice`."""
 
     action: Action
+    instead_of: Action | None = None
     members: tuple[str, ...] = ()
     assignors: tuple[str, ...] = ()
     change: str = ""
@@ -72,6 +73,7 @@ class Advised(Record, frozen=True, kw_only=True):
         """Return what the journal keeps of `advice`."""
         return cls(
             action=advice.action,
+            instead_of=advice.instead_of,
             members=advice.members,
             assignors=advice.assignors,
             change=advice.change,
@@ -158,9 +160,8 @@ def remembered(
     )
     shown = first_shown(plan, entries)
     kept = (
-        # One of unknown time was before the look that showed it.
-        replace(one, at=one.at or look.at)
-        for one, look in shown.values()
+        one
+        for one, _ in shown.values()
         if not any(_is_same(plan, one, other) for other in snapshot.refusals)
     )
     merged = replace(snapshot, members=members, refusals=(*kept, *snapshot.refusals))
@@ -215,7 +216,9 @@ def first_shown(plan: Plan, entries: Sequence[JournalEntry]) -> Shown:
     found: Shown = {}
     for look in (first, *entries):
         for one in look.rejected:
-            found.setdefault(rejection_key(one), (one, look))
+            key = rejection_key(one)
+            # A later look may show that its client is back.
+            found[key] = (one, found[key][1] if key in found else look)
     return found
 
 

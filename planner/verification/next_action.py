@@ -167,47 +167,48 @@ def next_action(look: Look) -> Actions:
 
 
 def _changed_nothing(look: Look, made: Advice) -> bool:
-    """Return whether this remedy, which brings no list, was carried out and is needed again.
+    """Return whether this remedy, which brings no list, was carried out and is needed still.
 
     A temporary member has joined and left since a look advised it, or the member has restarted, and
-    all others are the same.
+    all others are the same. A look without the need ends it.
     """
-    temporary = made.action is Action.TEMPORARY
     if not (made.recommended and Advised.of(made).changes_nothing):
         return False
+    temporary = made.action is Action.TEMPORARY
     ids, now = {f.member.member_id for f in look.context.members}, look.context.generation or 0
-    return any(
-        entry.advised is not None
-        and entry.advised.changes_nothing
-        and entry.advised.action is made.action
-        and (temporary or not ids.issuperset(entry.advised.members))
-        and len(ids ^ entry.ids) == (0 if temporary else 2)
-        and entry.generation is not None
-        and now - entry.generation >= 2
-        for entry in look.seen
-    )
+    for entry in reversed(look.seen):
+        same = entry.advised
+        if same is None or made.action not in (same.action, same.instead_of):
+            return False
+        if (
+            same.changes_nothing
+            and (temporary or not ids.issuperset(same.members))
+            and len(ids ^ entry.ids) == (0 if temporary else 2)
+            and entry.generation is not None
+            and now - entry.generation >= 2
+        ):
+            return True
+    return False
 
 
 def _instead(look: Look, made: Advice) -> Advice:
-    """Return what follows where a rebalance changed nothing: an entry that it cannot refresh."""
+    """Return what follows where a rebalance changed nothing: the end of an entry's session."""
     static = [facts for facts in look.context.members if facts.static]
-    if not static:
-        why = f"a rebalance changed nothing: {made.reason}"
-        return advised.show(look.context, Needs.LOAD, why, step=look.number)
     since = look.context.snapshot.captured_at
     for entry in reversed(look.seen):
         if entry.generation != look.context.generation:
             break
         since = entry.at
     until = since + longest_session(facts.member for facts in static)
-    if look.context.snapshot.captured_at >= until:
+    if not static or look.context.snapshot.captured_at >= until:
         return made
-    return advised.wait(
+    waits = advised.wait(
         f"the rebalance changed nothing, so one of {look.context.named(static)} may have stopped: "
         "the coordinator counts a stopped static member until its session ends, and each rebalance "
         f"begins that anew. Restart nothing and look again after {until:%H:%M:%SZ}",
         step=look.number,
     )
+    return replace(waits, instead_of=made.action)
 
 
 def start_rejected(look: Look) -> Advice | None:
@@ -215,7 +216,10 @@ def start_rejected(look: Look) -> Advice | None:
     out = look.out(OutsiderKind.REJECTED)
     if not out or not look.stable:
         return None
-    out += look.out(OutsiderKind.MISSING)
+    # A rejected client under another name may be the dynamic member that is missing.
+    renamed = any(not (one.was_member or one.may_be_back) for one in out)
+    gone = look.out(OutsiderKind.MISSING)
+    out += [one for one in gone if one.instance_id or not renamed]
     made = _start(look, out, None)
     unnamed = bool(look.context.missing) and not any(one.was_member for one in out)
     back = look.estimated or any(one.may_be_back for one in out)
@@ -490,10 +494,9 @@ def wait_for_entry(look: Look) -> Advice | None:
     if not out:
         return None
     last = max(out, key=lambda one: (one.until, one.name))
-    static = [facts for facts in look.context.members if facts.static]
     return advised.wait(
         f"{last.label} was rejected and no log shows that it rejoined; "
-        f"{look.context.named(static)} may have stopped: the coordinator counts a stopped static "
+        f"{listed(last.behind)} may have stopped: the coordinator counts a stopped static "
         f"member until its session ends. Look again after {last.until:%H:%M:%SZ}",
         step=look.number,
     )

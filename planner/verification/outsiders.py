@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from rebal.groups.clients import proven_family
 from rebal.groups.model import Evidence, GroupSnapshot, Member, Moment, Record, Refusal, Tri
@@ -68,8 +68,8 @@ class Outsider(Record, frozen=True, kw_only=True, omit_defaults=False):
     list that was rejected, or that the missing member had (empty: not known), `error` Kafka's name
     of the rejection. `takes_mixed`: its client starts with eager and cooperative assignors in one
     list. `since` is when it was rejected. `until` ends the doubt about a stopped member's entry.
-    `was_member`: the last complete look shows a member with its client id. `may_be_back`: a member
-    with its client id may be this client.
+    `behind` are the static members that may be such an entry. `was_member`: it is a missing member.
+    `may_be_back`: a member with its client id may be this client.
     """
 
     kind: OutsiderKind
@@ -84,6 +84,7 @@ class Outsider(Record, frozen=True, kw_only=True, omit_defaults=False):
     takes_mixed: Tri = Tri.CANNOT_TELL
     since: Moment | None = None
     until: Moment | None = None
+    behind: tuple[str, ...] = ()
     times: int = 1
     was_member: bool = True
     may_be_back: bool = False
@@ -112,18 +113,20 @@ def outsiders_of(
     """
     gone = _gone(plan, seen, context)
     rejections = list(_rejections(plan, seen, context, estimated=estimated))
-    places = _Places(context.snapshot, [refusal for refusal, *_ in rejections])
+    places = _Places(context.snapshot, [each.one for each in rejections])
     missing = list(_missing(plan, seen, context, gone, places))
     families = dict(plan.accepted.families)
     families |= {f.name: f.family for f in context.members if f.family and f.family_proven}
     families |= {one.instance_id or one.client_id: one.family for one in missing if one.family}
     every = {one.family for one in missing}
     same = every.pop() if len(every) == 1 else families.get("*")
-    sure = [one for one, doubt, _ in rejections if doubt is Doubt.NONE]
-    ours = {one.instance_id or one.client_id for one in missing}
+    sure = [each.one for each in rejections if each.doubt is Doubt.NONE]
     rejected = []
-    for one, doubt, until in rejections:
+    for one, doubt, until, behind in rejections:
         who = one.instance_id or one.client_id
+        own = _paired(one, missing) if doubt is Doubt.NONE else None
+        if own is not None:
+            missing.remove(own)
         family = proven_family(one.software) or families.get(who, same)
         # Where more members are out, the name is also theirs.
         more = context.missing > len(sure) and not one.instance_id
@@ -138,43 +141,43 @@ def outsiders_of(
                 host=address(one.host),
                 list=one.list,
                 error=one.error,
-                family=family,
-                takes_mixed=worst([_mixed(family), *alike]),
+                family=own.family if own is not None and own.family else family,
+                takes_mixed=worst([own.takes_mixed if own else _mixed(family), *alike]),
                 since=one.at,
                 until=until,
+                behind=behind,
                 times=one.times,
-                was_member=who in ours,
+                was_member=own is not None,
                 may_be_back=may_be_back(context.snapshot, one),
                 evidence=(one.evidence,),
             )
         )
     rejected.sort(key=lambda one: not one.was_member)
-    known = [one for one in rejected if one.sure]
-    return (*rejected, *(one for one in missing if not _is_rejected(one, known)))
+    return (*rejected, *missing)
 
 
 def missing_text(context: Context, outsiders: Sequence[Outsider]) -> str:
     """Return the clause that names the missing members."""
-    sure = [one.label for one in outsiders if one.sure]
-    maybe = [one.name for one in outsiders if one.doubt is Doubt.NAME]
-    named = f": {', '.join(sure)}" if sure else ""
-    if maybe:
-        named = f": {context.missing} of {', '.join(maybe[:6])}"
+    gone = [one for one in outsiders if one.was_member]
+    named = f": {', '.join(one.label for one in gone)}" if gone else ""
+    if len(gone) > context.missing:
+        named = f": {context.missing} of {', '.join(one.name for one in gone[:6])}"
     verb = "is" if context.missing == 1 else "are"
     return (
         f"{context.missing} of {context.expected} expected members {verb} not in the group{named}"
     )
 
 
-def _is_rejected(missing: Outsider, rejected: Sequence[Outsider]) -> bool:
-    """Return whether this missing member is a rejected client, maybe under another name.
-
-    A static member keeps its instance id. Where the rejected clients may be back, none of them is a
-    dynamic member that is still missing.
+def _paired(one: Refusal, missing: Sequence[Outsider]) -> Outsider | None:
+    """Return the missing member that this rejected client was: by its instance id, else by its
+    client id, at its address first.
     """
-    if missing.instance_id:
-        return any(one.instance_id == missing.instance_id for one in rejected)
-    return any(not one.may_be_back for one in rejected)
+    if one.instance_id:
+        return next((each for each in missing if each.instance_id == one.instance_id), None)
+    same = [
+        each for each in missing if not each.instance_id and each.client_id == one.client_id != ""
+    ]
+    return min(same, key=lambda each: each.host != address(one.host), default=None)
 
 
 class _Places:
@@ -286,7 +289,11 @@ def _unpaired(
     return left, [member for members in waiting.values() for member in members]
 
 
-_Rejection = tuple[Refusal, Doubt, datetime | None]
+class _Rejection(NamedTuple):
+    one: Refusal
+    doubt: Doubt
+    until: datetime | None = None
+    behind: tuple[str, ...] = ()
 
 
 def _rejections(
@@ -294,33 +301,45 @@ def _rejections(
 ) -> Iterator[_Rejection]:
     """Yield the rejections of clients that are not known to be back, with their doubt.
 
-    It depends on what may fill the client's place in the count.
+    It depends on what may fill the client's place in the count. A rejection of unknown time is no
+    later than the first look that showed it.
     """
     static = {f.member.instance_id for f in context.members if f.static}
+    shown, now = first_shown(plan, seen), context.snapshot.captured_at
+    lasts = longest_session(facts.member for facts in context.members)
     for one in still_out(context.snapshot):
-        if _is_out(plan, context, one):
-            yield one, Doubt.NONE, None
-        elif one.at is None and _may_be_counted(plan, seen, context, one):
-            yield one, Doubt.TIME, None
+        _, look = shown.get(rejection_key(one), (None, None))
+        latest = one.at or (look.at if look is not None else now)
+        until, behind = _hidden_until(plan, seen, context, latest)
+        if _is_out(plan, seen, context, one, latest):
+            yield _Rejection(one, Doubt.NONE)
+        elif one.at is None and (behind or now - latest < lasts):
+            yield _Rejection(one, Doubt.TIME)
         elif estimated and one.instance_id not in static:
-            yield one, Doubt.COUNT, None
-        elif one.at is not None and (until := _hidden_until(plan, seen, context, one.at)):
-            yield one, Doubt.ENTRY, until
+            yield _Rejection(one, Doubt.COUNT)
+        elif behind:
+            yield _Rejection(one, Doubt.ENTRY, until, behind)
 
 
-def _is_out(plan: Plan, context: Context, one: Refusal) -> bool:
+def _is_out(
+    plan: Plan, seen: Sequence[JournalEntry], context: Context, one: Refusal, latest: datetime
+) -> bool:
     """Return whether this rejected client is out: a member is missing, or the rejection is new.
 
-    Without a log, all clients have rejoined once no member is missing. A static member is counted
-    while its session lasts, though its process was rejected: it is missing only after that. Who was
-    out when the plan was made is out since; else an old rejection is history.
+    Without a log, all clients have rejoined once no member is missing, or was at a look a session
+    later. A static member is counted while its session lasts, though its process was rejected: it
+    is missing only after that. Who was out when the plan was made is out since; else an old
+    rejection is history.
     """
-    now, since = context.snapshot.captured_at, _began(plan)
-    if not context.missing and len(context.members) >= (context.expected or 1):
+    now, since, expected = context.snapshot.captured_at, _began(plan), context.expected or 1
+    if not context.missing and len(context.members) >= expected:
         own = (f.member for f in context.members if f.static)
         lasts = longest_session(m for m in own if m.instance_id == one.instance_id)
         recent = one.at is not None and now - one.at < lasts
         return recent and (_short(plan) or (one.at is not None and one.at >= since))
+    over = latest + longest_session(facts.member for facts in context.members)
+    if any(entry.at >= over and len(entry.members) >= expected for entry in seen):
+        return False
     here = {None, *(facts.member.instance_id for facts in context.members)}
     static = [member for member in plan.baseline.members if member.instance_id not in here]
     # One that is gone may have stopped before the plan, which counted it all the same.
@@ -332,44 +351,33 @@ def _short(plan: Plan) -> bool:
     return len(plan.baseline.members) < (plan.expected_members or 0)
 
 
-def _may_be_counted(
-    plan: Plan, seen: Sequence[JournalEntry], context: Context, one: Refusal
-) -> bool:
-    """Return whether a client that was rejected at an unknown time may be out of a full group.
-
-    The coordinator counts a member that has ended without leaving until its session ends. Where
-    each completed rebalance begins that session anew, of a static member (KIP-345), there is no
-    bound; else it is over so long after the first look that saw the rejection.
-    """
-    if any(facts.static for facts in context.members):
-        return True
-    now = context.snapshot.captured_at
-    _, look = first_shown(plan, seen).get(rejection_key(one), (None, None))
-    lasts = longest_session(facts.member for facts in context.members)
-    return look is None or look.at > now - lasts
-
-
 def _hidden_until(
     plan: Plan, seen: Sequence[JournalEntry], context: Context, at: datetime
-) -> datetime | None:
-    """Return when a stopped static member can no longer fill the place of a client that was
-    rejected at that time; None where none can.
+) -> tuple[datetime, tuple[str, ...]]:
+    """Return when stopped static members can no longer fill the place of a client that was
+    rejected at that time, and their names; none where none can.
 
-    Each completed rebalance begins its session anew (KIP-345). One that joined after the rejection
-    is not in doubt, nor is a rejection that was older than a session when the plan was made.
+    Each completed rebalance begins a session anew (KIP-345). One that joined after the rejection is
+    not in doubt, nor is a rejection that was older than a session when the plan was made.
     """
-    static = [facts.member for facts in context.members if facts.static]
+    static = [facts for facts in context.members if facts.static]
     ids = {facts.member.member_id for facts in context.members}
-    now, lasts = context.snapshot.captured_at, longest_session(static)
-    same_since = now
+    lasts = longest_session(facts.member for facts in static)
+    same_since = context.snapshot.captured_at
     for entry in reversed(seen):
         if entry.ids != ids:
             break
         same_since = entry.at
-    known = set().union(*(entry.ids for entry in seen if entry.at <= at))
-    kept = (m.member_id in known or _may_be_of_baseline(plan, m.member_id) for m in static)
     until = max(at, same_since) + lasts
-    return until if at >= _began(plan) - lasts and now < until and any(kept) else None
+    if at < _began(plan) - lasts or context.snapshot.captured_at >= until:
+        return until, ()
+    known = set().union(*(entry.ids for entry in seen if entry.at <= at))
+    kept = [
+        facts.name
+        for facts in static
+        if (id_ := facts.member.member_id) in known or _may_be_of_baseline(plan, id_)
+    ]
+    return until, tuple(kept)
 
 
 def _may_be_of_baseline(plan: Plan, member_id: str) -> bool:

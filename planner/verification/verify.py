@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from rebal.groups.errors import RebalError
 from rebal.groups.evidence.logs import LogCoverage, log_coverage
-from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
+from rebal.groups.model import GroupSnapshot, Moment, Record, Refusal, Tri
 from rebal.planner.advice.steps import comes_before
 from rebal.planner.advice.wording import sentence
 from rebal.planner.commands import Given
@@ -42,6 +42,7 @@ from rebal.planner.verification.journal import (
     Confirmation,
     JournalEntry,
     SeenMember,
+    Shown,
     assumed,
     first_shown,
     known_before,
@@ -420,13 +421,14 @@ def entry_of(
     shown = first_shown(plan, entries)
     lag, committed = lag_of(snapshot)
     current = next((each for each in standing.steps if each.id == standing.step), None)
+    later = standing.gate is Tri.YES and current is not None and current != standing.steps[-1]
     return JournalEntry(
         at=standing.at,
         plan=plan_key(plan),
         group_id=plan.group_id,
         step=standing.step or 1,
         # A gate that holds opens no step while a question or a danger is open.
-        gate=Tri.CANNOT_TELL if standing.gate is Tri.YES and standing.exit_code else standing.gate,
+        gate=Tri.CANNOT_TELL if later and standing.exit_code else standing.gate,
         state=standing.state,
         assignor=standing.assignor,
         generation=standing.generation,
@@ -454,12 +456,14 @@ def entry_of(
         lag=lag,
         committed=committed,
         behind=behind_of(snapshot, entries, standing.gate),
-        rejected=tuple(one for one in snapshot.refusals if rejection_key(one) not in shown),
+        rejected=tuple(one for one in snapshot.refusals if _is_news(one, shown)),
         dangers=tuple(danger.kind for danger in standing.dangers),
         findings=tuple(finding.rule for finding in standing.findings if decides(finding, Tri.YES)),
         accepted=(*standing.accepted, *accepted),
         left_out=frozenset(current.left_out) if current else frozenset(),
-        advised=Advised.of(standing.advice) if standing.advice.recommended else None,
+        advised=Advised.of(standing.advice)
+        if standing.advice.recommended or standing.advice.instead_of
+        else None,
         departed=standing.departed,
         expected=standing.expected if standing.counted else None,
     )
@@ -471,10 +475,17 @@ def _with_start(
     """Return the findings; that of missing members has the start that `advice` names."""
     if advice.action is not Action.START:
         return findings
-    fix = f"{sentence(advice)} If they left for good: --expect-members {len(snapshot.members)}."
+    start = sentence(replace(advice, also=()))
+    fix = f"{start} If they left for good: --expect-members {len(snapshot.members)}."
     return tuple(
         replace(each, fix=fix) if has(each, Trait.MISSING_MEMBERS) else each for each in findings
     )
+
+
+def _is_news(one: Refusal, shown: Shown) -> bool:
+    """Return whether no look showed this rejection, or that its client is back."""
+    known, _ = shown.get(rejection_key(one), (None, None))
+    return known is None or (one.rejoined_as is not None and known.rejoined_as is None)
 
 
 def _news(fact: _T, known: tuple[object, object] | None) -> _T | None:

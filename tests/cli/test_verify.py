@@ -91,7 +91,7 @@ def test_a_journal_proves_later_what_was_seen_before(
     assert run("plan.yaml", "--snapshot", "later.yaml") == 4
     assert run("plan.yaml", "--snapshot", "later.yaml", *book) == 0
     lines = (folder / "book.jsonl").read_text().splitlines()
-    assert [json.loads(line)["schema"] for line in lines] == ["rebal.journal/1"] * 2
+    assert [json.loads(line)["schema"] for line in lines] == ["rebal.journal/2"] * 2
 
 
 def test_a_torn_last_line_is_said_and_spoils_nothing(
@@ -140,7 +140,7 @@ def test_appending_is_whole_lines_only(tmp_path: Path) -> None:
         (["plan.yaml", "--snapshot", "other.yaml"], 1, "is for group checkout"),
         (["plan.yaml", "--snapshot", "half.yaml", "--journal", "half.yaml"], 1, None),
         (["plan.yaml", "--snapshot", "half.yaml", "--journal", "old.jsonl"], 1, "another plan"),
-        (["plan.yaml", "--snapshot", "half.yaml", "--journal", "bad.jsonl"], 1, "rebal.journal/1"),
+        (["plan.yaml", "--snapshot", "half.yaml", "--journal", "bad.jsonl"], 1, "rebal.journal/2"),
     ],
 )
 def test_wrong_input_is_one_sentence(
@@ -152,7 +152,7 @@ def test_wrong_input_is_one_sentence(
 ) -> None:
     other = look(1, pods(1, 1), group_id="billing")
     (folder / "other.yaml").write_text(dump_snapshot(other))
-    entry = {"schema": "rebal.journal/1", "at": "2026-11-20T09:00:00Z", "group_id": "checkout"}
+    entry = {"schema": "rebal.journal/2", "at": "2026-11-20T09:00:00Z", "group_id": "checkout"}
     (folder / "old.jsonl").write_text(json.dumps(entry | {"plan": "of yesterday"}) + "\n")
     (folder / "bad.jsonl").write_text('{"schema": "rebal.plan/1"}\n')
     if says is None:

@@ -242,8 +242,8 @@ def test_a_line_torn_in_the_middle_is_left_out_and_said(folder: Path, capsys: Sa
     [
         (lambda path: path.mkdir(), "is a directory"),
         (lambda path: path.write_bytes(b"\xff\xfe{}\n"), "is UTF-16 text"),
-        (lambda path: path.write_text('{"schema": "rebal.journal/1", "at": 7}\n'), "line 1"),
-        (lambda path: path.write_text('{"schema": "rebal.journal/2"}\n'), "rebal.journal/1"),
+        (lambda path: path.write_text('{"schema": "rebal.journal/2", "at": 7}\n'), "line 1"),
+        (lambda path: path.write_text('{"schema": "rebal.journal/1"}\n'), "rebal.journal/2"),
     ],
     ids=["a folder", "not text", "not its fields", "a later major"],
 )

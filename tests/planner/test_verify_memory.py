@@ -1,0 +1,153 @@
+"""What a plan remembers of rejections and remedies, and what it must not make of that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from rebal.groups.model import GroupSnapshot
+from rebal.planner.kinds import Action
+from rebal.planner.paths import make_plan
+from rebal.planner.verification.outsiders import OutsiderKind
+from rebal.planner.verification.verify import verify
+from tests.planner.builder import AT
+from tests.planner.looks import Story, app, look
+
+BOTH, FINAL = ["cooperative-sticky", "range"], ["cooperative-sticky"]
+NO_LIMIT = {"settings": {"group.max.size": "2147483647"}}
+SESSION = {"timeouts": [600_000, 60_000]}
+
+
+def at(minutes: float, members: list[dict[str, Any]], generation: int, **more: Any) -> Any:
+    seen = look(minutes, members, cluster=NO_LIMIT, **more)
+    return replace(seen, group=replace(seen.group, generation=generation))
+
+
+def final(*numbers: int) -> list[dict[str, Any]]:
+    return [app(n, 2, list=FINAL) for n in numbers]
+
+
+def rejected(client: str, minutes: float | None) -> list[dict[str, Any]]:
+    return [{"client": client, "list": ["roundrobin"], "at": minutes}]
+
+
+def coop(minutes: float, members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
+    return look(minutes, members, elected="cooperative-sticky", cluster=NO_LIMIT, **more)
+
+
+def test_second_reload_is_cured_like_the_first() -> None:
+    members = [app(n, list=BOTH) for n in range(3)]
+    tell = Story(make_plan(look(0, members, cluster=NO_LIMIT)))
+    assert tell(at(1, members, 5, reloaded=True)).advice.action is Action.RESTART
+    members = [app(0, 2, list=BOTH), *members[1:]]
+    assert tell(at(2, members, 7)).advice.assignors == ("cooperative-sticky",), "it was cured"
+    second = tell(at(3, members, 7, reloaded=True))
+    assert second.advice.action is Action.RESTART
+    assert "changed nothing" not in second.next
+
+
+def test_second_growth_of_a_topic_gets_an_owner_like_the_first() -> None:
+    begun = [app(n, list=BOTH) for n in range(3)]
+    tell = Story(make_plan(look(0, begun, cluster=NO_LIMIT), expect_members=3))
+
+    def grown(minutes: float, start: int, generation: int, partitions: int) -> Any:
+        members, topics = [app(0, start, list=FINAL), *final(1, 2)], {"orders": partitions}
+        seen = at(minutes, members, generation, elected="cooperative-sticky", topics=topics)
+        asked = (replace(one, subscribed_topics=("orders",)) for one in seen.members)
+        return replace(seen, members=tuple(asked))
+
+    tell(grown(1, 2, 5, 13))
+    assert tell(grown(2, 2, 5, 13)).advice.action is Action.RESTART
+    assert tell(grown(3, 3, 7, 12)).finished, "each partition has an owner"
+    tell(grown(60, 3, 7, 13))
+    again = tell(grown(61, 3, 7, 13))
+    assert again.advice.action is Action.RESTART, again.next
+
+
+def test_rejected_stranger_hides_no_missing_member() -> None:
+    """`audit` was rejected hours ago; app-1 restarts just now."""
+    members = [app(n, list=BOTH) for n in range(4)]
+    tell = Story(make_plan(look(0, members, cluster=NO_LIMIT)))
+    tell(coop(2, [*final(0), *members[1:]], refusals=rejected("audit", 1)))
+    now = tell(coop(180, [*final(0), *members[2:]]))
+    assert "app-1" in [one.name for one in now.outsiders if one.kind is OutsiderKind.MISSING]
+    assert "app-1" in now.why[0]
+    assert "audit" not in now.why[0], "it was never a member"
+    assert "app-1" in now.advice.names
+
+
+def test_every_missing_member_is_named_beside_a_rejected_one() -> None:
+    members = [app(n, list=BOTH) for n in range(5)]
+    plan = make_plan(look(0, members, cluster=NO_LIMIT))
+    left = look(3, [members[0], members[4]], cluster=NO_LIMIT, refusals=rejected("app-1", 2))
+    why = verify(plan, [], left).why[0]
+    assert all(name in why for name in ("app-1", "app-2", "app-3")), why
+
+
+def test_client_that_a_log_showed_back_stays_back_when_the_log_is_rotated() -> None:
+    begun = [app(n, list=BOTH) for n in (0, 1)]
+    tell = Story(make_plan(look(0, begun, cluster=NO_LIMIT)))
+    tell(coop(2, begun[:1], refusals=rejected("app-1", 1.9)))
+    back = coop(4, final(0, 1), refusals=rejected("app-1", 1.9))
+    rejoined = {"rejoined_as": "app-1.2-0f0f", "rejoined_at": AT}
+    back = replace(back, refusals=tuple(replace(one, **rejoined) for one in back.refusals))
+    assert tell(back).finished
+    assert tell(coop(6, final(0, 1))).finished
+
+
+def test_fix_names_the_option_for_the_count_once() -> None:
+    members = [app(n, list=BOTH) for n in (0, 1)]
+    plan = make_plan(look(0, members, cluster=NO_LIMIT))
+    now = verify(plan, [], look(3, members[:1], cluster=NO_LIMIT, refusals=rejected("app-1", 2)))
+    fix = next(one.fix for one in now.findings if one.rule == "RB606")
+    assert fix.count("--expect-members") == 1, fix
+
+
+def test_only_static_members_that_may_have_stopped_are_named() -> None:
+    """s-1 joined after the rejection."""
+    begun = [app(0, list=BOTH)]
+    begun += [app(n, list=BOTH, instance=f"s-{n}", **SESSION) for n in (1, 2)]
+    tell = Story(make_plan(look(0, begun, cluster=NO_LIMIT), expect_members=3))
+    two = app(2, 2, list=FINAL, instance="s-2", joined=1, **SESSION)
+    tell(coop(1.5, [*final(0), begun[1], two]))
+    one = app(1, 2, list=FINAL, instance="s-1", joined=5, **SESSION)
+    seen = coop(6, [*final(0), one, two], refusals=rejected("app-9", 2))
+    now = tell(seen, expect_members=3)
+    assert "s-2 may have stopped" in now.next
+    assert "s-1" not in now.next
+
+
+def test_rejection_of_unknown_time_gets_no_time_when_its_log_is_left_out() -> None:
+    """Leaving the log out turns `not known when` into the danger `rejected`, exit 3, `start s`."""
+    static = {"instance": "s", **SESSION}
+    members = [*[app(n, list=BOTH) for n in (0, 1)], app(5, list=BOTH, **static)]
+    tell = Story(make_plan(look(0, members, cluster=NO_LIMIT), expect_members=3))
+    out = {"client": "s", "instance": "s", "list": ["roundrobin"], "at": None}
+    first = tell(coop(1, members, refusals=[out]))
+    assert (first.exit_code, first.dangers) == (4, ())
+    later = tell(coop(1.2, members))
+    assert later.dangers == (), later.next
+
+
+def test_wait_names_the_client_that_must_not_be_started() -> None:
+    members = [app(n, family="java") for n in range(3)]
+    tell = Story(make_plan(look(0, [{**m, "at_least": ["range"]} for m in members])))
+    now = tell(look(2, members[:2], state="PreparingRebalance", elected=None))
+    assert now.advice.action is Action.WAIT
+    assert "app-2" in now.next, now.next
+
+
+def test_no_option_is_named_that_the_command_refuses() -> None:
+    """--expect-members takes 1 or more."""
+    plan = make_plan(look(0, [app(0, list=BOTH)], cluster=NO_LIMIT))
+    out = rejected("app-0", 2)
+    now = verify(plan, [], look(3, [], state="Empty", elected=None, refusals=out))
+    assert "--expect-members 0" not in now.next, now.next
+
+
+def test_rejected_client_that_is_the_missing_one_leaves_none_missing_when_it_is_back() -> None:
+    members = [app(n, list=BOTH) for n in (0, 1)]
+    plan = make_plan(look(0, members, cluster=NO_LIMIT))
+    now = verify(plan, [], look(3, members[:1], cluster=NO_LIMIT, refusals=rejected("app-1", 2)))
+    assert "if it is back, 1 of 2" not in now.next, now.next
