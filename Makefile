@@ -6,14 +6,16 @@ READY  := $(VENV)/.ready
 # The environment of the demo alone, which `make test` and the others complete.
 SHOWN  := $(VENV)/.demo
 PYTEST := $(BIN)/python -m pytest
+TIMES  := --durations=0 --durations-min=0.05
 # Links that show the rooms as rebal.*, as an installed rebal does: for mypy, pyright and editors.
 LINKS  := build/typing/rebal
 
-.PHONY: help demo pictures screens search test test-fast test-full coverage lint types schemas bench lock clean
+.PHONY: help demo pictures screens search test test-live test-fast test-full coverage lint types schemas bench lock clean
 
 help:
 	@echo "make demo       the main job in four chapters, on captured groups (no Kafka, no Java)"
-	@echo "make test       the tests; the live ones start Kafka on loopback and need Java 17"
+	@echo "make test       all pure tests, and a live story of each path (Java 17): ten minutes"
+	@echo "make test-live  the other live tests: versions, failovers, stores, clusters, the wheel"
 	@echo "make test-fast  the tests without Java, under a minute"
 	@echo "make test-full  every path and version, long stories included: two to three hours"
 	@echo "make search     100,000 generated roll-outs, as rebal advises them (40 minutes)"
@@ -52,20 +54,25 @@ $(SHOWN): pyproject.toml requirements.lock
 demo: $(if $(wildcard $(READY)),$(READY),$(SHOWN))
 	@$(BIN)/rebal demo
 
-# What the live tests need is fetched while the others run.
+# What the live tests need is fetched while the pure ones run; the stories share one broker.
 test: $(READY)
 	@mkdir -p build
 	@$(BIN)/python -m tests.kafka.fetch >build/fetch.log 2>&1 & fetching=$$!; \
-	$(PYTEST) -n auto --dist loadfile -m "not live and not package" \
-		--durations=0 --durations-min=0.05; pure=$$?; \
+	$(PYTEST) -n auto --dist worksteal -m "not live and not package" $(TIMES); pure=$$?; \
 	wait $$fetching; \
-	$(PYTEST) -m "live or package" --durations=0 --durations-min=0.05 && exit $$pure
+	$(PYTEST) -m story $(TIMES) && exit $$pure
+
+# Two workers, each with brokers of its own; then, alone, the tests that compare times.
+test-live: $(READY)
+	$(PYTEST) -n 2 --dist loadfile -m "(live or package) and not story and not timed" \
+		$(TIMES); apart=$$?; \
+	$(PYTEST) -m timed $(TIMES) && exit $$apart
 
 test-fast: $(READY)
 	HYPOTHESIS_PROFILE=quick $(PYTEST) -n auto -m "not live and not package and not slow"
 
 test-full: $(READY)
-	REBAL_FULL=1 $(PYTEST) --durations=0 --durations-min=0.05
+	REBAL_FULL=1 $(PYTEST) $(TIMES)
 
 # Generated histories in which rebal's advice is carried out; counter-examples are printed.
 search: $(READY)

@@ -6,7 +6,8 @@
 a test asks for its number of examples with `tests.examples.examples`.
 
 `live` tests are skipped, with the reason, where no Java 17 is found or REBAL_LIVE=0; with CI=true
-they run or fail. `full` tests run only with REBAL_FULL=1. Fixtures import the packages that start
+they run or fail. `full` tests run only with REBAL_FULL=1. Every worker of pytest-xdist has its own
+session fixtures: its Spark session, its brokers. Fixtures import the packages that start
 processes, so the pure tests do not load them.
 """
 
@@ -74,6 +75,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if full:
             config.hook.pytest_deselected(items=full)
             items[:] = [item for item in items if not item.get_closest_marker("full")]
+    spark = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
+    # First, so that of two workers one runs them all, and the other takes other tests over.
+    items.sort(key=lambda item: item.path not in spark)
     seed = config.getoption("shuffle")
     if seed is not None:
         places = list(dict.fromkeys(item.path for item in items))
@@ -130,6 +134,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         for child in list(RUNNING.values()):
             report.sections.append((f"log of {child.name}", child.tail()))
     return report
+
+
+@pytest.fixture(scope="module")
+def no_costs() -> Iterator[None]:
+    """Plans of this module have no costs: to rehearse them is most of the work of a plan."""
+    from rebal.planner.rehearsal.costs.work import unpriced
+
+    with unpriced():
+        yield
 
 
 @pytest.fixture(scope="session")

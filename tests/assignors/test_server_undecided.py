@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Iterable, Iterator
 from itertools import permutations, product
 
@@ -198,7 +197,7 @@ def test_three_members_at_one_place_are_tried_in_every_order() -> None:
     assert (len(results), members) == (4, {"a", "q", "\x81"})
 
 
-@examples(300 if os.environ.get("REBAL_FULL") == "1" else 80)
+@examples(80, full=300)
 @given(groups(mixed=True))
 def test_it_speaks_of_members_with_different_topics_too(given_: Spec) -> None:
     results, members = every_result(given_)

@@ -135,6 +135,7 @@ def is_refused(member: Member, because: str) -> None:
     assert because in str(member.wait_for("error").data["message"])
 
 
+@pytest.mark.story
 def test_a_group_is_converted_online_to_kip_848_and_back(
     kafka41: Broker, group: Make, tmp_path: Path, capsys: Said
 ) -> None:
@@ -336,6 +337,7 @@ class Tagged(RangePartitionAssignor):  # type: ignore[misc]
         return made
 
 
+@pytest.mark.story
 def test_user_data_in_assignments_keeps_a_group_from_being_converted_not_from_being_replaced(
     kafka41: Broker, group: Make, capsys: Said
 ) -> None:

@@ -38,10 +38,12 @@ class Rollout(Rolling):
         return ["--request-log", str(self.broker.request_log_path), "--expect-members", count]
 
 
+STORY = pytest.param("kafka41", marks=pytest.mark.story)
 # For what takes long: the other coordinator only where every path is driven.
 LONG = pytest.mark.parametrize(
-    "broker", ["kafka41", pytest.param("kafka39", marks=pytest.mark.full)], indirect=True
+    "broker", [STORY, pytest.param("kafka39", marks=pytest.mark.full)], indirect=True
 )
+BOTH = pytest.mark.parametrize("broker", [STORY, "kafka39"], indirect=True)
 
 
 @pytest.fixture(params=["kafka41", "kafka39"])
@@ -70,6 +72,7 @@ def kafka_configs(broker: Broker, command: str) -> None:
     )  # fmt: skip
 
 
+@BOTH
 def test_the_first_restart_is_the_measurement_that_names_the_forgotten_member(
     rollout: Rollout, capsys: Said
 ) -> None:
@@ -146,7 +149,7 @@ def test_two_bounces_from_end_to_end(rollout: Rollout, capsys: Said) -> None:
     assert rollout.errors() == {}
 
 
-@pytest.mark.full
+@LONG
 def test_the_downgrade_works_and_an_eager_only_member_is_rejected(
     rollout: Rollout, capsys: Said
 ) -> None:
@@ -174,6 +177,7 @@ def test_the_downgrade_works_and_an_eager_only_member_is_rejected(
     assert rollout.errors() == {}
 
 
+@BOTH
 def test_a_probe_opens_the_one_bounce_path(rollout: Rollout, capsys: Said) -> None:
     default = ["range", "cooperative-sticky"]
     rollout.begin(APPS[:2], default, software="java-4.1.1")
@@ -184,7 +188,7 @@ def test_a_probe_opens_the_one_bounce_path(rollout: Rollout, capsys: Said) -> No
     assert rollout.errors() == {}
 
 
-@pytest.mark.full
+@LONG
 def test_librdkafka_members_alone_are_cut_over(rollout: Rollout, capsys: Said) -> None:
     with rollout.logged():
         rollout.begin(APPS[:2], OLD, software="confluent-kafka")

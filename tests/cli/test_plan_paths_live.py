@@ -21,7 +21,12 @@ Said = pytest.CaptureFixture[str]
 
 # Both coordinators: that of 3.9.1 (Scala) only where every path is driven.
 BOTH = pytest.mark.parametrize(
-    "shared", ["kafka41", pytest.param("kafka39", marks=pytest.mark.full)], indirect=True
+    "shared",
+    [
+        pytest.param("kafka41", marks=pytest.mark.story),
+        pytest.param("kafka39", marks=pytest.mark.full),
+    ],
+    indirect=True,
 )
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from atexit import register
+from functools import cache
 from pathlib import Path
+from shutil import copytree, rmtree
+from tempfile import mkdtemp
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -28,11 +32,20 @@ from tests.fleet.test_retain import DAY, members, rows_of, scan_at, written
 Said = pytest.CaptureFixture[str]
 
 
+@cache
+def made(scans: int) -> Path:
+    """A folder that `lake_of` copies; nothing else writes to it."""
+    out = Path(mkdtemp(prefix="rebal-lakes-"))
+    register(rmtree, out, ignore_errors=True)
+    if scans > 1:
+        copytree(made(scans - 1), out, dirs_exist_ok=True)
+    scan_at(out, scans - 400, 3650 * DAY)
+    return out
+
+
 def lake_of(out: Path, scans: int) -> Path:
     """A lake that keeps all of these scans, of years ago; `records` has a file of each."""
-    for number in range(1, scans + 1):
-        scan_at(out, number - 400, 3650 * DAY)
-    return out
+    return Path(copytree(made(scans), out, dirs_exist_ok=True))
 
 
 def compacted(out: Path, retain: float | None = 3650 * DAY, *, dry: bool = False) -> Compacted:
@@ -100,18 +113,18 @@ def test_of_states_each_groups_newest_stays(tmp_path: Path) -> None:
 
 
 def test_scans_that_are_not_kept_go_with_their_files_and_log(tmp_path: Path) -> None:
-    lake_of(tmp_path, 25)
+    lake_of(tmp_path, 13)
     cut_off = tmp_path / "groups" / "_delta_log" / f".{3:020}.json.tmp.1"
     cut_off.touch()
     planned = compacted(tmp_path, 1.0, dry=True)
-    assert planned.dropped == {UNNAMED: tuple(range(1, 24))}
-    assert len(members(tmp_path)) == 25
+    assert planned.dropped == {UNNAMED: tuple(range(1, 12))}
+    assert len(members(tmp_path)) == 13
     done = compacted(tmp_path, 1.0)
     assert (done.dropped, done.lost) == (planned.dropped, ())
     assert set(planned.files) <= set(done.files)
     assert len(planned.log) > 100
-    check(tmp_path, 24, 25)
-    assert {path.split("-")[1] for path in members(tmp_path)} == {"00000024", "00000025"}
+    check(tmp_path, 12, 13)
+    assert {path.split("-")[1] for path in members(tmp_path)} == {"00000012", "00000013"}
     for one in (*done.files, *done.log):
         assert not (tmp_path / one.path).exists()
     assert len(list((tmp_path / "groups" / "_delta_log").glob("0*"))) < 12

@@ -52,11 +52,12 @@ def states(out: Path) -> list[tuple[int, str]]:
     return sorted((row["scan_id"], row["group_id"]) for row in rows)
 
 
+@pytest.mark.parametrize("scans", [5, pytest.param(12, marks=pytest.mark.full)])
 def test_many_scans_of_records_and_logs_give_the_tables_of_one(
-    scan: Scan, scanned: Path, tmp_path: Path
+    scan: Scan, scanned: Path, tmp_path: Path, scans: int
 ) -> None:
     out = tmp_path / "out"
-    for number, (records, log) in enumerate(parts(tmp_path, 12)):
+    for number, (records, log) in enumerate(parts(tmp_path, scans)):
         scan("--offsets", records, "--request-log", log, "--out", out)
         if number % 4 == 2:
             before = last_scan(out).inputs["states"].rows

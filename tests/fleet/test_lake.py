@@ -114,7 +114,13 @@ def test_a_scan_s_files_stay_while_the_next_one_is_the_last(tmp_path: Path) -> N
     assert [path.split("/")[0] for path in left] == ["records"]
 
 
-@pytest.mark.parametrize("commits", range(len(STORED) + 1))
+@pytest.mark.parametrize(
+    "commits",
+    [
+        number if number in (0, 1, 7, len(STORED)) else pytest.param(number, marks=pytest.mark.full)
+        for number in range(len(STORED) + 1)
+    ],
+)
 def test_a_scan_that_ends_between_two_commits_is_in_no_table(
     commits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

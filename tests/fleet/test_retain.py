@@ -74,15 +74,16 @@ def test_scans_of_the_time_stay_as_they_were_written(tmp_path: Path) -> None:
             tables.of_scan(number)
 
 
-def test_thirty_scans_are_bounded_by_what_is_kept(tmp_path: Path) -> None:
+def test_twenty_scans_are_bounded_by_what_is_kept(tmp_path: Path) -> None:
     counts = []
-    for number in range(1, 31):
+    for number in range(1, 21):
         scan_at(tmp_path, number, 3 * DAY)
         log = list((tmp_path / "groups" / "_delta_log").glob("0*"))
         counts.append((len(members(tmp_path)), len(log)))
     assert max(members for members, _ in counts) <= 15
-    assert max(log for _, log in counts) <= 30
-    assert counts[-1][0] <= 5, "the thirtieth scan removes files"
+    assert max(log for _, log in counts) <= 25
+    assert counts[-1][0] <= 5, "the twentieth scan removes files"
+    assert counts[-1][1] <= 15, "and log entries"
     for number in open_tables(str(tmp_path)).scans:
         assert rows_of(tmp_path, number) == written(number)
 

@@ -33,6 +33,7 @@ def forgotten(kafka41: Broker, members: Members, group_id: str, topic_name: str)
     return service
 
 
+@pytest.mark.story
 def test_the_probe_finds_the_missing_assignor_and_the_request_log_names_the_member(
     shell: Shell, forgotten: Rolling, group_id: str, kafka41: Broker
 ) -> None:

@@ -41,6 +41,7 @@ def workers(request: pytest.FixtureRequest, host: ConnectHost, group_id: str) ->
     broker.log_requests(False)
 
 
+@pytest.mark.story
 def test_workers_to_sessioned_and_back_and_the_sink_group_of_their_connector(
     workers: Workers,
     host: ConnectHost,

@@ -62,6 +62,7 @@ def reader(tmp_path: Path, kafka41: Broker) -> Reader:
     return Reader(Terminal(tmp_path, kafka41))
 
 
+@pytest.mark.story
 @pytest.mark.timeout(120)
 def test_the_roll_out_ends_by_the_printed_lines_alone(  # noqa: PLR0917 - fixtures
     reader: Reader,

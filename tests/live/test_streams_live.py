@@ -115,6 +115,7 @@ def group(
     broker.log_requests(False)
 
 
+@pytest.mark.story
 def test_from_2_3_to_cooperative_in_two_bounces_and_back(
     group: Group, tmp_path: Path, capsys: Said
 ) -> None:

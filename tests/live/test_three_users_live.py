@@ -81,6 +81,7 @@ def test_two_bounces_with_a_forgotten_member(user: str, make: Make) -> None:
     assert "not confirmed: app-1: not restarted since the step began" in team.refused
 
 
+@pytest.mark.story
 @pytest.mark.timeout(120)
 def test_the_downgrade_ends_by_word(make: Make) -> None:
     team = make(SMALL, [TARGET])

@@ -97,6 +97,7 @@ def rollout(empty: Rollout) -> Rollout:
     return empty
 
 
+@pytest.mark.story
 def test_two_bounces_with_a_forgotten_member_and_a_refusal(rollout: Rollout) -> None:
     with rollout.logged():
         before = rollout.verify()

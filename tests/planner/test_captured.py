@@ -19,6 +19,8 @@ from rebal.planner.plan import Plan, Verdict
 from rebal.planner.rules import evaluate
 from tests.planner.captured import BUNDLED, FOLDER, Story, stories
 
+pytestmark = pytest.mark.usefixtures("no_costs")
+
 COOPERATIVE = ["cooperative-sticky"]
 
 

@@ -26,6 +26,8 @@ from tests.planner.builder import group_of
 from tests.planner.plans import m as java
 from tests.planner.plans import plan
 
+pytestmark = pytest.mark.usefixtures("no_costs")
+
 BASH = shutil.which("bash")
 RULES = Path(__file__).parents[1] / "data" / "rules"
 DEMO = Path(__file__).parents[2] / "cli" / "data" / "demo"

@@ -28,6 +28,8 @@ from rebal.planner.verification.verify import (
 from tests.examples import examples
 from tests.planner.looks import Story, bare, done, id_of, look
 
+pytestmark = pytest.mark.usefixtures("no_costs")
+
 TARGET = "cooperative-sticky"
 MIXED = [TARGET, "range"]
 BACK = ["range", TARGET]
@@ -366,7 +368,7 @@ def holds(plan: Plan, tell: Story, snapshot: GroupSnapshot, member_id: str) -> N
     assert answer.verdict is not Tri.NO
 
 
-@examples(400)
+@examples(150, full=400)
 @given(data=st.data(), upgrade=st.booleans())
 def test_no_confirmation_passes_against_evidence_or_a_rejection(
     data: st.DataObject, upgrade: bool

@@ -276,17 +276,25 @@ def sized(count: int, partitions: int, elected: str) -> GroupSnapshot:
         ("cooperative-sticky", "eager"),
     ],
 )
-@pytest.mark.parametrize("batch", [pytest.param(2, marks=pytest.mark.full), 5])
+@pytest.mark.parametrize(
+    ("count", "batch"),
+    [
+        (70, 5),
+        pytest.param(100, 5, marks=pytest.mark.full),
+        pytest.param(100, 2, marks=pytest.mark.full),
+    ],
+)
 def test_each_bound_of_a_large_groups_plan_holds_against_all_restarts(
-    elected: str, goal: str, batch: int, monkeypatch: pytest.MonkeyPatch
+    elected: str, goal: str, count: int, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    snapshot, speed = sized(100, 500, elected), Speed(batch=batch)
+    snapshot, speed = sized(count, 5 * count, elected), Speed(batch=batch)
     sampled = [step.cost for step in make_plan(snapshot, goal, speed=speed).steps if step.cost]
     monkeypatch.setattr(work, "_ENOUGH", 10**9)
     whole = [step.cost for step in make_plan(snapshot, goal, speed=speed).steps if step.cost]
     assert len(sampled) == len(whole) > 0
     for cost, exact in zip(sampled, whole, strict=True):
-        found = re.search(r"(\d+) of 100 restarts rehearsed, so .* within ±(\d+) %", cost.text)
+        said = rf"(\d+) of {count} restarts rehearsed, so .* within ±(\d+) %"
+        found = re.search(said, cost.text)
         assert found is not None
         assert int(found[2]) == pytest.approx(100 * cost.bound)
         assert "restarts rehearsed" not in exact.text
@@ -329,12 +337,15 @@ def test_a_sample_has_a_restart_of_each_kind_of_member(monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
-def test_of_3000_members_with_20000_partitions_a_sample_is_rehearsed() -> None:
-    made = by_assignors(restarts(sized(3000, 20_000, "range"), tuple(BOTH)))
-    found = re.search(r"8 of 3,000 restarts rehearsed, so .* within ±(\d+) %", made.text)
+@pytest.mark.parametrize(
+    ("count", "partitions"), [(1000, 7000), pytest.param(3000, 20_000, marks=pytest.mark.full)]
+)
+def test_of_thousands_of_members_a_sample_is_rehearsed(count: int, partitions: int) -> None:
+    made = by_assignors(restarts(sized(count, partitions, "range"), tuple(BOTH)))
+    found = re.search(rf"8 of {count:,} restarts rehearsed, so .* within ±(\d+) %", made.text)
     assert found is not None
     assert int(found[1]) < 20
-    assert made.rebalances == 6000
+    assert made.rebalances == 2 * count
 
 
 def test_kafka_streams_counts_until_its_session_ends() -> None:

@@ -11,6 +11,8 @@ from rebal.groups.model import Tri
 from rebal.planner.plan import Plan, StepKind
 from tests.planner.plans import BOTH, DONE, RANGE, m, plan
 
+pytestmark = pytest.mark.usefixtures("no_costs")
+
 REFUSING = ("librdkafka", "kafka-python")
 EAGER_ONLY = ("kafkajs", "aiokafka", "segmentio")
 MIXING = ("java", "franz-go", "sarama")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,8 @@ from rebal.groups.vote import candidates, elect
 from rebal.planner.paths import make_plan
 from tests.examples import examples
 from tests.planner.builder import group_of
+
+pytestmark = pytest.mark.usefixtures("no_costs")
 
 NAMES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
 FAMILIES = ["java", "franz-go"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -19,6 +20,8 @@ from rebal.planner.verification.members import MemberStanding
 from rebal.planner.verification.verify import verify
 from tests.examples import examples
 from tests.planner.builder import group_of
+
+pytestmark = pytest.mark.usefixtures("no_costs")
 
 TARGET = "cooperative-sticky"
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE

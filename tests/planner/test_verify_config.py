@@ -14,6 +14,8 @@ from rebal.planner.verification.verify import Standing, verify
 from tests.planner.builder import group_of
 from tests.planner.looks import app, look, pods
 
+pytestmark = pytest.mark.usefixtures("no_costs")
+
 CASES = sorted((Path(__file__).parents[1] / "data" / "rules").glob("RB*.yaml"))
 GOALS = ("cooperative", "eager", "consumer", "range")
 MIXED = ["cooperative-sticky", "range"]

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,8 @@ from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.verify import Standing, entry_of, verify
 from tests.examples import examples
 from tests.planner.builder import AT, group_of
+
+pytestmark = pytest.mark.usefixtures("no_costs")
 
 TARGET = "cooperative-sticky"
 MIXED = [TARGET, "range"]

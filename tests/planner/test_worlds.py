@@ -31,6 +31,8 @@ from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, StepKind
 from tests.planner.builder import group_of, seen
 
+pytestmark = pytest.mark.usefixtures("no_costs")
+
 COOP = "cooperative-sticky"
 REFUSING = ("librdkafka", "kafka-python")
 EAGER_ONLY = ("kafkajs", "aiokafka")
