@@ -166,12 +166,23 @@ def test_only_groups_with_news_are_told(scan: Scan, tmp_path: Path) -> None:
     assert len({row["group_id"] for row in members}) > 5
 
 
-def test_files_are_put_together(scan: Scan, tmp_path: Path) -> None:
-    out = tmp_path / "out"
+def files_after_each(scan: Scan, folder: Path, scans: int) -> list[int]:
+    out = folder / "out"
     counts = []
-    for records, _ in parts(tmp_path, 24):
+    for records, _ in parts(folder, scans):
         scan("--offsets", records, "--out", out)
         last = Scans(find_place(str(out))).of("unnamed").last()
         assert last is not None
         counts.append(sum(1 for _ in out.rglob("*.parquet")))
+    return counts
+
+
+def test_files_are_put_together_every_ten_scans(scan: Scan, tmp_path: Path) -> None:
+    counts = files_after_each(scan, tmp_path, 11)
+    assert counts[10] <= 0.8 * counts[9]
+
+
+@pytest.mark.full
+def test_files_do_not_become_more_and_more(scan: Scan, tmp_path: Path) -> None:
+    counts = files_after_each(scan, tmp_path, 24)
     assert max(counts[12:]) <= 1.3 * max(counts[:12])

@@ -73,11 +73,18 @@ def back(rows: Rows, lost: Row, **changes: object) -> None:
         "consumer poll timeout has expired.",
     ],
 )
-def test_a_group_with_a_member_that_timed_out_is_held(
-    tmp_path: Path, capsys: Said, reason: str
-) -> None:
-    rows = fleet(30)
+def test_a_group_with_a_member_that_timed_out_is_held(tmp_path: Path, reason: str) -> None:
+    rows = fleet(4)
     lost = member_out(rows, reason)
+    report = make_fleet_report(str(write_tables(tmp_path, rows)))
+    assert of(report).held == (f"{lost['client_id']} timed out and has not rejoined",)
+    assert NAME not in {group.group_id for group in report.to_take}
+    assert of(report).verdict == "ready", "the plan's verdict is the same everywhere"
+
+
+def test_a_held_group_stands_apart_in_every_form(tmp_path: Path, capsys: Said) -> None:
+    rows = fleet(30)
+    lost = member_out(rows, "session expired")
     report = make_fleet_report(str(write_tables(tmp_path, rows)))
     said = f"{lost['client_id']} timed out and has not rejoined"
     assert of(report).held == (said,)

@@ -25,6 +25,8 @@ from tests.fleet.conftest import report_lines
 from tests.fleet.synthetic import Row, fleet, hostile_fleet
 from tests.fleet.tablefiles import AT, write_tables
 
+pytestmark = pytest.mark.usefixtures("no_costs")
+
 Said = pytest.CaptureFixture[str]
 Rows = dict[str, list[Row]]
 HOUR = timedelta(hours=1)

@@ -64,6 +64,16 @@ def records() -> tuple[Row, ...]:
 
 
 @cache
+def with_requests() -> tuple[Row, ...]:
+    return (*captured_records(CAPTURES), *captured_requests(CAPTURES))
+
+
+@cache
+def usual_with_requests() -> Tables:
+    return tables(with_requests())
+
+
+@cache
 def wanted() -> dict[str, list[str]]:
     return structure(tables(records()))
 
@@ -229,7 +239,7 @@ def test_rows_in_order_are_handed_on_as_they_are() -> None:
 def test_a_minority_of_wrong_clocks_changes_nothing_beside_the_log(seed: int) -> None:
     """With a request log too: one record in thirty is far off, and its neighbours date it."""
     rand = np.random.default_rng(seed)
-    rows = [*captured_records(CAPTURES), *captured_requests(CAPTURES)]
+    rows = with_requests()
     odd = [
         {**row, "at": row["at"] + int(rand.choice([-YEAR, YEAR, -90 * SECOND]))}
         if row["api"] is None and rand.random() < 1 / 30
@@ -241,7 +251,7 @@ def test_a_minority_of_wrong_clocks_changes_nothing_beside_the_log(seed: int) ->
     names = ("group_id", "generation", "failed", "members", "joined", "left", "assignor", "moved")
     got, wanted = (
         sorted(repr([row[name] for name in names]) for row in found["rebalances"])
-        for found in (made, tables(rows))
+        for found in (made, usual_with_requests())
     )
     assert got == wanted
 
@@ -250,7 +260,7 @@ def test_a_minority_of_wrong_clocks_changes_nothing_beside_the_log(seed: int) ->
 @pytest.mark.parametrize("which", ["records", "log", "both"])
 def test_a_broker_whose_clock_is_set_back_begins_no_group_anew(by: int, which: str) -> None:
     """Generations put the log's rebalances between the records, whatever their times are."""
-    rows = [*captured_records(CAPTURES), *captured_requests(CAPTURES)]
+    rows = with_requests()
     first, last = span(rows)
     back = first + (last - first) * 6 // 10
 
@@ -260,7 +270,7 @@ def test_a_broker_whose_clock_is_set_back_begins_no_group_anew(by: int, which: s
             return row
         return {**row, "at": row["at"] - by * SECOND}
 
-    made, usual = tables(map(off, rows)), tables(rows)
+    made, usual = tables(map(off, rows)), usual_with_requests()
     no_nonsense(made)
     names = (
         "group_id",

@@ -37,7 +37,7 @@ def test_memory_does_not_grow_with_history() -> None:
                 pass
         return elements(group)
 
-    few, many = kept(1_500), kept(4_500)
+    few, many = kept(500), kept(1_500)
     assert many < 1.2 * few, (few, many)
 
 
