@@ -53,9 +53,9 @@ def small(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def large(folder: Path) -> Path:
+def large(folder: Path, large_report: FleetReport) -> Path:
     page = folder / "large.html"
-    page.write_text(fleet_html(report_of(folder, 2000), NOW), encoding="utf-8")
+    page.write_text(fleet_html(large_report, NOW), encoding="utf-8")
     return page
 
 
