@@ -143,6 +143,7 @@ def test_from_2_3_to_cooperative_in_two_bounces_and_back(
         assert told["exit_code"] == (0 if count == 2 else 4)
         assert not told["dangers"], told["dangers"]
     assert told["next"].startswith("begin step 2")
+    assert up.look()["path"] == "streams_one_bounce", "what is left of it"
     unlogged = inspect(group.broker, group.group)
     assert unlogged["rebalance_protocol"]["value"] == "cannot tell"
     assert "its own log shows that" in unlogged["rebalance_protocol"]["why"]

@@ -19,9 +19,10 @@ import pytest
 from rebal.cli import app
 from rebal.groups.clients import assignor_of
 from tests.kafka.broker import Broker
-from tests.kafka.members import JAVA_ASSIGNORS, Member, Members
+from tests.kafka.members import JAVA_ASSIGNORS, Member, Members, wait_assigned
 
 LISTS = "partition.assignment.strategy"
+PARTITIONS = 6
 _LOOKS = 40
 
 
@@ -56,7 +57,7 @@ class Team:
     ) -> None:
         self.broker = broker
         self.group = group
-        self.topic = broker.create_topic(topic, 6)
+        self.topic = broker.create_topic(topic, PARTITIONS)
         self.pods = {pod.name: pod for pod in pods}
         self.running: dict[str, Member] = {}
         self.files = folder / "conf"
@@ -170,7 +171,8 @@ class Team:
             settings={LISTS: settings[LISTS]},
         )
         self.running[pod.name] = member
-        member.wait_for("assigned")
+        # A COOPERATIVE group is Stable for a moment before its follow-up rebalance.
+        wait_assigned(list(self.running.values()), PARTITIONS, quiet=0.5)
         self.broker.wait_stable(self.group, len(self.running))
         link = self.logs / member.host.log_path.name
         if not link.exists():
