@@ -262,6 +262,29 @@ def test_a_group_is_converted_through_a_stop_where_the_policy_forbids_online(
     assert it.consumed(*APPS) == PARTITIONS
 
 
+@pytest.mark.story
+def test_a_kip_848_group_is_replaced_by_a_classic_one_while_nobody_is_in_it(
+    kafka41: Broker, group: Make, capsys: Said
+) -> None:
+    it = group(kafka41)
+    log = ("--request-log", str(kafka41.request_log_path), "--expect-members", "1")
+    back = ("--to", "cooperative-sticky", *log)
+    with it.logged():
+        it.place("app", [], protocol="consumer")
+        it.settle()
+        it.stop("app")
+        wait_for("it to be Empty", lambda: it.plan(capsys, *back)["exit_code"] == 0, timeout=15)
+        body = it.plan(capsys, *back)
+        assert body["path"] == "kip848_back_offline"
+        assert body["baseline"]["group"]["type"] == "consumer"
+        it.place_as("app", java_text(body))
+        it.settle()
+        body = it.plan(capsys, *back)
+        assert (body["verdict"], body["from"]) == ("done", "COOPERATIVE")
+        assert body["baseline"]["group"]["type"] == "classic"
+    assert it.errors() == {}
+
+
 def test_a_group_that_is_exactly_full_and_one_that_is_too_large(
     small41: Broker, members: Members, group: Make, capsys: Said
 ) -> None:
