@@ -10,10 +10,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebal.groups import compact
 from rebal.groups.compact import Partitions, TopicReader, fold, unfold
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Group, GroupSnapshot, Member, Subscription
-from rebal.groups.snapshot import compact
 from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
 
 
