@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -40,6 +41,8 @@ def _logging(version: str) -> tuple[str, ...]:
 
 
 ARTIFACTS: dict[str, tuple[str, ...]] = {
+    # Spark's Kafka source, of the version that is locked for the tests; pure tests wait for it.
+    "spark-kafka-4.0.0": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",),
     **{
         f"broker-{version}": (f"org.apache.kafka:kafka_2.13:{version}", *_logging(version))
         for version in (*BROKER_VERSIONS, *RARE_BROKER_VERSIONS)
@@ -66,8 +69,6 @@ ARTIFACTS: dict[str, tuple[str, ...]] = {
         )
         for version in CONNECT_VERSIONS
     },
-    # Spark's Kafka source, of the version that is locked for the tests.
-    "spark-kafka-4.0.0": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",),
     # What a Spark that reads the lake's tables with SQL has: Delta of the same Spark.
     "spark-delta-4.0.0": ("io.delta:delta-spark_2.13:4.0.0",),
     # A file system of Hadoop, of the version whose client PySpark has.
@@ -190,8 +191,14 @@ def made_once(target: Path, make: Callable[[Path], None]) -> Path:
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(cache_dir() / "lock"):
-        if not target.is_dir():
+    while not target.is_dir():
+        # Asked again and again: who holds the lock makes one folder after the other.
+        with _locked(cache_dir() / "lock") as mine:
+            if not mine:
+                time.sleep(0.1)
+                continue
+            if target.is_dir():
+                break
             fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
             try:
                 make(fresh)
@@ -202,10 +209,15 @@ def made_once(target: Path, make: Callable[[Path], None]) -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[bool]:
+    """Hold the lock if nobody else does; say so."""
     with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
 
 
 def run(command: list[str], environment: dict[str, str] | None = None) -> None:
