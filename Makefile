@@ -14,7 +14,7 @@ LINKS  := build/typing/rebal
 
 help:
 	@echo "make demo       the main job in four chapters, on captured groups (no Kafka, no Java)"
-	@echo "make test       all pure tests, and a live story of each path (Java 17): ten minutes"
+	@echo "make test       all pure tests, and a live story of each path (Java 17): 12 minutes"
 	@echo "make test-live  the other live tests: versions, failovers, stores, clusters, the wheel"
 	@echo "make test-fast  the tests without Java, under a minute"
 	@echo "make test-full  every path and version, long stories included: two to three hours"
