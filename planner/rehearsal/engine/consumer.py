@@ -408,9 +408,12 @@ class Consumer(Member):
         """Give up all partitions, then leave the group where the client does that.
 
         A listener that throws here (ConsumerCoordinator.onLeavePrepare) prevents the LeaveGroup:
-        the coordinator counts the member until its session is over.
+        the coordinator counts the member until its session is over. Offsets are committed before
+        (ConsumerCoordinator.close, enable.auto.commit), which counts as a heartbeat.
         """
         leaves = leaves_on_close(self.process)
+        if self.owned and not self._joining and self.generation >= 0:
+            self._group.commit(self.member_id, self.generation, self)
         if self.owned and (self._joining or self.generation < 0):
             # Where a rebalance goes on, they are lost and not revoked.
             took = self._drop_all()

@@ -15,6 +15,11 @@ from rebal.groups.assignors.java.javatable import hash_order
 from rebal.groups.assignors.spec import TopicPartition
 from rebal.planner.rehearsal.engine.agenda import Agenda
 from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.hashorder import (
+    FIRST_TIMELINE_SIZE,
+    timeline_order,
+    timeline_size,
+)
 from rebal.planner.rehearsal.engine.memory import Brokers, Watcher
 from rebal.planner.rehearsal.engine.messages import (
     Beat,
@@ -79,6 +84,7 @@ class ConsumerGroup:
         self._agenda, self._brokers, self._watcher, self._chance = agenda, brokers, watcher, chance
         self._server, self._left = server, left
         self._members: dict[str, ReconcilingMember] = {}
+        self._table = FIRST_TIMELINE_SIZE
         self._static: dict[str, str] = {}
         self._holders: dict[TopicPartition, ReconcilingMember] = {}
         self._takers: dict[TopicPartition, str] = {}
@@ -129,6 +135,11 @@ class ConsumerGroup:
     def members(self) -> Iterable[ReconcilingMember]:
         """The members, in the order in which they came."""
         return self._members.values()
+
+    def in_table_order(self, members: Iterable[ReconcilingMember]) -> list[ReconcilingMember]:
+        """Return these members in the order of the coordinator's table."""
+        ids = [member.member_id for member in members]
+        return [self._members[id_] for id_ in timeline_order(ids, self._table)]
 
     def lists(self) -> dict[str, tuple[str, ...]]:
         """Return the assignor list of each member with the classic protocol."""
@@ -395,6 +406,7 @@ class ConsumerGroup:
     def _add(self, member_id: str, instance_id: str | None, client: Client) -> ReconcilingMember:
         member = ReconcilingMember(member_id, instance_id, client, self._agenda.now)
         self._members[member_id] = member
+        self._table = timeline_size(self._table, len(self._members))
         self._behind.add(member_id)
         if instance_id is not None:
             self._static[instance_id] = member_id

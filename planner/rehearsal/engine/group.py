@@ -258,11 +258,14 @@ class Group:
         if not stay or len(classic) < len(stay) or not allowed:
             return False
         resting = group.phase is GroupPhase.STABLE
+        # ClassicGroup.fromConsumerGroup: the first one leads; who has just joined is added last.
+        ahead = classic if leaving else classic[:-1]
+        ordered = [*group.in_table_order(ahead), *classic[len(ahead) :]]
         group.dissolve()
         self._now = made = self._classic(group.number)
         seats = [
             ClassicSeat(m.request, cast(ClassicClient, m.client), m.target)
-            for m in classic
+            for m in ordered
             if m.request is not None
         ]
         lists = [request.assignors for request, _, _ in seats]

@@ -2,12 +2,13 @@
 
 The coordinator takes a new leader from it, and sends the members to the leader in this order. The
 Java coordinator (ClassicGroup.members) has a java.util.HashMap, the Scala one (GroupMetadata) a
-scala.collection.mutable.HashMap of Scala 2.13, which sorts a bucket by hash. Neither shrinks.
+scala.collection.mutable.HashMap of Scala 2.13, which sorts a bucket by hash. A KIP-848 group
+(ModernGroup.members) has an org.apache.kafka.timeline.TimelineHashMap. None of them shrinks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rebal.groups.jvmhash import string_hash
@@ -15,7 +16,10 @@ from rebal.groups.model import CoordinatorKind
 
 FIRST_SIZE: Final = 16
 """Buckets of a new table, for both."""
+FIRST_TIMELINE_SIZE: Final = 2
+"""Buckets of a new TimelineHashMap."""
 _SIGN: Final = 0x80000000
+_FIBONACCI: Final = -7046029254386353131
 
 
 def table_size(size: int, members: int, kind: CoordinatorKind) -> int:
@@ -45,3 +49,31 @@ def table_order(member_ids: Iterable[str], size: int, kind: CoordinatorKind) -> 
         return spread & (size - 1), spread ^ _SIGN if sorts else 0
 
     return sorted(member_ids, key=place)
+
+
+def timeline_size(size: int, members: int) -> int:
+    """Return the number of buckets after a TimelineHashMap of `size` has got its last of `members`.
+
+    BaseHashTable doubles before an element is put that may be one too many. Each member is put more
+    than once, the last one too: its join, then its assignment.
+    """
+    while (members + 1) * 3 > size * 4:
+        size *= 2
+    return size
+
+
+def timeline_order(member_ids: Sequence[str], size: int) -> list[str]:
+    """Return the ids in the order of a TimelineHashMap with `size` buckets.
+
+    `member_ids` are in the order in which they were added; an iteration takes each bucket from its
+    end. Source: BaseHashTable.findSlot.
+    """
+    shift = 65 - size.bit_length()
+
+    def slot(member_id: str) -> int:
+        hashed = string_hash(member_id)
+        signed = hashed - 2 * _SIGN if hashed >= _SIGN else hashed
+        return (signed * _FIBONACCI & 2**64 - 1) >> shift
+
+    newest_first = list(reversed(member_ids))
+    return sorted(newest_first, key=slot)

@@ -8,7 +8,14 @@ import pytest
 
 from rebal.groups.assignors.java.javatable import hash_order
 from rebal.groups.model import CoordinatorKind
-from rebal.planner.rehearsal.engine.hashorder import FIRST_SIZE, table_order, table_size
+from rebal.planner.rehearsal.engine.hashorder import (
+    FIRST_SIZE,
+    FIRST_TIMELINE_SIZE,
+    table_order,
+    table_size,
+    timeline_order,
+    timeline_size,
+)
 from rebal.planner.rehearsal.engine.messages import Error, GroupPhase
 from tests.planner.rehearsal.requests import Member, Table
 
@@ -161,3 +168,32 @@ def test_hash_order_of_members_is_that_of_java_and_scala() -> None:
     # "a" and "q" share a bucket (97 and 113): Scala sorts it, Java keeps the order of insertion.
     assert table_order(["q", "a"], 16, SCALA) == ["a", "q"]
     assert table_order(["q", "a"], 16, JAVA) == ["q", "a"]
+
+
+@pytest.mark.parametrize(
+    ("count", "gone", "order"),
+    [
+        (2, "", "m0 m1"),
+        (3, "", "m2 m0 m1"),
+        (5, "", "m0 m2 m4 m1 m3"),
+        (6, "", "m5 m0 m2 m4 m1 m3"),
+        (12, "", "m0 m5 m2 m7 m4 m11 m9 m1 m6 m3 m10 m8"),
+        (12, "m0 m5 m7", "m2 m4 m11 m9 m1 m6 m3 m10 m8"),
+        (21, "", "m0 m20 m5 m12 m17 m2 m7 m14 m19 m4 m11 m9 m16 m1 m6 m13 m18 m3 m10 m8 m15"),
+    ],
+)
+def test_hash_order_of_a_kip848_group_is_that_of_kafkas_timeline_map(
+    count: int, gone: str, order: str
+) -> None:
+    # As kafka-server-common 4.1.1 iterates, each key put twice.
+    ids = [f"m{number}" for number in range(count) if f"m{number}" not in gone.split()]
+    size = FIRST_TIMELINE_SIZE
+    for number in range(count):
+        size = timeline_size(size, number + 1)
+    assert timeline_order(ids, size) == order.split()
+
+
+def test_keys_of_one_hash_in_a_timeline_map_come_in_the_reverse_order() -> None:
+    ids = ["Aa", "BB", "AaAa", "BBBB", "AaBB", "BBAa"]
+    ordered = ["BB", "Aa", "BBAa", "AaBB", "BBBB", "AaAa"]
+    assert timeline_order(ids, timeline_size(2, 6)) == ordered

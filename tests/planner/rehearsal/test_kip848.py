@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
 from rebal.groups.assignors import get
 from rebal.groups.model import CoordinatorKind
+from rebal.planner.rehearsal.engine.consumer_group import Seat, Server
+from rebal.planner.rehearsal.engine.group import Group
 from rebal.planner.rehearsal.engine.memory import Brokers
+from rebal.planner.rehearsal.engine.messages import Beat
 from rebal.planner.rehearsal.engine.process import Process, Running
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 from tests.planner.builder import group_of
+from tests.planner.rehearsal.requests import Member, Named, Table
 from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, play, restart, scene, told
 
 ALL = ("m0", "m1", "m2")
@@ -257,6 +263,22 @@ def test_static_members_change_protocol_without_a_rebalance_both_ways() -> None:
     assert run.rebalances == ()
     assert (run.state, run.assignor) == ("Stable", "cooperative-sticky")
     assert [member.owned for member in run.members] == [6, 6]
+
+
+@pytest.mark.parametrize(("came", "leader"), [("m0 m1 m2", "m2"), ("m2 m1 m0", "m0")])
+def test_leader_after_a_conversion_to_classic_is_the_first_of_the_timeline_map(
+    came: str, leader: str
+) -> None:
+    clients = {name: Member(name) for name in (*came.split(), "last")}
+    table = Table()
+    group = Group(
+        table.agenda, Brokers(), table, Named(Random(0)), server=cast(Server, SimpleNamespace())
+    )
+    seats = [Seat(clients[name].request(), clients[name], ()) for name in came.split()]
+    group.seat([*seats, Seat(Beat("last", 0, topics=("orders",)), clients["last"], ())], "", None)
+    group.beat(Beat("last", -1), clients["last"])
+    # TimelineHashMap of 4.1.1: m0 and m2 share a slot, which is taken from its end; then m1.
+    assert (group.kip848, group.leader) == (False, leader)
 
 
 def test_an_empty_group_is_replaced_by_the_other_type() -> None:

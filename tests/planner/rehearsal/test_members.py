@@ -259,6 +259,21 @@ def test_static_member_past_its_poll_timeout_stays_until_its_session_ends() -> N
     assert run.measures.twice == run.measures.twice_past > 0
 
 
+@pytest.mark.parametrize("deed", [Deed.STOP, Deed.KILL])
+def test_close_of_a_static_member_commits_and_begins_its_session_anew(deed: Deed) -> None:
+    # Its last heartbeat was up to 3 s ago; a process that is killed commits nothing.
+    runs = [
+        play(scene(RANGE, RANGE, static=True), Event(do=deed, members=("m1",), at=100), seed=seed)
+        for seed in range(4)
+    ]
+    ends = [note.at - 100 for run in runs for note in run.notes if note.what == "removed"]
+    assert len(ends) == 4
+    if deed is Deed.STOP:
+        assert ends == pytest.approx([45.0] * 4)
+    else:
+        assert max(ends) < 45.0
+
+
 def test_leader_that_misses_the_join_barrier_is_replaced() -> None:
     busy = Event(do=Deed.BUSY, members=("m0",), seconds=90, at=9)
     where = scene(BOTH, BOTH, rebalance=60.0)
