@@ -11,12 +11,11 @@ from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.live.replay_world import LIMITS, ReplayWorld, why_not
 from tests.live_support.rollout import PlannedGroup
-from tests.search.found import FOUND
-from tests.search.found_clients import FOUND_CLIENTS
+from tests.search.histories import found
 from tests.search.obey import carry_out
 
 pytestmark = pytest.mark.full
-EVERY = {**FOUND, **FOUND_CLIENTS}
+EVERY = {why: known.history for why, known in found().items() if known.ends == "finished"}
 PLAYED = [name for name, history in EVERY.items() if why_not(history) is None]
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,6 +58,7 @@ from tests.search.sources import (
 
 CLUSTER = "here"
 KINDS = ("probe", "request log", "client log")
+_FLAKY = 0.3
 _STATES = {
     GroupPhase.EMPTY: GroupState.EMPTY,
     GroupPhase.PREPARING_REBALANCE: GroupState.PREPARING_REBALANCE,
@@ -107,6 +109,7 @@ class Operator:
         self._requests_from: dict[int, int] = {}
         self._lives_from: dict[int, int] = {}
         self._already: dict[tuple[str, int], _Read] = {}
+        self._random = Random(f"{group.number} {given}")
 
     # --- which evidence there is -----------------------------------------------------------------
 
@@ -133,6 +136,10 @@ class Operator:
 
     # --- a look ---------------------------------------------------------------------------------
 
+    def _now(self) -> datetime:
+        """Return the time of rebal's own clock."""
+        return self._book.moment() + timedelta(seconds=self._given.skew)
+
     def look(self) -> GroupSnapshot:
         """Return the group with all evidence, as `rebal` reads it before it plans or verifies."""
         return merging.merge(self._described(), self._observations())
@@ -147,7 +154,7 @@ class Operator:
                 group_id=GROUP,
                 type=GroupType.CLASSIC,
                 state=_STATES[group.phase],
-                at=book.moment(),
+                at=self._now(),
                 coordinator_id=book.broker,
                 protocol_type="consumer" if group.size else "",
                 assignor=group.assignor if stable else None,
@@ -170,7 +177,7 @@ class Operator:
             group_id=GROUP,
             type=GroupType.CONSUMER,
             state=_STATES[group.phase],
-            at=self._book.moment(),
+            at=self._now(),
             coordinator_id=self._book.broker,
             protocol_type="consumer",
             assignor=group.assignor,
@@ -217,13 +224,26 @@ class Operator:
         lists = list(group.lists().values())
         asked = read.assignors_to_ask(elected, ())
         yes = [name for name in asked if all(name in each for each in lists)]
-        at = self._book.moment()
+        at = self._now()
         answers = tuple(
             ProbeAnswer(assignor=name, supported=Tri.YES if name in yes else Tri.NO, at=at)
             for name in asked
         )
+        if self._given.flaky and self._random.random() < _FLAKY:
+            return replace(snapshot, probe=self._failed(answers))
         reading = reload.proven_by_probe(self._stored(), elected, yes)
         return read._with_reading(replace(snapshot, probe=Probe(answers=answers)), reading)
+
+    def _failed(self, answers: Sequence[ProbeAnswer]) -> Probe:
+        """Return a probe that failed: void answers, or a request that got none."""
+        if self._random.random() < 0.5:
+            # Between two members' joins the lists are others: what it was told holds no more.
+            void = tuple(replace(one, supported=Tri.YES) for one in answers)
+            return Probe(answers=void, refused="its members changed while it was probed")
+        none = (
+            replace(one, supported=Tri.CANNOT_TELL, error="REQUEST_TIMED_OUT") for one in answers
+        )
+        return Probe(answers=tuple(none))
 
     def _stored(self) -> reload.Reading:
         """Return what the group's records prove, as the reader of `__consumer_offsets` says."""
@@ -246,11 +266,11 @@ class Operator:
 
     def _observations(self) -> list[Observation]:
         found: list[Observation] = []
-        now = self._book.moment()
+        now = self._now()
         if "inventory" in self.kinds:
             found += self._declared()
         # Nobody keeps the dates of files that were copied or written by a pipe.
-        written = now if self._given.dated else None
+        written = self._book.moment() if self._given.dated else None
         if "request log" in self.kinds:
             reading = request_logs.read_request_log(self._request_logs(), tz_offset=self._zone)
             found += reading.observations
@@ -299,6 +319,23 @@ class Operator:
         if self.merged:
             return [NamedText("all/requests.log", [part.getvalue() for part in parts])]
         return parts
+
+    @property
+    def is_plain(self) -> bool:
+        """True where no reader has to guess whose a line is, or when it was written."""
+        given = self._given
+        mixed = self.merged or given.prefixed or given.foreign or not given.dated
+        return not (mixed or given.shift or given.skew or given.drift)
+
+    def shows_member(self, life: Life, words: bytes = b'"errorCode":0,"generationId"') -> bool:
+        """Return whether a log at hand shows the join of this life's member id for certain."""
+        id_, broker = life.member_id.encode(), self._book.broker
+        lines = self.request_lines().get(broker, ()) if "request log" in self.kinds else ()
+        if not id_ or not self.is_plain:
+            return False
+        if "client log" in self.kinds and not self._lives_from.get(id(life), 0):
+            return any(b"Successfully joined" in one and id_ in one for one in life.lines)
+        return any(b"JOIN_GROUP" in one and id_ in one and words in one for one in lines)
 
     def shows_rejection(self, life: Life) -> bool:
         """Return whether a log at hand, which is certainly the group's, shows its rejected join.

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from random import Random
+from typing import Any, NamedTuple
+
+import yaml
 
 from tests.live.obey import Process
 from tests.live.obey_stories import BACK, DEFAULT, FINAL, RANGE, WIDE
@@ -12,6 +16,7 @@ from tests.live.obey_stories import BACK, DEFAULT, FINAL, RANGE, WIDE
 JAVA = ("java-2.8.2", "java-3.1.2", "java-3.9.1", "java-4.1.1")
 MODERN = ("java-3.9.1", "java-4.1.1")
 ONE_KIND = ("confluent-kafka", "kafka-python")
+SKEWS = (-40.0, -3.0, 3.0, 40.0)
 ROUND_ROBIN: tuple[str, ...] = ("roundrobin",)
 OTHER_EAGER: tuple[tuple[str, ...], ...] = (ROUND_ROBIN, ("sticky", "range"), ("sticky",))
 FORWARD = (
@@ -50,9 +55,22 @@ class Consumer:
         return Process(self.name, self.software, self.assignors, instance_id=instance)
 
     def __str__(self) -> str:
-        mark = ("*" if self.static else "") + (" (own class)" if self.own else "")
-        said = "KIP-848" if self.protocol == "consumer" else f"[{', '.join(self.assignors)}]"
-        return f"{self.name}{mark} {self.software} {said}"
+        words = [self.name + "*" * self.static, self.software, ",".join(self.assignors)]
+        words += ["own"] if self.own else []
+        return " ".join([*words, *([self.protocol] if self.protocol != "classic" else [])])
+
+    @staticmethod
+    def read(text: str) -> Consumer:
+        """Return the consumer that is written so."""
+        name, software, lists, *more = text.split()
+        return Consumer(
+            name.rstrip("*"),
+            software,
+            tuple(lists.split(",")),
+            static=name.endswith("*"),
+            own="own" in more,
+            protocol="consumer" if "consumer" in more else "classic",
+        )
 
 
 @dataclass(frozen=True)
@@ -67,7 +85,13 @@ class Event:
     pick: int
 
     def __str__(self) -> str:
-        return f"{self.kind} before look {self.look} (pick {self.pick})"
+        return f"{self.look} {self.kind} {self.pick}"
+
+    @staticmethod
+    def read(text: str) -> Event:
+        """Return the event that is written so."""
+        look, *kind, pick = text.split()
+        return Event(int(look), " ".join(kind), int(pick))
 
 
 @dataclass(frozen=True)
@@ -78,7 +102,9 @@ class Evidence:
     logs are one stream whose lines name their pod; `merged`: one stream whose lines do not.
     `foreign` adds the logs of a group with the same name on another cluster. `shift` hours are
     added to each time in a log, which names no zone; `dated`: the files' own dates are kept.
-    `late`: the logs begin when the plan is made.
+    `late`: the logs begin when the plan is made. `flaky`: some probes are refused or not answered.
+    `skew` are the seconds by which rebal's clock is ahead of the brokers', `drift` those of the
+    clients' machines.
     """
 
     kinds: frozenset[str] = frozenset()
@@ -88,13 +114,9 @@ class Evidence:
     shift: int = 0
     dated: bool = True
     late: bool = False
-
-    def __str__(self) -> str:
-        words = [*sorted(self.kinds)] or ["no evidence"]
-        words += [n for n in ("merged", "prefixed", "foreign", "late") if getattr(self, n)]
-        words += [f"log times {self.shift:+} h"] if self.shift else []
-        words += [] if self.dated else ["files without dates"]
-        return ", ".join(words)
+    flaky: bool = False
+    skew: float = 0.0
+    drift: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -103,7 +125,8 @@ class History:
 
     `alike`: all pods have Java's automatic client id. `counted`: rebal is told how many members the
     service has. Timeouts are seconds; `kind` is the coordinator's,
-    `epoch` the leader epoch of its partition when the group begins (0: never loaded).
+    `epoch` the leader epoch of its partition when the group begins (0: never loaded). `lies`: the
+    operator confirms what no process runs.
     """
 
     seed: int
@@ -118,6 +141,7 @@ class History:
     kind: str = "java"
     epoch: int = 3
     max_size: int | None = None
+    lies: bool = False
 
     @property
     def kip848(self) -> bool:
@@ -125,16 +149,32 @@ class History:
         return self.goal == "consumer" or any(one.protocol == "consumer" for one in self.consumers)
 
     def __str__(self) -> str:
-        members = "; ".join(map(str, self.consumers))
-        words = [
-            f"seed {self.seed} → {self.goal}: {members}",
-            f"  given {self.evidence}{', counted' if self.counted else ''}"
-            f"{', one client id' if self.alike else ''}; {self.kind} coordinator in epoch "
-            f"{self.epoch}, session "
-            f"{self.session:g} s, rebalance {self.rebalance:g} s"
-            f"{f', group.max.size {self.max_size}' if self.max_size else ''}",
-        ]
-        return "\n".join([*words, *(f"  {event}" for event in self.events)])
+        """Return it as the text that `read` takes: only what differs from the defaults."""
+        given = _differing(self.evidence)
+        given["kinds"] = sorted(self.evidence.kinds)
+        data = _differing(self) | {"evidence": given}
+        data |= {"consumers": [*map(str, self.consumers)], "events": [*map(str, self.events)]}
+        kept = {name: value for name, value in data.items() if value not in ([], {"kinds": []})}
+        return yaml.safe_dump(
+            kept, default_flow_style=True, sort_keys=False, width=96, allow_unicode=True
+        ).strip()
+
+    @staticmethod
+    def read(data: Mapping[str, Any]) -> History:
+        """Return the history that is written so."""
+        given = data.get("evidence", {})
+        made = {
+            "consumers": tuple(map(Consumer.read, data["consumers"])),
+            "evidence": Evidence(**{**given, "kinds": frozenset(given.get("kinds", ()))}),
+            "events": tuple(map(Event.read, data.get("events", ()))),
+        }
+        return History(**{**data, **made})
+
+
+def _differing(one: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that differ from their defaults."""
+    found = {each.name: getattr(one, each.name) for each in fields(one)}
+    return {each.name: found[each.name] for each in fields(one) if found[each.name] != each.default}
 
 
 def draw(seed: int) -> History:
@@ -153,7 +193,7 @@ def draw(seed: int) -> History:
         kinds = evidence.kinds | {"client log"}
         evidence = replace(evidence, kinds=kinds, merged=False, prefixed=False, late=False)
         events = tuple(one for one in events if one.kind not in ("cut", "merge"))
-    return _with_rarer(
+    return _unsure(
         History(
             seed=seed,
             goal=goal,
@@ -169,6 +209,18 @@ def draw(seed: int) -> History:
             max_size=len(consumers) + random.choice((0, 1)) if random.random() < 0.06 else None,
         )
     )
+
+
+def _unsure(history: History) -> History:
+    """Return the history with probes that fail, clocks that differ and an operator who errs."""
+    history = _with_rarer(history)
+    random, given = Random(f"{history.seed} unsure"), history.evidence
+    flaky = "probe" in given.kinds and random.random() < 0.25
+    skew = random.choice(SKEWS) if random.random() < 0.1 else 0.0
+    drift = random.choice((-4.0, -0.7, 0.7, 4.0)) if random.random() < 0.1 else 0.0
+    lies = "inventory" in given.kinds and random.random() < 0.5
+    given = replace(given, flaky=flaky, skew=skew, drift=drift)
+    return replace(history, evidence=given, lies=lies)
 
 
 def _with_rarer(history: History) -> History:
@@ -305,11 +357,15 @@ def smaller(history: History) -> Iterator[History]:
         replace(given, shift=0),
         replace(given, dated=True),
         replace(given, late=False),
+        replace(given, flaky=False),
+        replace(given, skew=0.0),
+        replace(given, drift=0.0),
     )
     plainer = (
         *(replace(history, evidence=each) for each in kept),
         replace(history, alike=False),
         replace(history, max_size=None),
+        replace(history, lies=False),
         replace(history, kind="java"),
         replace(history, session=8.0),
         replace(history, rebalance=15.0),
@@ -332,3 +388,22 @@ def smaller(history: History) -> Iterator[History]:
             if changed != event:
                 rest = events[number + 1 :]
                 yield replace(history, events=(*events[:number], changed, *rest))
+
+
+class Known(NamedTuple):
+    """A history that was found: how it ends now, and what is told wrongly in it to this day."""
+
+    history: History
+    ends: str = "finished"
+    open: str = ""
+
+
+def found() -> dict[str, Known]:
+    """Return what was found (found.yaml), by what was wrong."""
+    text = Path(__file__).with_name("found.yaml").read_text(encoding="utf-8")
+    return {
+        one["why"]: Known(
+            History.read(one["history"]), one.get("ends", "finished"), one.get("open", "")
+        )
+        for one in yaml.safe_load(text)
+    }

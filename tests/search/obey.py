@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from tests.search.world import SimulatedWorld
 LIMITS = Limits(
     seconds=40_000, event_chance=0, race_chance=0, opening_chance=0, trial_chance=0.3, looks=120
 )
+# What differs between two violations of one kind.
+_DETAIL = re.compile(r"\([^)]*\)?|\[[^\]]*\]?|[\d.]+ s\b|\b(?:app|more|old|tmp|orders|pod)-\d+|\d+")
 # rebal takes a rejection for settled when a full group has stood so long.
 _RECENT = 75.0
 _WRONG = (
@@ -63,6 +66,8 @@ class HistoryWorld(World, Protocol):
     def has_rejected(self) -> bool: ...
     @property
     def sees_no_growth(self) -> bool: ...
+    @property
+    def misled(self) -> bool: ...
     def merge(self) -> str: ...
     def grow(self) -> str: ...
     def deliver(self) -> None: ...
@@ -89,6 +94,7 @@ class Rehearsed(Story):
         self._out: list[Process] = []
         self._waits = max(1.5, (history.session + history.rebalance) / 8)
         self._reasons: set[str] = set()
+        self._told: set[str] = set()
 
     def _play(self) -> None:
         self._happen(0)
@@ -273,9 +279,25 @@ class Rehearsed(Story):
     def _look(self, ask: Any, *more: str) -> dict[str, Any]:
         self._out = [one for one in self._out if not one.running]
         body = super()._look(ask, *more)
+        self._told_wrongly()
         if body["finished"] and body["advice"]["action"] != "none":
             self._violated("finished, and something is still advised")
         return body
+
+    def _told_wrongly(self) -> None:
+        """Take down what a look told wrongly, each kind once: a later look says the same."""
+        for fault in self.world.faults:
+            kind = kind_of(fault)
+            if kind not in self._told:
+                self._told.add(kind)
+                super()._violated(fault)
+        self.world.faults.clear()
+
+    def _violated(self, text: str) -> None:
+        """Take down a broken promise, but for one that the operator's own false word broke."""
+        if self.world.misled:
+            raise Over("misled by the operator")
+        super()._violated(text)
 
     def _happen(self, look: int) -> None:
         """Let the events before this look happen."""
@@ -373,10 +395,11 @@ class Rehearsed(Story):
         super()._evidence(advice)
 
     def _confirm(self, advice: dict[str, Any]) -> None:
-        """Confirm a list for the members that really run it."""
+        """Confirm a list for the members that really run it, or for all: an operator may err."""
         names = tuple(advice["assignors"])
         found = {id_: self.world.found(id_, "") for id_ in advice["members"]}
-        true = tuple(id_ for id_, one in found.items() if one and one.assignors == names)
+        lies = self.world.history.lies
+        true = tuple(id_ for id_, one in found.items() if one and (lies or one.assignors == names))
         self.world.confirms = (true, names) if names else ((), ())
         super()._confirm(advice)
 
@@ -417,6 +440,13 @@ class Rehearsed(Story):
         for fault in self.world.faults:
             self._violated(fault)
         self.world.faults.clear()
+
+
+def kind_of(violation: str) -> str:
+    """Return what kind of promise was broken, without the names and times of this history."""
+    lines = violation.strip().splitlines()
+    text = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+    return " ".join(_DETAIL.sub("", text).split()[:6])
 
 
 def rehearse(history: History) -> End | None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import gc
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tests.search.histories import History, draw, smaller
 from tests.search.obey import End, rehearse
+from tests.search.obey import kind_of as violation_kind
 
 Fails = Callable[[History], str]
-_DETAIL = re.compile(r"\([^)]*\)?|\[[^\]]*\]?|[\d.]+ s\b|\b(?:app|more|old|tmp|orders)-\d+|\d+")
 _MOST_SHRINKS = 400
 
 
@@ -124,12 +123,9 @@ def _found(history: History, outcome: End, *, shrinks: bool) -> Found:
 
 
 def kind_of(outcome: End | None) -> str:
-    """Return what kind of promise was broken, without the names and times of this history."""
-    if outcome is None or not outcome.violations:
-        return ""
-    first = outcome.violations[0].strip().splitlines()
-    text = first[-1] if first[0].startswith("Traceback") else first[0]
-    return " ".join(_DETAIL.sub("", text).split()[:6])
+    """Return what kind of promise was broken first; empty where none was."""
+    broken = outcome.violations if outcome is not None else []
+    return violation_kind(broken[0]) if broken else ""
 
 
 def shrunk(history: History, kind: str, most: int = _MOST_SHRINKS) -> History:

@@ -95,7 +95,8 @@ class OffsetsRecord:
 class Book:
     """All that brokers and clients have written; times are seconds of `agenda`.
 
-    `own` are the processes with an EAGER class of their own named cooperative-sticky.
+    `own` are the processes with an EAGER class of their own named cooperative-sticky. `drift` are
+    the seconds by which the clients' clocks are ahead of the brokers'.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Book:
         self.records: list[OffsetsRecord] = []
         self._agenda = agenda
         self._shift = timedelta(hours=shift)
+        self.drift = 0.0
         self._port = 40_000
         self._hosts: dict[str, str] = {}
         self._network = network
@@ -128,8 +130,9 @@ class Book:
         """The address of the group's coordinator."""
         return f"10.{self._network}.0.{self.broker}"
 
-    def _stamp(self) -> str:
-        text = (self.moment() + self._shift).isoformat(" ", "milliseconds")
+    def _stamp(self, ahead: float = 0.0) -> str:
+        at = self.moment() + self._shift + timedelta(seconds=ahead)
+        text = at.isoformat(" ", "milliseconds")
         return text[:19] + "," + text[20:23]
 
     # --- processes ------------------------------------------------------------------------------
@@ -147,12 +150,12 @@ class Book:
     def print(self, life: Life, *texts: str) -> None:
         """Write lines into the log of a Java client."""
         if life.java is not None:
-            stamp = self._stamp()
+            stamp = self._stamp(self.drift)
             life.lines += [f"[{stamp}] INFO {text}\n".encode() for text in texts]
 
     def built(self, life: Life) -> None:
         """Print what a consumer prints when it is built."""
-        process, stamp = life.process, self._stamp()
+        process, stamp = life.process, self._stamp(self.drift)
         if life.java is None:
             return
         package = "org.apache.kafka.clients.consumer."
@@ -174,7 +177,7 @@ class Book:
             line.encode()
             for line in f"[{stamp}] INFO ConsumerConfig values: \n{block}\n".splitlines(True)
         ]
-        started = round(self.moment().timestamp() * 1000)
+        started = round((self.moment().timestamp() + self.drift) * 1000)
         self.print(life, f"Kafka version: {process.version}", f"Kafka startTimeMs: {started}")
         self.say(life, f"Cluster ID: {self.cluster_id}")
 

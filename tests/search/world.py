@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -11,6 +11,7 @@ import msgspec
 
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import Cluster, CoordinatorKind, GroupSnapshot, RebalanceProtocol
+from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost, Plan
 from rebal.planner.rehearsal.costs.cost import Restarts
@@ -32,6 +33,7 @@ from tests.live.obey import Process
 from tests.search.evidence import CLUSTER, Operator
 from tests.search.histories import History
 from tests.search.inventory import Inventory
+from tests.search.judge import Judge, Seen
 from tests.search.sources import GROUP, TOPIC, Book, Life, Witness, life_of
 
 PARTITIONS = 6
@@ -39,6 +41,9 @@ _AFTER_LOAD = 10.0
 # group.consumer.heartbeat.interval.ms of the simulated brokers, in seconds.
 _HEARTBEAT = 5.0
 _ANSWER = 0.5
+# The share of looks whose screen is read; each takes some milliseconds.
+_SCREENS = 0.12
+_GIVEN = Given(connection=("-b", "broker:9092"))
 _FAMILIES = {
     "confluent-kafka": ("librdkafka", "2.16.0"),
     "kafka-python": ("kafka-python", "3.0.12"),
@@ -108,6 +113,7 @@ class SimulatedWorld:
         )
         given = history.evidence
         self.world = _group(history, brokers, CLUSTER, 1, given.shift)
+        self.world.book.drift = given.drift
         self.world.book.own |= {one.name for one in history.consumers if one.own}
         settings = {"group.consumer.migration.policy": "bidirectional"}
         settings["group.coordinator.rebalance.protocols"] = (
@@ -139,7 +145,11 @@ class SimulatedWorld:
         self._plan: Plan | None = None
         self._entries: list[JournalEntry] = []
         self._random = Random(history.seed)
+        # Which screens are read; what the judge reads changes nothing in the history.
+        self._draws = Random(f"{history.seed} screens")
         self._current: dict[str, Member] = {}
+        self.judge = Judge(self)
+        self.last_event = 0.0
 
     def begin(self) -> bool:
         """Start all processes, one after the other; False where one of them is not admitted."""
@@ -173,6 +183,7 @@ class SimulatedWorld:
         if consumer is None or consumer is before:
             return next(one.detail for one in world.happened[seen:] if one.what == "did not start")
         self._current[process.name] = consumer
+        self.last_event = self.now()
 
         def decided() -> bool:
             return bool(consumer.rebalances.count or consumer.rejected or not consumer.alive)
@@ -185,10 +196,12 @@ class SimulatedWorld:
         return error
 
     def stop(self, process: Process) -> None:
+        self.last_event = self.now()
         self.world.stop(process.name)
         self.world.run(0.05)
 
     def crash(self, process: Process) -> None:
+        self.last_event = self.now()
         self.world.kill(process.name)
 
     def error(self, process: Process) -> str | None:
@@ -324,17 +337,66 @@ class SimulatedWorld:
         """True until new partitions are seen: in a KIP-848 group at the next heartbeat."""
         return bool(self.world._coming or getattr(self.world.group._now, "_refresh", False))
 
+    @property
+    def misled(self) -> bool:
+        """True once the operator has confirmed what a member does not run."""
+        return bool(self.judge.false_words)
+
     def counts_a_stopped_one(self) -> bool:
         """Return whether the coordinator still counts a process that has ended."""
         return not self._all_alive()
 
     def shown_rejected(self, process: Process) -> bool:
         """Return whether the evidence shows that this process was rejected at its last start."""
-        life = next(
-            (one for one in reversed(self.world.book.lives) if one.process.name == process.name),
-            None,
-        )
+        life = self._life(process)
         return life is not None and self.operator.shows_rejection(life)
+
+    # --- the truth for the judge ----------------------------------------------------------------
+
+    @property
+    def counted_members(self) -> int:
+        return self.world.group.size
+
+    def rejected_out(self) -> list[Process]:
+        lives = {one.process.name: one for one in self.world.book.lives}
+        rejected = {one.who for one in self.world.happened if one.what == "rejected"}
+        out = (one for one in self.processes if not one.running and one.name in rejected)
+        return [one for one in out if not lives[one.name].member_id]
+
+    def shown_back(self, process: Process) -> bool:
+        life = self._life(process)
+        # One log of several processes with one client id has no address that tells them apart.
+        known = not (self.history.alike and "client log" in self.operator.kinds)
+        return known and life is not None and self.operator.shows_member(life)
+
+    def owned_by(self, member_id: str) -> int:
+        current = (one for one in self._current.values() if one.member_id == member_id)
+        return sum(len(one.owned) for one in current if one.alive)
+
+    def list_of(self, member_id: str) -> tuple[str, ...]:
+        current = (one for one in self._current.values() if one.member_id == member_id)
+        return next((one.process.assignors for one in current if one.alive), ())
+
+    def shown_list(self, member_id: str) -> bool:
+        life = self.world.lives.get(member_id)
+        return life is not None and self.operator.shows_member(life, b'"protocols":[{')
+
+    def rejects(self, names: Sequence[str], left: frozenset[str] = frozenset()) -> bool:
+        lives, alive = self.world.lives, {one.member_id for one in self._current.values()}
+        lists = {id_: one for id_, one in self.world.group.lists().items() if id_ not in left}
+        whole = [lives[id_].process.assignors if id_ in alive else lists[id_] for id_ in lists]
+
+        def admits(remembered: Iterable[tuple[str, ...]]) -> bool:
+            kept = list(remembered)
+            return any(all(name in one for one in kept) for name in names)
+
+        return not admits(lists.values()) and not admits(whole)
+
+    def _life(self, process: Process) -> Life | None:
+        lives = reversed(self.world.book.lives)
+        return next((one for one in lives if one.process.name == process.name), None)
+
+    # --- who is who -----------------------------------------------------------------------------
 
     def found(self, member_id: str, name: str) -> Process | None:
         lives = self.world.book.lives
@@ -371,6 +433,7 @@ class SimulatedWorld:
         book = self.world.book
         broker = book.broker if self._random.random() < 0.3 else book.broker % 3 + 1
         seconds = self._random.choice((0.2, 2.0))
+        self.last_event = self.now()
         self.world.move_coordinator(seconds)
         self.world.agenda.after(seconds, book.loaded, broker)
         self.world.run(seconds + 0.01)
@@ -395,12 +458,19 @@ class SimulatedWorld:
             expect_members=expected,
             ignore=dict.fromkeys(rules, "agreed"),
             cost=_free,
+            given=_GIVEN,
         )
         self.plans += 1
+        self.judge.words.clear()
+        self.faults += self.judge.plan_faults(made, drawn=self._draws.random() < _SCREENS)
         return {
             "advice": _plain(made.advice),
             "withheld": [_plain(one) for one in made.withheld],
-            "steps": [{"precondition": step.precondition} for step in made.steps],
+            # The command beside a precondition records what a person agrees to.
+            "steps": [
+                {"precondition": " ".join([step.precondition, *(c.line for c in step.commands)])}
+                for step in made.steps
+            ],
             "verdict": str(made.verdict),
             "exit_code": made.exit_code,
             "asked": [one.rule for one in made.findings],
@@ -413,8 +483,13 @@ class SimulatedWorld:
         seen = self.snapshot = self.operator.look()
         if more and more[0] == "--confirm":
             self._confirm(seen, int(more[1]), expected)
-        standing = verify(plan, entries, seen, expect_members=expected)
+        given = msgspec.structs.replace(_GIVEN, plan="plan.yaml")
+        standing = verify(plan, entries, seen, expect_members=expected, given=given)
         entries.append(entry_of(plan, standing, seen, entries=entries))
+        service = [one for one in self.processes if not one.retired]
+        look = Seen(plan, standing, service, expected)
+        drawn = standing.finished or self._draws.random() < _SCREENS
+        self.faults += self.judge.faults(look, drawn=drawn)
         return {
             "advice": _plain(standing.advice),
             "withheld": [_plain(one) for one in standing.withheld],
@@ -436,6 +511,7 @@ class SimulatedWorld:
             return
         entry = entry_of(plan, asked, seen, entries=entries)
         entries.append(msgspec.structs.replace(entry, confirmed=word))
+        self.judge.words |= dict.fromkeys(word.members, names)
 
     def grant(self, kind: str) -> bool:
         return self.operator.grant(kind)

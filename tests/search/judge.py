@@ -1,0 +1,232 @@
+"""What a user sees of a look, held against the group as it really is: `Judge`.
+
+The exit code, the dangers, the sentence to see a member leave, the end of a plan and the screen are
+judged here; what becomes of obeyed advice is judged where it is obeyed (tests/search/obey.py).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rebal.cli.output import render
+from rebal.cli.render.plans.screen import plan_view
+from rebal.cli.render.verification import next_command, verify_line, verify_view
+from rebal.groups.model import Tri
+from rebal.planner.plan import Advice, Plan, StepKind
+from rebal.planner.verification.verify import Standing
+from tests.live.obey import JOINING, Process
+
+_WIDTH = 4_000
+_CALM = 600.0
+"""Seconds without an event after which no storm is under way (verification/dangers.py)."""
+_ARROW = "(→)"
+
+
+class Truth(Protocol):
+    """The group as it is: what the judge holds a look against."""
+
+    def now(self) -> float: ...
+
+    def rejects(self, names: Sequence[str], left: frozenset[str] = frozenset()) -> bool:
+        """Return whether a join with this list is rejected for certain, once `left` have left."""
+
+    def rejected_out(self) -> list[Process]:
+        """Return the processes whose last start was rejected and that are not in the group."""
+
+    def shown_rejected(self, process: Process) -> bool:
+        """Return whether the evidence shows its last rejection for certain."""
+
+    def shown_back(self, process: Process) -> bool:
+        """Return whether the evidence shows for certain that it joined after a rejection."""
+
+    def owned_by(self, member_id: str) -> int:
+        """Return how many partitions the process behind a member id owns."""
+
+    def list_of(self, member_id: str) -> tuple[str, ...]:
+        """Return the list that the process behind a member id runs; empty if it has ended."""
+
+    def shown_list(self, member_id: str) -> bool:
+        """Return whether the evidence shows this member's list for certain."""
+
+    @property
+    def counted_members(self) -> int:
+        """Return how many members the coordinator counts."""
+
+    @property
+    def last_event(self) -> float:
+        """Return when a process started or ended, or the coordinator was loaded, last."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One look as a user sees it: its plan and its standing, and how many members were named."""
+
+    plan: Plan
+    standing: Standing
+    service: Sequence[Process]
+    expected: int | None
+
+
+class Judge:
+    """The judge of one history; `words` are confirmed lists, by step and member id."""
+
+    def __init__(self, truth: Truth) -> None:
+        self._truth = truth
+        self.words: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def false_words(self) -> dict[str, tuple[str, ...]]:
+        """The confirmed lists that their members do not run."""
+        return {
+            id_: names
+            for id_, names in self.words.items()
+            if self._truth.list_of(id_) not in ((), names)
+        }
+
+    def faults(self, seen: Seen, *, drawn: bool) -> Iterator[str]:
+        """Yield what is told wrongly; the screen is read where it is `drawn`."""
+        yield from self._code(seen)
+        yield from self._dangers(seen)
+        yield from self._words(seen.standing)
+        yield from self._beside(seen.standing.advice)
+        yield from _agreement(seen.standing)
+        if drawn:
+            yield from _screen(seen.standing)
+
+    def _code(self, seen: Seen) -> Iterator[str]:
+        standing, truth = seen.standing, self._truth
+        if standing.dangers and standing.exit_code != 3:
+            yield f"exit {standing.exit_code} beside a danger: {standing.dangers[0].kind}"
+        if standing.exit_code:
+            return
+        if standing.gate is not Tri.YES:
+            yield f"exit 0 though the gate is {standing.gate}"
+        action = standing.advice.action
+        if action != "none" and not (action in JOINING and standing.advice.verdict is Tri.YES):
+            yield f"exit 0 beside the advice to {action}"
+        if seen.expected is not None and truth.counted_members < seen.expected:
+            yield f"exit 0 with {truth.counted_members} of {seen.expected} members in the group"
+        step = seen.plan.step(standing.step)
+        later = seen.plan.after(step) if step is not None else None
+        if later is None or later.kind is StepKind.CUT_OVER or not later.target_list:
+            return
+        left = [one for one in standing.members if one.list != later.target_list]
+        if left:
+            leaves = [frozenset({m.member_id} if not m.instance_id else ()) for m in left]
+            if all(truth.rejects(later.target_list, gone) for gone in leaves):
+                yield f"exit 0 though each start of step {later.id} is rejected"
+
+    def _dangers(self, seen: Seen) -> Iterator[str]:
+        standing, truth = seen.standing, self._truth
+        said = " ".join(_texts(standing))
+        for one in truth.rejected_out():
+            names = (one.instance_id or one.name, "consumer-")
+            named = any(name in said for name in names)
+            if one in seen.service and truth.shown_rejected(one) and not named:
+                yield f"{one.name} is rejected and out, the evidence shows it, and nothing names it"
+        for danger in standing.dangers:
+            if danger.kind == "refused" and not truth.rejected_out():
+                if all(truth.shown_back(one) for one in seen.service):
+                    yield f"a danger that is over: {danger.message}"
+            elif danger.kind == "idle":
+                busy = [id_ for id_ in danger.members if truth.owned_by(id_)]
+                if busy and len(busy) == len(danger.members):
+                    yield f"called idle while it owns partitions: {danger.message}"
+            elif danger.kind == "went-back":
+                yield from self._went_back(seen.plan.target, danger.members)
+            elif danger.kind in ("storm", "stuck"):
+                if truth.now() - truth.last_event > _CALM:
+                    yield f"a danger that is over: {danger.message}"
+            elif danger.kind == "lag":
+                yield f"nothing lags here: {danger.message}"
+
+    def _went_back(self, target: str, members: Sequence[str]) -> Iterator[str]:
+        for id_ in members:
+            if target in self._truth.list_of(id_):
+                yield f"said to lack {target}, which it has: {id_}"
+
+    def _words(self, standing: Standing) -> Iterator[str]:
+        """A confirmation that evidence contradicts is void, and the evidence against it is told."""
+        for one in standing.members:
+            names = self.false_words.get(one.member_id)
+            if names and self._truth.shown_list(one.member_id) and (one.vouched or not one.why):
+                yield f"a false confirmation of {one.name} stands, and the evidence is against it"
+
+    def _beside(self, advice: Advice) -> Iterator[str]:
+        """Where a killed member's old entry rejects its start, it must be seen to have left."""
+        if advice.action != "restart" or advice.verdict is not Tri.YES or not advice.assignors:
+            return
+        if self._truth.rejects(advice.assignors):
+            told = [one for one in advice.after if "has left" in one or "instance id" in one]
+            if not told:
+                yield f"not told to see that it has left: {advice.text}"
+
+    def plan_faults(self, plan: Plan, *, drawn: bool) -> Iterator[str]:
+        """Yield what a new plan tells wrongly."""
+        advice = plan.advice
+        step = plan.step(plan.next_step)
+        if not plan.exit_code and step is not None and not advice.recommended:
+            yield f"exit 0 of a plan beside the advice: {advice.text}"
+        yield from self._beside(advice)
+        yield from _arrows([advice.text], advice)
+        if drawn:
+            text = _flat(render(plan_view(plan), width=_WIDTH))
+            if _flat(advice.text) not in text:
+                yield f"the plan's screen lacks its advice: {advice.text}"
+
+
+def _texts(standing: Standing) -> Iterator[str]:
+    """Yield all that a look says of clients."""
+    yield standing.advice.text
+    yield from standing.why
+    yield from (one.message for one in (*standing.dangers, *standing.findings))
+    yield from (one.name for one in standing.missing)
+
+
+def _agreement(standing: Standing) -> Iterator[str]:
+    """What one look says in two places is the same."""
+    advice = standing.advice
+    if standing.next != advice.text:
+        yield f"next is not the advice: {standing.next} / {advice.text}"
+    if standing.finished and (standing.exit_code or standing.dangers or advice.action != "none"):
+        yield f"finished with exit {standing.exit_code}, and {advice.action}"
+    if advice.action == "none" and not standing.finished:
+        yield f"nothing is left to do, and it is not finished: {advice.text}"
+    yield from _arrows(_texts(standing), advice)
+
+
+def _arrows(texts: Iterator[str] | list[str], advice: Advice) -> Iterator[str]:
+    for text in texts:
+        if _ARROW in text and not advice.command:
+            yield f"{_ARROW} without a command: {text}"
+
+
+def _screen(standing: Standing) -> Iterator[str]:
+    """The screen and the document agree with each other."""
+    made = render([*verify_view(standing, wide=True), next_command(standing)], width=_WIDTH)
+    text, body = _flat(made), json.loads(verify_line(standing))
+    advice: Mapping[str, Any] = body["advice"]
+    for part in (f"next: {advice['text']}", *advice["after"], *advice["risks"], advice["command"]):
+        if _flat(part) not in text:
+            yield f"the screen lacks: {part}"
+    for danger in body["dangers"]:
+        if _flat(danger["message"]) not in text:
+            yield f"the screen lacks the danger: {danger['message']}"
+    if body["exit_code"] != standing.exit_code:
+        yield f"the document says exit {body['exit_code']}, the look {standing.exit_code}"
+    verdict = {0: "gate holds", 3: "DANGER", 4: "not yet"}[body["exit_code"]]
+    verdict = "done" if body["finished"] and not body["exit_code"] else verdict
+    done = [one for one in body["members"] if one["concerned"] and one["done"] == "yes"]
+    counted = f"{len(done)} of " if body["step"] is not None else f"{body['present']} of "
+    present = f"{body['present']} of {body['expected']} member"
+    if not re.search(rf"{verdict} +{counted}", text) or present not in text:
+        line = next((one for one in made.splitlines() if " · " in one), "")
+        yield f"the screen says {_flat(line)}, the document {verdict}, {counted}… {present}s"
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
