@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from rebal.cli.output import render
 from rebal.cli.render.plans.screen import plan_view
@@ -19,46 +19,14 @@ from rebal.groups.model import Tri
 from rebal.planner.plan import Advice, Plan, StepKind
 from rebal.planner.verification.verify import Standing
 from tests.live.obey import JOINING, Process
+from tests.search.truth import Truth
 
 _WIDTH = 4_000
-_CALM = 600.0
-"""Seconds without an event after which no storm is under way (verification/dangers.py)."""
+# A member owns nothing in its first seconds: in the second round of a rebalance it gets some.
+_FIRST_SECONDS = 10.0
+# A storm is more than the restarts explain, within ten minutes; so few starts are none.
+_WINDOW, _FEW = 600.0, 4
 _ARROW = "(→)"
-
-
-class Truth(Protocol):
-    """The group as it is: what the judge holds a look against."""
-
-    def now(self) -> float: ...
-
-    def rejects(self, names: Sequence[str], left: frozenset[str] = frozenset()) -> bool:
-        """Return whether a join with this list is rejected for certain, once `left` have left."""
-
-    def rejected_out(self) -> list[Process]:
-        """Return the processes whose last start was rejected and that are not in the group."""
-
-    def shown_rejected(self, process: Process) -> bool:
-        """Return whether the evidence shows its last rejection for certain."""
-
-    def shown_back(self, process: Process) -> bool:
-        """Return whether the evidence shows for certain that it joined after a rejection."""
-
-    def owned_by(self, member_id: str) -> int:
-        """Return how many partitions the process behind a member id owns."""
-
-    def list_of(self, member_id: str) -> tuple[str, ...]:
-        """Return the list that the process behind a member id runs; empty if it has ended."""
-
-    def shown_list(self, member_id: str) -> bool:
-        """Return whether the evidence shows this member's list for certain."""
-
-    @property
-    def counted_members(self) -> int:
-        """Return how many members the coordinator counts."""
-
-    @property
-    def last_event(self) -> float:
-        """Return when a process started or ended, or the coordinator was loaded, last."""
 
 
 @dataclass(frozen=True)
@@ -133,14 +101,15 @@ class Judge:
                 if all(truth.shown_back(one) for one in seen.service):
                     yield f"a danger that is over: {danger.message}"
             elif danger.kind == "idle":
-                busy = [id_ for id_ in danger.members if truth.owned_by(id_)]
-                if busy and len(busy) == len(danger.members):
+                idle = [id_ for id_ in danger.members if not truth.owned_by(id_)]
+                if danger.members and not idle:
                     yield f"called idle while it owns partitions: {danger.message}"
+                if any(truth.age_of(id_) < _FIRST_SECONDS for id_ in idle):
+                    yield f"called idle in its first seconds: {danger.message}"
             elif danger.kind == "went-back":
                 yield from self._went_back(seen.plan.target, danger.members)
-            elif danger.kind in ("storm", "stuck"):
-                if truth.now() - truth.last_event > _CALM:
-                    yield f"a danger that is over: {danger.message}"
+            elif danger.kind == "storm" and truth.starts_within(_WINDOW) <= _FEW:
+                yield f"no storm after {truth.starts_within(_WINDOW)} starts: {danger.message}"
             elif danger.kind == "lag":
                 yield f"nothing lags here: {danger.message}"
 
@@ -183,7 +152,8 @@ def _texts(standing: Standing) -> Iterator[str]:
     """Yield all that a look says of clients."""
     yield standing.advice.text
     yield from standing.why
-    yield from (one.message for one in (*standing.dangers, *standing.findings))
+    yield from (one.message for one in standing.dangers)
+    yield from (one.message for one in standing.findings)
     yield from (one.name for one in standing.missing)
 
 

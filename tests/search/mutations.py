@@ -1,185 +1,267 @@
-"""Defects that rebal once had, put back one at a time: `MUTATIONS[number]()` for a `with`.
+"""Defects to be found, put in one at a time: `MUTATIONS[number]()` for a `with`.
 
-Each replaces one function of the planner or of a reader by what it was before the admission check,
-in the numbers of that change's list; the eleventh is one that the search itself found, the twelfth
-one that no release had.
+The first eleven are what rebal once had, in the numbers of the admission check's list; the others
+are of the same kinds: in the admission, in the verification, in the readers and on the screen. Each
+replaces one function or constant of rebal, given the one that it replaces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
 from msgspec.structs import replace
 
+from rebal.cli.render import verification as screen
 from rebal.groups.evidence import absent, merge
 from rebal.groups.evidence.observations import LogRead, Observation, Seen
 from rebal.groups.model import GroupSnapshot, Knowledge, Member, Tri
 from rebal.inspectors.logs.client import reader
-from rebal.inspectors.logs.client.configs import Config, Lookup
+from rebal.inspectors.logs.client.configs import Lookup
 from rebal.inspectors.logs.client.identity import Lives
-from rebal.planner.admission import check, memory
+from rebal.inspectors.logs.requests import reader as requests
+from rebal.inspectors.logs.requests.lines import Outcome
+from rebal.planner.admission import check, memory, rejected
 from rebal.planner.advice import actions as advice
-from rebal.planner.facts import Facts, GroupFacts
-from rebal.planner.verification import plan_context, verify
+from rebal.planner.commands import Given
+from rebal.planner.facts import GroupFacts
+from rebal.planner.plan import Aim
+from rebal.planner.verification import (
+    dangers,
+    ledger,
+    members,
+    unowned,
+    verify,
+)
+from rebal.planner.verification.gates import Proof
+
+Replacement = Callable[[Any], Any]
 
 
-@contextmanager
-def reload_forgets_no_static_member() -> Iterator[None]:
-    """1: a static member's list counts as known to the coordinator, whatever a load left of it."""
-    joined_since = memory._joined_since
-
-    def since(context: GroupFacts, facts: Facts) -> Tri:
-        return Tri.YES if facts.static else joined_since(context, facts)
-
-    with patch.object(memory, "_joined_since", since):
-        yield
+def _static_survives(joined_since: Any) -> Any:
+    return lambda context, facts: Tri.YES if facts.static else joined_since(context, facts)
 
 
-@contextmanager
-def open_answers_are_recommended() -> Iterator[None]:
-    """2: a restart is advised beside an undecided rule: cannot tell counts as yes."""
-    admitted = check.admitted
-
+def _cannot_tell_is_yes(admitted: Any) -> Any:
     def answer(*given: Any) -> Any:
         found = admitted(*given)
         return replace(found, verdict=Tri.YES) if found.verdict is Tri.CANNOT_TELL else found
 
-    with patch.object(advice, "admitted", answer):
-        yield
+    return answer
 
 
-@contextmanager
-def plan_keeps_its_elected_assignor() -> Iterator[None]:
-    """3: verify checks the plan's lists against the assignor that was elected when it was made."""
-    context_of = plan_context.context_of
-
+def _elected_as_planned(context_of: Any) -> Any:
     def old(plan: Any, seen: GroupSnapshot, *more: Any) -> Any:
         group = replace(seen.group, assignor=plan.baseline.group.assignor or seen.group.assignor)
         return context_of(plan, replace(seen, group=group), *more)
 
-    with patch.object(verify, "context_of", old), patch.object(verify, "changes_since", _nothing):
-        yield
+    return old
 
 
-@contextmanager
-def lists_are_tied_by_client_id() -> Iterator[None]:
-    """4: a member has the newest configuration that its stream prints for its client id."""
-
-    def of_member(self: Any, group_id: str, member_id: str, client_id: str) -> Config | Lookup:
+def _newest_of_client_id(_: Any) -> Any:
+    def of_member(self: Any, group_id: str, member_id: str, client_id: str) -> Any:
         about = [each.config for each in self._about(group_id, client_id) if each.kind == "config"]
         return about[-1] if about else Lookup.NONE
 
-    with patch.object(Lives, "of_member", of_member):
-        yield
+    return of_member
 
 
-@contextmanager
-def local_times_are_utc() -> Iterator[None]:
-    """5: a time without a zone is read as UTC."""
-
-    def placed(
-        _: GroupSnapshot, seen: Iterable[Observation]
-    ) -> tuple[list[Observation], dict[str, timedelta | None]]:
+def _utc(_: Any) -> Any:
+    def placed(_: GroupSnapshot, seen: Sequence[Observation]) -> tuple[list[Observation], Any]:
         return [
             replace(one, local=False) if isinstance(one, Seen | LogRead) else one for one in seen
-        ], {}
+        ], dict[str, timedelta | None]()
 
-    with patch.object(merge, "placed", placed):
-        yield
-
-
-@contextmanager
-def rejections_are_resolved_by_client_id() -> Iterator[None]:
-    """6: a rejected client is back as soon as any client of its name has joined."""
-
-    def keys(one: Any) -> Iterator[object]:
-        yield one.client_id
-
-    with patch.object(absent, "_keys", keys):
-        yield
+    return placed
 
 
-@contextmanager
-def guesses_are_proofs() -> Iterator[None]:
-    """7: a client family that is only guessed decides."""
-    facts_of = GroupFacts._facts
-
-    def guessed(self: GroupFacts, *more: Any) -> Facts:
+def _guess_is_proof(facts_of: Any) -> Any:
+    def guessed(self: GroupFacts, *more: Any) -> Any:
         made = facts_of(self, *more)
         return replace(made, family_proven=made.family is not None)
 
-    with patch.object(GroupFacts, "_facts", guessed):
-        yield
+    return guessed
 
 
-@contextmanager
-def names_win_over_classes() -> Iterator[None]:
-    """8: an assignor is Kafka's own if its name is, whatever class the log prints."""
-    with patch.object(reader, "own_classes", _nothing):
-        yield
-
-
-@contextmanager
-def every_log_is_the_groups_own() -> Iterator[None]:
-    """9: logs of another broker, cluster or time count."""
-
-    def own(
-        _: GroupSnapshot, seen: Sequence[Observation]
-    ) -> tuple[list[Observation], tuple[str, ...]]:
-        return list(seen), ()
-
-    with patch.object(merge, "own", own):
-        yield
-
-
-@contextmanager
-def departed_members_are_forgotten() -> Iterator[None]:
-    """10: nobody is told of members that the logs show and that have left."""
-    with patch.object(merge, "departed", _nothing):
-        yield
-
-
-@contextmanager
-def partitions_need_no_owner() -> Iterator[None]:
-    """11: a plan is finished beside a partition without an owner."""
-    with patch.object(verify, "without_owner", _nothing):
-        yield
-
-
-@contextmanager
-def files_are_proofs() -> Iterator[None]:
-    """12: the list in a member's configuration file counts as the one that it runs."""
-    with_declared = merge._with_declared
-
+def _file_is_proof(with_declared: Any) -> Any:
     def proven(member: Member, declared: Any) -> Member:
-        made = with_declared(member, declared)
+        made: Member = with_declared(member, declared)
         if made.assignors.knowledge is not Knowledge.DECLARED:
             return made
         return replace(made, assignors=replace(made.assignors, knowledge=Knowledge.EXACT))
 
-    with patch.object(merge, "_with_declared", proven):
-        yield
+    return proven
 
 
-def _nothing(*_: Any) -> tuple[()]:
-    return ()
+def _unanswered_is_yes(answers: Any) -> Any:
+    return lambda snapshot: [
+        replace(one, supported=Tri.YES) if one.supported is Tri.CANNOT_TELL else one
+        for one in answers(snapshot)
+    ]
+
+
+def _all_joined_again(after: Any) -> Any:
+    return lambda memory_, event: replace(after(memory_, event), settled=True)
+
+
+def _without_after(restart_of: Any) -> Any:
+    return lambda *given, **more: replace(restart_of(*given, **more), after=())
+
+
+def _target_is_enough(proof_of: Any) -> Any:
+    def held(context: Any, step: Any, facts: Any) -> Any:
+        if step.aim is Aim.NARROW and context.supports(facts, context.target) is Tri.YES:
+            return Proof(done=Tri.YES, why="holds the target")
+        return proof_of(context, step, facts)
+
+    return held
+
+
+def _no_rejection(observe: Any) -> Any:
+    def read(request: Any, *more: Any) -> Any:
+        return () if request.outcome is Outcome.REJECTED else observe(request, *more)
+
+    return read
+
+
+def _no_danger(exit_code: Any) -> Any:
+    return lambda answer: exit_code(Tri.CANNOT_TELL if answer is Tri.NO else answer)
+
+
+def _nobody_rejected(next_action: Any) -> Any:
+    return lambda *given, **more: next_action(*given, **{**more, "rejected": ()})
+
+
+def _heirs(remembered: Any) -> Any:
+    """A new member gets the list that a member with its client id was proven to run."""
+
+    def of_client(plan: Any, entries: Any, snapshot: GroupSnapshot) -> GroupSnapshot:
+        made: GroupSnapshot = remembered(plan, entries, snapshot)
+        said = {one.client_id: one.assignors for e in entries for one in e.members if one.assignors}
+        return replace(
+            made,
+            members=tuple(
+                replace(one, assignors=said[one.client_id])
+                if one.assignors.knowledge is Knowledge.UNKNOWN and one.client_id in said
+                else one
+                for one in made.members
+            ),
+        )
+
+    return of_client
+
+
+def _always(value: object) -> Replacement:
+    return lambda _: lambda *__, **___: value
+
+
+def _value(value: object) -> Replacement:
+    return lambda _: value
+
+
+def _defect(*places: tuple[Any, str, Replacement]) -> Callable[[], AbstractContextManager[None]]:
+    """Return the context in which each of these names is replaced."""
+
+    @contextmanager
+    def put() -> Iterator[None]:
+        with ExitStack() as stack:
+            for target, name, made in places:
+                stack.enter_context(patch.object(target, name, made(getattr(target, name))))
+            yield
+
+    return put
 
 
 MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
-    1: reload_forgets_no_static_member,
-    2: open_answers_are_recommended,
-    3: plan_keeps_its_elected_assignor,
-    4: lists_are_tied_by_client_id,
-    5: local_times_are_utc,
-    6: rejections_are_resolved_by_client_id,
-    7: guesses_are_proofs,
-    8: names_win_over_classes,
-    9: every_log_is_the_groups_own,
-    10: departed_members_are_forgotten,
-    11: partitions_need_no_owner,
-    12: files_are_proofs,
+    # A static member's list counts as known to the coordinator, whatever a load left of it.
+    1: _defect((memory, "_joined_since", _static_survives)),
+    # A restart is advised beside an undecided rule.
+    2: _defect((advice, "admitted", _cannot_tell_is_yes)),
+    # The plan's lists are checked against the assignor that was elected when it was made.
+    3: _defect((verify, "context_of", _elected_as_planned), (verify, "changes_since", _always(()))),
+    # A member has the newest configuration that its stream prints for its client id.
+    4: _defect((Lives, "of_member", _newest_of_client_id)),
+    # A time without a zone is read as UTC.
+    5: _defect((merge, "placed", _utc)),
+    # A rejected client is back as soon as any client of its name has joined.
+    6: _defect((absent, "_keys", _value(lambda one: iter((one.client_id,))))),
+    # A client family that is only guessed decides.
+    7: _defect((GroupFacts, "_facts", _guess_is_proof)),
+    # An assignor is Kafka's own if its name is, whatever class the log prints.
+    8: _defect((reader, "own_classes", _always(()))),
+    # Logs of another broker, cluster or time count.
+    9: _defect((merge, "own", _value(lambda _, seen: (list(seen), ())))),
+    # Nobody is told of members that the logs show and that have left.
+    10: _defect((merge, "departed", _always(()))),
+    # A plan is finished beside a partition without an owner.
+    11: _defect((verify, "without_owner", _always(()))),
+    # The list in a member's configuration file counts as the one that it runs.
+    12: _defect((merge, "_with_declared", _file_is_proof)),
+    # The answers of a probe that was void count.
+    13: _defect(
+        (memory, "_answers", _value(lambda seen: list(seen.probe.answers) if seen.probe else []))
+    ),
+    # A probe without an answer says yes.
+    14: _defect((memory, "_answers", _unanswered_is_yes)),
+    # Once a member has left, all others are taken to have joined again.
+    15: _defect((check, "after", _all_joined_again)),
+    # Nobody is told to see that a restarted member has left.
+    16: _defect((advice, "restart_of", _without_after)),
+    # The gate holds though the next step's list must be prepared first.
+    17: _defect((verify, "comes_before", _always(False)), (members, "_remembered", _always(()))),
+    # A danger leaves the exit code as it is.
+    18: _defect((verify, "exit_code", _no_danger)),
+    # A stopped static member makes up the number for a rejected client.
+    19: _defect((verify, "hidden", _always(None))),
+    # A rejection without a time is history.
+    20: _defect((verify, "undated_rejections", _always(()))),
+    # Rejected clients that the number leaves out are forgotten at the end.
+    21: _defect((verify, "uncounted", _always(()))),
+    # No evidence is held against the operator's word.
+    22: _defect((members, "contrary_evidence", _always(None))),
+    # Nobody is missing.
+    23: _defect((verify, "missing_from", _always(()))),
+    # Rejected clients are no danger, and nobody starts them.
+    24: _defect((verify, "rejected_clients", _always(()))),
+    # A client that was rejected is never back.
+    25: _defect(
+        (rejected, "_is_back", _always(False)),
+        (verify, "with_rejoined", _value(lambda _, __, seen: seen)),
+        (absent, "_rejoined", _value(lambda one, _: one)),
+    ),
+    # Every client starts with a list of eager and cooperative assignors.
+    26: _defect((advice, "starts_with", _always(Tri.YES))),
+    # A member of the request log that left is there still.
+    27: _defect((requests, "_left", _always(()))),
+    # Rejections in the request log are not read.
+    28: _defect((requests, "_observe", _no_rejection)),
+    # The screen counts members that are not done.
+    29: _defect(
+        (screen, "_progress", _value(lambda now: f"{len(now.members)} of {now.expected} done"))
+    ),
+    # The screen leaves out what to watch while the advice is carried out.
+    30: _defect((screen, "beside", _always(()))),
+    # An instruction to stop has no command.
+    31: _defect((Given, "verify", _always(""))),
+    # The group is in its first step for ever.
+    32: _defect((verify, "begun_step", _value(lambda plan, *_: plan.steps[0].id))),
+    # A member that holds the target as well has done the step that drops the old assignor.
+    33: _defect((ledger, "proof_of", _target_is_enough)),
+    # What a member id was proven to run is passed on to the next of its client id.
+    34: _defect((verify, "remembered", _heirs)),
+    # A member that owns nothing is idle at once.
+    35: _defect((dangers, "IDLE", _value(timedelta(0)))),
+    # A restart or two are a storm.
+    36: _defect((dangers, "_SPARE", _value(-8)), (dangers, "_FOR_EACH", _value(1))),
+    # No coordinator was ever loaded.
+    37: _defect((GroupFacts, "reloaded", _value(property(lambda _: Tri.NO)))),
+    # The group has room for everybody.
+    38: _defect((check, "_too_many", _always(None))),
+    # The second round of a rebalance is not waited for.
+    39: _defect((unowned, "_SECOND_ROUND", _value(timedelta(0)))),
+    # Rejected clients are named, and the step goes on before they are started.
+    40: _defect((verify, "next_action", _nobody_rejected)),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -35,6 +35,7 @@ from tests.search.histories import History
 from tests.search.inventory import Inventory
 from tests.search.judge import Judge, Seen
 from tests.search.sources import GROUP, TOPIC, Book, Life, Witness, life_of
+from tests.search.truth import Truth
 
 PARTITIONS = 6
 _AFTER_LOAD = 10.0
@@ -148,8 +149,10 @@ class SimulatedWorld:
         # Which screens are read; what the judge reads changes nothing in the history.
         self._draws = Random(f"{history.seed} screens")
         self._current: dict[str, Member] = {}
-        self.judge = Judge(self)
-        self.last_event = 0.0
+        self.truth = Truth(
+            self.world, self.operator, self.processes, self._current, alike=history.alike
+        )
+        self.judge = Judge(self.truth)
 
     def begin(self) -> bool:
         """Start all processes, one after the other; False where one of them is not admitted."""
@@ -183,7 +186,6 @@ class SimulatedWorld:
         if consumer is None or consumer is before:
             return next(one.detail for one in world.happened[seen:] if one.what == "did not start")
         self._current[process.name] = consumer
-        self.last_event = self.now()
 
         def decided() -> bool:
             return bool(consumer.rebalances.count or consumer.rejected or not consumer.alive)
@@ -196,12 +198,10 @@ class SimulatedWorld:
         return error
 
     def stop(self, process: Process) -> None:
-        self.last_event = self.now()
         self.world.stop(process.name)
         self.world.run(0.05)
 
     def crash(self, process: Process) -> None:
-        self.last_event = self.now()
         self.world.kill(process.name)
 
     def error(self, process: Process) -> str | None:
@@ -348,53 +348,7 @@ class SimulatedWorld:
 
     def shown_rejected(self, process: Process) -> bool:
         """Return whether the evidence shows that this process was rejected at its last start."""
-        life = self._life(process)
-        return life is not None and self.operator.shows_rejection(life)
-
-    # --- the truth for the judge ----------------------------------------------------------------
-
-    @property
-    def counted_members(self) -> int:
-        return self.world.group.size
-
-    def rejected_out(self) -> list[Process]:
-        lives = {one.process.name: one for one in self.world.book.lives}
-        rejected = {one.who for one in self.world.happened if one.what == "rejected"}
-        out = (one for one in self.processes if not one.running and one.name in rejected)
-        return [one for one in out if not lives[one.name].member_id]
-
-    def shown_back(self, process: Process) -> bool:
-        life = self._life(process)
-        # One log of several processes with one client id has no address that tells them apart.
-        known = not (self.history.alike and "client log" in self.operator.kinds)
-        return known and life is not None and self.operator.shows_member(life)
-
-    def owned_by(self, member_id: str) -> int:
-        current = (one for one in self._current.values() if one.member_id == member_id)
-        return sum(len(one.owned) for one in current if one.alive)
-
-    def list_of(self, member_id: str) -> tuple[str, ...]:
-        current = (one for one in self._current.values() if one.member_id == member_id)
-        return next((one.process.assignors for one in current if one.alive), ())
-
-    def shown_list(self, member_id: str) -> bool:
-        life = self.world.lives.get(member_id)
-        return life is not None and self.operator.shows_member(life, b'"protocols":[{')
-
-    def rejects(self, names: Sequence[str], left: frozenset[str] = frozenset()) -> bool:
-        lives, alive = self.world.lives, {one.member_id for one in self._current.values()}
-        lists = {id_: one for id_, one in self.world.group.lists().items() if id_ not in left}
-        whole = [lives[id_].process.assignors if id_ in alive else lists[id_] for id_ in lists]
-
-        def admits(remembered: Iterable[tuple[str, ...]]) -> bool:
-            kept = list(remembered)
-            return any(all(name in one for one in kept) for name in names)
-
-        return not admits(lists.values()) and not admits(whole)
-
-    def _life(self, process: Process) -> Life | None:
-        lives = reversed(self.world.book.lives)
-        return next((one for one in lives if one.process.name == process.name), None)
+        return self.truth.shown_rejected(process)
 
     # --- who is who -----------------------------------------------------------------------------
 
@@ -433,7 +387,6 @@ class SimulatedWorld:
         book = self.world.book
         broker = book.broker if self._random.random() < 0.3 else book.broker % 3 + 1
         seconds = self._random.choice((0.2, 2.0))
-        self.last_event = self.now()
         self.world.move_coordinator(seconds)
         self.world.agenda.after(seconds, book.loaded, broker)
         self.world.run(seconds + 0.01)
