@@ -76,8 +76,9 @@ test-full: $(READY)
 
 # Generated histories in which rebal's advice is carried out; counter-examples are printed.
 search: $(READY)
-	@for part in 1 2; do \
-		$(BIN)/python -m tests.search --histories 100000 --seed 100000 --shard $$part/2 & \
+	@drawn=$$($(BIN)/python -c 'import secrets; print(secrets.randbelow(10**12))'); \
+	for part in 1 2; do \
+		$(BIN)/python -m tests.search --histories 200000 --random $$drawn --shard $$part/2 & \
 		parts="$$parts $$!"; \
 	done; failed=0; for part in $$parts; do wait $$part || failed=1; done; exit $$failed
 

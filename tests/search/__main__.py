@@ -1,13 +1,18 @@
-"""`python -m tests.search --histories N --seed S --shard i/n --seconds T [--mutation K]`."""
+"""`python -m tests.search --histories N [--seed S | --random [R]] --shard i/n [--mutation K]`.
+
+The seeds are S, S + 1, … or drawn from R, which is drawn and printed where it is not given.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import sys
+from collections.abc import Sequence
+from secrets import randbelow
 
 from tests.search.mutations import MUTATIONS
-from tests.search.run import Report, search, seeds
+from tests.search.run import Report, random_seeds, search, seeds
 
 
 def main() -> int:
@@ -15,6 +20,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.search", description=__doc__)
     parser.add_argument("--histories", type=int, default=2000, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first one's seed")
+    parser.add_argument("--random", type=int, nargs="?", const=randbelow(10**12), metavar="R")
     parser.add_argument("--shard", default="1/1", metavar="I/N", help="the part of the histories")
     parser.add_argument("--seconds", type=float, default=float("inf"), metavar="T")
     parser.add_argument("--most", type=int, default=5, help="counter-examples before it ends")
@@ -24,8 +30,13 @@ def main() -> int:
     number, of = (int(part) for part in given.shard.split("/"))
     mutation = MUTATIONS[given.mutation]() if given.mutation else contextlib.nullcontext()
     with mutation:
+        shard = number - 1, of
+        drawn: Sequence[int] = seeds(given.histories, given.seed, shard)
+        if given.random is not None:
+            print(f"seeds drawn at random from {given.random}", flush=True)
+            drawn = random_seeds(given.histories, given.random, shard)
         report = search(
-            seeds(given.histories, given.seed, (number - 1, of)),
+            drawn,
             seconds=given.seconds,
             most=given.most,
             shrinks=not given.whole,

@@ -6,6 +6,7 @@ import gc
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from random import Random
 
 from tests.search.histories import History, draw, smaller
 from tests.search.obey import End, rehearse
@@ -62,6 +63,12 @@ def seeds(count: int, first: int, shard: tuple[int, int] = (0, 1)) -> range:
     """Return the seeds of one shard (its number, how many there are) of a search."""
     number, of = shard
     return range(first + number, first + count, of)
+
+
+def random_seeds(count: int, drawn: int, shard: tuple[int, int] = (0, 1)) -> list[int]:
+    """Return the seeds of one shard of a search over seeds that are drawn from one number."""
+    number, of = shard
+    return Random(drawn).sample(range(10**12), count)[number::of]
 
 
 def search(
