@@ -84,8 +84,8 @@ class NamedText(io.BytesIO):
 class Operator:
     """Whoever looks at the group: the sources at hand, from now on or in part.
 
-    `foreign` are the books of other clusters whose logs lie among those of this one, `declared` the
-    service's configuration files.
+    `random` decides which probes fail. `foreign` are the books of other clusters whose logs lie
+    among those of this one, `declared` the service's configuration files.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class Operator:
         *,
         partitions: int,
         cluster: Cluster,
+        random: Random,
         foreign: Sequence[Book] = (),
         declared: Callable[[], Iterable[Observation]] = tuple,
     ) -> None:
@@ -109,7 +110,7 @@ class Operator:
         self._requests_from: dict[int, int] = {}
         self._lives_from: dict[int, int] = {}
         self._already: dict[tuple[str, int], _Read] = {}
-        self._random = Random(f"{group.number} {given}")
+        self._random = random
 
     # --- which evidence there is -----------------------------------------------------------------
 

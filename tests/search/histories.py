@@ -16,7 +16,7 @@ from tests.live.obey_stories import BACK, DEFAULT, FINAL, RANGE, WIDE
 JAVA = ("java-2.8.2", "java-3.1.2", "java-3.9.1", "java-4.1.1")
 MODERN = ("java-3.9.1", "java-4.1.1")
 ONE_KIND = ("confluent-kafka", "kafka-python")
-SKEWS = (-40.0, -3.0, 3.0, 40.0)
+SKEWS = (-3_600.0, -40.0, -3.0, 3.0, 40.0, 3_600.0)
 ROUND_ROBIN: tuple[str, ...] = ("roundrobin",)
 OTHER_EAGER: tuple[tuple[str, ...], ...] = (ROUND_ROBIN, ("sticky", "range"), ("sticky",))
 FORWARD = (

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 
 import pytest
+import yaml
 
-from tests.search.histories import draw
+from tests.search.histories import History, draw
 from tests.search.mutations import MUTATIONS
 from tests.search.obey import rehearse
-from tests.search.run import kind_of, search, seeds, shrunk
+from tests.search.run import kind_of, random_seeds, search, seeds, shrunk
 
 SHARDS, SHORT = 4, 600
 FULL_SHARDS, FULL = 20, 100_000
@@ -78,6 +79,18 @@ def test_each_defect_is_found_within_ten_thousand_histories(number: int) -> None
         report = search(seeds(MOST_TO_FIND, 200_000), most=1, shrinks=False)
     print(f"defect {number}: {report.histories} histories; {report.found[0].why}")
     assert report.found
+
+
+def test_a_printed_history_is_read_back() -> None:
+    for seed in range(200):
+        assert History.read(yaml.safe_load(str(draw(seed)))) == draw(seed)
+
+
+def test_shards_of_seeds_drawn_at_random_have_none_in_common_and_can_be_drawn_again() -> None:
+    halves = [set(random_seeds(100, 7, (part, 2))) for part in range(2)]
+    assert halves[0] | halves[1] == set(random_seeds(100, 7))
+    assert not halves[0] & halves[1]
+    assert set(random_seeds(100, 8)) != set(random_seeds(100, 7))
 
 
 def test_equal_histories_end_alike() -> None:

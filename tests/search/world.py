@@ -134,6 +134,7 @@ class SimulatedWorld:
                 features={"group.version": 1} if history.kip848 else {},
                 settings=settings,
             ),
+            random=Random(f"{history.seed} probes"),
             foreign=[_elsewhere(history, brokers)] if given.foreign else [],
             declared=self._declared,
         )
