@@ -322,21 +322,28 @@ class Operator:
         return parts
 
     @property
-    def is_plain(self) -> bool:
-        """True where no reader has to guess whose a line is, or when it was written."""
+    def _dates(self) -> bool:
+        """True where it is plain when each line was written."""
         given = self._given
-        mixed = self.merged or given.prefixed or given.foreign or not given.dated
-        return not (mixed or given.shift or given.skew or given.drift)
+        return given.dated and not (given.shift or given.skew or given.drift)
 
-    def shows_member(self, life: Life, words: bytes = b'"errorCode":0,"generationId"') -> bool:
-        """Return whether a log at hand shows the join of this life's member id for certain."""
-        id_, broker = life.member_id.encode(), self._book.broker
-        lines = self.request_lines().get(broker, ()) if "request log" in self.kinds else ()
-        if not id_ or not self.is_plain:
+    def shows_join(self, life: Life) -> bool:
+        """Return whether a log at hand shows for certain, and when, that this life joined."""
+        return self._dates and self._shown(life, b'"errorCode":0,"generationId"')
+
+    def shows_list(self, life: Life) -> bool:
+        """Return whether a log at hand binds this life's list to its member id for certain."""
+        return self._shown(life, b'"protocols":[{')
+
+    def _shown(self, life: Life, words: bytes) -> bool:
+        id_, given = life.member_id.encode(), self._given
+        if not id_ or self.merged or given.prefixed or given.foreign:
             return False
         if "client log" in self.kinds and not self._lives_from.get(id(life), 0):
             return any(b"Successfully joined" in one and id_ in one for one in life.lines)
-        return any(b"JOIN_GROUP" in one and id_ in one and words in one for one in lines)
+        lines = self.request_lines().get(self._book.broker, ())
+        joins = (one for one in lines if b"JOIN_GROUP" in one and id_ in one)
+        return "request log" in self.kinds and any(words in one for one in joins)
 
     def shows_rejection(self, life: Life) -> bool:
         """Return whether a log at hand, which is certainly the group's, shows its rejected join.

@@ -27,13 +27,13 @@ from rebal.inspectors.logs.requests.lines import Outcome
 from rebal.planner.admission import check, memory, rejected
 from rebal.planner.advice import actions as advice
 from rebal.planner.commands import Given
+from rebal.planner.context import Context
 from rebal.planner.facts import GroupFacts
 from rebal.planner.plan import Aim
 from rebal.planner.verification import (
     dangers,
     ledger,
     members,
-    unowned,
     verify,
 )
 from rebal.planner.verification.gates import Proof
@@ -127,6 +127,13 @@ def _no_rejection(observe: Any) -> Any:
     return read
 
 
+def _word_wins(answers: Any) -> Any:
+    def said(self: Any, step: int, member_id: str) -> Any:
+        return {} if (step, member_id) in self.words else answers(self, step, member_id)
+
+    return said
+
+
 def _no_danger(exit_code: Any) -> Any:
     return lambda answer: exit_code(Tri.CANNOT_TELL if answer is Tri.NO else answer)
 
@@ -135,23 +142,24 @@ def _nobody_rejected(next_action: Any) -> Any:
     return lambda *given, **more: next_action(*given, **{**more, "rejected": ()})
 
 
-def _heirs(remembered: Any) -> Any:
-    """A new member gets the list that a member with its client id was proven to run."""
+def _all_leave(restart: Any) -> Any:
+    def events(memory_: Any, member_id: str, *given: Any, **more: Any) -> Any:
+        made = restart(memory_, member_id, *given, **more)
+        return made if more.get("killed") else (check.Leave(member_id=member_id), *made[-1:])
 
-    def of_client(plan: Any, entries: Any, snapshot: GroupSnapshot) -> GroupSnapshot:
-        made: GroupSnapshot = remembered(plan, entries, snapshot)
-        said = {one.client_id: one.assignors for e in entries for one in e.members if one.assignors}
-        return replace(
-            made,
-            members=tuple(
-                replace(one, assignors=said[one.client_id])
-                if one.assignors.knowledge is Knowledge.UNKNOWN and one.client_id in said
-                else one
-                for one in made.members
-            ),
-        )
+    return events
 
-    return of_client
+
+def _elected_is_enough(by_lists: Any) -> Any:
+    """One assignor in common with any member admits a join."""
+
+    def answer(memory_: Any, join: Any) -> Any:
+        found = by_lists(memory_, join)
+        names = {name for entry in memory_.entries for held in entry.lists for name in held.names}
+        common = names & {*(join.assignors or ())}
+        return replace(found, verdict=Tri.YES) if common else found
+
+    return answer
 
 
 def _always(value: object) -> Replacement:
@@ -210,18 +218,20 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     15: _defect((check, "after", _all_joined_again)),
     # Nobody is told to see that a restarted member has left.
     16: _defect((advice, "restart_of", _without_after)),
-    # The gate holds though the next step's list must be prepared first.
-    17: _defect((verify, "comes_before", _always(False)), (members, "_remembered", _always(()))),
+    # A gate holds below the expected number of members.
+    17: _defect((Context, "missing", _value(property(lambda _: 0)))),
     # A danger leaves the exit code as it is.
     18: _defect((verify, "exit_code", _no_danger)),
-    # A stopped static member makes up the number for a rejected client.
-    19: _defect((verify, "hidden", _always(None))),
+    # The plan is finished though its goal's rules are broken again.
+    19: _defect((verify, "_still_done", _always(None))),
     # A rejection without a time is history.
     20: _defect((verify, "undated_rejections", _always(()))),
     # Rejected clients that the number leaves out are forgotten at the end.
     21: _defect((verify, "uncounted", _always(()))),
     # No evidence is held against the operator's word.
-    22: _defect((members, "contrary_evidence", _always(None))),
+    22: _defect(
+        (members, "contrary_evidence", _always(None)), (ledger.Ledger, "answers", _word_wins)
+    ),
     # Nobody is missing.
     23: _defect((verify, "missing_from", _always(()))),
     # Rejected clients are no danger, and nobody starts them.
@@ -232,10 +242,10 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
         (verify, "with_rejoined", _value(lambda _, __, seen: seen)),
         (absent, "_rejoined", _value(lambda one, _: one)),
     ),
-    # Every client starts with a list of eager and cooperative assignors.
-    26: _defect((advice, "starts_with", _always(Tri.YES))),
-    # A member of the request log that left is there still.
-    27: _defect((requests, "_left", _always(()))),
+    # Every client takes a list of eager and cooperative assignors.
+    26: _defect((Context, "may_take_mixed", _always(Tri.YES))),
+    # A static member that restarts is taken for a dynamic one: it leaves first.
+    27: _defect((advice, "restart", _all_leave)),
     # Rejections in the request log are not read.
     28: _defect((requests, "_observe", _no_rejection)),
     # The screen counts members that are not done.
@@ -250,8 +260,8 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     32: _defect((verify, "begun_step", _value(lambda plan, *_: plan.steps[0].id))),
     # A member that holds the target as well has done the step that drops the old assignor.
     33: _defect((ledger, "proof_of", _target_is_enough)),
-    # What a member id was proven to run is passed on to the next of its client id.
-    34: _defect((verify, "remembered", _heirs)),
+    # A list that contradicts today's elected assignor is advised all the same.
+    34: _defect((check, "_by_lists", _elected_is_enough)),
     # A member that owns nothing is idle at once.
     35: _defect((dangers, "IDLE", _value(timedelta(0)))),
     # A restart or two are a storm.
@@ -260,8 +270,8 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     37: _defect((GroupFacts, "reloaded", _value(property(lambda _: Tri.NO)))),
     # The group has room for everybody.
     38: _defect((check, "_too_many", _always(None))),
-    # The second round of a rebalance is not waited for.
-    39: _defect((unowned, "_SECOND_ROUND", _value(timedelta(0)))),
+    # The screen leaves out who is rejected.
+    39: _defect((screen, "_rejected", _always([]))),
     # Rejected clients are named, and the step goes on before they are started.
     40: _defect((verify, "next_action", _nobody_rejected)),
 }

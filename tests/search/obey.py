@@ -95,6 +95,7 @@ class Rehearsed(Story):
         self._waits = max(1.5, (history.session + history.rebalance) / 8)
         self._reasons: set[str] = set()
         self._told: set[str] = set()
+        self._confirmed: set[tuple[str, ...]] = set()
 
     def _play(self) -> None:
         self._happen(0)
@@ -149,11 +150,12 @@ class Rehearsed(Story):
         world.joining = newest if label == "more" else world.begun
         return super()._joiner(label, software, lists)
 
-    def _came(self, process: Process, how: str) -> None:
+    def _came(self, process: Process, how: str, *, filed: bool = True) -> None:
         """Start it; with KIP-848 a supervisor tries again until its old entry is released."""
         if how == "comes back":
             process.assignors = self.world.filed.get(process.name, process.assignors)
-        self.world.filed.pop(process.name, None)
+        if filed:
+            self.world.filed.pop(process.name, None)
         super()._came(process, how)
         if self.world.history.kip848 and not process.running:
             process.due = self.world.now() + 20
@@ -171,6 +173,12 @@ class Rehearsed(Story):
             world.protocols[process.name] = "classic"
             if world.is_of_step(advice):
                 self._write_files(assignors)
+            errs = world.history.lies and advice["action"] == "restart"
+            if errs and self.rng.random() < 0.3:
+                # Its file has the new list, and it was started with another one.
+                world.filed[process.name] = assignors
+                self._came(process, "is started, by mistake,", filed=False)
+                return
         elif advice["change"] and self.goal == "consumer":
             world.protocols[process.name] = "consumer"
         else:
@@ -215,6 +223,10 @@ class Rehearsed(Story):
         return told
 
     def _finish(self, body: dict[str, Any]) -> None:
+        if self.world.misled and self.world.grant("client log"):
+            # Somebody looks into the logs afterwards: what they show voids the false word.
+            self._look(self.world.verify)
+            raise Over("misled by the operator")
         for one in self._running():
             if self.world.runs(one) not in _RUNS[self.goal]:
                 self._violated(f"called finished while {one.name} runs {self.world.runs(one)}")
@@ -395,13 +407,23 @@ class Rehearsed(Story):
         super()._evidence(advice)
 
     def _confirm(self, advice: dict[str, Any]) -> None:
-        """Confirm a list for the members that really run it, or for all: an operator may err."""
+        """Confirm a list for the members that really run it, or for all: an operator may err.
+
+        Whoever errs confirms at once; the others give what evidence they have first.
+        """
         names = tuple(advice["assignors"])
         found = {id_: self.world.found(id_, "") for id_ in advice["members"]}
         lies = self.world.history.lies
         true = tuple(id_ for id_, one in found.items() if one and (lies or one.assignors == names))
         self.world.confirms = (true, names) if names else ((), ())
-        super()._confirm(advice)
+        if not lies or true in self._confirmed:
+            super()._confirm(advice)
+            return
+        self._confirmed.add(true)
+        self._say(f"confirmed: {len(true)} with {list(names)}")
+        self._progressed()
+        words = ("--confirm", str(advice["step"]), "--reason", "looked at each of them")
+        self._look(self.world.verify, *words)
 
     def _wait(self, advice: dict[str, Any]) -> None:
         before = self.world.now()

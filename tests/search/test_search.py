@@ -20,19 +20,11 @@ FULL_SHARDS, FULL = 20, 100_000
 MOST_TO_FIND = 10_000
 # A mutation, and a history that finds it.
 FINDS = {
-    1: 294,
-    2: 135,
-    3: 1,
-    4: 361,
-    5: 200_409,
-    6: 200_083,
-    7: 64,
-    8: 40,
-    9: 90,
-    10: 231,
-    11: 216,
-    12: 583,
-}
+    1: 43, 2: 43, 3: 1, 4: 361, 5: 182, 6: 15, 7: 64, 8: 40, 9: 16, 10: 231, 11: 216, 12: 125,
+    13: 43, 14: 43, 15: 380, 16: 384, 17: 30, 18: 15, 19: 36, 20: 366, 21: 464, 22: 369, 23: 147,
+    24: 15, 25: 1053, 26: 64, 27: 36, 28: 15, 29: 2, 30: 15, 31: 116, 32: 0, 33: 0, 34: 23,
+    35: 115, 36: 0, 37: 184, 38: 116, 39: 52, 40: 29,
+}  # fmt: skip
 
 
 def none_found(report: object) -> None:
@@ -75,10 +67,13 @@ def test_a_defect_that_is_put_back_is_found(number: int) -> None:
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("number", sorted(MUTATIONS))
 def test_each_defect_is_found_within_ten_thousand_histories(number: int) -> None:
-    with MUTATIONS[number]():
-        report = search(seeds(MOST_TO_FIND, 200_000), most=1, shrinks=False)
-    print(f"defect {number}: {report.histories} histories; {report.found[0].why}")
-    assert report.found
+    for tried, seed in enumerate(seeds(MOST_TO_FIND, 200_000), 1):
+        with MUTATIONS[number]():
+            outcome = rehearse(draw(seed))
+        if kind_of(outcome) and not kind_of(rehearse(draw(seed))):
+            print(f"defect {number}: {tried} histories; {kind_of(outcome)}")
+            return
+    pytest.fail(f"defect {number} is not found")
 
 
 def test_a_printed_history_is_read_back() -> None:

@@ -1,17 +1,61 @@
-"""`Truth`: a simulated group as it really is, which the judge holds each look against."""
+"""`SeenWorld`, a simulated group whose sources are written down, and `Truth`: what it really is."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
+from rebal.groups.model import RebalanceProtocol
+from rebal.planner.rehearsal.engine.consumer import Consumer
 from rebal.planner.rehearsal.engine.member import Member
+from rebal.planner.rehearsal.engine.process import Process as Settings
+from rebal.planner.rehearsal.engine.world import World
 from tests.live.obey import Process
 from tests.search.evidence import Operator
-from tests.search.sources import Life
+from tests.search.sources import Book, Life, Witness, life_of
 
-if TYPE_CHECKING:
-    from tests.search.world import SeenWorld
+
+class SeenWorld(World):
+    """A simulated group whose sources are written down in `book`."""
+
+    def __init__(self, book_of: Any, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.book: Book = book_of(self.agenda)
+        around, brokers = self._around, self._brokers
+        self.witness = Witness(
+            self.agenda, brokers, self, around.chance, server=self, book=self.book
+        )
+        self.group, self._around = self.witness, around._replace(group=self.witness)
+
+    @property
+    def lives(self) -> dict[str, Life]:
+        """The processes that the coordinator counts, by member id."""
+        return {id_: life_of(member.client) for id_, member in self.group._now._members.items()}
+
+    def _consumer(self, process: Settings) -> Member:
+        made = super()._consumer(process)
+        own = process.name in self.book.own and "cooperative-sticky" in process.assignors
+        if own and isinstance(made, Consumer):
+            made._fixed = made.protocol = RebalanceProtocol.EAGER
+        return made
+
+    def _metadata_seen(self) -> None:
+        # The brokers of a group that was converted meanwhile see the new partitions, too.
+        self.group.refresh()
+        super()._metadata_seen()
+
+    def tell(self, consumer: Member, what: str, detail: str = "") -> None:
+        """Print what the client prints, too."""
+        if what == "started":
+            self.book.built(self.witness.line(consumer).life)
+        elif what == "stopped":
+            self.book.closed(self.witness.line(consumer).life)
+        super().tell(consumer, what, detail)
+
+    def generation(self, number: int, assignor: str | None, members: int) -> None:
+        """Note the change of state, too."""
+        self.book.completed()
+        super().generation(number, assignor, members)
 
 
 class Truth:
@@ -40,20 +84,9 @@ class Truth:
         return self._world.group.size
 
     def rejects(self, names: Sequence[str], left: frozenset[str] = frozenset()) -> bool:
-        """Return whether a join with this list is rejected for certain, once `left` have left.
-
-        It is where neither the remembered lists nor the whole ones, which members that run send
-        when they join again, have an assignor of it in common.
-        """
-        lives = self._world.lives
-        running = {one.member_id for one in self._current.values() if one.alive}
-        lists = {id_: each for id_, each in self._world.group.lists().items() if id_ not in left}
-        whole = [lives[id_].process.assignors if id_ in running else lists[id_] for id_ in lists]
-
-        def admits(remembered: Collection[tuple[str, ...]]) -> bool:
-            return any(all(name in each for each in remembered) for name in names)
-
-        return not admits(lists.values()) and not admits(whole)
+        """Return whether a join with this list is rejected now, once `left` have left."""
+        lists = [each for id_, each in self._world.group.lists().items() if id_ not in left]
+        return not any(all(name in each for each in lists) for name in names)
 
     # --- processes ------------------------------------------------------------------------------
 
@@ -106,9 +139,9 @@ class Truth:
         life = self.life_of(process)
         # One log of several processes with one client id has no address that tells them apart.
         known = not (self._alike and "client log" in self._operator.kinds)
-        return known and life is not None and self._operator.shows_member(life)
+        return known and life is not None and self._operator.shows_join(life)
 
     def shown_list(self, member_id: str) -> bool:
         """Return whether the evidence shows this member's list."""
         life = self._world.lives.get(member_id)
-        return life is not None and self._operator.shows_member(life, b'"protocols":[{')
+        return life is not None and self._operator.shows_list(life)

@@ -10,17 +10,16 @@ from typing import Any
 import msgspec
 
 from rebal.groups.evidence.observations import Declared
-from rebal.groups.model import Cluster, CoordinatorKind, GroupSnapshot, RebalanceProtocol
+from rebal.groups.model import Cluster, CoordinatorKind, GroupSnapshot
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost, Plan
 from rebal.planner.rehearsal.costs.cost import Restarts
-from rebal.planner.rehearsal.engine.consumer import Consumer
 from rebal.planner.rehearsal.engine.member import Member
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import GroupPhase
 from rebal.planner.rehearsal.engine.process import Process as Settings
-from rebal.planner.rehearsal.engine.world import Happened, World
+from rebal.planner.rehearsal.engine.world import Happened
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.verify import (
     ContradictedError,
@@ -34,8 +33,8 @@ from tests.search.evidence import CLUSTER, Operator
 from tests.search.histories import History
 from tests.search.inventory import Inventory
 from tests.search.judge import Judge, Seen
-from tests.search.sources import GROUP, TOPIC, Book, Life, Witness, life_of
-from tests.search.truth import Truth
+from tests.search.sources import GROUP, TOPIC, Book
+from tests.search.truth import SeenWorld, Truth
 
 PARTITIONS = 6
 _AFTER_LOAD = 10.0
@@ -51,49 +50,6 @@ _FAMILIES = {
     "franz-go": ("franz-go", "1.22.1"),
 }
 _VERSIONS = {"java": "4.1.1", "scala": "3.9.1"}
-
-
-class SeenWorld(World):
-    """A simulated group whose sources are written down in `book`."""
-
-    def __init__(self, book_of: Any, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.book: Book = book_of(self.agenda)
-        around, brokers = self._around, self._brokers
-        self.witness = Witness(
-            self.agenda, brokers, self, around.chance, server=self, book=self.book
-        )
-        self.group, self._around = self.witness, around._replace(group=self.witness)
-
-    @property
-    def lives(self) -> dict[str, Life]:
-        """The processes that the coordinator counts, by member id."""
-        return {id_: life_of(member.client) for id_, member in self.group._now._members.items()}
-
-    def _consumer(self, process: Settings) -> Member:
-        made = super()._consumer(process)
-        own = process.name in self.book.own and "cooperative-sticky" in process.assignors
-        if own and isinstance(made, Consumer):
-            made._fixed = made.protocol = RebalanceProtocol.EAGER
-        return made
-
-    def _metadata_seen(self) -> None:
-        # The brokers of a group that was converted meanwhile see the new partitions, too.
-        self.group.refresh()
-        super()._metadata_seen()
-
-    def tell(self, consumer: Member, what: str, detail: str = "") -> None:
-        """Print what the client prints, too."""
-        if what == "started":
-            self.book.built(self.witness.line(consumer).life)
-        elif what == "stopped":
-            self.book.closed(self.witness.line(consumer).life)
-        super().tell(consumer, what, detail)
-
-    def generation(self, number: int, assignor: str | None, members: int) -> None:
-        """Note the change of state, too."""
-        self.book.completed()
-        super().generation(number, assignor, members)
 
 
 class SimulatedWorld:
