@@ -97,7 +97,7 @@ class Judge:
             if one in seen.service and truth.shown_rejected(one) and not named:
                 yield f"{one.name} is rejected and out, the evidence shows it, and nothing names it"
         for danger in standing.dangers:
-            if danger.kind == "refused" and not truth.rejected_out():
+            if danger.kind == "rejected" and not truth.rejected_out():
                 if all(truth.shown_back(one) for one in seen.service):
                     yield f"a danger that is over: {danger.message}"
             elif danger.kind == "idle":
@@ -154,7 +154,7 @@ def _texts(standing: Standing) -> Iterator[str]:
     yield from standing.why
     yield from (one.message for one in standing.dangers)
     yield from (one.message for one in standing.findings)
-    yield from (one.name for one in standing.missing)
+    yield from (one.label for one in standing.outsiders)
 
 
 def _agreement(standing: Standing) -> Iterator[str]:
@@ -183,6 +183,9 @@ def _screen(standing: Standing) -> Iterator[str]:
     for part in (f"next: {advice['text']}", *advice["after"], *advice["risks"], advice["command"]):
         if _flat(part) not in text:
             yield f"the screen lacks: {part}"
+    for one in standing.outsiders:
+        if one.sure and one.label not in text:
+            yield f"the screen lacks who is out: {one.label}"
     for danger in body["dangers"]:
         if _flat(danger["message"]) not in text:
             yield f"the screen lacks the danger: {danger['message']}"

@@ -7,6 +7,7 @@ replaces one function or constant of rebal, given the one that it replaces.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import timedelta
@@ -26,17 +27,22 @@ from rebal.inspectors.logs.requests import reader as requests
 from rebal.inspectors.logs.requests.lines import Outcome
 from rebal.planner.admission import check, memory, rejected
 from rebal.planner.advice import actions as advice
+from rebal.planner.advice import remedies
 from rebal.planner.commands import Given
 from rebal.planner.context import Context
 from rebal.planner.facts import GroupFacts
 from rebal.planner.plan import Aim
 from rebal.planner.verification import (
     dangers,
+    journal,
     ledger,
     members,
+    next_action,
+    outsiders,
     verify,
 )
 from rebal.planner.verification.gates import Proof
+from rebal.planner.verification.outsiders import OutsiderKind
 
 Replacement = Callable[[Any], Any]
 
@@ -139,7 +145,19 @@ def _no_danger(exit_code: Any) -> Any:
 
 
 def _nobody_rejected(next_action: Any) -> Any:
-    return lambda *given, **more: next_action(*given, **{**more, "rejected": ()})
+    def chosen(look: Any) -> Any:
+        left = [one for one in look.outsiders if one.kind is not OutsiderKind.REJECTED]
+        return next_action(dataclasses.replace(look, outsiders=left))
+
+    return chosen
+
+
+def _without(kind: OutsiderKind) -> Replacement:
+    return lambda outsiders_of: (
+        lambda *given, **more: tuple(
+            one for one in outsiders_of(*given, **more) if one.kind is not kind
+        )
+    )
 
 
 def _all_leave(restart: Any) -> Any:
@@ -205,7 +223,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     # Nobody is told of members that the logs show and that have left.
     10: _defect((merge, "departed", _always(()))),
     # A plan is finished beside a partition without an owner.
-    11: _defect((verify, "without_owner", _always(()))),
+    11: _defect((next_action, "without_owner", _always(()))),
     # The list in a member's configuration file counts as the one that it runs.
     12: _defect((merge, "_with_declared", _file_is_proof)),
     # The answers of a probe that was void count.
@@ -217,7 +235,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     # Once a member has left, all others are taken to have joined again.
     15: _defect((check, "after", _all_joined_again)),
     # Nobody is told to see that a restarted member has left.
-    16: _defect((advice, "restart_of", _without_after)),
+    16: _defect((remedies, "restart_of", _without_after)),
     # A gate holds below the expected number of members.
     17: _defect((Context, "missing", _value(property(lambda _: 0)))),
     # A danger leaves the exit code as it is.
@@ -225,21 +243,21 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     # The plan is finished though its goal's rules are broken again.
     19: _defect((verify, "_still_done", _always(None))),
     # A rejection without a time is history.
-    20: _defect((verify, "undated_rejections", _always(()))),
+    20: _defect((outsiders, "_may_be_counted", _always(False))),
     # Rejected clients that the number leaves out are forgotten at the end.
-    21: _defect((verify, "uncounted", _always(()))),
+    21: _defect((verify, "estimates", _always(False))),
     # No evidence is held against the operator's word.
     22: _defect(
         (members, "contrary_evidence", _always(None)), (ledger.Ledger, "answers", _word_wins)
     ),
     # Nobody is missing.
-    23: _defect((verify, "missing_from", _always(()))),
+    23: _defect((verify, "outsiders_of", _without(OutsiderKind.MISSING))),
     # Rejected clients are no danger, and nobody starts them.
-    24: _defect((verify, "rejected_clients", _always(()))),
+    24: _defect((verify, "outsiders_of", _without(OutsiderKind.REJECTED))),
     # A client that was rejected is never back.
     25: _defect(
         (rejected, "_is_back", _always(False)),
-        (verify, "with_rejoined", _value(lambda _, __, seen: seen)),
+        (journal, "_resolved", _value(lambda _, one, *__: one)),
         (absent, "_rejoined", _value(lambda one, _: one)),
     ),
     # Every client takes a list of eager and cooperative assignors.
