@@ -72,7 +72,7 @@ class ReplayWorld(LiveWorld):
         self.faults: list[str] = []
         self.confirms: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
         self.own: set[str] = set()
-        self.has_rejected = self.sees_no_growth = False
+        self.has_rejected = self.sees_no_growth = self.misled = False
 
     def found(self, member_id: str, name: str) -> Process | None:
         """Return the process behind a member id or a label, as on the model."""
