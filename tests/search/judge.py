@@ -94,8 +94,11 @@ class Judge:
         for one in truth.rejected_out():
             names = (one.instance_id or one.name, "consumer-")
             named = any(name in said for name in names)
-            if one in seen.service and truth.shown_rejected(one) and not named:
+            shown = one in seen.service and truth.shown_rejected(one)
+            if shown and not named:
                 yield f"{one.name} is rejected and out, the evidence shows it, and nothing names it"
+            elif shown and not standing.exit_code:
+                yield f"exit 0 while {one.name} is out, which the evidence shows rejected"
         for danger in standing.dangers:
             if danger.kind == "rejected" and not truth.rejected_out():
                 if all(truth.shown_back(one) for one in seen.service):

@@ -97,9 +97,11 @@ class Truth:
 
     def rejected_out(self) -> list[Process]:
         """Return the processes whose last start was rejected and that are not in the group."""
-        rejected = {one.who for one in self._world.happened if one.what == "rejected"}
-        out = (one for one in self._processes if not one.running and one.name in rejected)
-        return [one for one in out if (life := self.life_of(one)) and not life.member_id]
+        last = {
+            one.who: one.what for one in self._world.happened if one.what in ("started", "rejected")
+        }
+        out = (one for one in self._processes if not one.running)
+        return [one for one in out if last.get(one.name) == "rejected"]
 
     def owned_by(self, member_id: str) -> int:
         """Return how many partitions the process behind a member id owns."""
