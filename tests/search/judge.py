@@ -169,6 +169,8 @@ def _agreement(standing: Standing) -> Iterator[str]:
         yield f"finished with exit {standing.exit_code}, and {advice.action}"
     if advice.action == "none" and not standing.finished:
         yield f"nothing is left to do, and it is not finished: {advice.text}"
+    if advice.action != "none" and not advice.command:
+        yield f"no command beside the advice: {advice.text}"
     yield from _arrows(_texts(standing), advice)
 
 
