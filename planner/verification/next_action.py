@@ -6,7 +6,8 @@ The order protects the members:
 2. dangers, and findings that forbid a restart;
 3. a plan without a step that no longer holds is made anew;
 4. members that are missing are started, or waited for; nothing is done to an unstable group;
-5. rejections of unknown time, and open questions, before any restart they concern;
+5. rejections of unknown time, whether the rejected clients belong to the service, and other open
+   questions, before the restarts that they concern;
 6. the current step's members, then the first one of the next step (a new plan instead, where the
    group no longer admits what this one brings);
 7. at the end: clients that may be out, partitions that nobody owns, and owners that have not
@@ -479,7 +480,7 @@ def wait_for_gate(look: Look) -> Advice | None:
 
 def count_rejected(look: Look) -> Advice | None:
     """Ask for the number of members where rejected clients may belong to the service."""
-    out = look.out(OutsiderKind.REJECTED, Doubt.COUNT)
+    out = look.out(OutsiderKind.REJECTED, Doubt.COUNT) if look.holds else []
     here, one = len(look.context.members), len(out) == 1
     reason = (
         f"{listed([each.label for each in out])} {'was' if one else 'were'} rejected and "
@@ -532,6 +533,7 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
     start_missing,
     wait_for_stable,
     date_rejection,
+    count_rejected,
     settle_question,
     begin_next_step,
     carry_on,
@@ -539,7 +541,6 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
     show_lists,
     prepare_next_step,
     wait_for_gate,
-    count_rejected,
     wait_for_entry,
     find_owner,
     wait_for_commits,

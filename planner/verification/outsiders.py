@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from rebal.groups.clients import proven_family
+from rebal.groups.evidence.exact import when
 from rebal.groups.model import Evidence, GroupSnapshot, Member, Moment, Record, Refusal, Tri
 from rebal.groups.snapshot.redact import random_end
 from rebal.planner.admission.rejected import (
@@ -51,7 +52,8 @@ class Doubt(StrEnum):
     """Reason why it is not known whether, or which, client is out.
 
     time: a log shows its rejection, and not when; count: nobody gave the number of members; entry:
-    a stopped static member's entry may fill its place; name: it is one of several.
+    a stopped static member's entry may fill its place; name: it is one of several; past: the group
+    was complete since, or its rejection is older than the plan.
     """
 
     NONE = "none"
@@ -59,6 +61,7 @@ class Doubt(StrEnum):
     COUNT = "count"
     ENTRY = "entry"
     NAME = "name"
+    PAST = "past"
 
 
 class Outsider(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -120,16 +123,22 @@ def outsiders_of(
     families |= {one.instance_id or one.client_id: one.family for one in missing if one.family}
     every = {one.family for one in missing}
     same = every.pop() if len(every) == 1 else families.get("*")
-    sure = [each.one for each in rejections if each.doubt is Doubt.NONE]
+    sure = sum(each.doubt is Doubt.NONE for each in rejections)
+    # Whom no earlier member explains: the newest rejections do.
+    unnamed = context.missing - sure - len(missing)
     rejected = []
-    for one, doubt, until, behind in rejections:
+    for one, open_, until, behind in sorted(rejections, key=_newest_last, reverse=True):
         who = one.instance_id or one.client_id
+        doubt = Doubt.NONE if unnamed > 0 else open_
+        unnamed -= open_ is not Doubt.NONE
+        if doubt is Doubt.PAST:
+            continue
         own = _paired(one, missing) if doubt is Doubt.NONE else None
         if own is not None:
             missing.remove(own)
         family = proven_family(one.software) or families.get(who, same)
         # Where more members are out, the name is also theirs.
-        more = context.missing > len(sure) and not one.instance_id
+        more = context.missing > sure and not one.instance_id
         alike = [each.takes_mixed for each in missing if more and each.client_id == one.client_id]
         rejected.append(
             Outsider(
@@ -152,8 +161,9 @@ def outsiders_of(
                 evidence=(one.evidence,),
             )
         )
-    rejected.sort(key=lambda one: not one.was_member)
-    return (*rejected, *missing)
+    ours = [one for one in rejected if one.was_member]
+    others = [one for one in rejected if not one.was_member]
+    return (*reversed(ours), *reversed(others), *missing)
 
 
 def missing_text(context: Context, outsiders: Sequence[Outsider]) -> str:
@@ -296,6 +306,10 @@ class _Rejection(NamedTuple):
     behind: tuple[str, ...] = ()
 
 
+def _newest_last(each: _Rejection) -> tuple[bool, datetime]:
+    return each.one.at is not None, when(each.one.at)
+
+
 def _rejections(
     plan: Plan, seen: Sequence[JournalEntry], context: Context, *, estimated: bool
 ) -> Iterator[_Rejection]:
@@ -317,8 +331,8 @@ def _rejections(
             yield _Rejection(one, Doubt.TIME)
         elif estimated and one.instance_id not in static:
             yield _Rejection(one, Doubt.COUNT)
-        elif behind:
-            yield _Rejection(one, Doubt.ENTRY, until, behind)
+        else:
+            yield _Rejection(one, Doubt.ENTRY if behind else Doubt.PAST, until, behind)
 
 
 def _is_out(
@@ -338,7 +352,9 @@ def _is_out(
         recent = one.at is not None and now - one.at < lasts
         return recent and (_short(plan) or (one.at is not None and one.at >= since))
     over = latest + longest_session(facts.member for facts in context.members)
-    if any(entry.at >= over and len(entry.members) >= expected for entry in seen):
+    # A stopped static member is counted for longer, so such a look is not complete.
+    running = (len([m for m in e.members if m.instance_id is None]) for e in seen if e.at >= over)
+    if any(count >= expected for count in running):
         return False
     here = {None, *(facts.member.instance_id for facts in context.members)}
     static = [member for member in plan.baseline.members if member.instance_id not in here]

@@ -180,6 +180,13 @@ def _elected_is_enough(by_lists: Any) -> Any:
     return answer
 
 
+def _dated_only(rejections: Any) -> Any:
+    def found(*given: Any, **more: Any) -> Any:
+        return (each for each in rejections(*given, **more) if each.one.at is not None)
+
+    return found
+
+
 def _always(value: object) -> Replacement:
     return lambda _: lambda *__, **___: value
 
@@ -243,7 +250,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     # The plan is finished though its goal's rules are broken again.
     19: _defect((verify, "_still_done", _always(None))),
     # A rejection without a time is history.
-    20: _defect((outsiders, "_may_be_counted", _always(False))),
+    20: _defect((outsiders, "_rejections", _dated_only)),
     # Rejected clients that the number leaves out are forgotten at the end.
     21: _defect((verify, "estimates", _always(False))),
     # No evidence is held against the operator's word.

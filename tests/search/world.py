@@ -314,8 +314,8 @@ class SimulatedWorld:
         _, _, host = name.rstrip(")").partition(" (")
         # The process at an address, else another of the service: one that was taken back stays out.
         there = {life.process.name for life in lives if host and life.host == host}
-        own = [p for p in self.processes if p.name in there and not (p.running or p.retired)]
-        processes = own or self.processes
+        down = [p for p in self.processes if p.name in there and not p.running]
+        processes = [p for p in down if not p.retired] if down else self.processes
         ids = [(life.member_id, life.process.name) for life in lives]
         return find_process(processes, ids, member_id, name, _automatic(None))
 
