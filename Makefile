@@ -18,7 +18,7 @@ help:
 	@echo "make test-live  the other live tests: versions, failovers, stores, clusters, the wheel"
 	@echo "make test-fast  the tests without Java, under a minute"
 	@echo "make test-full  every path and version, long stories included: two to three hours"
-	@echo "make search     100,000 generated roll-outs, as rebal advises them (40 minutes)"
+	@echo "make search     200,000 generated roll-outs, as rebal advises them (an hour and a half)"
 	@echo "make coverage   the share of the statements that the fast tests run"
 	@echo "make schemas    the JSON Schemas of the documents, anew from their records"
 	@echo "make pictures   the pictures of docs/, from what rebal prints now"
