@@ -15,7 +15,6 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from rebal.groups.clients import proven_family
-from rebal.groups.evidence.exact import when
 from rebal.groups.model import Evidence, GroupSnapshot, Member, Moment, Record, Refusal, Tri
 from rebal.groups.snapshot.redact import random_end
 from rebal.planner.admission.rejected import (
@@ -115,7 +114,8 @@ def outsiders_of(
     missing member that is a rejected client is listed once, as that.
     """
     gone = _gone(plan, seen, context)
-    rejections = list(_rejections(plan, seen, context, estimated=estimated))
+    newest_first = [*_rejections(plan, seen, context, estimated=estimated)][::-1]
+    rejections = sorted(newest_first, key=lambda each: each.doubt is not Doubt.NONE)
     places = _Places(context.snapshot, [each.one for each in rejections])
     missing = list(_missing(plan, seen, context, gone, places))
     families = dict(plan.accepted.families)
@@ -124,13 +124,12 @@ def outsiders_of(
     every = {one.family for one in missing}
     same = every.pop() if len(every) == 1 else families.get("*")
     sure = sum(each.doubt is Doubt.NONE for each in rejections)
-    # Whom no earlier member explains: the newest rejections do.
-    unnamed = context.missing - sure - len(missing)
-    rejected = []
-    for one, open_, until, behind in sorted(rejections, key=_newest_last, reverse=True):
+    rejected: list[Outsider] = []
+    for one, open_, until, behind in rejections:
         who = one.instance_id or one.client_id
+        # A missing member that no earlier one explains is the newest client that was rejected.
+        unnamed = context.missing - sum(each.sure for each in rejected) - len(missing)
         doubt = Doubt.NONE if unnamed > 0 else open_
-        unnamed -= open_ is not Doubt.NONE
         if doubt is Doubt.PAST:
             continue
         own = _paired(one, missing) if doubt is Doubt.NONE else None
@@ -304,10 +303,6 @@ class _Rejection(NamedTuple):
     doubt: Doubt
     until: datetime | None = None
     behind: tuple[str, ...] = ()
-
-
-def _newest_last(each: _Rejection) -> tuple[bool, datetime]:
-    return each.one.at is not None, when(each.one.at)
 
 
 def _rejections(
