@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from kafka.protocol.admin import DescribeQuorumRequest
+from kafka.protocol.admin.cluster import DescribeQuorumRequest
 
 from rebal.groups.model import (
     Broker,

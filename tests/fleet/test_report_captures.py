@@ -90,7 +90,7 @@ def test_what_no_rule_keeps_back_is_not_left_without_a_word(folder: Path) -> Non
     assert len(waiting) > 8
     assert all(hindrance_text(group) for group in waiting)
     told = {group.group_id: hindrance_text(group) for group in waiting}
-    assert told["ml-features"] == "see its plan"
+    assert told["ml-features"] == "RB413"
 
 
 def test_what_a_scan_cannot_tell_says_who_can(report: FleetReport) -> None:
