@@ -108,6 +108,20 @@ def test_session_bounds_come_first() -> None:
     assert answer.error == "INVALID_SESSION_TIMEOUT"
 
 
+def test_join_without_an_assignor_is_rejected_by_an_empty_group_too() -> None:
+    answer = admitted(memory(), [Join(assignors=())])
+    assert (answer.verdict, answer.error) == (Tri.NO, "INCONSISTENT_GROUP_PROTOCOL")
+    assert answer.reason == "it names no assignor"
+
+
+def test_answers_of_a_refused_probe_are_void() -> None:
+    context = context_of({"members": [{"id": "a"}], "probe": {COOP: True}})
+    assert memory_of(context).in_all == {RANGE, COOP}
+    refused = replace(context.snapshot.probe, refused="the group was rebalancing")
+    context.snapshot = replace(context.snapshot, probe=refused)
+    assert memory_of(context).in_all == {RANGE}
+
+
 def test_a_session_timeout_is_not_admitted_while_the_bounds_are_not_read() -> None:
     found = memory(member("a", exact(RANGE)))
     answer = admitted(found, [Join(assignors=(RANGE,), session_ms=5000)])

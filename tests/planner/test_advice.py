@@ -65,6 +65,13 @@ def test_after_the_cure_a_static_member_that_was_down_is_the_one_to_return() -> 
     assert advice.verdict is Tri.YES, "its present list holds range, which is elected"
 
 
+def test_probe_that_denies_what_every_dynamic_member_sent_is_no_reason_to_restart_one() -> None:
+    """A rebalance has completed since the load: another one changes nothing."""
+    advice = plan([java("a", BOTH), java("b", BOTH)], reloaded=False, probe=NO).advice
+    assert (advice.action, advice.members) == ("evidence", ())
+    assert "the coordinator's lists and the logs are at odds" in advice.text
+
+
 def test_the_probe_is_asked_for_before_a_cure_that_may_be_needless() -> None:
     advice = plan([java("a", BOTH), static("b", BOTH)], reloaded=None).advice
     assert advice.action == "restart", "the plan's own step forces the rebalance"

@@ -25,8 +25,9 @@ from rebal.planner.verification.verify import (
     entry_of,
     verify,
 )
+from rebal.planner.verification.words import contrary_evidence
 from tests.examples import examples
-from tests.planner.looks import Story, bare, done, id_of, look
+from tests.planner.looks import Story, app, bare, done, id_of, look
 
 pytestmark = pytest.mark.usefixtures("no_costs")
 
@@ -155,6 +156,22 @@ def test_no_word_against_evidence(
         word(second, restarted(3, one, **group), "app-1")
     assert because in str(caught.value)
     assert not second(restarted(4, one, **group)).finished
+
+
+@pytest.mark.parametrize(
+    ("family", "against"),
+    [
+        ("librdkafka", "does not start with eager and cooperative assignors in one list"),
+        ("java", None),
+    ],
+)
+def test_client_that_rejects_mixed_lists_runs_none(
+    plan: Plan, family: str, against: str | None
+) -> None:
+    seen = look(1, [app(0, 2, family=family)], state="PreparingRebalance", elected=None)
+    context = context_of(plan, seen)
+    found = contrary_evidence(context, context.members[0], MIXED)
+    assert found == (against and f"its client {against}")
 
 
 def test_later_evidence_overrules_the_word_for_good(second: Story) -> None:

@@ -109,3 +109,23 @@ def test_remedy_that_changed_nothing_gives_way_to_the_wait_for_a_session() -> No
     assert waits.advice.action is Action.WAIT
     assert "look again after 09:13:00Z" in waits.next
     assert at(14, 7).advice.action is Action.TEMPORARY, "that session is over"
+
+
+@pytest.mark.parametrize(
+    ("here", "logged", "out"),
+    [
+        ((), (), ["app-9 (10.0.0.1)"]),
+        ((app(9, 2, list=BOTH),), (), []),
+        ((), ({**OUT, "at": 5},), ["app-9"]),
+    ],
+    ids=["its log is rotated", "it has joined since", "it was rejected again"],
+)
+def test_rejection_of_the_plan_counts_until_its_client_joins(
+    here: tuple[dict[str, Any], ...], logged: tuple[dict[str, Any], ...], out: list[str]
+) -> None:
+    members = two(1, BOTH)
+    then = look(0, members, refusals=[{**OUT, "at": -1}])
+    (one,) = then.refusals
+    made = make_plan(replace(then, refusals=(replace(one, host="/10.0.0.1"),)))
+    seen = look(6, [*members, *here], refusals=logged)
+    assert [one.label for one in verify(made, [], seen).outsiders] == out

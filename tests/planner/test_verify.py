@@ -6,15 +6,18 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from rebal.groups.model import Evidence, Source, Tri
+from rebal.groups.model import Coordinator, CoordinatorKind, Evidence, GroupSnapshot, Source, Tri
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Aim, Plan
+from rebal.planner.verification.plan_context import context_of
 from rebal.planner.verification.verify import Standing, verify
 from tests.planner.looks import Story, app, bare, id_of, look
 
 MIXED = ["cooperative-sticky", "range"]
 FINAL = ["cooperative-sticky"]
+COORDINATOR = Coordinator(broker_id=1, kind=CoordinatorKind.JAVA)
 
 
 def done(standing: Standing) -> dict[str, str]:
@@ -270,3 +273,19 @@ def test_partitions_owned_after_the_restart_prove_cooperative_for_java_alone(pla
 def test_the_users_word_for_the_client_makes_owned_partitions_count(plan: Plan) -> None:
     told = msgspec.structs.replace(plan, accepted=Accepted(families={"*": "java"}))
     assert narrowed(told, dict.fromkeys(range(3), True), family=None).finished
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "restarted"),
+    [(3, 3, True), (3, 4, False), (None, 4, False), (None, None, True)],
+)
+def test_restart_counts_as_one_since_the_load_only_in_the_plan_s_leader_epoch(
+    plan: Plan, then: int | None, now: int | None, restarted: bool
+) -> None:
+    def in_epoch(snapshot: GroupSnapshot, epoch: int | None) -> GroupSnapshot:
+        known = None if epoch is None else replace(COORDINATOR, leader_epoch=epoch)
+        return replace(snapshot, group=replace(snapshot.group, coordinator=known))
+
+    made = replace(plan, baseline=in_epoch(plan.baseline, then))
+    seen = in_epoch(look(1, [bare(0, 2), bare(1), bare(2)]), now)
+    assert context_of(made, seen).restarted == ({id_of(0, 2)} if restarted else set())

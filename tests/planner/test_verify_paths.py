@@ -63,6 +63,8 @@ def test_who_takes_no_part_in_a_step_keeps_no_gate(mixed: Plan) -> None:
     half = tell(look(1, [java(0, 2, BOTH), java(1, 1, RANGE), rd(1, RANGE)]))
     assert (half.step, half.exit_code) == (1, 4)
     assert half.why == ("not done: j-1",)
+    aside = [one.name for one in half.members if one.why == "takes no part in this step"]
+    assert aside == ["rd-0"]
     # The librdkafka member's id is that of the baseline: no log need name its client again.
     both = tell(look(2, [java(0, 2, BOTH), java(1, 2, BOTH), rd(1, None)]))
     assert (both.step, both.gate, both.exit_code) == (1, Tri.YES, 0)

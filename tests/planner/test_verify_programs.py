@@ -155,6 +155,8 @@ def test_workers_up_are_proven_by_what_is_elected() -> None:
     assert alone.gate is Tri.NO, "the expected member is missing"
     whole = tell(workers(4, "sessioned", worker(0, 2), worker(1, 2)))
     assert (whole.finished, whole.exit_code) == (True, 0)
+    shown = ["offers [sessioned, compatible, default]", "sessioned is elected"]
+    assert [each.why for each in whole.members] == shown
     assert not whole.dangers, "workers own no partitions, and that is no danger"
 
 
