@@ -10,7 +10,7 @@ TIMES  := --durations=0 --durations-min=0.05
 # Links that show the rooms as rebal.*, as an installed rebal does: for mypy, pyright and editors.
 LINKS  := build/typing/rebal
 
-.PHONY: help demo pictures screens search test test-live test-fast test-full coverage lint types schemas bench lock clean
+.PHONY: help demo pictures screens search test test-live test-fast test-full mutants coverage lint types schemas bench lock clean
 
 help:
 	@echo "make demo       the main job in four chapters, on captured groups (no Kafka, no Java)"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-live  the other live tests: versions, failovers, stores, clusters, the wheel"
 	@echo "make test-fast  the tests without Java, under a minute"
 	@echo "make test-full  every path and version, long stories included: two to three hours"
+	@echo "make mutants    120 mutants, drawn at random, against the pure planner tests"
 	@echo "make search     200,000 generated roll-outs, as rebal advises them (an hour and a half)"
 	@echo "make coverage   the share of the statements that the fast tests run"
 	@echo "make schemas    the JSON Schemas of the documents, anew from their records"
@@ -72,7 +73,12 @@ test-fast: $(READY)
 	HYPOTHESIS_PROFILE=quick $(PYTEST) -n auto -m "not live and not package and not slow"
 
 test-full: $(READY)
-	REBAL_FULL=1 $(PYTEST) $(TIMES)
+	REBAL_FULL=1 $(PYTEST) $(TIMES); tested=$$?; \
+	$(MAKE) mutants && exit $$tested
+
+# The survivors are printed as diffs; SEED=7 draws the mutants of another run again.
+mutants: $(READY)
+	$(BIN)/python -m tests.mutants --sample 120 $(if $(SEED),--seed $(SEED))
 
 # Generated histories in which rebal's advice is carried out; counter-examples are printed.
 search: $(READY)

@@ -72,6 +72,16 @@ def test_probe_that_denies_what_every_dynamic_member_sent_is_no_reason_to_restar
     assert "the coordinator's lists and the logs are at odds" in advice.text
 
 
+@pytest.mark.parametrize(("joined", "needs"), [(None, ("log timezone",)), (5, ())])
+def test_logs_without_a_zone_are_dated_before_a_rebalance_of_static_members(
+    joined: int | None, needs: tuple[str, ...]
+) -> None:
+    """All lists are known, and not whether they were sent after a load that is not known either."""
+    members = [static("a", BOTH, joined=joined), static("b", BOTH), static("c", BOTH)]
+    seen_now = replace(group(members, reloaded=None, probe=NO), undated_logs=True)
+    assert make_plan(seen_now).advice.evidence_needed == needs
+
+
 def test_the_probe_is_asked_for_before_a_cure_that_may_be_needless() -> None:
     advice = plan([java("a", BOTH), static("b", BOTH)], reloaded=None).advice
     assert advice.action == "restart", "the plan's own step forces the rebalance"

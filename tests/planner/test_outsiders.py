@@ -83,6 +83,15 @@ def test_all_but_the_last_candidate_may_have_no_answer() -> None:
     assert len({each.__name__ for each in CANDIDATES}) == len(CANDIDATES)
 
 
+def test_rejected_clients_start_as_far_as_the_brokers_leave_room() -> None:
+    full = {"settings": {"group.max.size": "3"}}
+    made = make_plan(look(0, two(1, BOTH), cluster=full), expect_members=4)
+    out = [{"client": f"app-{n}", "list": FINAL, "at": 1} for n in (8, 9)]
+    after = verify(made, [], look(2, two(1, BOTH), cluster=full, refusals=out))
+    assert (after.advice.action, after.advice.names) == (Action.START, ("app-8",))
+    assert "the brokers allow 3 members, which leaves no place for app-9" in after.next
+
+
 def test_full_group_bars_only_its_static_members() -> None:
     """A dynamic member leaves before it joins again, so it is the one that starts the rebalance."""
     members = [app(0, list=BOTH, instance="s"), app(1, list=BOTH), app(2, list=BOTH)]
@@ -108,7 +117,7 @@ def test_remedy_that_changed_nothing_gives_way_to_the_wait_for_a_session() -> No
     waits = at(3, 7)
     assert waits.advice.action is Action.WAIT
     assert "look again after 09:13:00Z" in waits.next
-    assert at(14, 7).advice.action is Action.TEMPORARY, "that session is over"
+    assert at(13, 7).advice.action is Action.TEMPORARY, "that session is over"
 
 
 @pytest.mark.parametrize(

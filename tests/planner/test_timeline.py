@@ -55,6 +55,7 @@ def test_an_empty_journal_has_the_steps_and_nothing_else() -> None:
 def test_a_member_keeps_its_place_through_restarts() -> None:
     found = told(upgrade())
     first, second = found.members
+    assert (first.host, second.host) == ("/10.0.0.1", "/10.0.0.1")
     assert [tenure.member_id for tenure in first.tenures] == [id_of(0, n) for n in (1, 2, 3)]
     assert [tenure.member_id for tenure in second.tenures] == [id_of(1, n) for n in (1, 2, 3)]
     assert [(t.since, t.until) for t in first.tenures] == [

@@ -289,3 +289,20 @@ def test_restart_counts_as_one_since_the_load_only_in_the_plan_s_leader_epoch(
     made = replace(plan, baseline=in_epoch(plan.baseline, then))
     seen = in_epoch(look(1, [bare(0, 2), bare(1), bare(2)]), now)
     assert context_of(made, seen).restarted == ({id_of(0, 2)} if restarted else set())
+
+
+def test_partitions_without_an_owner_get_a_rebalance_once_no_second_round_comes(
+    plan: Plan,
+) -> None:
+    tell = Story(plan)
+    members = [app(n, 2, list=FINAL, idle=n == 2) for n in range(3)]
+
+    def at(minutes: float) -> Standing:
+        seen = look(minutes, members, elected="cooperative-sticky")
+        asked = [replace(member, subscribed_topics=("orders",)) for member in seen.members]
+        return tell(replace(seen, members=tuple(asked)))
+
+    waits, made = at(1), at(1.3)
+    assert waits.next == "wait: orders-8, orders-9, orders-10, orders-11 have no owner yet"
+    assert (made.advice.action, made.advice.names) == ("restart", ("app-0",))
+    assert made.finished is False
