@@ -54,6 +54,9 @@ def test_a_forgetful_coordinator_gets_the_cheapest_cure(
     advice = plan(members, reloaded=True, probe=NO).advice
     assert (advice.action, advice.verdict) == (action, Tri.YES)
     assert advice.names == ((who,) if who else ())
+    assert any("it leaves when the group is Stable" in text for text in advice.after) is (
+        who is None
+    )
     assert "cooperative-sticky]" not in advice.text.replace("[range, cooperative-sticky]", "")
 
 
@@ -132,7 +135,12 @@ def test_a_client_that_was_rejected_minutes_ago_comes_before_any_restart() -> No
     out = refused("c", "/10.0.0.3", COOP, 4)
     standing = verify(begun, [], replace(here, refusals=(out,)))
     assert standing.exit_code == 3
-    assert [danger.kind for danger in standing.dangers] == ["rejected"]
+    (danger,) = standing.dangers
+    assert (danger.kind, danger.message.partition(". ")[0]) == (
+        "rejected",
+        "c (10.0.0.3) [cooperative-sticky]: was rejected (INCONSISTENT_GROUP_PROTOCOL), "
+        "because b shares no assignor with it, and has not rejoined",
+    )
     assert (standing.advice.action, standing.advice.names) == ("start", ("c",))
     assert (standing.advice.verdict, "range" in standing.advice.assignors) == (Tri.YES, True)
 

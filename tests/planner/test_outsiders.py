@@ -50,6 +50,13 @@ def test_rejected_client_is_remembered_when_its_log_is_rotated(begun: Plan) -> N
     assert verify(begun, tell.entries, done(31), expect_members=2).finished
 
 
+def test_undated_rejection_is_in_doubt_until_a_session_after_the_first_look(begun: Plan) -> None:
+    """The coordinator counts a member that has ended without leaving until its session ends."""
+    tell, undated = Story(begun), [{**OUT, "at": None}]
+    doubts = [tell(done(at, refusals=undated), expect_members=2).outsiders for at in (2, 2.9, 3.1)]
+    assert [[one.doubt for one in out] for out in doubts] == [[Doubt.TIME], [Doubt.TIME], []]
+
+
 def test_rejected_static_member_is_back_with_another_id_than_the_look_showed(begun: Plan) -> None:
     tell, out = Story(begun), {"client": "s", "instance": "s", "list": ["roundrobin"]}
 

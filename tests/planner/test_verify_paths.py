@@ -123,6 +123,7 @@ def test_a_cut_over_says_to_stop_all_and_holds_when_all_are_back() -> None:
     assert before.next.startswith(
         "stop rd-0, rd-1 together, check that the group is Empty, then start them"
     )
+    assert (before.advice.assignors, before.advice.change) == (tuple(FINAL), "")
     empty = tell(look(2, [], state="Empty", elected=None))
     assert (empty.exit_code, empty.why[0][:6]) == (4, "2 of 2")
     back = tell(look(3, [rd(2, FINAL), {**rd(2, FINAL), "id": "rd-1.2", "client": "rd-1"}], **COOP))
