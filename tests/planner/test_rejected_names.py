@@ -33,24 +33,17 @@ def names(plan: Plan, out: dict[str, Any], host: str, *here: str) -> tuple[str, 
 
 
 @pytest.mark.parametrize(
-    ("client", "here", "name"),
+    ("out", "host", "here", "name"),
     [
-        (AUTOMATIC, (), f"{AUTOMATIC} (10.0.0.9)"),
-        ("orders", ("/10.0.0.1",), "orders (10.0.0.9)"),
-        ("orders", ("/10.0.0.9",), "orders"),
-        ("orders", (), "orders"),
+        ({"client": AUTOMATIC}, "/10.0.0.9", (), f"{AUTOMATIC} (10.0.0.9)"),
+        ({"client": AUTOMATIC}, "", (), AUTOMATIC),
+        ({"client": AUTOMATIC, "instance": "pod-3"}, "/10.0.0.9", ("/10.0.0.1",), "pod-3"),
+        ({"client": "orders"}, "/10.0.0.9", ("/10.0.0.1",), "orders (10.0.0.9)"),
+        ({"client": "orders"}, "/10.0.0.9", ("/10.0.0.9",), "orders"),
+        ({"client": "orders"}, "/10.0.0.9", (), "orders"),
     ],
 )
-def test_rejected_client_has_its_address_where_its_client_id_is_shared(
-    plan: Plan, client: str, here: tuple[str, ...], name: str
+def test_rejected_client_has_its_address_where_its_name_is_shared(
+    plan: Plan, out: dict[str, str], host: str, here: tuple[str, ...], name: str
 ) -> None:
-    assert names(plan, {"client": client}, "/10.0.0.9", *here) == (name,)
-
-
-def test_rejected_static_member_is_named_by_its_instance_id(plan: Plan) -> None:
-    out = {"client": AUTOMATIC, "instance": "pod-3"}
-    assert names(plan, out, "/10.0.0.9", "/10.0.0.1") == ("pod-3",)
-
-
-def test_rejected_client_without_an_address_has_its_client_id(plan: Plan) -> None:
-    assert names(plan, {"client": AUTOMATIC}, "") == (AUTOMATIC,)
+    assert names(plan, out, host, *here) == (name,)
