@@ -114,6 +114,13 @@ def test_join_without_an_assignor_is_rejected_by_an_empty_group_too() -> None:
     assert answer.reason == "it names no assignor"
 
 
+def test_list_that_a_load_has_shortened_is_the_one_to_wait_for() -> None:
+    short = replace(member("b", exact(RANGE)), whole=exact(RANGE, COOP))
+    answer = asked(memory(member("a", exact(RANGE, COOP)), short), "a", COOP)
+    assert (answer.verdict, answer.needs) == (Tri.CANNOT_TELL, Needs.RELOAD)
+    assert answer.blame == ("b",)
+
+
 def test_answers_of_a_refused_probe_are_void() -> None:
     context = context_of({"members": [{"id": "a"}], "probe": {COOP: True}})
     assert memory_of(context).in_all == {RANGE, COOP}

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, Refusal, Source, Tri
+from rebal.planner.advice.remedies import narrowing
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Advice, Plan
 from rebal.planner.rules import evaluate
@@ -202,3 +203,12 @@ def test_an_advice_names_its_race_and_what_must_still_hold() -> None:
     assert advice.valid_while is not None
     safe: Advice = plan([java("a", RANGE), java("b", RANGE)], reloaded=False).advice
     assert safe.risks == ()
+
+
+def test_advice_that_restarts_nobody_names_its_step() -> None:
+    mixed = ("cooperative-sticky", "range")
+    context = context_of({"members": [java("a", RANGE, family="librdkafka")]})
+    unable, _ = narrowing(context, context.members, mixed, mixed, step=2)
+    nobody, _ = narrowing(context, (), mixed, mixed, step=2)
+    found = [(one.action, one.step) for one in (unable, nobody)]
+    assert found == [("replan", 2), ("none", 2)]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from rebal.groups.model import Tri
 from rebal.planner.kinds import Action
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
@@ -18,6 +19,10 @@ from tests.planner.looks import Story, app, look
 
 BOTH, FINAL = ["cooperative-sticky", "range"], ["cooperative-sticky"]
 NO_LIMIT = {"settings": {"group.max.size": "2147483647"}}
+START_IT = (
+    "start app-9 with [cooperative-sticky], if it is down; if it is back, 1 of 3 expected members "
+    "is not in the group; if the service has no more: --expect-members 2"
+)
 OUT = {"client": "app-9", "list": ["roundrobin"]}
 
 
@@ -144,4 +149,12 @@ def test_rejection_of_the_plan_counts_until_its_client_joins(
     (one,) = then.refusals
     made = make_plan(replace(then, refusals=(replace(one, host="/10.0.0.1"),)))
     seen = look(6, [*members, *here], refusals=logged)
-    assert [one.label for one in verify(made, [], seen).outsiders] == out
+    standing = verify(made, [], seen)
+    assert [one.label for one in standing.outsiders] == out
+    assert (standing.next == START_IT) is bool(out)
+
+
+def test_rejected_client_has_the_family_that_the_user_stated(begun: Plan) -> None:
+    stated = replace(begun, accepted=replace(begun.accepted, families={"app-9": "librdkafka"}))
+    (one,) = verify(stated, [], done(2, refusals=[{**OUT, "at": 1.9}])).outsiders
+    assert (one.family, one.takes_mixed) == ("librdkafka", Tri.NO)

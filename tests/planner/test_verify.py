@@ -133,7 +133,8 @@ def test_evidence_against_the_journal_is_no_answer(plan: Plan) -> None:
     odd = [app(0, 2, list=["range"]), bare(1, 2), bare(2, 2)]
     standing = tell(look(2, odd))
     assert done(standing)[id_of(0, 2)] == "cannot tell"
-    assert standing.exit_code != 0
+    said = "evidence contradicts itself: yes (the journal, Nov 20 09:01Z), no (now)"
+    assert (standing.members[0].why, standing.exit_code) == (said, 4)
 
 
 def test_a_word_of_the_user_in_the_baseline_proves_nothing() -> None:
