@@ -58,7 +58,10 @@ def test_one_member_that_lacks_it_rejects_every_other() -> None:
     found = memory(member("a", exact(RANGE, COOP)), member("b", exact(RANGE)))
     answer = asked(found, "a", COOP)
     assert (answer.verdict, answer.blame) == (Tri.NO, ("b",))
-    assert "INCONSISTENT_GROUP_PROTOCOL" in answer.reason
+    assert answer.reason == (
+        "the coordinator's list of b has no cooperative-sticky: [cooperative-sticky] is rejected "
+        "(INCONSISTENT_GROUP_PROTOCOL)"
+    )
 
 
 def test_the_one_that_lacks_it_may_leave_and_come_back_with_it() -> None:
@@ -123,10 +126,12 @@ def test_list_that_a_load_has_shortened_is_the_one_to_wait_for() -> None:
 
 def test_answers_of_a_refused_probe_are_void() -> None:
     context = context_of({"members": [{"id": "a"}], "probe": {COOP: True}})
-    assert memory_of(context).in_all == {RANGE, COOP}
+    found = memory_of(context)
+    assert (found.in_all, found.room) == ({RANGE, COOP}, 1)
     refused = replace(context.snapshot.probe, refused="the group was rebalancing")
     context.snapshot = replace(context.snapshot, probe=refused)
-    assert memory_of(context).in_all == {RANGE}
+    found = memory_of(context)
+    assert (found.in_all, found.room) == ({RANGE}, 0)
 
 
 def test_a_session_timeout_is_not_admitted_while_the_bounds_are_not_read() -> None:
@@ -185,7 +190,8 @@ def test_a_kip848_group_asks_its_classic_members_only() -> None:
     assert admitted(alone, [Join(assignors=(STICKY,))]).verdict is Tri.YES
     mixed = replace(alone, cases=((member("a", exact(RANGE)),),))
     assert admitted(mixed, [Join(assignors=(COOP,))]).verdict is Tri.NO
-    assert admitted(mixed, [Join(assignors=(RANGE,), protocol_type="connect")]).error
+    worker = admitted(mixed, [Join(assignors=(RANGE,), protocol_type="connect")])
+    assert worker.reason == "a KIP-848 group admits consumers only (INCONSISTENT_GROUP_PROTOCOL)"
 
 
 def test_a_dead_group_is_tried_again() -> None:
