@@ -119,7 +119,8 @@ def test_join_without_an_assignor_is_rejected_by_an_empty_group_too() -> None:
 
 def test_list_that_a_load_has_shortened_is_the_one_to_wait_for() -> None:
     short = replace(member("b", exact(RANGE)), whole=exact(RANGE, COOP))
-    answer = asked(memory(member("a", exact(RANGE, COOP)), short), "a", COOP)
+    others = (member(name, exact(RANGE, COOP)) for name in "ac")
+    answer = asked(memory(short, *others), "a", COOP)
     assert (answer.verdict, answer.needs) == (Tri.CANNOT_TELL, Needs.RELOAD)
     assert answer.blame == ("b",)
 
