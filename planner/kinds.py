@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Action(StrEnum):
-    """What one piece of advice asks the operator to do.
+    """Action that one piece of advice asks of the operator.
 
     restart: stop the first of the members cleanly, then start it (the threads of one process, which
     has one name, together); start: members that are not in

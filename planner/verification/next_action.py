@@ -504,7 +504,7 @@ def wait_for_entry(look: Look) -> Advice | None:
 
 
 def find_owner(look: Look) -> Advice | None:
-    """Have a rebalance assign the partitions that nobody owns."""
+    """Start a rebalance where partitions have no owner."""
     unowned = without_owner(look.context)
     return owner_for(look.context, look.seen, unowned, step=look.number) if unowned else None
 
