@@ -60,7 +60,7 @@ class Look:
 
     `seen` are the earlier looks, oldest first. `current` is the step that the group is in.
     `outdated` is the reason why the plan no longer fits the group. `ignore` is rule id → reason.
-    `estimated`: no user gave the number of members. `fresh` is the plan that would be made now, if
+    `fresh` is the plan that would be made now, if
     this one has no steps.
     """
 
@@ -73,7 +73,6 @@ class Look:
     findings: Sequence[Finding]
     outdated: str | None
     ignore: Mapping[str, str]
-    estimated: bool
     fresh: Plan | None
 
     @cached_property
@@ -222,14 +221,7 @@ def start_rejected(look: Look) -> Advice | None:
     gone = look.out(OutsiderKind.MISSING)
     out += [one for one in gone if one.instance_id or not renamed]
     made = _start(look, out, None)
-    unnamed = bool(look.context.missing) and not any(one.was_member for one in out)
-    back = look.estimated or any(one.may_be_back for one in out)
-    if made.action is Action.START and back and unnamed:
-        here = len(look.context.members)
-        missing = missing_text(look.context, ())
-        also = f"if it is back, {missing}; if the service has no more: --expect-members {here}"
-        return advised.worded(replace(made, also=(*made.also, also)))
-    return made
+    return _counted(look.context, made) if made.action is Action.START else made
 
 
 def heed_danger(look: Look) -> Advice | None:
@@ -284,12 +276,7 @@ def start_missing(look: Look) -> Advice | None:
         started = advised.start_of(context, ["the members"], [()], step=step.id)
         return with_setting(replace(started, names=tuple(one.name for one in out)), step)
     made = _start(look, out, _lists_for(look, step, out))
-    if made.verdict is not Tri.YES:
-        return _counted(context, replace(made, action=Action.WAIT))
-    here = {facts.member.client_id for facts in context.members if not facts.static}
-    # Nobody can see which process of several with one client id is down, or that none is.
-    alike = any(not one.instance_id and one.client_id in here for one in out)
-    return _counted(context, made) if alike else made
+    return _counted(context, made if made.recommended else replace(made, action=Action.WAIT))
 
 
 def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[str, ...]]:

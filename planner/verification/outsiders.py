@@ -38,6 +38,8 @@ from rebal.planner.verification.plan_context import context_of
 
 # Rejected clients that retry do so within seconds; a container's crash loop waits up to minutes.
 RECENT: Final = timedelta(seconds=60)
+CLOCKS: Final = timedelta(seconds=5)
+"""How far two machines' clocks may differ unseen."""
 
 
 class OutsiderKind(StrEnum):
@@ -310,15 +312,16 @@ def _rejections(
 ) -> Iterator[_Rejection]:
     """Yield the rejections of clients that are not known to be back, with their doubt.
 
-    It depends on what may fill the client's place in the count. A rejection of unknown time is no
-    later than the first look that showed it.
+    It depends on what may fill the client's place in the count. A rejection is no later than the
+    first look that showed it, whatever its time or clock.
     """
     static = {f.member.instance_id for f in context.members if f.static}
     shown, now = first_shown(plan, seen), context.snapshot.captured_at
     lasts = longest_session(facts.member for facts in context.members)
     for one in still_out(context.snapshot):
         _, look = shown.get(rejection_key(one), (None, None))
-        latest = one.at or (look.at if look is not None else now)
+        shown_at = look.at if look is not None else now
+        latest = min(one.at or shown_at, shown_at)
         until, behind = _hidden_until(plan, seen, context, latest)
         if _is_out(plan, seen, context, one, latest):
             yield _Rejection(one, Doubt.NONE)
@@ -341,10 +344,13 @@ def _is_out(
     rejection is history.
     """
     now, since, expected = context.snapshot.captured_at, _began(plan), context.expected or 1
+    if one not in plan.baseline.refusals:
+        # No evidence of the plan showed it; the clocks of the log and of this machine may differ.
+        since -= CLOCKS
     if not context.missing and len(context.members) >= expected:
         own = (f.member for f in context.members if f.static)
         lasts = longest_session(m for m in own if m.instance_id == one.instance_id)
-        recent = one.at is not None and now - one.at < lasts
+        recent = one.at is not None and now - latest < lasts
         return recent and (_short(plan) or (one.at is not None and one.at >= since))
     over = latest + longest_session(facts.member for facts in context.members)
     # A stopped static member is counted for longer, so such a look is not complete.

@@ -210,7 +210,6 @@ def verify(
             findings=findings,
             outdated=next((change.text for change in drift if change.outdates), None),
             ignore=accepted.ignore,
-            estimated=estimated,
             fresh=fresh,
         )
     )

@@ -436,8 +436,7 @@ class Rehearsed(Story):
             self._progressed()
         self._asked(advice)
         if "--expect-members" in advice["text"]:
-            starts = advice["action"] == "start" and "if it is back" not in advice["text"]
-            about_missing = advice["action"] == "wait" or starts
+            about_missing = advice["action"] in ("wait", "start")
             if not about_missing and not self.world.has_rejected:
                 self._broken(f"asks about a client of another group: {advice['text']}")
             self._count_or_find()
