@@ -36,16 +36,15 @@ def borrowed_names(snapshot: GroupSnapshot) -> frozenset[str]:
 def disproved(member: Member) -> frozenset[str]:
     """Return the names of Kafka's COOPERATIVE assignors in the list of a member that runs EAGER.
 
-    It gave up all its partitions when it rejoined, and no name of its list is EAGER. Empty where
-    its own log shows Kafka's classes.
+    It gave up all its partitions when it rejoined, and every name of its list is COOPERATIVE. Empty
+    where its own log shows Kafka's classes.
     """
     names = member.assignors.list
-    kinds = [eager_only(name) for name in names]
-    if member.ran is None or Tri.YES in kinds or _prints_kafkas(member.assignors):
+    if member.ran is None or member.ran.value is not RebalanceProtocol.EAGER:
         return frozenset()
-    runs_eager = member.ran.value is RebalanceProtocol.EAGER
-    shown = zip(names, kinds, strict=True)
-    return frozenset(name for name, kind in shown if runs_eager and kind is Tri.NO)
+    if _prints_kafkas(member.assignors) or any(eager_only(name) is not Tri.NO for name in names):
+        return frozenset()
+    return frozenset(names)
 
 
 def _prints_kafkas(known: AssignorList) -> bool:

@@ -162,7 +162,7 @@ def remembered(
     kept = (
         one
         for one, _ in shown.values()
-        if not any(_is_same(plan, one, other) for other in snapshot.refusals)
+        if not any(is_same(plan, one, other) for other in snapshot.refusals)
     )
     merged = replace(snapshot, members=members, refusals=(*kept, *snapshot.refusals))
     refusals = tuple(_resolved(merged, one, entries, shown) for one in merged.refusals)
@@ -228,7 +228,7 @@ def rejection_key(one: Refusal) -> tuple[object, ...]:
     return who, one.list, one.connection or (one.at, one.evidence.detail)
 
 
-def _is_same(plan: Plan, one: Refusal, other: Refusal) -> bool:
+def is_same(plan: Plan, one: Refusal, other: Refusal) -> bool:
     """Return whether both may be one client's; a client's own log has no address, and the
     pseudonyms of a redacted baseline match nobody.
     """

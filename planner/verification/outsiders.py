@@ -31,6 +31,7 @@ from rebal.planner.verdict import worst
 from rebal.planner.verification.journal import (
     JournalEntry,
     first_shown,
+    is_same,
     known_before,
     rejection_key,
 )
@@ -344,7 +345,7 @@ def _is_out(
     rejection is history.
     """
     now, since, expected = context.snapshot.captured_at, _began(plan), context.expected or 1
-    if one not in plan.baseline.refusals:
+    if not any(is_same(plan, one, other) for other in plan.baseline.refusals):
         # No evidence of the plan showed it; the clocks of the log and of this machine may differ.
         since -= CLOCKS
     if not context.missing and len(context.members) >= expected:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from rebal.groups.classes import disproved
 from rebal.groups.evidence.bounds import contradictions
 from rebal.groups.model import GroupSnapshot, RanProtocol, RebalanceProtocol, Source, Tri
 from rebal.groups.protocol import group_protocol, member_protocol
@@ -266,3 +267,14 @@ def test_a_member_that_left_is_asked_about_where_others_run_a_class_of_the_appli
     assert result(asked, "RB120") is Tri.YES
     kafkas = group(DONE, DONE, owned=True)
     assert result(plan(replace(kafkas, departed=left)), "RB120") is None
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [(("cooperative-sticky",), {"cooperative-sticky"}), (("cooperative-sticky", "shelf"), set())],
+)
+def test_an_own_assignor_beside_it_may_be_why_a_member_gives_up_its_partitions(
+    names: tuple[str, ...], shown: set[str]
+) -> None:
+    (one,) = group_of({"members": [{"id": "a", "list": list(names), "ran": "EAGER"}]}).members
+    assert disproved(one) == shown
