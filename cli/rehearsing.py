@@ -40,7 +40,7 @@ from rebal.planner.rehearsal.parameters import (
     with_parameters,
 )
 from rebal.planner.rehearsal.rehearse import distribution, rehearse, rehearse_often
-from rebal.planner.rehearsal.rollout import rollout
+from rebal.planner.rehearsal.rollout import processes, rollout
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Scene, Script
 from rebal.planner.rehearsal.script_file import ScriptError, ScriptText, load_script, script_of
@@ -335,7 +335,9 @@ def _ready(found: GroupSnapshot, scene: Scene, asked: Asked) -> Script:
     for member in found.members:
         if member.host:
             hosts.setdefault(member.host, []).append(called[member.member_id])
-    made = ready_script(asked.script or "", scene, Pace(hosts=hosts, batch=asked.batch))
+    threads = processes(found.members, called)
+    pace = Pace(hosts=hosts, processes=threads, batch=asked.batch)
+    made = ready_script(asked.script or "", scene, pace)
     assert made is not None, "the name was checked"
     return made
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 from rebal.groups.clients import worker_list
+from rebal.groups.model import Member
+from rebal.groups.streams import threads_of
 from rebal.planner.facts import names
 from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.rehearsal.script import Deed, Event, Script
@@ -17,28 +20,38 @@ _REMOTE_RANGE: Final = re.compile(r"group\.remote\.assignor\W+range")
 
 
 def rollout(plan: Plan, *, batch: int = 1) -> Script:
-    """Return the script that carries out the rest of a plan, `batch` members at a time (0: all).
+    """Return the script that carries out the rest of a plan, `batch` processes at a time (0: all).
 
     Each step is a phase of that name. A step begins, and a batch restarts, when the group is at
     rest after what came before, as the plan's gates demand.
     """
-    called = names(plan.baseline.members)
     first = plan.next_step or 1
     events: list[Event] = []
     for step in plan.steps:
         if step.id >= first:
-            labels = [called[member_id] for member_id in restarted(step) if member_id in called]
-            events += step_events(step, labels, batch=batch)
+            events += step_events(step, restarted(plan, step), batch=batch)
     return Script(about=plan.summary, events=tuple(events))
 
 
-def restarted(step: Step) -> tuple[str, ...]:
-    """Return the ids of the members that the step restarts, those included of unknown state."""
-    return (*step.to_do, *step.unknown)
+def restarted(plan: Plan, step: Step) -> list[tuple[str, ...]]:
+    """Return the processes that the step restarts, those included of unknown state."""
+    return processes(plan.baseline.members, (*step.to_do, *step.unknown))
 
 
-def step_events(step: Step, members: Sequence[str], *, batch: int) -> list[Event]:
-    """Return the events of one step for members by name, in the order of their restarts."""
+def processes(members: Sequence[Member], ids: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the processes of these members (ids), each as the names of those of them that are its
+    threads; all threads of a process stop and start together.
+    """
+    called, threads = names(members), threads_of(members)
+    found: dict[str, list[str]] = {}
+    for id_ in ids:
+        if id_ in called:
+            found.setdefault(threads[id_][0].member_id, []).append(called[id_])
+    return [tuple(each) for each in found.values()]
+
+
+def step_events(step: Step, members: Sequence[tuple[str, ...]], *, batch: int) -> list[Event]:
+    """Return the events of one step for processes, in the order of their restarts."""
     protocol = _PROTOCOLS.get(step.aim, "")
     asked = any(_REMOTE_RANGE.search(setting.text) for setting in step.config)
     together = step.kind is StepKind.CUT_OVER
@@ -52,20 +65,23 @@ def step_events(step: Step, members: Sequence[str], *, batch: int) -> list[Event
     )
     if together:
         # All stop before the first starts.
-        events.insert(0, Event(do=Deed.STOP, members=tuple(members), phase=f"step {step.id}"))
+        events.insert(
+            0, Event(do=Deed.STOP, members=tuple(chain(*members)), phase=f"step {step.id}")
+        )
     return events
 
 
 def restarts(
     phase: str,
     assignors: Sequence[str],
-    members: Sequence[str],
+    members: Sequence[tuple[str, ...]],
     *,
     batch: int,
     protocol: str = "",
     remote_assignor: str = "",
 ) -> list[Event]:
-    """Return restarts in batches with the list `assignors` (empty: each keeps its own).
+    """Return restarts in batches of processes (names of each one's members) with the list
+    `assignors` (empty: each keeps its own).
 
     `protocol` is group.protocol and `remote_assignor` group.remote.assignor from then on (empty:
     unchanged).
@@ -74,7 +90,7 @@ def restarts(
     return [
         Event(
             do=Deed.RESTART,
-            members=tuple(members[start : start + size]),
+            members=tuple(chain(*members[start : start + size])),
             assignors=tuple(assignors),
             protocol=protocol,
             remote_assignor=remote_assignor,

@@ -18,7 +18,6 @@ from rebal.groups.clients import assignor_of
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Record
 from rebal.groups.snapshot.documents import Format, line_of, loads
-from rebal.planner.facts import names
 from rebal.planner.plan import Plan
 from rebal.planner.rehearsal.engine.patterns import readable
 from rebal.planner.rehearsal.engine.process import CALLBACKS, Process
@@ -380,8 +379,11 @@ class _Reading:
         if step is None:
             why = f"the plan has no step {item.step}; it has {len(plan.steps)}"
             raise self._source.error(path, why)
-        called = names(plan.baseline.members)
-        members = [called[id_] for id_ in restarted(step) if called.get(id_) in self._processes]
+        known = (
+            tuple(name for name in threads if name in self._processes)
+            for threads in restarted(plan, step)
+        )
+        members = [threads for threads in known if threads]
         size = self._batch if item.batch is None else item.batch
         return step_events(step, members, batch=size)
 

@@ -26,12 +26,14 @@ _TOO_LATE: Final = 1.2
 
 
 class Pace(Record, frozen=True, kw_only=True):
-    """The group's hosts, and how many members a script takes at a time.
+    """The group's hosts and processes, and how many processes a script takes at a time.
 
-    `hosts` are names of members by host; `batch` None: as many as the script usually takes, 0: all.
+    `hosts` are names of members by host, `processes` the names of each process's members (empty:
+    each member is one); `batch` None: as many as the script usually takes, 0: all.
     """
 
     hosts: Mapping[str, Sequence[str]] = {}
+    processes: Sequence[tuple[str, ...]] = ()
     batch: int | None = None
 
 
@@ -72,11 +74,12 @@ def _largest(scene: Scene) -> Process | None:
 
 def _rolling(scene: Scene, pace: Pace) -> Sequence[Event]:
     batch = 1 if pace.batch is None else pace.batch
-    return restarts("", (), _names(scene), batch=batch)
+    alone = [(name,) for name in _names(scene)]
+    return restarts("", (), pace.processes or alone, batch=batch)
 
 
 def _all_at_once(scene: Scene, _: Pace) -> Sequence[Event]:
-    return restarts("", (), _names(scene), batch=0)
+    return restarts("", (), [tuple(_names(scene))], batch=0)
 
 
 def _by_host(scene: Scene, pace: Pace) -> Sequence[Event]:

@@ -28,6 +28,7 @@ from rebal.planner.goals import goal_back
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, Step
 from rebal.planner.programs import comes_from, instances
+from rebal.planner.rehearsal.rollout import rollout
 from rebal.planner.verification.verify import verify
 from tests.encoders import encode_streams
 from tests.planner.looks import Story, done, look
@@ -267,6 +268,9 @@ def test_one_restart_is_advised_listed_and_priced_for_all_threads_of_a_process()
     assert [pace.batch for pace in alone.cost.paces] == [1, 4]
     assert first.cost.rebalances < alone.cost.rebalances
     assert (first.cost.seconds or 0) < (alone.cost.seconds or 0)
+    # A roll-out restarts them together, as the advice says.
+    for made, size in ((plan, 2), (apart, 1)):
+        assert {len(event.members) for event in rollout(made).events} == {size}
 
 
 def test_upgrade_from_is_the_version_that_the_bytes_allow() -> None:

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from rebal.groups.streams import threads_of
 from rebal.planner.facts import names
 from rebal.planner.plan import Cost, Pace
 from rebal.planner.rehearsal.costs.cost import batches
@@ -25,6 +24,7 @@ from rebal.planner.rehearsal.costs.work import estimate_asked, is_unpriced, rehe
 from rebal.planner.rehearsal.engine.world import HELD_BACK
 from rebal.planner.rehearsal.outcome import Measures
 from rebal.planner.rehearsal.rehearse import rehearse
+from rebal.planner.rehearsal.rollout import processes
 from rebal.planner.rehearsal.sample import Sample, Stratum, bounds, sample, situations
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 from rebal.planner.timeouts import (
@@ -138,12 +138,7 @@ class RehearsedRoll:
         members = roll.snapshot.members
         called = names(members)
         self._order = [called[id_] for id_ in roll.order]
-        # The threads of one process stop and start together.
-        processes = threads_of(members)
-        units: dict[str, list[str]] = {}
-        for id_ in roll.order:
-            units.setdefault(processes[id_][0].member_id, []).append(called[id_])
-        self._units = list(units.values())
+        self._units = processes(members, roll.order)
         # Some stay, so the others wait for nothing but the rebalance.
         self._stay = len(roll.order) < len(members)
         self._quiet = {

@@ -50,7 +50,7 @@ def rolled(snapshot: GroupSnapshot, to: str, seed: int = 0, batch: int = 1) -> R
         for event in restarts(
             f"place {start}",
             () if up else (to,),
-            called[start : start + batch],
+            [(name,) for name in called[start : start + batch]],
             batch=batch,
             protocol="consumer" if up else "classic",
             remote_assignor=to.removesuffix("-server") if up else "",
@@ -110,7 +110,7 @@ def test_all_at_once_is_one_generation_down_and_an_epoch_a_member_up() -> None:
         called = [names(snapshot.members)[member.member_id] for member in snapshot.members]
         up = not kip848
         start = restarts(
-            "start", () if up else (to,), called, batch=0,
+            "start", () if up else (to,), [tuple(called)], batch=0,
             protocol="consumer" if up else "classic", remote_assignor="range" if up else "",
         )  # fmt: skip
         stop = Event(do=Deed.STOP, members=tuple(called), phase="stop")

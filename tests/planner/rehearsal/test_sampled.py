@@ -70,7 +70,7 @@ def group(count: int) -> Scene:
 
 
 def rolling(where: Scene, *, to: tuple[str, ...]) -> list[Event]:
-    names = [one.process.name for one in where.running]
+    names = [(one.process.name,) for one in where.running]
     return restarts("step 1", to, names, batch=1)
 
 
@@ -130,7 +130,7 @@ def test_a_stop_of_all_before_their_start_is_one_restart() -> None:
     events = rolling(where, to=BOTH)
     names = tuple(one.process.name for one in where.running)
     stop = Event(do=Deed.STOP, members=names, phase="step 2")
-    (start,) = restarts("", DONE, names, batch=0)
+    (start,) = restarts("", DONE, [names], batch=0)
     script = Script(events=(*events, stop, start))
     some, whole = Rollout(where, script).rehearse(), rehearse(where, script, keep=False)
     assert some.sampled is not None
