@@ -100,7 +100,8 @@ class Confirmation(Record, frozen=True, kw_only=True):
 class JournalEntry(Record, frozen=True, kw_only=True):
     """One look at the group; `blind` is the reason where the look failed.
 
-    `plan` is `plan_key`. `step` is the step that the group was in, `gate` the answer of its gate.
+    `plan` is `plan_key`. `step` is the step that the group was in, `gate` the answer of its gate,
+    `finished`: the plan was carried out.
     `lag` and `committed` are sums over all partitions with known offsets. `behind` are the offsets
     of the owned partitions that had lag (None: not read, or not kept at this look). `rejected` are
     the rejections that no earlier look showed, `dangers` the kinds of the dangers, `findings` the
@@ -115,6 +116,7 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     group_id: str
     step: int = 1
     gate: Tri = Tri.CANNOT_TELL
+    finished: bool = False
     state: str = ""
     assignor: str | None = None
     generation: int | None = None

@@ -113,19 +113,13 @@ def timeline_of(plan: Plan, entries: Sequence[JournalEntry]) -> Timeline:
         began=looks[0].at,
         ended=looks[-1].at,
         looks=len(looks),
-        finished=_over(plan, looks[-1]),
+        finished=looks[-1].finished,
         rebalances=_rebalances(looks),
         restless_least=least,
         restless_most=most,
         highest_lag=max(lags, default=None),
         members=tuple(sorted(_members(looks), key=lambda one: natural(one.name))),
     )
-
-
-def _over(plan: Plan, last: JournalEntry) -> bool:
-    """Return whether the last look still shows the end: a later one may show a step undone."""
-    holds = last.gate is Tri.YES and not (last.dangers or last.findings)
-    return bool(plan.steps) and last.step == plan.steps[-1].id and holds
 
 
 def _steps(plan: Plan, looks: Sequence[JournalEntry]) -> Iterator[StepTimeline]:

@@ -428,6 +428,7 @@ def entry_of(
         step=standing.step or 1,
         # A gate that holds opens no step while a question or a danger is open.
         gate=Tri.CANNOT_TELL if later and standing.exit_code else standing.gate,
+        finished=standing.finished,
         state=standing.state,
         assignor=standing.assignor,
         generation=standing.generation,

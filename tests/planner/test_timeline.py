@@ -144,9 +144,6 @@ def test_a_roll_out_that_went_back_after_its_end_is_not_told_as_finished() -> No
     story = upgrade()
     story(look(7, [app(0, 4, list=BOTH), app(1, 3, list=FINAL)], elected=FINAL[0]))
     assert not told(story).finished
-    story = upgrade()
-    story.entries[-1] = replace(story.entries[-1], dangers=("refused",))
-    assert not told(story).finished, "verify exits with 3 there"
 
 
 def test_a_word_that_evidence_overruled_is_told_no_longer() -> None:
