@@ -22,6 +22,8 @@ class Risk(StrEnum):
     """Lists are not known."""
     FORGOTTEN_LISTS = "RB113"
     """The coordinator may have forgotten lists in a reload."""
+    UNKNOWN_LIMIT = "RB908"
+    """The brokers may have a limit of members, which was not read."""
     STOP = "RB104"
     """The whole group is stopped."""
     STOP_FOR_KIP848 = "RB413"

@@ -244,6 +244,12 @@ def evidence(context: Context, needed: Sequence[str], reason: str, step: int | N
     )
 
 
+def stated(context: Context, made: Advice, risk: Risk, fact: str) -> Advice:
+    """Return the advice with the command that states `fact` instead, which accepts `risk`."""
+    line = context.accepting(risk.rule, fact).line
+    return worded(replace(made, also=(f"or, if {fact}, say so",), command=line))
+
+
 def _kinds(context: Context, needed: Sequence[str]) -> tuple[str, ...]:
     """Return those of `needed` that this group can give."""
     kinds = tuple(kind for kind in needed if kind != "probe" or context.can_probe)

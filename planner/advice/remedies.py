@@ -25,6 +25,7 @@ from rebal.planner.advice.actions import (
     restart_of,
     show,
     starts_with,
+    stated,
     stop,
     stop_and_start,
     wait,
@@ -32,9 +33,11 @@ from rebal.planner.advice.actions import (
 from rebal.planner.advice.suspects import left_behind, short, shortened, undated
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Advice
+from rebal.planner.risks import Risk
 
 # Up to so many static members are restarted one by one, with no rebalance, to cure a reload.
 _FEW: Final = 2
+NO_LIMIT: Final = "no broker sets group.max.size (by default there is no limit)"
 
 
 def cutting_over(
@@ -94,9 +97,8 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
         why = f"{context.named(suspects)} joined again, and whether a load came later is not known"
         return show(context, Needs.LOAD, why, step=step)
     if not static:
-        return show(
-            context, Needs.CONFLICT, "the coordinator's lists and the logs are at odds", step=step
-        )
+        why = "the coordinator's lists and the logs are at odds"
+        return _or_not_loaded(context, show(context, Needs.CONFLICT, why, step=step))
     if context.reloaded is Tri.CANNOT_TELL and undated(context):
         why = "the logs show every list, and not whether it was sent after the load"
         return show(context, Needs.CLOCK, why, step=step)
@@ -168,10 +170,14 @@ def _remedy(
         return _no_wide_list(context, lacking, wide, step)
     if barred.error not in (None, INCONSISTENT):
         return stop(barred.reason, step=step)
+    if "broker settings" in barred.evidence_needed:
+        made = evidence(context, barred.evidence_needed, barred.reason, step)
+        limited = context.memory.max_size is None
+        return stated(context, made, Risk.UNKNOWN_LIMIT, NO_LIMIT) if limited else made
     asked = any(n in {*context.memory.in_all, *context.memory.not_in_all} for n in assignors)
     if any(one.verdict is Tri.YES for one in by_lists):
         if context.reloaded is not Tri.YES and not asked and context.can_probe:
-            return show(context, Needs.PROBE, barred.reason, step=step)
+            return _or_not_loaded(context, show(context, Needs.PROBE, barred.reason, step=step))
         return cure_of(context, step=step)
     if barred.verdict is Tri.NO:
         return replan(context, barred.reason, step=step)
@@ -179,6 +185,17 @@ def _remedy(
         return cure_of(context, step=step)
     needs = barred.evidence_needed or ("client log", "request log")
     return evidence(context, needs, barred.reason, step)
+
+
+def _or_not_loaded(context: Context, made: Advice) -> Advice:
+    """Return the evidence to give, or else the operator's word that no load came since the newest
+    rebalance that the logs show.
+    """
+    joined = [f.member.joined_at for f in context.members if f.member.joined_at is not None]
+    if len(joined) < len(context.members) or not context.restarted:
+        return made
+    fact = f"no broker has stopped or lost its partitions since {max(joined):%H:%M:%SZ}"
+    return stated(context, made, Risk.FORGOTTEN_LISTS, fact)
 
 
 def _no_wide_list(

@@ -95,6 +95,7 @@ def make_plan(
         families=families,
         given=given,
         remembers=Risk.FORGOTTEN_LISTS.accepted_in(ignore or {}),
+        unlimited=Risk.UNKNOWN_LIMIT.accepted_in(ignore or {}),
         own_classes=own_class_risk(goal.kind).accepted_in(ignore or {}),
         speed=speed,
     )

@@ -38,6 +38,7 @@ class PlanContext(Context):
             families=accepted.families,
             given=given or plan.given,
             remembers=Risk.FORGOTTEN_LISTS.accepted_in(accepted.ignore),
+            unlimited=Risk.UNKNOWN_LIMIT.accepted_in(accepted.ignore),
             own_classes=own_class_risk(goal).accepted_in(accepted.ignore),
         )
         self._plan = plan

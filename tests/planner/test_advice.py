@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rebal.groups.model import GroupSnapshot, Refusal, Source, Tri
 from rebal.planner.advice.remedies import narrowing
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Advice, Plan
+from rebal.planner.plan import Accepted, Advice, Plan
 from rebal.planner.rules import evaluate
 from rebal.planner.verification.verify import Standing, verify
 from tests.planner.builder import AT, context_of, group_of, seen
@@ -91,6 +91,29 @@ def test_the_probe_is_asked_for_before_a_cure_that_may_be_needless() -> None:
     assert advice.action == "restart", "the plan's own step forces the rebalance"
     made = plan([java("a", BOTH), static("b", BOTH)], reloaded=False)
     assert (made.advice.action, made.advice.evidence_needed[0]) == ("evidence", "probe")
+
+
+def test_an_unread_limit_of_members_is_asked_for_or_stated_before_a_static_restart() -> None:
+    members = [static("a", RANGE), static("b", RANGE)]
+    unread = group_of({"members": members, "reloaded": False})
+    made = make_plan(unread)
+    assert made.advice.evidence_needed == ("broker settings", "probe")
+    assert "--ignore RB908 --reason" in made.advice.command
+    said = make_plan(unread, ignore={"RB908": "no limit"})
+    assert (said.advice.action, said.advice.verdict) == ("restart", "yes")
+
+
+def test_a_load_since_the_refresh_that_no_right_shows_can_be_ruled_out_by_the_operator() -> None:
+    """One restart had all join again; only the time of the coordinator's load is not known."""
+    made = plan([java("a", BOTH, joined=0), java("b", BOTH, joined=0)], reloaded=None)
+    again = [java("a2", BOTH, client="a", joined=2), java("b", BOTH, joined=2)]
+    standing = told(made, again, reloaded=None)
+    assert (standing.advice.action, standing.exit_code) == ("evidence", 4)
+    assert "since 09:02:00Z, say so" in standing.next
+    assert "--ignore RB113 --reason" in standing.advice.command
+    ignore = Accepted(ignore={"RB113": "looked"})
+    seen_now = look(1, again, reloaded=None)
+    assert verify(made, [], seen_now, accepted=ignore).advice.recommended
 
 
 def test_a_plan_whose_lists_do_not_hold_the_elected_assignor_is_not_carried_on() -> None:
