@@ -60,8 +60,7 @@ class Context(GroupFacts):
     user. `given` are the words of the command line that a printed command must repeat. `planning`
     is True while a plan is made: rules about a plan's steps apply only then. `only_target`: `--to`
     named the target, so every other assignor counts as an old one. `remembers`: the user vouches
-    that the coordinator remembers every list, `unlimited`: that no limit of members is set.
-    `own_classes`: the user vouches that a custom class
+    that the coordinator remembers every list. `own_classes`: the user vouches that a custom class
     with the name of one of Kafka's supports the same protocols. `speed` is how fast members
     restart.
     """
@@ -81,13 +80,10 @@ class Context(GroupFacts):
         given: Given | None = None,
         only_target: bool = False,
         remembers: bool = False,
-        unlimited: bool = False,
         own_classes: bool = False,
         speed: Speed | None = None,
     ) -> None:
-        super().__init__(
-            snapshot, target=target, families=families, remembers=remembers, unlimited=unlimited
-        )
+        super().__init__(snapshot, target=target, families=families, remembers=remembers)
         self.goal = goal
         self.planning = planning
         self._expected = expect_members if expect_members is not None else snapshot.expected_members

@@ -102,8 +102,7 @@ class GroupFacts:
 
     `target` is the assignor that a plan ends on. `families` maps a client id, or `*` for every
     member whose family is not proven, to a family assumed by the user. `remembers`: the user
-    vouches that the coordinator remembers every list; `unlimited`: that the brokers set no limit of
-    members.
+    vouches that the coordinator remembers every list.
     """
 
     def __init__(
@@ -113,13 +112,11 @@ class GroupFacts:
         target: str,
         families: Mapping[str, str] | None = None,
         remembers: bool = False,
-        unlimited: bool = False,
     ) -> None:
         self.snapshot = snapshot
         self.group = snapshot.group
         self.target = target
         self.remembers = remembers
-        self.unlimited = unlimited
         self._assumed = families or {}
 
     @cached_property

@@ -8,9 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from enum import StrEnum
+from typing import Final
 
+from msgspec.structs import replace
+
+from rebal.groups.model import GroupSnapshot
 from rebal.planner.context import EAGER
 from rebal.planner.kinds import PathKind
+
+# GroupCoordinatorConfig. Before 4.0 the policy's default was another one.
+_DEFAULTS: Final = {
+    "group.max.size": str(2**31 - 1),
+    "group.consumer.max.size": str(2**31 - 1),
+    "group.min.session.timeout.ms": "6000",
+    "group.max.session.timeout.ms": "1800000",
+}
+_POLICY: Final = {"group.consumer.migration.policy": "bidirectional"}
 
 
 class Risk(StrEnum):
@@ -22,8 +35,8 @@ class Risk(StrEnum):
     """Lists are not known."""
     FORGOTTEN_LISTS = "RB113"
     """The coordinator may have forgotten lists in a reload."""
-    UNKNOWN_LIMIT = "RB908"
-    """The brokers may have a limit of members, which was not read."""
+    UNREAD_SETTINGS = "RB908"
+    """The brokers' group settings were not read, and may not be Kafka's defaults."""
     STOP = "RB104"
     """The whole group is stopped."""
     STOP_FOR_KIP848 = "RB413"
@@ -53,3 +66,13 @@ def stop_risk(path: PathKind) -> Risk | None:
     if not path.stops_the_group:
         return None
     return Risk.STOP if path is PathKind.CUT_OVER else Risk.STOP_FOR_KIP848
+
+
+def with_default_settings(snapshot: GroupSnapshot) -> GroupSnapshot:
+    """Return the snapshot with Kafka's defaults, where no setting of the brokers was read."""
+    cluster = snapshot.cluster
+    if cluster.settings:
+        return snapshot
+    newer = (cluster.version or "").partition(".")[0] not in ("", "0", "1", "2", "3")
+    stated = _DEFAULTS | (_POLICY if newer else {})
+    return replace(snapshot, cluster=replace(cluster, settings=stated))

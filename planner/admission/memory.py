@@ -37,7 +37,6 @@ from rebal.planner.versions import fault
 
 INCONSISTENT: Final = "INCONSISTENT_GROUP_PROTOCOL"
 POLICY: Final = "group.consumer.migration.policy"
-_NO_LIMIT: Final = 2**31 - 1
 _BOUNDS: Final = ("group.min.session.timeout.ms", "group.max.session.timeout.ms")
 _Mask: TypeAlias = Callable[[Iterable[str]], int]
 _Met: TypeAlias = tuple[int, int, int]
@@ -264,9 +263,7 @@ def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemo
         others=others,
         in_all=frozenset({*filter(None, [elected]), *supported}),
         not_in_all=frozenset(a.assignor for a in answers if a.supported is Tri.NO),
-        max_size=int(size)
-        if size.isdigit()
-        else (_NO_LIMIT if settings or context.unlimited else None),
+        max_size=int(size) if size.isdigit() else (2**31 - 1 if settings else None),
         room=int(any(a.supported is not Tri.CANNOT_TELL for a in _answers(snapshot))),
         session_ms=(int(low), int(high)) if low.isdigit() and high.isdigit() else None,
         classic_joins=classic_joins(snapshot.cluster) if online else Tri.YES,

@@ -46,6 +46,7 @@ _EVIDENCE: Final = {
     Needs.STATE: (),
     Needs.CONFLICT: ("client log", "request log"),
 }
+DEFAULTS: Final = "the brokers keep Kafka's defaults (group.max.size and the like are not set)"
 # What the user accepts by ignoring a rule, where the admission cannot be told.
 _ACCEPTS: Final = {
     Risk.UNKNOWN_LISTS: ("client log", "request log"),
@@ -228,7 +229,10 @@ def starts_with(context: Context, facts: Facts, assignors: Sequence[str]) -> Tri
 
 def show(context: Context, needs: Needs, reason: str, *, step: int | None = None) -> Advice:
     """Return the advice to add the evidence that decides whether a join is admitted."""
-    return evidence(context, _EVIDENCE[needs], reason, step)
+    made = evidence(context, _EVIDENCE[needs], reason, step)
+    if needs is not Needs.BROKER or context.snapshot.cluster.settings:
+        return made
+    return stated(context, made, Risk.UNREAD_SETTINGS, DEFAULTS)
 
 
 def evidence(context: Context, needed: Sequence[str], reason: str, step: int | None) -> Advice:

@@ -37,7 +37,6 @@ from rebal.planner.risks import Risk
 
 # Up to so many static members are restarted one by one, with no rebalance, to cure a reload.
 _FEW: Final = 2
-NO_LIMIT: Final = "no broker sets group.max.size (by default there is no limit)"
 
 
 def cutting_over(
@@ -171,9 +170,7 @@ def _remedy(
     if barred.error not in (None, INCONSISTENT):
         return stop(barred.reason, step=step)
     if "broker settings" in barred.evidence_needed:
-        made = evidence(context, barred.evidence_needed, barred.reason, step)
-        limited = context.memory.max_size is None
-        return stated(context, made, Risk.UNKNOWN_LIMIT, NO_LIMIT) if limited else made
+        return show(context, Needs.BROKER, barred.reason, step=step)
     asked = any(n in {*context.memory.in_all, *context.memory.not_in_all} for n in assignors)
     if any(one.verdict is Tri.YES for one in by_lists):
         if context.reloaded is not Tri.YES and not asked and context.can_probe:

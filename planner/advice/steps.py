@@ -122,8 +122,12 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
     against = next((a for a in answers if a.allows is verdict is not Tri.YES), None)
     if verdict is Tri.NO and against is not None:
         return advised.stop(against.why, step=step.id)
-    if verdict is Tri.CANNOT_TELL and against in clients(context):
-        return advised.show(context, Needs.LISTS, against.why, step=step.id)
+    if verdict is Tri.CANNOT_TELL and against is not None:
+        needs = Needs.LISTS if against in clients(context) else None
+        if not context.snapshot.cluster.settings:
+            needs = needs or Needs.BROKER
+        if needs is not None:
+            return advised.show(context, needs, against.why, step=step.id)
     made = Advice(
         action=Action.RESTART,
         members=(to_do[0].member.member_id,),

@@ -33,7 +33,7 @@ from rebal.planner.plan import Accepted, Finding, Plan, Severity, Step, Verdict
 from rebal.planner.programs import INCREMENTAL
 from rebal.planner.rehearsal.costs.cost import CostModel
 from rebal.planner.rehearsal.costs.rounds import by_assignors
-from rebal.planner.risks import Risk, own_class_risk
+from rebal.planner.risks import Risk, own_class_risk, with_default_settings
 from rebal.planner.rules import Trait, evaluate, has, rules
 from rebal.planner.rules.version_faults import unchecked_versions
 from rebal.planner.timeouts import Speed
@@ -84,6 +84,8 @@ def make_plan(
         NotPlannedError: this version plans no path to this target.
     """
     snapshot = without_departed(snapshot, dict.fromkeys(departed, snapshot.captured_at))
+    if Risk.UNREAD_SETTINGS.accepted_in(ignore or {}):
+        snapshot = with_default_settings(snapshot)
     goal = goal_of(snapshot, target)
     context = Context(
         snapshot,
@@ -95,7 +97,6 @@ def make_plan(
         families=families,
         given=given,
         remembers=Risk.FORGOTTEN_LISTS.accepted_in(ignore or {}),
-        unlimited=Risk.UNKNOWN_LIMIT.accepted_in(ignore or {}),
         own_classes=own_class_risk(goal.kind).accepted_in(ignore or {}),
         speed=speed,
     )

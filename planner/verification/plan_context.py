@@ -9,7 +9,7 @@ from rebal.groups.model import GroupSnapshot
 from rebal.planner.commands import Given
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
 from rebal.planner.plan import Accepted, Aim, Plan
-from rebal.planner.risks import Risk, own_class_risk
+from rebal.planner.risks import Risk, own_class_risk, with_default_settings
 
 GOALS: Final = {"COOPERATIVE": COOPERATIVE, "EAGER": EAGER, "KIP-848": CONSUMER}
 
@@ -27,6 +27,8 @@ class PlanContext(Context):
         accepted: Accepted,
         given: Given | None = None,
     ) -> None:
+        if Risk.UNREAD_SETTINGS.accepted_in(accepted.ignore):
+            snapshot = with_default_settings(snapshot)
         goal = GOALS.get(plan.to, COOPERATIVE)
         super().__init__(
             snapshot,
@@ -38,7 +40,6 @@ class PlanContext(Context):
             families=accepted.families,
             given=given or plan.given,
             remembers=Risk.FORGOTTEN_LISTS.accepted_in(accepted.ignore),
-            unlimited=Risk.UNKNOWN_LIMIT.accepted_in(accepted.ignore),
             own_classes=own_class_risk(goal).accepted_in(accepted.ignore),
         )
         self._plan = plan

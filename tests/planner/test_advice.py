@@ -101,6 +101,10 @@ def test_an_unread_limit_of_members_is_asked_for_or_stated_before_a_static_resta
     assert "--ignore RB908 --reason" in made.advice.command
     said = make_plan(unread, ignore={"RB908": "no limit"})
     assert (said.advice.action, said.advice.verdict) == ("restart", "yes")
+    # The word given later fills the same gap, and is no change of the cluster.
+    accepted = Accepted(ignore={"RB908": "no limit"})
+    standing = verify(made, [], look(1, members, reloaded=False), accepted=accepted)
+    assert (standing.advice.action, standing.drift) == ("restart", ())
 
 
 def test_a_load_since_the_refresh_that_no_right_shows_can_be_ruled_out_by_the_operator() -> None:

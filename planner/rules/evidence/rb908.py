@@ -1,40 +1,40 @@
-"""RB908: the brokers' limit of members was not read."""
+"""RB908: the brokers' group settings were not read."""
 
-from rebal.planner.advice.remedies import NO_LIMIT
+from rebal.planner.advice.actions import DEFAULTS
 from rebal.planner.rules.registry import Context, Findings, Risk, Severity, Trait, Tri, found, rule
-from rebal.planner.rules.scope import ahead, classic, planning
+from rebal.planner.rules.scope import ahead, planning, read_brokers, to_consumer, with_lists
 
 
 @rule(
     "RB908",
     Severity.ASK,
-    "The brokers' limit of members was not read",
-    reference="group.max.size (KIP-389); GroupMetadataManager.acceptJoiningMember",
-    applies=(planning, classic),
+    "The brokers' group settings were not read",
+    reference="Kafka: group.max.size, group.consumer.max.size, group.consumer.migration.policy",
+    applies=(planning, with_lists),
     traits=(Trait.ADMISSION,),
-    accepts=Risk.UNKNOWN_LIMIT,
+    accepts=Risk.UNREAD_SETTINGS,
 )
-def unknown_limit(context: Context) -> Findings:
-    """A static member that restarts needs a free place, and nobody knows whether there is one.
+def unread_settings(context: Context) -> Findings:
+    """Limits that the brokers set can reject a restart, and nobody knows them here.
 
-    Why it matters: its old entry stays in the group until its session ends. If group.max.size
-    equals the number of members, its return is rejected with GROUP_MAX_SIZE_REACHED and it stops. A
-    dynamic member leaves when it stops, so it comes back to its own place.
+    Why it matters: a static member's old entry stays in the group until its session ends. If
+    group.max.size equals the number of members, its return is rejected with GROUP_MAX_SIZE_REACHED
+    and it stops. A move to KIP-848 needs room under group.consumer.max.size and a migration policy
+    that allows it.
 
-    How to find out: the right to DESCRIBE_CONFIGS on the cluster, or a probe, which asks for a
-    place. Or ask who runs the brokers: Kafka's default is no limit.
+    How to find out: the right to DESCRIBE_CONFIGS on the cluster; for the first of these a probe
+    is enough, which asks for a place. Or ask who runs the brokers.
 
-    How to fix it: where no limit is set, say so: --ignore RB908 --reason TEXT.
+    How to fix it: where the brokers keep Kafka's defaults (no limit of members; from 4.0 the policy
+    is bidirectional), say so: --ignore RB908 --reason TEXT.
     """
     static = [facts for facts in ahead(context) if facts.static]
-    memory = context.memory
-    if static and context.asked and memory.max_size is None and not memory.room:
+    full = static and not context.memory.room
+    if context.asked and not context.snapshot.cluster.settings and (full or to_consumer(context)):
         yield found(
-            f"{context.named(static)} may find the group full when it restarts: the brokers' limit "
-            "of members was not read.",
+            "the brokers' limits of members were not read: a restart may find the group full.",
             result=Tri.CANNOT_TELL,
             members=static,
-            fix="Allow DESCRIBE_CONFIGS on the cluster, or add --probe; or ask who runs the "
-            "brokers, and state it.",
-            commands=[context.accepting(Risk.UNKNOWN_LIMIT.rule, NO_LIMIT)],
+            fix=f"{read_brokers(context)} Or ask who runs the brokers, and state it.",
+            commands=[context.accepting(Risk.UNREAD_SETTINGS.rule, DEFAULTS)],
         )
