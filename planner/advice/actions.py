@@ -26,6 +26,7 @@ from rebal.planner.admission.check import (
 )
 from rebal.planner.advice import wording as text
 from rebal.planner.clients import is_mixed
+from rebal.planner.commands import ACCEPT
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Finding, ValidWhile
@@ -364,6 +365,7 @@ def open_question(finding: Finding, *, step: int | None = None) -> Advice:
         action=Action.EVIDENCE,
         verdict=Tri.CANNOT_TELL,
         reason=finding.message,
+        command=next((one.line for one in finding.commands if one.use.startswith(ACCEPT)), ""),
         step=step,
         text=said,
     )

@@ -78,7 +78,8 @@ def _clause(advice: Advice) -> str:
     if barred and advice.verdict is not Tri.YES:
         brings = brings.partition(WITHOUT)[0]
         open_ = "rejected" if advice.verdict is Tri.NO else "not proven to be admitted"
-        return f"do not {verb} {who} {brings}: {open_}, {advice.reason}"
+        whom = f"{who} " if who else ""
+        return f"do not {verb} {whom}{brings}: {open_}, {advice.reason}"
     how = ", or ".join(_HOW.get(kind, kind) for kind in advice.evidence_needed)
     logs = f"give {how}; else " if how else ""
     one = len(advice.names) == 1 and not who.endswith("members")

@@ -81,6 +81,8 @@ class Trait(StrEnum):
     """It asks which client a member uses, and so which assignor lists the member accepts."""
     FACT = "fact"
     """It names a member, a file or a time: screens show it before questions to everybody."""
+    STATED = "stated"
+    """`--ignore` is the operator's answer to its question, void once evidence says yes."""
     MISSING_MEMBERS = "missing members"
     """It reports missing members; a path that starts from an Empty group expects none."""
 
@@ -244,6 +246,7 @@ def evaluate(
         made = [
             msgspec.structs.replace(finding, ignored=ignore[finding.rule])
             if finding.rule in ignore
+            and not (finding.result is Tri.YES and has(finding, Trait.STATED))
             else finding
             for finding in made
         ]

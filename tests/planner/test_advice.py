@@ -107,6 +107,15 @@ def test_an_unread_limit_of_members_is_asked_for_or_stated_before_a_static_resta
     assert (standing.advice.action, standing.drift) == ("restart", ())
 
 
+def test_a_stated_upgrade_from_is_void_once_the_instance_shows_the_opposite() -> None:
+    old = {"id": "a", "list": ["stream"], "family": "streams", "version": "2.3.1"}
+    new = {**old, "id": "b", "version": "3.9.1"}
+    for member, ignored in ((new, True), ({**new, "owned": True}, False)):
+        context = context_of({"planning": True, "elected": "stream", "members": [old, member]})
+        (finding,) = (f for f in evaluate(context, ignore={"RB505": "set"}) if f.rule == "RB505")
+        assert (finding.ignored is not None) is ignored
+
+
 def test_a_load_since_the_refresh_that_no_right_shows_can_be_ruled_out_by_the_operator() -> None:
     """One restart had all join again; only the time of the coordinator's load is not known."""
     made = plan([java("a", BOTH, joined=0), java("b", BOTH, joined=0)], reloaded=None)

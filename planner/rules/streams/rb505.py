@@ -4,7 +4,7 @@ from rebal.groups.model import RebalanceProtocol
 from rebal.groups.streams import COOPERATIVE_SINCE
 from rebal.planner.advice.fixes import restart_fix
 from rebal.planner.programs import below_cooperative, running
-from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import planning, stable, streams_program
 
 
@@ -14,6 +14,7 @@ from rebal.planner.rules.scope import planning, stable, streams_program
     "A COOPERATIVE Streams instance runs beside one below 2.4",
     reference="KIP-429; Kafka Streams upgrade guide (upgrade.from); seen with 2.3.1 and 3.9.1",
     applies=(planning, streams_program, stable),
+    traits=(Trait.STATED,),
 )
 def cooperative_beside_old(context: Context) -> Findings:
     """An instance below 2.4 shares the group with one that keeps its partitions at a rebalance.
@@ -50,16 +51,13 @@ def cooperative_beside_old(context: Context) -> Findings:
         )
     unknown = running(context, RebalanceProtocol.CANNOT_TELL, new)
     if unknown and not kept:
+        who = context.named(unknown)
         yield found(
-            "a partition may have two owners for a moment at a rebalance: "
-            f"{context.named(unknown)} may run COOPERATIVE beside {context.named(old)}, which is "
-            f"below {COOPERATIVE_SINCE}.",
+            f"a partition may have two owners for a moment at a rebalance: {who} may run "
+            f"COOPERATIVE beside {context.named(old)}, which is below {COOPERATIVE_SINCE}.",
             result=Tri.CANNOT_TELL,
             members=unknown,
-            fix=restart_fix(
-                context,
-                unknown,
-                change="Find out with --client-log of its start, or with --request-log across the "
-                f"next rebalance. {change}",
-            ),
+            fix=f"Look whether {who} was started with upgrade.from (its start-up log shows it, "
+            f"--client-log), and say so. If not: {restart_fix(context, unknown, change=change)}",
+            commands=[context.accepting("RB505", "every new instance has upgrade.from set")],
         )
