@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import chain
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from rebal.groups.model import Record
 
@@ -13,8 +17,17 @@ _TIME: Final = re.compile(
     r"(?<!\d)(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
     r"(?: ?(Z|UTC|[+-]\d\d:?\d\d)(?![\w:]))?"
 )
-_MESSAGE_KEYS: Final = ("message", "msg", "log", "@message", "textPayload")
-_TIME_KEYS: Final = ("@timestamp", "timestamp", "time", "ts", "timeMillis", "instant", "datetime")
+# The preferred ones first: stores add the time at which they received a line.
+_TIME_KEYS: Final = (
+    *("@timestamp", "timestamp", "time", "_time", "ts", "timeMillis", "instant", "datetime"),
+    "__REALTIME_TIMESTAMP",
+)
+# Fields that tell two programs apart. Docker's `stream` is that of one program.
+_ORIGIN: Final = re.compile(
+    r"(?i)^(?!.*thread).*(?:pod|container|host|instance|stream|task|pid|unit|file\.path)"
+)
+_LONGEST_ENTRY: Final = 100_000
+_STANDARD: Final = ("stdout", "stderr")
 _NO_TIME_PREFIX: Final = 400
 NO_OFFSET: Final = timedelta(0)
 Zone = timedelta | tzinfo | None
@@ -29,29 +42,100 @@ class Stamp(NamedTuple):
 
 
 class LogLine(Record, frozen=True, kw_only=True):
-    """A line without its wrapper: the text that the program wrote, and the wrapper's time."""
+    """A line without its JSON wrapper: the text that the program wrote and the wrapper's time.
+
+    `field` is the path of the text in the wrapper, `origin` the fields that name the program.
+    """
 
     text: str
+    field: str = ""
+    origin: str = ""
     wrapper_time: Stamp | None = None
 
 
-def unwrap(line: str, zone: Zone = NO_OFFSET) -> LogLine:
-    """Return `line` without its JSON wrapper, if any (docker, Logstash, log4j's JSON layouts)."""
-    start = line.find("{")
-    if start < 0 or '"' not in line[start : start + 40]:
-        return LogLine(text=line)
-    try:
-        body, _ = json.JSONDecoder().raw_decode(line, start)
-    except (ValueError, RecursionError):
-        return LogLine(text=line)
-    if not isinstance(body, dict):
-        return LogLine(text=line)
-    for key in _MESSAGE_KEYS:
-        text = body.get(key)
-        if isinstance(text, str):
-            at = next((t for k in _TIME_KEYS if (t := _wrapper_time(body.get(k), zone))), None)
-            return LogLine(text=text, wrapper_time=at)
-    return LogLine(text=line)
+def unwrap(
+    line: str, wanted: re.Pattern[str], zone: Zone = NO_OFFSET, field: str = ""
+) -> Iterator[LogLine]:
+    """Yield the lines in the JSON that `line` contains.
+
+    The text of an entry is its longest string that matches `wanted` or stands at `field`; the JSON
+    may be one entry (Docker, GELF, log4j's layouts) or hold many in a list (exports).
+    """
+    start = min((at for each in "{[" if (at := line.find(each)) >= 0), default=-1)
+    brace = line.find("{", max(start, 0))
+    if brace < 0 or '"' not in line[brace : brace + 40]:
+        return
+    for begin in sorted({start, brace}):
+        try:
+            body, _ = json.JSONDecoder().raw_decode(line, begin)
+            for each in _entries(body, wanted, zone, field):
+                yield replace(each, origin=f"{line[:begin]} {each.origin}".strip())
+        except (ValueError, RecursionError):
+            continue
+        return
+
+
+def numbered(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield each line with its number; of pretty-printed JSON, each entry of a list as one line."""
+    first = next(lines, b"")
+    every = enumerate(chain((first,), lines), 1)
+    return _printed(every) if first.strip() in (b"{", b"[") else every
+
+
+def _printed(lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    entry: list[bytes] = []
+    begun, end = 0, b""
+    for number, raw in lines:
+        body = raw.strip()
+        if body == b"{":
+            # An entry of a list begins: what stands around the list is of no use.
+            entry, begun, end = [], number, raw.rstrip()[:-1] + b"}"
+        if len(entry) < _LONGEST_ENTRY:
+            entry.append(body)
+        if raw.rstrip().rstrip(b",") == end:
+            yield begun, b"".join(entry).rstrip(b",")
+            entry, end = [], b""
+
+
+def _entries(body: object, wanted: re.Pattern[str], zone: Zone, field: str) -> Iterator[LogLine]:
+    nodes = dict(_nodes(body))
+    texts = [
+        (path, value)
+        for path, value in nodes.items()
+        if isinstance(value, str) and (path == field or wanted.search(value))
+    ]
+    if not texts:
+        for value in nodes.values():
+            for each in value if isinstance(value, list) else ():
+                yield from _entries(each, wanted, zone, field)
+        return
+    found, text = max(texts, key=lambda each: len(each[1]))
+    named = {path.rpartition(".")[2]: value for path, value in reversed(nodes.items())}
+    at = next((t for key in _TIME_KEYS if (t := _wrapper_time(named.get(key), zone))), None)
+    origin = " ".join(
+        str(value)
+        for path, value in nodes.items()
+        if path != found and isinstance(value, str | int) and value not in _STANDARD
+        and _ORIGIN.search(path)
+    )  # fmt: skip
+    outer = LogLine(text=text, field=found, origin=origin, wrapper_time=at)
+    inner = list(unwrap(text, wanted, zone, field)) if text.startswith("{") else []
+    for each in inner:
+        yield replace(
+            each,
+            origin=f"{origin} {each.origin}".strip(),
+            wrapper_time=better(each.wrapper_time, at),
+        )
+    if not inner:
+        yield outer
+
+
+def _nodes(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Yield each value below `value` with its path; what a list contains has none."""
+    yield path, value
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _nodes(each, f"{path}.{key}" if path else key)
 
 
 def stamp_of(prefix: str, zone: Zone = NO_OFFSET) -> Stamp | None:
@@ -96,9 +180,9 @@ def _offset_of(zone: str) -> timedelta:
 
 
 def _wrapper_time(value: object, zone: Zone) -> Stamp | None:
-    if isinstance(value, str):
+    if isinstance(value, str) and not value.isdecimal():
         return stamp_of(value, zone)
-    at = _number_time(value)
+    at = _number_time(int(value[:30]) if isinstance(value, str) else value)
     return None if at is None else Stamp(at, local=False)
 
 
@@ -109,7 +193,9 @@ def _number_time(value: object) -> datetime | None:
             return None
         return _epoch(seconds * 1000 + nanos / 1e6)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        # Until the year 2286, seconds have ten digits before the point and milliseconds thirteen.
+        # Until the year 2286, seconds have ten digits before the point, milliseconds thirteen.
+        while value > 1e14:
+            value /= 1000
         return _epoch(value if value > 1e11 else value * 1000)
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -117,7 +118,7 @@ def test_a_zone_in_the_line_or_around_it_is_taken_before_none(tmp_path: Path) ->
     assert said == (datetime(2026, 11, 21, 2, tzinfo=UTC), False)
     assert stamp_of(inner, None) == (datetime(2026, 11, 21, 11, tzinfo=UTC), True)
     assert stamp_of(inner, timezone(TOKYO)) == (datetime(2026, 11, 21, 2, tzinfo=UTC), False)
-    wrapped = unwrap('{"log": "x", "time": "2026-11-21T02:00:00Z"}', None)
+    (wrapped,) = unwrap('{"log": "x", "time": "2026-11-21T02:00:00Z"}', re.compile("x"), None)
     assert wrapped.wrapper_time == (datetime(2026, 11, 21, 2, tzinfo=UTC), False)
 
 

@@ -6,13 +6,12 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Final, Literal
+from typing import Final
 
 from rebal.groups.clients import assignor_of, worker_list
 from rebal.groups.model import Record
+from rebal.inspectors.logs.client.wrappers import Block
 
-Of = Literal["Consumer", "Distributed", "Streams"]
-"""The kind of a configuration block: a consumer's, a Connect worker's or a Streams program's."""
 _GROUP_ID: Final = "group.id"
 _CLIENT_ID: Final = "client.id"
 _INSTANCE_ID: Final = "group.instance.id"
@@ -30,8 +29,9 @@ _KEPT: Final = (
     *(_GROUP_ID, _CLIENT_ID, _INSTANCE_ID, _STRATEGY, _PROTOCOL),
     *(_SESSION, _POLL, _REBALANCE, _HELD_BACK, _WORKER_PROTOCOL, _APPLICATION, _UPGRADE_FROM),
 )
-# A block with both settings was printed to its end.
-_NEEDED: Final[dict[Of, tuple[str, str]]] = {
+# Kinds of a block: a consumer's, a Connect worker's, a Streams program's. With both settings it was
+# printed to its end.
+NEEDED: Final = {
     "Consumer": (_GROUP_ID, _STRATEGY),
     "Distributed": (_GROUP_ID, _WORKER_PROTOCOL),
     "Streams": (_APPLICATION, _UPGRADE_FROM),
@@ -75,50 +75,51 @@ class Lookup(Enum):
 class Configs:
     """The configuration blocks of one program, in order.
 
-    `spoiled` is True if the last block was incomplete: a member may have been built with it.
+    `block` is the begin of the block that is being read. `spoiled` is True if the last one was
+    incomplete: a member may have been built with it.
     """
 
     def __init__(self) -> None:
         self.spoiled = False
-        self._block: dict[str, str] | None = None
-        self._of: Of = "Consumer"
-        self._at: datetime | None = None
+        self.block: Block | None = None
+        self._settings: dict[str, str] | None = None
         self._streams: list[dict[str, str]] = []
         self._last_key = ""
 
-    def begin(self, of: Of = "Consumer", at: datetime | None = None) -> None:
-        """Start a new block, printed at this time; the next settings belong to it."""
-        self._block = {}
-        self._at = at
-        self._of = of
+    def begin(self, block: Block) -> None:
+        """Start a new block; the next settings belong to it."""
+        self.block = block
+        self._settings = {}
         self._last_key = ""
 
     def add(self, key: str, value: str) -> None:
         """Add one setting to the block; if the order of settings breaks, two blocks were mixed."""
-        if self._block is None:
+        if self._settings is None:
             return
         if key <= self._last_key:
-            self._block = None
+            self._settings = None
             return
         self._last_key = key
         if key in _KEPT:
-            self._block[key] = value
+            self._settings[key] = value
 
     def end(self) -> Config | None:
         """Return the finished block as a configuration; None if it is incomplete or not of a group
         member.
         """
-        block, self._block = self._block, None
-        self.spoiled = block is None or not block.keys() >= set(_NEEDED[self._of])
-        if block is None or self.spoiled:
+        begun, self.block = self.block, None
+        block, self._settings = self._settings, None
+        needed = NEEDED.get(begun.of) if begun is not None else None
+        self.spoiled = needed is not None and (block is None or not block.keys() >= set(needed))
+        if begun is None or block is None or needed is None or self.spoiled:
             return None
-        if self._of == "Streams":
+        if begun.of == "Streams":
             self._streams.append(block)
             return None
         if _unset(block[_GROUP_ID]):
             return None
-        worker = self._of == "Distributed"
-        listed = block[_NEEDED[self._of][1]].removeprefix("[").removesuffix("]")
+        worker = begun.of == "Distributed"
+        listed = block[needed[1]].removeprefix("[").removesuffix("]")
         if worker:
             listed = ",".join(worker_list(listed) or ())
         return Config(
@@ -126,7 +127,7 @@ class Configs:
             client_id=block.get(_CLIENT_ID, ""),
             instance_id=None if _unset(block.get(_INSTANCE_ID)) else block[_INSTANCE_ID],
             classes=tuple(c for part in listed.split(",") if (c := _class(part))),
-            printed_at=self._at,
+            printed_at=begun.stamp.at if begun.stamp else None,
             group_protocol=block.get(_PROTOCOL),
             session_timeout_ms=_milliseconds(block.get(_SESSION)),
             rebalance_timeout_ms=_milliseconds(block.get(_REBALANCE if worker else _POLL)),

@@ -1,43 +1,28 @@
-"""Lines of a Java client's log: the program that wrote each line, and what the line shows of a
-group.
-"""
+"""Lines of a Java client's log: what each line shows of a group or of the program."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-from rebal.groups.model import Record
 from rebal.inspectors.logs.client.configs import Config
-from rebal.inspectors.logs.lines import Stamp, Zone, better, stamp_of, unwrap
 
-# `kubectl logs --prefix`, and docker compose's `service-1  | `.
-_PREFIX: Final = re.compile(r"(\[pod/[^\]\s]+\]|[\w.-]+ +\|) ")
-# `kubectl logs --timestamps`, and the container runtime's own files.
-_STAMP: Final = re.compile(
-    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.?\d*(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"
-)
-_SETTING: Final = re.compile(r"\s+([a-z][\w.]*) = ?(.*)")
 _CONTEXT: Final = (
     r"\[(?:Consumer|(?P<worker>Worker)) (?:instanceId=(?P<instance_id>.*?), )?"
     r"clientId=(?P<client_id>.*?), groupId=(?P<group_id>.*?)\] "
 )
-# Connect's own layout ends a line with the class that wrote it.
-_CLASS: Final = r"(?: \([\w.$]+(?::\d+)?\))?$"
-_CONFIG: Final = re.compile(r"\b(Consumer|Distributed|Streams)Config values: ?$")
-_VERSION: Final = re.compile(r"\bKafka version ?: (\S+)" + _CLASS)
+_VERSION: Final = re.compile(r"\bKafka version ?: ([\w.+-]+)")
 _PROTOCOL: Final = re.compile(
     r"\bstream-thread \[(.*?)\] (Eager|Cooperative) rebalancing (?:protocol is )?enabled now"
-    r"(?: for upgrade from (\S+)\.x)?" + _CLASS
+    r"(?: for upgrade from (\S+)\.x)?"
 )
-_START: Final = re.compile(r"\bKafka startTimeMs: (\d{12,14})" + _CLASS)
-_CLOSED: Final = re.compile(r"App info kafka\.(?:consumer|connect) for (.*) unregistered" + _CLASS)
-WANTED: Final = re.compile(
-    rb"(?:Consumer|Distributed|Streams)Config values|Kafka (?:version|startTimeMs)|groupId="
-    rb"|App info"
-    rb"|InconsistentGroupProtocolException|rebalancing (?:protocol is )?enabled now"
+_START: Final = re.compile(r"\bKafka startTimeMs: (\d{12,14})\b")
+_CLOSED: Final = re.compile(r"App info kafka\.(?:consumer|connect) for (.*) unregistered")
+WANTED_TEXT: Final = re.compile(
+    r"Config values:|Kafka (?:version|startTimeMs)|groupId=|App info"
+    r"|InconsistentGroupProtocolException|rebalancing (?:protocol is )?enabled now"
 )
+WANTED: Final = re.compile(WANTED_TEXT.pattern.encode())
 
 
 Kind = Literal[
@@ -82,7 +67,7 @@ _PATTERNS: Final[tuple[tuple[Kind, str], ...]] = (
         r"The (?:consumer )?group has reached its max(?:imum)? size)"
         r"|(?P<FENCED_INSTANCE_ID>The group instance id .* fenced))",
     ),
-    ("cluster", r"Cluster ID: (?P<cluster_id>\S+)" + _CLASS),
+    ("cluster", r"Cluster ID: (?P<cluster_id>[\w-]+)"),
     (
         "given",
         r"Request joining group due to: need to re-join with the given member-id"
@@ -95,7 +80,7 @@ _PATTERNS: Final[tuple[tuple[Kind, str], ...]] = (
         r"memberId='(?P<member_id>.+?)', .*resetting generation",
     ),
     ("reset", r"Resetting generation (?:and member id )?(?:due to: |after )encounter"),
-    ("joining", r"\(Re-\)joining group" + _CLASS),
+    ("joining", r"\(Re-\)joining group"),
     # Only a client that is a member of the group prints one of these.
     (
         "member",
@@ -108,7 +93,7 @@ _PATTERNS: Final[tuple[tuple[Kind, str], ...]] = (
         r"|Notifying assignor about)",
     ),
     # Clients before 2.4.
-    ("joined", r"Successfully joined group with generation (?P<generation_id>\d+)\s*$"),
+    ("joined", r"Successfully joined group with generation (?P<generation_id>\d+)\b"),
 )
 _OF_CLIENTS: Final = tuple((kind, re.compile(_CONTEXT + pattern)) for kind, pattern in _PATTERNS)
 
@@ -144,13 +129,12 @@ class ClientLine(NamedTuple):
 class ProgramLine(NamedTuple):
     """One line about the program that wrote it.
 
-    config: `ConsumerConfig values:`, or a Connect worker's or Streams program's, whose settings
-    follow. version: that of the client library. started: the moment of the line in milliseconds
-    since 1970, beside the log's own time. rejected: the name of the rejection's exception, in a
-    line that does not name the group.
+    version: that of the client library. started: the moment of the line in milliseconds since 1970,
+    beside the log's own time. rejected: the name of the rejection's exception, in a line that does
+    not name the group.
     """
 
-    kind: Literal["config", "version", "started", "rejected"]
+    kind: Literal["version", "started", "rejected"]
     value: str
 
 
@@ -165,44 +149,8 @@ class Built(NamedTuple):
 Event = ClientLine | ProgramLine | Built
 
 
-class LogText(Record, frozen=True, kw_only=True):
-    """One line without its wrapper, the program that wrote it, and its time."""
-
-    program: str
-    text: str
-    stamp: Stamp | None
-
-
-def texts(raw: bytes, zone: Zone) -> Iterator[LogText]:
-    """Yield the line; for a JSON wrapper, each line of the message in it."""
-    line = raw.decode("utf-8", "replace").rstrip("\r\n")
-    program = ""
-    prefix = _PREFIX.match(line)
-    if prefix:
-        program = prefix[1]
-        line = line[prefix.end() :]
-    at = stamp_of(line, zone)
-    stamp = _STAMP.match(line)
-    rest = line[stamp.end() :] if stamp else line
-    if rest.startswith("{"):
-        inner = unwrap(rest, zone)
-        at = better(better(stamp_of(inner.text[:60], zone), inner.wrapper_time), at)
-        for text in inner.text.splitlines():
-            yield LogText(program=program, text=text, stamp=at)
-        return
-    yield LogText(program=program, text=rest, stamp=at)
-
-
-def setting_of(text: str) -> tuple[str, str] | None:
-    """Return key and value of a line in a configuration block; None if it is no setting."""
-    match = _SETTING.fullmatch(text)
-    return (match[1], match[2].strip()) if match else None
-
-
 def event_of(text: str) -> Event | None:
-    """Return the event that the line shows; None for other lines. `setting_of` reads settings."""
-    if match := _CONFIG.search(text):
-        return ProgramLine("config", match[1])
+    """Return the event that the line shows; None for other lines and those of a configuration."""
     if match := _PROTOCOL.search(text):
         return Built(client_id=match[1], is_eager=match[2] == "Eager", upgrade_from=match[3])
     if match := _VERSION.search(text):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -34,15 +34,16 @@ from rebal.groups.streams import protocol_by_setting
 from rebal.inspectors import clock
 from rebal.inspectors.logs.client import lines
 from rebal.inspectors.logs.client.configs import (
+    NEEDED,
     ClassNames,
     Config,
     Configs,
     Lookup,
-    Of,
     own_classes,
 )
 from rebal.inspectors.logs.client.identity import Lives
-from rebal.inspectors.logs.lines import Stamp, Zone
+from rebal.inspectors.logs.client.wrappers import Block, Wrappers
+from rebal.inspectors.logs.lines import Stamp, Zone, numbered
 from rebal.inspectors.logs.text_input import TextInput, files_in
 
 _JAVA: Final = "apache-kafka-java"
@@ -63,8 +64,8 @@ class ClientLogReading(Record, frozen=True, kw_only=True):
 def read_client_logs(paths: Sequence[Path], tz_offset: Zone = None) -> ClientLogReading:
     """Return the joins, rejections, leaves and rebalances that members printed; walks directories.
 
-    Accepts the output of `kubectl logs`, also with `--prefix` and `--timestamps`, plain text, JSON
-    layouts and gz; `-` is standard input. A time without a zone has the offset `tz_offset` from
+    Accepts what log collectors and stores print of a log (wrappers.py), and gz; `-` is standard
+    input. A time without a zone has the offset `tz_offset` from
     UTC. If that is None, the time is stored as if it were UTC, and the observation is marked
     `local`.
 
@@ -81,6 +82,7 @@ def read_client_logs(paths: Sequence[Path], tz_offset: Zone = None) -> ClientLog
             reader.add_note(f"{source.name}: the gz data ends too early; fetch the file again.")
         if len(reader.logs) == before:
             unrelated.append(source.name)
+    reader.end()
     if unrelated:
         more = f" and {len(unrelated) - 3} more" if len(unrelated) > 3 else ""
         reader.add_note(
@@ -168,51 +170,59 @@ class _Reader:
         # A dict keeps equal sentences once, in order.
         self.notes: dict[str, None] = {}
         self._tz_offset = tz_offset
+        # Source → the line of its first configuration that was not understood.
+        self._unread_of: dict[str, int] = {}
 
     def read(self, source: TextInput) -> None:
+        wrappers = Wrappers(lines.WANTED_TEXT, self._tz_offset)
         programs: dict[str, _Program] = {}
-        reading_block: set[str] = set()
         unnamed_refusal = False
-        for number, raw in enumerate(source.lines(), 1):
-            if not reading_block and not lines.WANTED.search(raw):
+        for number, raw in numbered(source.lines()):
+            if not wrappers.in_block and not lines.WANTED.search(raw):
                 continue
-            for line in lines.texts(raw, self._tz_offset):
+            for line in wrappers.texts(raw, number):
                 program = programs.get(line.program)
                 if program is None:
                     name = f"{source.name} {line.program}".strip()
                     program = programs[line.program] = _Program(name)
-                at = program.stamped(line.stamp)
-                if line.program in reading_block:
-                    setting = lines.setting_of(line.text)
-                    if setting is not None:
-                        program.configs.add(*setting)
-                        continue
-                    self._end_block(program)
-                    reading_block.discard(line.program)
+                program.stamped(line.stamp)
+                if line.key and not line.block:
+                    program.configs.add(line.key, line.value)
+                    continue
+                self._end_block(program, source)
+                if line.block is not None:
+                    program.configs.begin(line.block)
+                    program.configs.add(line.key, line.value)
+                    continue
                 event = lines.event_of(line.text)
                 if isinstance(event, lines.ProgramLine):
-                    if event.kind == "config":
-                        program.configs.begin(cast("Of", event.value), at)
-                        reading_block.add(line.program)
-                    elif event.kind == "rejected":
+                    if event.kind == "rejected":
                         unnamed_refusal = unnamed_refusal or not program.refused
                     else:
                         program.learn(event, line.stamp)
                 elif event is not None:
-                    place = _Place(source.name, number, line.stamp)
+                    place = _Place(source.name, line.number, line.stamp)
                     self._take(event, program, place)
-        for name in reading_block:
-            self._end_block(programs[name])
-        for each in self._pending:
-            observation = each() if callable(each) else each
-            self.found += [observation] if observation is not None else []
-        self._pending.clear()
+            for name, block in wrappers.not_understood():
+                programs[name].lives.add(lines.ClientLine("spoiled"))
+                self._unread(block, source)
+        for program in programs.values():
+            self._end_block(program, source)
+        for _, block in wrappers.not_understood(end=True):
+            self._unread(block, source)
         self.logs += [program.read_from(source) for program in programs.values()]
         if unnamed_refusal and not any(p.refused for p in programs.values()):
             self.add_note(
                 f"{source.name}: contains InconsistentGroupProtocolException without its group; "
                 "a member was rejected, and the log of org.apache.kafka.clients shows which."
             )
+
+    def end(self) -> None:
+        """Make the observations that needed all logs."""
+        for each in self._pending:
+            observation = each() if callable(each) else each
+            self.found += [observation] if observation is not None else []
+        self._pending.clear()
 
     def named(self, observation: Observation) -> Observation:
         """Return the observation with assignor names in place of classes, after all logs were read.
@@ -233,10 +243,14 @@ class _Reader:
         )
         return replace(observation, list=())
 
-    def _end_block(self, program: _Program) -> None:
+    def _end_block(self, program: _Program, source: TextInput) -> None:
+        block = program.configs.block
+        if block is None:
+            return
         config = program.configs.end()
         if program.configs.spoiled:
             program.lives.add(lines.ClientLine("spoiled"))
+            self._unread(block, source)
         if config is not None:
             program.lives.add(
                 lines.ClientLine(
@@ -248,6 +262,16 @@ class _Reader:
                     config=config,
                 )
             )
+
+    def _unread(self, block: Block, source: TextInput) -> None:
+        if block.of not in NEEDED:
+            return
+        self._unread_of.setdefault(source.name, block.number)
+        after = f" after {block.start!r}" if block.start else ""
+        self.add_note(
+            f"{source.name}:{block.number}: the settings of `{block.of}Config values:`{after} "
+            "could not be read: they are mixed with other lines, or cut off."
+        )
 
     def _take(
         self, event: lines.ClientLine | lines.Built, program: _Program, place: _Place
@@ -308,9 +332,13 @@ class _Reader:
         found = program.lives.of_member(event.group_id, event.member_id, event.client_id)
         who = f"client id {event.client_id!r} of group {event.group_id!r}"
         if found is Lookup.NONE:
+            number = self._unread_of.get(source)
             self.add_note(
                 f"{source}: {who} joined, but no `ConsumerConfig values:` stands before it; "
                 "give the log from the start of the process."
+                if number is None
+                else f"{source}: {who} joined, and the configuration in line {number}, which may "
+                "be its own, could not be read."
             )
             return None
         if found is Lookup.AMBIGUOUS:

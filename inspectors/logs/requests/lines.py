@@ -21,6 +21,7 @@ from rebal.inspectors.errors import JOIN_REJECTIONS, error_code, error_name
 from rebal.inspectors.logs.lines import Stamp, Zone, better, stamp_of, unwrap
 
 MARK: Final = b"Completed request:"
+_MARKED: Final = re.compile(MARK.decode())
 
 _NAME: Final = b"requestApiKeyName"
 _LONGEST_NAME: Final = 100
@@ -298,9 +299,10 @@ def parse(
     prefix, _, rest = raw.partition(MARK)
     at: Stamp | None = None
     if rest.startswith(b'{\\"') or b'"' in prefix:
-        inner = unwrap(raw.decode("utf-8", "replace"), zone)
-        at = inner.wrapper_time
-        prefix, _, rest = inner.text.encode("utf-8", "replace").partition(MARK)
+        inner = next(unwrap(raw.decode("utf-8", "replace"), _MARKED, zone), None)
+        if inner is not None:
+            at = inner.wrapper_time
+            prefix, _, rest = inner.text.encode("utf-8", "replace").partition(MARK)
     if rest.startswith(b"RequestHeader("):
         return _NOT_JSON
     found = _decode(rest)

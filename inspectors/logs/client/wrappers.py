@@ -1,0 +1,172 @@
+"""What log collectors put around a line: learned from the blocks of settings, not listed.
+
+A Java client prints `ConsumerConfig values: ` and then one setting on each line. What stands before
+a setting was put there by the collector: the program's name in most of them. The line that begins
+the block begins with it too, if times are left out of both. Every later line with this prefix is
+of that program. In JSON, the field that holds the block holds the other lines too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from rebal.inspectors.logs.lines import Stamp, Zone, better, stamp_of, unwrap
+
+_COLOUR: Final = re.compile(r"\x1b\[[\d;]*[A-Za-z]|#033\[[\d;]*m")
+# What differs from one line of a program to the next: times, priorities, line numbers.
+_VARIABLE: Final = re.compile(
+    r"\d{4}[-/]\d\d[-/]\d\d(?:[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d)\b)?)?"
+    r"|\b[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
+    r"|\b\d\d:\d\d:\d\d(?:[.,]\d+)?"
+    r"|\[ *\d+\.\d{6}\]"
+    r"|(?<![\w-])\d{10,}(?:\.\d+)?(?![\w-])"
+    r"|\bstd(?:out|err) [FP]\b"
+    r"|^<\d{1,3}>"
+    r"|^\s*\d+[:\t-]"
+)
+_BEGINS: Final = re.compile(r"\b(\w+)Config values:(.*)", re.DOTALL)
+# Without a line end of its own, a block is one line: spaces, or escaped line ends and tabs.
+_ESCAPED: Final = re.compile(r"\\[nrt]|#01[12]")
+_NEXT: Final = re.compile(r"\s+(?=[a-z][\w.]* =(?:\s|$))")
+_SETTING: Final = re.compile(r"(?:(.*)\s)?([a-z][\w.]*)", re.DOTALL)
+_SPACE: Final = re.compile(r"\s")
+# A prefix is no longer than this.
+_FIRST: Final = 400
+# A block's first setting comes at most so many lines after its begin; other pods print between.
+_PATIENCE: Final = 200
+
+
+class Block(NamedTuple):
+    """The begin of a block of settings: its kind, its line's number, time and start.
+
+    `origin` is what a JSON wrapper says of the program.
+    """
+
+    of: str
+    number: int
+    stamp: Stamp | None
+    origin: str
+    start: str
+
+
+class LogText(NamedTuple):
+    """One line without its wrapper, the program that wrote it, and its time.
+
+    `block` is the begin of a block, whose first setting the line is. `key` is that of a setting,
+    with its `value`. Both are empty for other lines, which end the program's block.
+    """
+
+    program: str
+    text: str
+    number: int
+    stamp: Stamp | None
+    block: Block | None = None
+    key: str = ""
+    value: str = ""
+
+
+class Wrappers:
+    """The wrappers of one source, as far as its lines have shown them."""
+
+    def __init__(self, wanted: re.Pattern[str], zone: Zone) -> None:
+        self._wanted = wanted
+        self._zone = zone
+        self._field = ""
+        self._begun: list[Block] = []
+        self._failed: list[Block] = []
+        self._open: set[str] = set()
+        self._prefixes: dict[str, dict[str, None]] = {}
+
+    @property
+    def in_block(self) -> bool:
+        """Return whether a setting may follow."""
+        return bool(self._begun or self._open)
+
+    def texts(self, raw: bytes, number: int) -> Iterator[LogText]:
+        """Yield the lines in a line of the source."""
+        line = raw.decode("utf-8", "replace").rstrip("\r\n")
+        at = stamp_of(line, self._zone)
+        plain = True
+        for inner in unwrap(line, self._wanted, self._zone, self._field):
+            plain = False
+            self._field = inner.field
+            own = better(stamp_of(inner.text[:60], self._zone), inner.wrapper_time)
+            origin = " ".join(_VARIABLE.sub("", inner.origin).split())
+            for text in inner.text.splitlines():
+                yield from self._placed(text, number, better(own, at), origin)
+        if plain:
+            yield from self._placed(line, number, at)
+
+    def not_understood(self, *, end: bool = False) -> Iterator[tuple[str, Block]]:
+        """Yield each block whose settings did not come, once, with its program.
+
+        At the `end` of the source none will come any more.
+        """
+        failed = [*self._failed, *(self._begun if end else ())]
+        self._failed.clear()
+        for block in failed:
+            yield self._program(block.origin, block.start), block
+
+    def _placed(
+        self, text: str, number: int, at: Stamp | None, origin: str = ""
+    ) -> Iterator[LogText]:
+        text = _COLOUR.sub("", text)
+        begin = _BEGINS.search(text)
+        if begin is not None:
+            block = Block(begin[1], number, at, origin, _bare(text[: begin.start()]))
+            yield LogText(self._program(origin, block.start), "", number, at)
+            self._begun.append(block)
+            for each in _NEXT.split(_ESCAPED.sub("\n", begin[2])):
+                yield from self._setting(each, number, at, origin)
+            return
+        found = list(self._setting(text, number, at, origin)) if self.in_block else []
+        yield from found
+        if not found:
+            program = self._program(origin, _bare(text))
+            self._open.discard(program)
+            while self._begun and number - self._begun[0].number > _PATIENCE:
+                self._failed.append(self._begun.pop(0))
+            yield LogText(program, text, number, at)
+
+    def _setting(self, text: str, number: int, at: Stamp | None, origin: str) -> Iterator[LogText]:
+        """Yield the setting of a block that has begun."""
+        head, equals, value = text.partition(" =")
+        match = _SETTING.fullmatch(_ESCAPED.sub(" ", head)) if equals else None
+        if match is None:
+            return
+        prefix = _bare(match[1] or "")
+        program = f"{origin} {prefix}".strip()
+        value = value.partition("\t")[0].strip()
+        mine = [
+            each for each in self._begun if each.origin == origin and _begins(each.start, prefix)
+        ]
+        if not mine:
+            if program in self._open:
+                yield LogText(program, text, number, at, None, match[2], value)
+            return
+        # A block whose program has begun another one has no settings of its own.
+        *older, newest = mine
+        self._failed += older
+        self._begun = [each for each in self._begun if each not in mine]
+        self._open.add(program)
+        self._prefixes.setdefault(origin, {})[prefix] = None
+        yield LogText(program, text, number, at, newest, match[2], value)
+
+    def _program(self, origin: str, bare: str) -> str:
+        """Return the program whose learned prefix the line has; the longest one, if several fit."""
+        known = self._prefixes.get(origin, {})
+        ends = (len(bare), *(space.start() for space in _SPACE.finditer(bare))) if known else ()
+        prefix = max((bare[:end] for end in ends if bare[:end] in known), key=len, default="")
+        return f"{origin} {prefix}".strip()
+
+
+def _bare(text: str) -> str:
+    """Return the start of a line without what differs from line to line."""
+    return _VARIABLE.sub("", text[:_FIRST]).strip()
+
+
+def _begins(bare: str, prefix: str) -> bool:
+    rest = bare[len(prefix) :]
+    return bare.startswith(prefix) and (not prefix or not rest or rest[0].isspace())
