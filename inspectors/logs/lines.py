@@ -107,7 +107,9 @@ def _entries(body: object, wanted: re.Pattern[str], zone: Zone, field: str) -> I
     if not texts:
         for value in nodes.values():
             for each in value if isinstance(value, list) else ():
-                yield from _entries(each, wanted, zone, field)
+                for line in _entries(each, wanted, zone, field):
+                    field = line.field
+                    yield line
         return
     found, text = max(texts, key=lambda each: len(each[1]))
     named = {path.rpartition(".")[2]: value for path, value in reversed(nodes.items())}

@@ -71,7 +71,7 @@ _PATTERNS: Final[tuple[tuple[Kind, str], ...]] = (
     (
         "given",
         r"Request joining group due to: need to re-join with the given member-id"
-        r"(?:: (?P<member_id>\S+))?",
+        r'(?:: (?P<member_id>[^\s"\\]+))?',
     ),
     # With both, the line names the member id that is no longer valid.
     (

@@ -1,0 +1,234 @@
+"""What collectors and stores make of Java logs; each wraps two pods with one client id."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from rebal.groups.evidence.observations import Joined
+from rebal.inspectors.logs.client.reader import ClientLogReading, read_client_logs
+
+REAL = (Path(__file__).parents[1] / "data/client_logs/java-4.1.1-joined.log").read_text()
+OURS = "[class org.apache.kafka.clients.consumer.CooperativeStickyAssignor]"
+Wrap = Callable[[int, int, str], str]
+_START = datetime(2026, 11, 24, 17, 10, 41, 893000, tzinfo=UTC)
+_ODD = "0123456789abcdef"
+
+
+def pods() -> tuple[dict[str, tuple[str, ...]], list[list[str]]]:
+    """Return the truth, member id → list, and the lines of two pods of one client id."""
+    member_id = REAL.partition("memberId='")[2].partition("'")[0]
+    other = member_id[:-4] + "beef"
+    strategy = next(line for line in REAL.splitlines() if "partition.assignment.strategy" in line)
+    second = REAL.replace(member_id, other).replace(strategy.partition("= ")[2], OURS)
+    truth = {member_id: ("range", "cooperative-sticky"), other: ("cooperative-sticky",)}
+    return truth, [REAL.splitlines(), second.splitlines()]
+
+
+def time(number: int) -> datetime:
+    return _START + timedelta(milliseconds=number)
+
+
+def as_json(pod: int, number: int, **fields: object) -> str:
+    return json.dumps({"n": f"{number:032x}", **fields, "host": {"name": f"node-{pod}"}})
+
+
+def k8s(pod: int) -> dict[str, object]:
+    return {"kubernetes": {"pod": {"name": f"app-{pod}"}, "container": {"name": "app"}}}
+
+
+LINE_BY_LINE: dict[str, Wrap] = {
+    "stern": lambda p, n, s: f"app-6c9d-{p} app {s}",
+    "stern with times": lambda p, n, s: f"app-6c9d-{p} app {time(n):%Y-%m-%dT%H:%M:%S.%f}999Z {s}",
+    "kubectl --prefix": lambda p, n, s: f"[pod/app-{p}/main] {s}",
+    "kubectl --prefix --timestamps": lambda p, n, s: f"[pod/app-{p}/x] {time(n).isoformat()} {s}",
+    "one name begins with another": lambda p, n, s: f"app{'-1' * p} | {s}",
+    "compose": lambda p, n, s: f"app-{p}  | {s}",
+    "compose with colours": lambda p, n, s: f"\x1b[3{p + 2}mapp-{p}  |\x1b[0m {s}",
+    "compose pasted without escapes": lambda p, n, s: f"[3{p + 2}mapp-{p}  |[0m {s}",
+    "swarm": lambda p, n, s: f"app.{p}.x8f2k@node-{p}    | {s}",
+    "aws logs tail": lambda p, n, s: f"{time(n).isoformat()} app/main/{_ODD[p:]} {s}",
+    "aws logs, text": lambda p, n, s: f"EVENTS\t{n + 10**55}\tapp/{p}\t{s}\t{1795540241893 + n}",
+    "heroku": lambda p, n, s: f"{time(n).isoformat()} app[worker.{p}]: {s}",
+    "syslog": lambda p, n, s: f"<30>Nov 24 17:10:{41 + n % 9} node-{p} app[17]: {s}",
+    "syslog with escaped tabs": lambda p, n, s: f"Nov  4 17:10:41 node-{p} app: {s}".replace(
+        "\t", "#011"
+    ),
+    "syslog, RFC 5424": lambda p, n, s: f"<14>1 {time(n).isoformat()} node app {p + 100} - - {s}",
+    "journalctl": lambda p, n, s: f"Nov 24 17:10:41 node app[{p + 1720}]: {s}",
+    "journalctl, monotonic": lambda p, n, s: f"[{n:5}.{n:06}] node app[{p + 1720}]: {s}",
+    "logcli": lambda p, n, s: f'{time(n).isoformat()} {{pod="app-{p}", container="main"}} {s}',
+    "CRI": lambda p, n, s: f"app-{p} {time(n).isoformat()} stderr F {s}",
+    "quoted": lambda p, n, s: f"> app-{p}| {s}",
+    "commented": lambda p, n, s: f"# app-{p} {s}",
+    "without indentation": lambda p, n, s: f"app-{p} {s.lstrip()}",
+    "grep -n": lambda p, n, s: f"{n + 1}:app-{p} {s}",
+    "cat -n": lambda p, n, s: f"{n + 1:6}\tapp-{p} {s}",
+    "Docker's JSON": lambda p, n, s: as_json(p, n, log=f"{s}\n", stream="stderr"),
+    "Docker's JSON with --prefix": lambda p, n, s: f"[pod/app-{p}/main] "
+    + json.dumps({"log": f"{s}\n", "stream": "stderr", "time": time(n).isoformat()}),
+    "journalctl -o json": lambda p, n, s: json.dumps(
+        {"MESSAGE": s, "_PID": str(17 + p), "__REALTIME_TIMESTAMP": str(1795540241893000 + n)}
+    ),
+    "Cloud Logging": lambda p, n, s: json.dumps(
+        {
+            "insertId": f"{n:032x}",
+            "receiveTimestamp": time(n + 5000).isoformat(),
+            "resource": {"labels": {"pod_name": f"app-{p}"}},
+            "textPayload": s,
+            "timestamp": time(n).isoformat(),
+        }
+    ),
+    "logcli -o jsonl": lambda p, n, s: json.dumps(
+        {"labels": {"pod": f"app-{p}"}, "line": s, "timestamp": time(n).isoformat()}
+    ),
+}  # fmt: skip
+
+
+def blocks(lines: list[str]) -> list[str]:
+    """Return the log events: a block of settings is one of several lines."""
+    found: list[str] = []
+    for line in lines:
+        if line and line[0] != "\t":
+            found.append(line)
+        else:
+            found[-1] += f"\n{line}"
+    return found
+
+
+def flattened(event: str, gap: str) -> str:
+    return event.replace("\n\t", gap).rstrip()
+
+
+# One event of several lines at a time, as agents send them that know Java's logs.
+BY_EVENT: dict[str, Wrap] = {
+    "ECS": lambda p, n, s: json.dumps({"@timestamp": time(n).isoformat(), "message": s, **k8s(p)}),
+    "Elasticsearch export": lambda p, n, s: json.dumps(
+        {"_id": f"{n}", "_source": {"@timestamp": time(n).isoformat(), "message": s, **k8s(p)}}
+    ),
+    "log4j in Docker": lambda p, n, s: json.dumps(
+        {
+            "log": json.dumps({"instant": {"epochSecond": 1795540241 + n}, "message": s}) + "\n",
+            "container_id": f"{p}{_ODD}",
+        }
+    ),
+    "GELF": lambda p, n, s: json.dumps(
+        {
+            "host": f"node-{p}",
+            "short_message": s.partition("\n")[0],
+            "full_message": s,
+            "timestamp": 1795540241.893 + n,
+        }
+    ),
+    "jsonPayload": lambda p, n, s: json.dumps(
+        {"jsonPayload": {"message": s, "thread": "main"}, "labels": {"k8s-pod/app": f"app-{p}"}}
+    ),
+    "Splunk JSON": lambda p, n, s: json.dumps(
+        {"preview": False, "result": {"_raw": s, "_time": time(n).isoformat(), "host": f"h{p}"}}
+    ),
+    "only the first line has a prefix": lambda p, n, s: f"{time(n).isoformat()} app {s}",
+}
+# What puts an event of several lines into one.
+GAPS = ["        ", " ", "\\n\\t", "#012#011", "\\r\\n\\t"]
+
+
+def read(folder: Path, lines: list[str]) -> ClientLogReading:
+    path = folder / "app.log"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return read_client_logs([path])
+
+
+def lists(reading: ClientLogReading) -> dict[str, tuple[str, ...]]:
+    return {o.member_id: o.list for o in reading.observations if isinstance(o, Joined)}
+
+
+def mixed(streams: list[list[str]], wrap: Wrap) -> list[str]:
+    """Return the lines of all pods in turn, each in its wrapper."""
+    rows = itertools.zip_longest(*streams)
+    every = [(pod, line) for row in rows for pod, line in enumerate(row) if line is not None]
+    return [wrap(pod, number, line) for number, (pod, line) in enumerate(every)]
+
+
+@pytest.mark.parametrize("name", LINE_BY_LINE)
+def test_two_pods_line_by_line(name: str, tmp_path: Path) -> None:
+    truth, streams = pods()
+    reading = read(tmp_path, mixed(streams, LINE_BY_LINE[name]))
+    assert lists(reading) == truth
+    assert reading.notes == ()
+
+
+@pytest.mark.parametrize("name", [each for each in BY_EVENT if "only" not in each])
+def test_two_pods_event_by_event(name: str, tmp_path: Path) -> None:
+    truth, streams = pods()
+    reading = read(tmp_path, mixed([blocks(each) for each in streams], BY_EVENT[name]))
+    assert lists(reading) == truth
+    assert reading.notes == ()
+
+
+@pytest.mark.parametrize("gap", GAPS)
+def test_a_block_in_one_line(gap: str, tmp_path: Path) -> None:
+    truth, streams = pods()
+    for member_id, stream in zip(truth, streams, strict=True):
+        events = [flattened(each, gap) for each in blocks(stream)]
+        assert lists(read(tmp_path, events)) == {member_id: truth[member_id]}
+        exported = [row(time(0).isoformat(), "node", each, "app") for each in events]
+        assert lists(read(tmp_path, exported)) == {member_id: truth[member_id]}
+
+
+def test_a_table_with_blocks_of_several_lines(tmp_path: Path) -> None:
+    truth, (stream, _) = pods()
+    exported = [row(time(0).isoformat(), each, "node-1", "app") for each in blocks(stream)]
+    assert lists(read(tmp_path, exported)).items() <= truth.items()
+    assert len(lists(read(tmp_path, exported))) == 1
+    first = mixed([blocks(stream)], BY_EVENT["only the first line has a prefix"])
+    assert len(lists(read(tmp_path, first))) == 1
+
+
+@pytest.mark.parametrize("indent", [None, 2, 4])
+@pytest.mark.parametrize("wrapped", [True, False], ids=["in an object", "a list"])
+def test_a_document_of_entries(*, indent: int | None, wrapped: bool, tmp_path: Path) -> None:
+    truth, streams = pods()
+    entries = [
+        {"logStreamName": f"app/{pod}", "timestamp": 1795540241893 + n, "message": f"{line} "}
+        for n, (pod, line) in enumerate(
+            (pod, line) for pod, lines in enumerate(streams) for line in lines
+        )
+    ]
+    document = {"events": entries, "nextForwardToken": "f/3"} if wrapped else entries
+    reading = read(tmp_path, [json.dumps(document, indent=indent)])
+    assert lists(reading) == truth
+    joins = [o for o in reading.observations if isinstance(o, Joined)]
+    assert {o.at.year for o in joins if o.at} == {2026}
+
+
+def test_a_member_without_its_start_borrows_no_other_pod_s(tmp_path: Path) -> None:
+    truth, (one, two) = pods()
+    start = next(n for n, line in enumerate(two) if "(Re-)joining" in line)
+    for wrap in LINE_BY_LINE.values():
+        reading = read(tmp_path, mixed([one, two[start:]], wrap))
+        assert lists(reading).items() <= truth.items()
+        assert next(reversed(truth)) not in lists(reading)
+
+
+def test_a_block_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    _, (stream, _) = pods()
+    without = [line for line in stream if not line.startswith("\t")]
+    reading = read(tmp_path, [f"app-1 | {line}" for line in without])
+    assert lists(reading) == {}
+    assert "app.log:1: the settings of `ConsumerConfig values:` after 'app-1 | " in reading.notes[0]
+    assert not [note for note in reading.notes if "no `ConsumerConfig" in note]
+    cut = [line for line in stream if "partition.assignment" not in line]
+    assert "app.log:1: the settings of" in read(tmp_path, cut).notes[0]
+
+
+def row(*cells: str) -> str:
+    out = io.StringIO()
+    csv.writer(out, quoting=csv.QUOTE_ALL).writerow(cells)
+    return out.getvalue().rstrip()
