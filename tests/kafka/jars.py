@@ -25,6 +25,8 @@ BROKER_VERSIONS = ("4.1.1", "3.9.1", "4.4.0")
 # Fetched by the test that needs one (`make test-full`).
 RARE_BROKER_VERSIONS = ("4.2.2", "4.3.1")
 CLIENT_VERSIONS = ("2.3.1", "2.8.2", "3.9.1", "4.1.1", "4.4.0")
+# They print no member id when they join.
+NAMELESS_CLIENT_VERSIONS = ("2.4.1", "2.5.1")
 STREAMS_VERSIONS = ("2.3.1", "3.9.1", "4.1.1")
 CONNECT_VERSIONS = ("3.9.1", "4.1.1")
 
@@ -52,7 +54,7 @@ ARTIFACTS: dict[str, tuple[str, ...]] = {
             f"org.apache.kafka:kafka-clients:{version}",
             "org.slf4j:slf4j-simple:1.7.36",
         )
-        for version in CLIENT_VERSIONS
+        for version in (*CLIENT_VERSIONS, *NAMELESS_CLIENT_VERSIONS)
     },
     **{
         f"streams-{version}": (

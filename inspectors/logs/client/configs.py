@@ -36,9 +36,9 @@ NEEDED: Final = {
     "Distributed": (_GROUP_ID, _WORKER_PROTOCOL),
     "Streams": (_APPLICATION, _UPGRADE_FROM),
 }
-# Clients before 2.4 print an unset client.id as empty and then use consumer-1, -2, …;
-# Connect workers of any version use connect-1 or connect-HOST:PORT.
-GENERATED: Final = re.compile(r"consumer-\d+|connect-\S+")
+# Clients before 2.6 print an unset client.id as empty and then use consumer-1, -2, …, since 2.4
+# consumer-GROUP-1, …; Connect workers of any version use connect-1 or connect-HOST:PORT.
+GENERATED: Final = re.compile(r"consumer-.+|connect-\S+")
 # The client id of a Streams thread's consumer, made from the program's client id.
 _THREAD: Final = re.compile(r"(.+)-StreamThread-\d+-consumer")
 

@@ -7,6 +7,7 @@ nothing. A member id is tied to a configuration only if no other client of that 
 - A dynamic member receives its id from the coordinator (KIP-394), and clients since 3.0 print that.
   Such an id belongs to an earlier configuration that has no member yet. If several match, they must
   have equal lists.
+- Clients before 2.6.1 print no member id when they join; the leader's line names all of them.
 - Older clients, static members and Connect workers (WorkerCoordinator.requestRejoin) print no such
   line. Their first join counts if no line since the configuration shows that a client of that name
   was a member already. A dynamic member sends its first join twice, because it receives its id
@@ -21,8 +22,8 @@ one file stay apart.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
 
 from msgspec.structs import replace
 
@@ -39,6 +40,8 @@ _MAY_DIFFER: Final = (
     "upgrade_from",
 )
 
+Roster = tuple[frozenset[str], frozenset[str]]
+"""The member ids of one client id that a leader printed, and those that were new."""
 _Track = tuple[str, str, str | None, bool]
 _Answer = Config | Lookup
 
@@ -50,6 +53,8 @@ class Lives:
         self._events: list[ClientLine] = []
         self._versions: set[str] = set()
         self._unversioned: list[int] = []
+        self._unnamed: list[int] = []
+        self._named: dict[str, list[int] | None] = {}
         self._resolved = False
         self._members: dict[tuple[str, str], _Answer] = {}
         self._rejections: dict[int, _Answer] = {}
@@ -58,11 +63,73 @@ class Lives:
         """Add an event and return its number, for `of_rejection`."""
         if event.kind == "joined" and not event.member_id:
             event = event._replace(member_id=_nameless(event.client_id))
-        if event.kind == "config":
+        if event.kind == "subscribed":
+            self._name(event)
+            return -1
+        if event.config is not None:
             self._unversioned.append(len(self._events))
+            if not event.client_id and not event.worker:
+                self._unnamed.append(len(self._events))
         self._resolved = False
         self._events.append(event)
         return len(self._events) - 1
+
+    def _name(self, event: ClientLine) -> None:
+        """Give the newest configuration its client id, which clients before 2.6 do not print.
+
+        If several wait for one, none in the group has a name any more.
+        """
+        mine = [n for n in self._unnamed if self._events[n].group_id == event.group_id]
+        named = self._named.setdefault(event.group_id, [])
+        if len(mine) == 1 and named is not None:
+            named += mine
+            self._rename(mine, event.client_id)
+            self._unnamed.remove(mine[0])
+        elif mine:
+            self._rename(named or (), "")
+            self._named[event.group_id] = None
+
+    def _rename(self, numbers: Sequence[int], client_id: str) -> None:
+        for number in numbers:
+            self._events[number] = self._events[number]._replace(client_id=client_id)
+
+    def bind(self, rosters: Mapping[int, Roster]) -> None:
+        """Give joins without a member id the only one that all rosters of the client's life allow.
+
+        `rosters` are those of joins, by the number that `add` returned. A life begins with a
+        configuration or the loss of an id, whose next id is new to the group.
+        """
+        lives: dict[_Track, list[int]] = {}
+        found: dict[int, frozenset[str]] = {}
+        fresh: set[_Track] = set()
+        for number, event in enumerate(self._events):
+            track = (event.group_id, event.client_id, event.instance_id, event.worker)
+            if event.kind in ("config", "lost", "reset"):
+                fresh.add(track)
+                lives.pop(track, None)
+            elif event.kind == "joined" and is_nameless(event):
+                life = lives.setdefault(track, [])
+                life.append(number)
+                if number in rosters:
+                    everyone, new = rosters[number]
+                    ids = new if track in fresh and len(life) == 1 else everyone
+                    found[life[0]] = found.get(life[0], ids) & ids
+                if life[0] in found:
+                    found |= dict.fromkeys(life, found[life[0]])
+        self._resolved = False
+        for number, ids in found.items():
+            if len(ids) == 1:
+                (name,) = ids
+                self._events[number] = self._events[number]._replace(member_id=name)
+
+    def is_bound(self, event: ClientLine) -> bool:
+        """Return whether another join of this client has a member id."""
+        about = self._about(event.group_id, event.client_id)
+        return any(each.kind == "joined" and not is_nameless(each) for each in about)
+
+    def event(self, number: int) -> ClientLine:
+        """Return event `number`, as far as it is known now."""
+        return self._events[number]
 
     def add_version(self, version: str) -> None:
         """Add a client library's version; it belongs to the consumer that was built just before."""
@@ -120,7 +187,7 @@ class Lives:
             else:
                 walks[key].take(number, event)
         for key, walk in walks.items():
-            walk.end()
+            walk.finish()
             self._members |= {(key[0], name): answer for name, answer in walk.members.items()}
             self._rejections |= walk.rejections
 
@@ -130,10 +197,15 @@ def _nameless(client_id: str) -> str:
     return f"\0{client_id}"
 
 
+def is_nameless(event: ClientLine) -> bool:
+    """Return whether the member id of a join is not known."""
+    return event.member_id == _nameless(event.client_id)
+
+
 def _track(event: ClientLine, names: set[tuple[str, str, bool]]) -> _Track:
     """Return the group, client id and instance id of a line; clients with equal ones are one track.
 
-    Clients before 2.4 print an unset client id as empty.
+    Clients before 2.6 print an unset client id as empty.
     """
     client_id = event.client_id
     unnamed = (event.group_id, client_id, event.worker) not in names
@@ -149,6 +221,9 @@ class _Walk:
         self.members: dict[str, _Answer] = {}
         self.rejections: dict[int, _Answer] = {}
         self.spoiled = False
+        # The members that were tied to a configuration by the order of the lines alone.
+        self._by_order: list[str] = []
+        self._order = _Order()
         self._begin()
 
     def _begin(self) -> None:
@@ -173,6 +248,12 @@ class _Walk:
         # True after an id that either a new client or one that lost its id may have received.
         self._unclear = False
 
+    def finish(self) -> None:
+        """Judge the last events, and then what rests on the order of the lines."""
+        self.end()
+        unsure = self._by_order if self._order.is_mixed else self._order.unsure
+        self.members |= dict.fromkeys(unsure, Lookup.AMBIGUOUS)
+
     def end(self) -> None:
         """Judge the events since the start, then reset the state."""
         unknown = None
@@ -192,6 +273,7 @@ class _Walk:
 
     def take(self, number: int, event: ClientLine) -> None:
         """Process the next event, which has this number in the stream."""
+        self._order.take(event)
         name = event.member_id
         if event.kind == "config":
             assert event.config is not None
@@ -200,7 +282,7 @@ class _Walk:
             self._unused.append(event.config)
         elif event.kind == "rejected":
             self._rejected[number] = self._answer(self._unused)
-        elif event.kind in ("member", "reset"):
+        elif event.kind in ("member", "rejoining", "reset"):
             self._foreign = self._foreign or not self._joined
             self._doubt = self._doubt or bool(self._unused)
             self._given_doubt = self._given_doubt or self._given_unnamed > 0
@@ -209,6 +291,7 @@ class _Walk:
             self._joining += 1
         elif event.kind == "closed":
             # The line names neither the client nor whether it had joined.
+            self._doubt = self._doubt or bool(self._unused)
             if not self._unused and self._clients() <= 1:
                 self.end()
         elif name in self.members:
@@ -270,6 +353,7 @@ class _Walk:
             self._ids[name] = Lookup.AMBIGUOUS
         else:
             self._ids[name] = self._answer(self._unused)
+            self._by_order.append(name)
 
     def _answer(self, candidates: list[Config]) -> _Answer:
         """Return a new client's configuration and remove it from the candidates."""
@@ -284,6 +368,75 @@ class _Walk:
         if isinstance(found, Config):
             candidates.pop(0)
         return found
+
+
+class _Order:
+    """The order of one track's lines: `is_mixed` if it does not tell the lists of its clients.
+
+    One client at a time prints its configuration, joins, loses its id and joins again, and closes.
+    Clients that did so in parallel are told by nothing but equal lists, and a line of a client
+    whose start is missing shows that its list is not known.
+    """
+
+    def __init__(self) -> None:
+        self._lists: set[tuple[tuple[str, ...], str | None]] = set()
+        self._starting = 0
+        self._state: Literal["member", "lost", "closed"] = "member"
+        self._names = [""]
+        self._parallel = False
+        self._foreign = False
+        # True from a line that announces a rejoin to the join that is sent; a client that begins
+        # in between need not be the one that this join is of.
+        self._rejoining = False
+        self._doubt = False
+        self.unsure: set[str] = set()
+
+    @property
+    def is_mixed(self) -> bool:
+        return self._foreign or (self._parallel and len(self._lists) > 1)
+
+    def take(self, event: ClientLine) -> None:
+        """Process the next event."""
+        kind, name = event.kind, event.member_id
+        closed = self._state == "closed" and not self._starting
+        if event.config is not None:
+            self._lists.add((event.config.classes, event.config.group_protocol))
+            self._parallel = self._parallel or self._starting > 0
+            self._starting += 1
+            self._doubt = self._doubt or self._rejoining
+            self._rejoining = False
+        elif kind in ("joining", "given"):
+            self._foreign = self._foreign or closed
+            self._rejoining = False
+        elif kind == "rejected":
+            self._foreign = self._foreign or closed
+            self._starting = max(0, self._starting - 1)
+            self._state = "closed"
+        elif kind == "joined":
+            if name in self._names:
+                self._parallel = self._parallel or name != self._names[-1]
+                self._foreign = self._foreign or closed
+            elif self._starting:
+                # Or one that had lost its id has got the next one.
+                self._parallel = self._parallel or self._state == "lost"
+                self._starting -= 1
+                self.unsure.update((name,) if self._doubt else ())
+                self._doubt = False
+            else:
+                again = self._state == "lost" or self._names == [""]
+                self._foreign = self._foreign or closed or not again
+            self._state = "member"
+            self._names.append(name)
+        else:
+            if self._starting:
+                self._parallel = True
+                self._foreign = self._foreign or self._state == "closed" or self._names == [""]
+            if kind in ("left", "closed"):
+                self._state = "closed"
+            else:
+                self._foreign = self._foreign or closed
+                self._state = "lost" if kind in ("lost", "reset") else self._state
+                self._rejoining = self._rejoining or kind == "rejoining"
 
 
 def _one_of(candidates: Sequence[Config]) -> _Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from sys import intern
 from typing import Final, Literal, NamedTuple
 
 from rebal.inspectors.logs.client.configs import Config
@@ -35,9 +36,11 @@ Kind = Literal[
     "left",
     "lost",
     "member",
+    "rejoining",
     "reset",
     "closed",
     "leader",
+    "subscribed",
     "cluster",
 ]
 
@@ -49,8 +52,13 @@ _PATTERNS: Final[tuple[tuple[Kind, str], ...]] = (
         r"generationId=(?P<generation_id>-?\d+), memberId='(?P<member_id>.*)', "
         r"protocol='(?P<assignor>.*)'\}",
     ),
-    # A static leader that rejoins prints no such line.
-    ("leader", r"Finished assignment for group at generation (?P<generation_id>\d+): "),
+    # A static leader that rejoins prints no such line. One that is cut off names no member.
+    (
+        "leader",
+        r"Finished assignment for group at generation (?P<generation_id>\d+): "
+        r"(?:\{(?P<roster>.*\))\})?",
+    ),
+    ("subscribed", r"Subscribed to (?:topic|pattern)"),
     (
         "left",
         r"Member (?P<member_id>\S.*?) sending LeaveGroup request to coordinator .*?"
@@ -79,22 +87,28 @@ _PATTERNS: Final[tuple[tuple[Kind, str], ...]] = (
         r"Attempt to heartbeat with Generation\{generationId=-?\d+, "
         r"memberId='(?P<member_id>.+?)', .*resetting generation",
     ),
+    ("reset", r"Attempt to heartbeat failed for since member id .* is not valid"),
     ("reset", r"Resetting generation (?:and member id )?(?:due to: |after )encounter"),
     ("joining", r"\(Re-\)joining group"),
     # Only a client that is a member of the group prints one of these.
     (
-        "member",
+        "rejoining",
         r"(?:Attempt to heartbeat failed since group is rebalancing"
         r"|Request joining group due to: (?:group is already rebalancing"
         r"|cached metadata has changed|need to revoke partitions|encountered )"
-        r"|Requesting to re-join the group and trigger rebalance"
-        r"|(?:Revoke previously|Lost previously|Giving away all|Adding newly) assigned "
+        r"|Requesting to re-join the group and trigger rebalance)",
+    ),
+    (
+        "member",
+        r"(?:(?:Revoke previously|Lost previously|Giving away all|Adding newly) assigned "
         r"partitions|Successfully synced group|Finished assignment for group"
         r"|Notifying assignor about)",
     ),
-    # Clients before 2.4.
+    # Clients before 2.6.1 (KAFKA-10134).
     ("joined", r"Successfully joined group with generation (?P<generation_id>\d+)\b"),
 )
+# Each member of a leader's line, before its assignment.
+_MEMBER: Final = re.compile(r"(?:^|\), )(.+?)=Assignment\(")
 _OF_CLIENTS: Final = tuple((kind, re.compile(_CONTEXT + pattern)) for kind, pattern in _PATTERNS)
 
 
@@ -103,13 +117,15 @@ class ClientLine(NamedTuple):
 
     config: a configuration. spoiled: an incomplete configuration of an unknown client. given: the
     coordinator gave the client its member id (empty: releases 3.0 to 3.2 do not print it). joining:
-    a join is sent. joined: a join succeeded (clients before 2.4 print no member id). rejected: a
+    a join is sent. joined: a join succeeded (clients before 2.6.1 print no member id). rejected: a
     join was rejected for good, with Kafka's name of the `error`. left: the member left by request,
     for this `reason`; in `Lives` only because it closed. lost: the named member id is no longer
     valid. member: a line that only a member prints. reset: the client lost its id, which is not
     printed. closed: a consumer object was closed (its group is not printed: empty); a later one
     with the same client id is another object. leader: the leader's line about the assignment of a
-    new generation. cluster: the cluster that the client is connected to.
+    new generation, with all member ids in its `roster` (empty: cut off). rejoining: a member is
+    about to rejoin. subscribed: a client's first line after its configuration. cluster: the cluster
+    that the client is connected to.
     """
 
     kind: Kind
@@ -124,6 +140,7 @@ class ClientLine(NamedTuple):
     reason: str | None = None
     error: str = ""
     cluster_id: str = ""
+    roster: tuple[str, ...] = ()
 
 
 class ProgramLine(NamedTuple):
@@ -184,5 +201,6 @@ def _client_line(text: str) -> ClientLine | None:
             reason=fields.get("reason"),
             error=(match.lastgroup or "") if kind == "rejected" else "",
             cluster_id=fields.get("cluster_id", ""),
+            roster=tuple(map(intern, _MEMBER.findall(fields.get("roster") or ""))),
         )
     return None

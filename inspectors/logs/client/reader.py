@@ -41,7 +41,8 @@ from rebal.inspectors.logs.client.configs import (
     Lookup,
     own_classes,
 )
-from rebal.inspectors.logs.client.identity import Lives
+from rebal.inspectors.logs.client.identity import Lives, is_nameless
+from rebal.inspectors.logs.client.rosters import Rosters
 from rebal.inspectors.logs.client.wrappers import Block, Wrappers
 from rebal.inspectors.logs.lines import Stamp, Zone, numbered
 from rebal.inspectors.logs.text_input import TextInput, files_in
@@ -170,6 +171,7 @@ class _Reader:
         # A dict keeps equal sentences once, in order.
         self.notes: dict[str, None] = {}
         self._tz_offset = tz_offset
+        self._rosters = Rosters()
         # Source → the line of its first configuration that was not understood.
         self._unread_of: dict[str, int] = {}
 
@@ -219,6 +221,7 @@ class _Reader:
 
     def end(self) -> None:
         """Make the observations that needed all logs."""
+        self._rosters.bind()
         for each in self._pending:
             observation = each() if callable(each) else each
             self.found += [observation] if observation is not None else []
@@ -280,17 +283,18 @@ class _Reader:
         evidence = Evidence(source=Source.CLIENT_LOG, at=at, detail=f"{place.source}:{place.line}")
         where = place.of(program)
         lives = program.lives
+        joined = -1
         if isinstance(event, lines.Built):
             program.built.setdefault(event.client_id, []).append((event, evidence))
             program.builds[event.client_id] += 1
         elif event.kind == "cluster":
             program.cluster_ids[event.cluster_id] = None
         elif event.kind == "joined":
-            lives.add(event)
+            joined = lives.add(event)
             program.assignors[event.group_id, event.client_id] = event.assignor
             if not event.worker:
                 self._ran(event, program, evidence, where)
-            self._pending.append(partial(self._join, event, program, evidence, where))
+            self._pending.append(partial(self._join, joined, program, evidence, where))
         elif event.kind == "rejected":
             program.refused = True
             # A fenced client was a member: its member id keeps its configuration.
@@ -324,20 +328,23 @@ class _Reader:
                     evidence=evidence,
                 )
             )
+        if isinstance(event, lines.ClientLine):
+            self._rosters.take(joined, event, lives, place.line, place.stamp)
 
     def _join(
-        self, event: lines.ClientLine, program: _Program, evidence: Evidence, where: Where
+        self, number: int, program: _Program, evidence: Evidence, where: Where
     ) -> Joined | None:
+        event = program.lives.event(number)
         source = evidence.detail.rpartition(":")[0]
         found = program.lives.of_member(event.group_id, event.member_id, event.client_id)
         who = f"client id {event.client_id!r} of group {event.group_id!r}"
         if found is Lookup.NONE:
-            number = self._unread_of.get(source)
+            unread = self._unread_of.get(source)
             self.add_note(
                 f"{source}: {who} joined, but no `ConsumerConfig values:` stands before it; "
                 "give the log from the start of the process."
-                if number is None
-                else f"{source}: {who} joined, and the configuration in line {number}, which may "
+                if unread is None
+                else f"{source}: {who} joined, and the configuration in line {unread}, which may "
                 "be its own, could not be read."
             )
             return None
@@ -347,11 +354,14 @@ class _Reader:
                 "apart; give one log per process from its start (or `kubectl logs` with --prefix)."
             )
             return None
-        if not event.member_id:
+        if is_nameless(event):
+            if program.lives.is_bound(event):
+                return None
             names = ", ".join(assignor_of(each) or each for each in found.classes)
             self.add_note(
                 f"{source}: {who} joined with [{names}] but printed no member id (clients before "
-                "2.4 do not), so only the request log can tell which member it is."
+                "2.6.1 do not). The group leader's log may name it (`Finished assignment for "
+                "group`), or a request log."
             )
             return None
         self._classes.learn(found.classes, event.assignor)

@@ -77,7 +77,7 @@ class Wrappers:
         self._begun: list[Block] = []
         self._failed: list[Block] = []
         self._open: set[str] = set()
-        self._prefixes: dict[str, dict[str, None]] = {}
+        self._prefixes: dict[str, set[str]] = {}
 
     @property
     def in_block(self) -> bool:
@@ -151,13 +151,16 @@ class Wrappers:
         self._failed += older
         self._begun = [each for each in self._begun if each not in mine]
         self._open.add(program)
-        self._prefixes.setdefault(origin, {})[prefix] = None
+        if prefix:
+            self._prefixes.setdefault(origin, set()).add(prefix)
         yield LogText(program, text, number, at, newest, match[2], value)
 
     def _program(self, origin: str, bare: str) -> str:
         """Return the program whose learned prefix the line has; the longest one, if several fit."""
-        known = self._prefixes.get(origin, {})
-        ends = (len(bare), *(space.start() for space in _SPACE.finditer(bare))) if known else ()
+        known = self._prefixes.get(origin)
+        if not known:
+            return origin
+        ends = (*(space.start() for space in _SPACE.finditer(bare)), len(bare))
         prefix = max((bare[:end] for end in ends if bare[:end] in known), key=len, default="")
         return f"{origin} {prefix}".strip()
 

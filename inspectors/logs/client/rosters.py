@@ -1,0 +1,110 @@
+"""Member ids from the leader's line, for clients that print none when they join (before 2.6.1).
+
+The leader of a generation prints `Finished assignment for group at generation N` with the member id
+of every member, between each member's request to join and its answer. A member id is the client
+id, or a static member's instance id, and a UUID. Where several members have one client id, that of
+a client that has just started is the one that no earlier generation had.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from rebal.inspectors.logs.client.identity import Lives, Roster
+from rebal.inspectors.logs.client.lines import ClientLine
+from rebal.inspectors.logs.lines import Stamp
+
+_UUID: Final = r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+# Clocks of two hosts differ by less.
+_SKEW: Final = timedelta(seconds=2)
+_Client = tuple[Lives, str, str, str | None]
+
+
+class _Moment(NamedTuple):
+    """A line of one program, and its time."""
+
+    lives: Lives
+    line: int
+    stamp: Stamp | None
+
+    def is_before(self, other: _Moment) -> bool:
+        """Return whether the line is older than the other, or may be by the clocks of two hosts."""
+        if self.lives is other.lives:
+            return self.line < other.line
+        one, two = self.stamp, other.stamp
+        return (
+            one is not None
+            and two is not None
+            and one.local is two.local
+            and one.at <= two.at + _SKEW
+        )
+
+
+class _Join(NamedTuple):
+    number: int
+    event: ClientLine
+    sent: _Moment
+    answered: _Moment
+
+
+class Rosters:
+    """The leaders' lines of all logs, and the joins that need one."""
+
+    def __init__(self) -> None:
+        self._printed: dict[str, dict[int, list[tuple[_Moment, tuple[str, ...]]]]] = {}
+        self._sent: dict[_Client, _Moment] = {}
+        self._joins: dict[Lives, list[_Join]] = defaultdict(list)
+        self._clusters: dict[Lives, set[str]] = defaultdict(set)
+
+    def take(
+        self, number: int, event: ClientLine, lives: Lives, line: int, stamp: Stamp | None
+    ) -> None:
+        """Keep what the event, the one of this number in `lives`, shows of a join."""
+        moment = _Moment(lives, line, stamp)
+        client = (lives, event.group_id, event.client_id, event.instance_id)
+        generation = event.generation_id
+        if event.kind == "cluster":
+            self._clusters[lives].add(event.cluster_id)
+        elif event.kind == "joining":
+            self._sent[client] = moment
+        elif event.roster and generation is not None:
+            group = self._printed.setdefault(event.group_id, {})
+            group.setdefault(generation, []).append((moment, event.roster))
+        elif event.kind == "joined" and not event.member_id and client in self._sent:
+            self._joins[lives].append(_Join(number, event, self._sent[client], moment))
+
+    def bind(self) -> None:
+        """Tell each program's joins which member ids they may have."""
+        for lives, joins in self._joins.items():
+            found = ((join.number, self._roster(join)) for join in joins)
+            lives.bind({number: roster for number, roster in found if roster is not None})
+
+    def _roster(self, join: _Join) -> Roster | None:
+        """Return the member ids that the join may have got; None if no leader's line is its own."""
+        event = join.event
+        group = self._printed.get(event.group_id, {})
+        everyone = {
+            members
+            for printed, members in group.get(event.generation_id or 0, ())
+            if join.sent.is_before(printed) and printed.is_before(join.answered)
+            and self._one_cluster(printed.lives, join.sent.lives)
+        }  # fmt: skip
+        if len(everyone) != 1:
+            return None
+        (members,) = everyone
+        earlier = {
+            name
+            for generation, all_printed in group.items()
+            if generation < (event.generation_id or 0)
+            for _, before in all_printed
+            for name in before
+        }
+        own = re.compile(re.escape(event.instance_id or event.client_id) + _UUID)
+        ids = frozenset(name for name in members if own.fullmatch(name))
+        return ids, ids - earlier
+
+    def _one_cluster(self, one: Lives, other: Lives) -> bool:
+        return one is other or self._clusters[one] == self._clusters[other] != set()
