@@ -95,14 +95,72 @@ def test_three_consumers_of_one_process_are_told_apart():
 def test_a_consumer_of_kip_848_uses_no_list():
     reading = read_client_logs([LOGS / "java-4.1.1-kip848.log"])
     assert of_kind(reading, Joined) == []
+    assert [left.member_id for left in of_kind(reading, Left)] == ["vI75cIeNRsysUlD4UFLnnQ"]
     assert reading.notes == ()
+
+
+@pytest.mark.parametrize("only", ["", "follower", "leader"])
+def test_members_that_print_no_id_are_named_by_the_leaders_line(only):
+    """Two processes of kafka-clients 2.4.1 with one client id, and a static member."""
+    reading = read_client_logs(sorted(LOGS.glob(f"java-2.4.1-*{only}.log")))
+    lists = {o.member_id: o.list for o in of_kind(reading, Joined)}
+    leaders = {
+        "consumer-g241-1-27d56628-8d52-40ee-ab20-3c389ebc9a43": ("cooperative-sticky", "range"),
+        "consumer-g241-2-c64bbc0c-649a-42af-b4af-8b0610fa003c": ("range", "cooperative-sticky"),
+    }
+    others = {
+        "consumer-g241-1-253c7a26-6999-41ac-ad30-9d93b06fc752": ("range",),
+        "i-1-6618af85-e8ac-4d39-af47-300066d11cf6": ("range",),
+    }
+    assert lists == {"": leaders | others, "leader": leaders, "follower": {}}[only]
+    assert len(reading.notes) == (2 if only == "follower" else 0)
+
+
+def test_a_leaders_line_of_another_cluster_or_time_names_nobody(tmp_path):
+    leader, follower = ((LOGS / f"java-2.4.1-{name}.log").read_text() for name in
+                        ("leader", "follower"))  # fmt: skip
+    (tmp_path / "follower.log").write_text(follower)
+    cluster = re.findall(r"Cluster ID: (\S+)", leader)[0]
+    for changed in (
+        leader.replace(cluster, "another"),
+        leader.replace(" 17:10:", " 17:11:"),
+        leader.replace(")}", ""),
+        leader.replace("at generation", "at generation 1"),
+    ):
+        (tmp_path / "leader.log").write_text(changed)
+        joins = of_kind(read_client_logs([tmp_path]), Joined)
+        assert not [o for o in joins if o.log.endswith("follower.log")]
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ("unsupported version response on broker side: The cluster", "UNSUPPORTED_VERSION"),
+        ("UNSUPPORTED_ASSIGNOR: The server does not", "UNSUPPORTED_ASSIGNOR"),
+        ("unexpected error GROUP_ID_NOT_FOUND: gone", "GROUP_ID_NOT_FOUND"),
+    ],
+)
+def test_a_consumer_of_kip_848_that_stops_for_good_is_reported(said, error, tmp_path):
+    who = "12:00:00.1 [bg] INFO [Consumer clientId=k-0, groupId=g] "
+    lines = [
+        f"{who}ConsumerGroupHeartbeatRequest failed due to {said}",
+        f"{who}Member gdoKIWoSQYq7mxs4BwiqtQ with epoch 0 transitioned from JOINING to FATAL.",
+    ]
+    (seen,) = of_kind(read(lines, tmp_path), Refused)
+    assert (seen.client_id, seen.error, seen.list) == ("k-0", error, ())
+
+
+def test_a_rejection_of_a_client_before_1_0_names_its_group(tmp_path):
+    said = "Attempt to join group orders failed due to fatal error: The group member's supported "
+    (note,) = read([f"ERROR {said}protocols are incompatible"], tmp_path).notes
+    assert "a client of group 'orders' was rejected" in note
 
 
 def test_a_directory_of_all_of_them():
     reading = read_client_logs([LOGS])
     assert {log.log for log in reading.logs} == set(map(str, LOGS.glob("*.log")))
     assert len(of_kind(reading, Refused)) == 4
-    assert len(of_kind(reading, Joined)) == 6
+    assert len({seen.member_id for seen in of_kind(reading, Joined)}) == 10
 
 
 def _member(

@@ -10,7 +10,7 @@ from tests.kafka.members import wait_assigned
 from tests.kafka.processes import wait_for
 from tests.kafka.streams import StreamsHost
 
-VERSIONS = jars.CLIENT_VERSIONS
+VERSIONS = (*jars.CLIENT_VERSIONS, *jars.NAMELESS_CLIENT_VERSIONS)
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 
 
@@ -42,6 +42,7 @@ def test_a_members_log_gives_its_list_by_member_id(version, kafka41, members, gr
     joins = [o for o in reading.observations if isinstance(o, Joined) and o.group_id == group_id]
     last = {o.client_id: o for o in joins}
     if version == "2.3.1":
+        # No leader's line names its members either.
         assert joins == []
         assert len(reading.notes) == 2
     else:
@@ -52,6 +53,60 @@ def test_a_members_log_gives_its_list_by_member_id(version, kafka41, members, gr
     started["one"].stop()
     left = read_client_logs([started["one"].host.log_path]).observations
     assert by_client["one"] in {o.member_id for o in left if isinstance(o, Left)}
+
+
+@pytest.mark.parametrize("version", jars.NAMELESS_CLIENT_VERSIONS)
+def test_members_without_a_client_id_are_named_by_their_leader(
+    version, kafka41, members, group_id, topic_name
+):
+    """Two pods, whose consumers have one client id; the first has two consumers, and leads."""
+    topic = kafka41.create_topic(topic_name, 6)
+    lead, follow = (members.java(version, own=True) for _ in range(2))
+    mixed, other, eager = (
+        ["cooperative-sticky", "range"],
+        ["range", "cooperative-sticky"],
+        ["range"],
+    )
+    started, truth = [], {}
+    for host, names, instance_id in (
+        (lead, mixed, None),
+        (lead, other, None),
+        (follow, eager, None),
+        (follow, other, "i-1"),
+    ):
+        options = {"topics": [topic], "assignors": names, "instance_id": instance_id}
+        started.append(host.start(kafka41, "", group_id, **options))
+        wait_assigned(started, 6)
+        kafka41.wait_stable(group_id, len(started))
+        described = kafka41.admin().describe_consumer_groups([group_id])[group_id].result(10)
+        new = {member.member_id for member in described.members} - truth.keys()
+        assert len(new) == 1
+        truth |= dict.fromkeys(new, tuple(names))
+    reading = read_client_logs([lead.log_path, follow.log_path])
+    joins = [o for o in reading.observations if isinstance(o, Joined)]
+    assert {o.member_id: o.list for o in joins} == truth
+    assert {o.software.version for o in joins} == {version}
+    assert reading.notes == ()
+
+
+def test_a_consumer_of_kip_848_that_the_broker_rejects_says_so(
+    kafka41, members, group_id, topic_name
+):
+    topic = kafka41.create_topic(topic_name, 1)
+    rejected = members.start(
+        "java-4.1.1",
+        kafka41,
+        "k",
+        group_id,
+        own=True,
+        topics=[topic],
+        protocol="consumer",
+        settings={"group.remote.assignor": "none-such"},
+    )
+    rejected.wait_for("error")
+    seen = read_client_logs([rejected.host.log_path]).observations
+    (one,) = [o for o in seen if isinstance(o, Refused)]
+    assert (one.group_id, one.client_id, one.error) == (group_id, "k", "UNSUPPORTED_ASSIGNOR")
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -290,6 +290,7 @@ class Operator:
             reader = client_logs._Reader(self._zone)
             for text in texts:
                 reader.read(TextInput(text))
+            reader.end()
             yield list(map(reader.named, reader.found)), reader.logs
             return
         for text in texts:
@@ -297,6 +298,7 @@ class Operator:
             if key not in self._already:
                 reader = client_logs._Reader(self._zone)
                 reader.read(TextInput(text))
+                reader.end()
                 self._already[key] = list(map(reader.named, reader.found)), reader.logs
             yield self._already[key]
 

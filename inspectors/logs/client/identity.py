@@ -352,8 +352,8 @@ class _Walk:
         elif self._doubt or not (static or self._joining >= _SENT_AT_FIRST or name[0] == "\0"):
             self._ids[name] = Lookup.AMBIGUOUS
         else:
-            self._ids[name] = self._answer(self._unused)
-            self._by_order.append(name)
+            self._ids[name] = answer = self._answer(self._unused)
+            self._by_order += [name] if isinstance(answer, Config) else []
 
     def _answer(self, candidates: list[Config]) -> _Answer:
         """Return a new client's configuration and remove it from the candidates."""

@@ -18,9 +18,14 @@ _PROTOCOL: Final = re.compile(
     r"(?: for upgrade from (\S+)\.x)?"
 )
 _START: Final = re.compile(r"\bKafka startTimeMs: (\d{12,14})\b")
+# Clients before 1.0 print no client id.
+_REJECTED: Final = re.compile(
+    r"Attempt to join group (\S+) failed due to fatal error: "
+    r"The group member's supported protocols are incompatible"
+)
 _CLOSED: Final = re.compile(r"App info kafka\.(?:consumer|connect) for (.*) unregistered")
 WANTED_TEXT: Final = re.compile(
-    r"Config values:|Kafka (?:version|startTimeMs)|groupId=|App info"
+    r"Config values:|Kafka (?:version|startTimeMs)|groupId=|App info|Attempt to join group"
     r"|InconsistentGroupProtocolException|rebalancing (?:protocol is )?enabled now"
 )
 WANTED: Final = re.compile(WANTED_TEXT.pattern.encode())
@@ -34,6 +39,8 @@ Kind = Literal[
     "joined",
     "rejected",
     "left",
+    "fatal",
+    "failing",
     "lost",
     "member",
     "rejoining",
@@ -63,6 +70,14 @@ _PATTERNS: Final[tuple[tuple[Kind, str], ...]] = (
         "left",
         r"Member (?P<member_id>\S.*?) sending LeaveGroup request to coordinator .*?"
         r"(?: due to (?P<reason>.*))?$",
+    ),
+    # A member of the consumer protocol (KIP-848); why it stops stands in an earlier line.
+    ("left", r"Member (?P<member_id>\S+) with epoch -?\d+ transitioned from \w+ to LEAVING"),
+    ("fatal", r"Member (?P<member_id>\S+) with epoch -?\d+ transitioned from \w+ to FATAL"),
+    (
+        "failing",
+        r"\w+HeartbeatRequest failed due to (?:unexpected error )?(?P<reason>[A-Z_]+\b"
+        r"|unsupported version|group authorization failed|unreleased instance id)",
     ),
     # The last named group is the error (`JOIN_REJECTIONS`).
     (
@@ -119,13 +134,14 @@ class ClientLine(NamedTuple):
     coordinator gave the client its member id (empty: releases 3.0 to 3.2 do not print it). joining:
     a join is sent. joined: a join succeeded (clients before 2.6.1 print no member id). rejected: a
     join was rejected for good, with Kafka's name of the `error`. left: the member left by request,
-    for this `reason`; in `Lives` only because it closed. lost: the named member id is no longer
-    valid. member: a line that only a member prints. reset: the client lost its id, which is not
-    printed. closed: a consumer object was closed (its group is not printed: empty); a later one
-    with the same client id is another object. leader: the leader's line about the assignment of a
-    new generation, with all member ids in its `roster` (empty: cut off). rejoining: a member is
-    about to rejoin. subscribed: a client's first line after its configuration. cluster: the cluster
-    that the client is connected to.
+    for this `reason`; in `Lives` only because it closed. failing: a request failed, for this
+    `reason`. fatal: a member of the consumer protocol stopped for good. lost: the named member id
+    is no longer valid. rejoining: a member is about to rejoin. member: a line that only a member
+    prints. reset: the client lost its id, which is not printed. closed: a consumer object was
+    closed (its group is not printed: empty); a later one with the same client id is another object.
+    leader: the leader's line about the assignment of a new generation, with all member ids in its
+    `roster` (empty: cut off). subscribed: a client's first line after its configuration. cluster:
+    the cluster that the client is connected to.
     """
 
     kind: Kind
@@ -147,8 +163,7 @@ class ProgramLine(NamedTuple):
     """One line about the program that wrote it.
 
     version: that of the client library. started: the moment of the line in milliseconds since 1970,
-    beside the log's own time. rejected: the name of the rejection's exception, in a line that does
-    not name the group.
+    beside the log's own time. rejected: a client was rejected; the line names its group at most.
     """
 
     kind: Literal["version", "started", "rejected"]
@@ -178,8 +193,9 @@ def event_of(text: str) -> Event | None:
         return ClientLine("closed", client_id=match[1])
     if "groupId=" in text and (line := _client_line(text)):
         return line
-    exception = "InconsistentGroupProtocolException"
-    return ProgramLine("rejected", exception) if exception in text else None
+    if match := _REJECTED.search(text):
+        return ProgramLine("rejected", match[1])
+    return ProgramLine("rejected", "") if "InconsistentGroupProtocolException" in text else None
 
 
 def _client_line(text: str) -> ClientLine | None:

@@ -110,6 +110,7 @@ class _Program:
         self.lives = Lives()
         self.assignors: dict[tuple[str, str], str | None] = {}
         self.refused = False
+        self.failing: dict[tuple[str, str], lines.ClientLine] = {}
         self.built: dict[str, list[tuple[lines.Built, Evidence]]] = {}
         self.builds: Counter[str] = Counter()
         self.ran: set[tuple[str, str]] = set()
@@ -178,7 +179,7 @@ class _Reader:
     def read(self, source: TextInput) -> None:
         wrappers = Wrappers(lines.WANTED_TEXT, self._tz_offset)
         programs: dict[str, _Program] = {}
-        unnamed_refusal = False
+        unnamed: str | None = None
         for number, raw in numbered(source.lines()):
             if not wrappers.in_block and not lines.WANTED.search(raw):
                 continue
@@ -199,7 +200,7 @@ class _Reader:
                 event = lines.event_of(line.text)
                 if isinstance(event, lines.ProgramLine):
                     if event.kind == "rejected":
-                        unnamed_refusal = unnamed_refusal or not program.refused
+                        unnamed = unnamed if unnamed or program.refused else event.value
                     else:
                         program.learn(event, line.stamp)
                 elif event is not None:
@@ -213,10 +214,11 @@ class _Reader:
         for _, block in wrappers.not_understood(end=True):
             self._unread(block, source)
         self.logs += [program.read_from(source) for program in programs.values()]
-        if unnamed_refusal and not any(p.refused for p in programs.values()):
+        if unnamed is not None and not any(p.refused for p in programs.values()):
+            of = f"of group {unnamed!r}" if unnamed else "whose group is not printed"
             self.add_note(
-                f"{source.name}: contains InconsistentGroupProtocolException without its group; "
-                "a member was rejected, and the log of org.apache.kafka.clients shows which."
+                f"{source.name}: a client {of} was rejected (InconsistentGroupProtocolException); "
+                "the log of org.apache.kafka.clients shows which."
             )
 
     def end(self) -> None:
@@ -300,6 +302,13 @@ class _Reader:
             # A fenced client was a member: its member id keeps its configuration.
             number = -1 if event.error == "FENCED_INSTANCE_ID" else lives.add(event)
             self._pending.append(partial(self._refusal, event, program, evidence, number, where))
+        elif event.kind == "failing":
+            program.failing[event.group_id, event.client_id] = event
+        elif event.kind == "fatal":
+            cause = program.failing.get((event.group_id, event.client_id), event)
+            error = (cause.reason or "UNKNOWN_SERVER_ERROR").upper().replace(" ", "_")
+            event = event._replace(error=error)
+            self._pending.append(partial(self._refusal, event, program, evidence, -1, where))
         elif event.kind == "left":
             # Connect's own log layout prints the logger's name after it.
             closing = (event.reason or "").startswith("the consumer is being closed")
@@ -342,7 +351,8 @@ class _Reader:
             unread = self._unread_of.get(source)
             self.add_note(
                 f"{source}: {who} joined, but no `ConsumerConfig values:` stands before it; "
-                "give the log from the start of the process."
+                "give the log from the start of the process, with org.apache.kafka.clients and "
+                "org.apache.kafka.common.config at level INFO (Quarkus sets them to WARN)."
                 if unread is None
                 else f"{source}: {who} joined, and the configuration in line {unread}, which may "
                 "be its own, could not be read."
