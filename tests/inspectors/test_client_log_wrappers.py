@@ -224,6 +224,10 @@ def test_a_block_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert lists(reading) == {}
     assert "app.log:1: the settings of `ConsumerConfig values:` after 'app-1 | " in reading.notes[0]
     assert not [note for note in reading.notes if "no `ConsumerConfig" in note]
+    other = stream[0].replace("ConsumerConfig", "ConnectorConfig")
+    reading = read(tmp_path, [other, *stream, other])
+    assert len(lists(reading)) == 1
+    assert reading.notes == ()
     cut = [line for line in stream if "partition.assignment" not in line]
     assert "app.log:1: the settings of" in read(tmp_path, cut).notes[0]
 

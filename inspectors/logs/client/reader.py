@@ -207,12 +207,11 @@ class _Reader:
                     place = _Place(source.name, line.number, line.stamp)
                     self._take(event, program, place)
             for name, block in wrappers.not_understood():
-                programs[name].lives.add(lines.ClientLine("spoiled"))
-                self._unread(block, source)
+                self._unread(block, programs[name], source)
         for program in programs.values():
             self._end_block(program, source)
-        for _, block in wrappers.not_understood(end=True):
-            self._unread(block, source)
+        for name, block in wrappers.not_understood(end=True):
+            self._unread(block, programs[name], source)
         self.logs += [program.read_from(source) for program in programs.values()]
         if unnamed is not None and not any(p.refused for p in programs.values()):
             of = f"of group {unnamed!r}" if unnamed else "whose group is not printed"
@@ -254,8 +253,7 @@ class _Reader:
             return
         config = program.configs.end()
         if program.configs.spoiled:
-            program.lives.add(lines.ClientLine("spoiled"))
-            self._unread(block, source)
+            self._unread(block, program, source)
         if config is not None:
             program.lives.add(
                 lines.ClientLine(
@@ -268,9 +266,10 @@ class _Reader:
                 )
             )
 
-    def _unread(self, block: Block, source: TextInput) -> None:
+    def _unread(self, block: Block, program: _Program, source: TextInput) -> None:
         if block.of not in NEEDED:
             return
+        program.lives.add(lines.ClientLine("spoiled"))
         self._unread_of.setdefault(source.name, block.number)
         after = f" after {block.start!r}" if block.start else ""
         self.add_note(
