@@ -183,6 +183,14 @@ def test_more_member_ids_than_configurations_leave_all_unknown(tmp_path: Path) -
     assert "--prefix" in reading.notes[0]
 
 
+def test_a_rejoin_while_an_equal_list_has_no_member_yet_borrows_none(tmp_path: Path) -> None:
+    one, cut, foreign = (Pod(name, RANGE, version="2.8.2") for name in "abc")
+    foreign.ids = 1
+    again = foreign.rejoin()
+    merged = [*one.start()[:2], cut.config(), *one.given(), one.joined(), *again]
+    assert set(lists(merged, tmp_path)) <= {"a-2"}
+
+
 def test_a_client_that_lost_its_id_keeps_its_list(tmp_path: Path) -> None:
     a = Pod("a", COOP)
     assert lists([*a.start(), *a.lose()], tmp_path) == {"a-1": (COOP,), "a-2": (COOP,)}
