@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -153,6 +154,7 @@ class Verifying:
         try:
             names = tuple(params.assignor_name(name.strip()) for name in listed.split(",") if name)
             word = confirm(now, asked, step, reason, members=members, names=names)
+            word = replace(word, by=_user())
         except DoneAlreadyError as error:
             output.say(str(error))
             return self.judge(seen)
@@ -242,6 +244,14 @@ class Verifying:
             for member in seen.members
         )
         return replace(seen, members=members)
+
+
+def _user() -> str:
+    """Return the operator's user name; empty where the system has none (a container's bare id)."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
 
 
 def _news(last: JournalEntry, entry: JournalEntry) -> bool:

@@ -21,7 +21,7 @@ from rebal.groups.model import (
 
 NEVER: Final = "never"
 UNKNOWN: Final = "unknown"
-_PROOF: Final = {Source.REQUEST_LOG, Source.CLIENT_LOG, Source.OFFSETS_TOPIC, Source.ASSUMED}
+_NAMED: Final = {Source.REQUEST_LOG, Source.CLIENT_LOG, Source.OFFSETS_TOPIC, Source.ASSUMED}
 _NUMBERS: Final = re.compile(r"\d+(?:\.\d+)*")
 _EMBEDDED: Final = re.compile(r"rdkafka-v?(\d+(?:\.\d+)*)")
 
@@ -130,15 +130,37 @@ def family_of(software_name: str | None, version: str | None = None) -> str | No
     return None
 
 
-def proven_family(software: Software | None) -> str | None:
-    """Return the family that the client itself or the user named: by handshake, log or record.
+def is_named(software: Software | None) -> bool:
+    """Return whether the client itself or the user named it: by handshake, log or record."""
+    if software is None or software.family is None:
+        return False
+    sources = {item.source for item in software.evidence}
+    return bool((software.name and software.version) or sources & _NAMED)
 
-    None for a family that was only inferred from bytes or a client id.
+
+def proven_family(software: Software | None) -> str | None:
+    """Return the family that is named, or that alone sends such bytes; None for one that only a
+    client id or an assignor's name suggests.
     """
     if software is None:
         return None
-    said = bool(software.name and software.version)
-    return software.family if said or {e.source for e in software.evidence} & _PROOF else None
+    by_bytes = any(item.source is Source.CLIENT_BYTES for item in software.evidence)
+    return software.family if by_bytes or is_named(software) else None
+
+
+def fixes_protocol(software: Software | None) -> bool:
+    """Return whether each client that this may be fixes its protocol when it is built.
+
+    Where bytes leave several clients, their version range names them; all must be known ones.
+    """
+    key = proven_family(software)
+    text = "" if software is None or software.family else software.version_range or ""
+    left = (key,) if key else tuple(re.findall(r"[a-z][a-z-]*", text.replace(" or ", " ")))
+    known = [families().get(each) for each in left]
+    return bool(known) and all(
+        one is not None and one.mixed is not Tri.CANNOT_TELL and not one.follows_vote
+        for one in known
+    )
 
 
 def default_list(key: str | None, version: str | None = None) -> tuple[str, ...] | None:

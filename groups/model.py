@@ -85,6 +85,7 @@ class Source(StrEnum):
 
     DESCRIBE = "describe"
     SUBSCRIPTION = "subscription bytes"
+    CLIENT_BYTES = "client bytes"
     PROBE = "probe"
     REQUEST_LOG = "request log"
     CLIENT_LOG = "client log"

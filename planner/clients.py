@@ -15,7 +15,7 @@ from rebal.groups.clients import (
     eager_only,
     families,
     family,
-    proven_family,
+    fixes_protocol,
     version_tuple,
 )
 from rebal.groups.model import GroupSnapshot, Member, Record, Tri
@@ -161,5 +161,4 @@ def runs_cooperative(member: Member) -> bool:
     support (KIP-429). It proves nothing about another member, which may run an older class of the
     same name.
     """
-    client = family(proven_family(member.software))
-    return client is not None and not client.follows_vote and member.kept_partitions > 0
+    return fixes_protocol(member.software) and member.kept_partitions > 0

@@ -207,8 +207,8 @@ class Context(GroupFacts):
         olds = {name for name in certain if self.old(name) is Tri.YES}
         if olds:
             says |= {Tri.YES, Tri.NO} if olds & set(known.lacks) else {Tri.YES}
-        if not says and facts.family_proven and facts.family is not None:
-            says.update(self._old_by_family(facts, facts.family))
+        if not says:
+            says.update(self._old_by_client(facts))
         if self.goal == EAGER and facts.member.kept_partitions and says == {Tri.NO}:
             return Tri.CANNOT_TELL
         return agreed(says)
@@ -229,17 +229,18 @@ class Context(GroupFacts):
         shown = self.goal == COOPERATIVE and runs_cooperative(facts.member)
         return Tri.NO if shown or self._own_classes else Tri.CANNOT_TELL
 
-    def _old_by_family(self, facts: Facts, family: str) -> Iterable[Tri]:
-        can = able(family, facts.version)
+    def _old_by_client(self, facts: Facts) -> Iterable[Tri]:
         if self.only_target:
             return
-        if can.cooperative is Tri.NO:
+        key = facts.family if facts.family_proven else None
+        if key is not None and able(key, facts.version).cooperative is Tri.NO:
             yield Tri.NO if self.goal == EAGER else Tri.YES
             return
-        unmixed = can.mixed is Tri.NO and self.supports(facts, self.target) is Tri.YES
+        unmixed = self.takes_mixed(facts) is Tri.NO
+        unmixed = unmixed and self.supports(facts, self.target) is Tri.YES
         # Where an own class has the name of an eager assignor, it may be COOPERATIVE beside it.
         named = not any(cooperative(name) is Tri.NO for name in self.borrowed)
-        fixed = self.goal == COOPERATIVE and not can.follows_vote and named
+        fixed = self.goal == COOPERATIVE and facts.fixes_protocol and named
         if unmixed or (fixed and self.runs(facts).value is RebalanceProtocol.COOPERATIVE):
             yield Tri.NO
 
@@ -346,7 +347,7 @@ class Context(GroupFacts):
             return Tri.YES
         if facts.family_proven and facts.family is not None:
             return able(facts.family, facts.version).mixed
-        return Tri.CANNOT_TELL
+        return facts.takes_mixed if facts.family is None else Tri.CANNOT_TELL
 
     def may_take_mixed(self, facts: Facts) -> Tri:
         """Return whether this member's client accepts mixed lists, by proof or by its bytes.

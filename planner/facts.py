@@ -15,7 +15,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.classes import borrowed_names, not_by_name
-from rebal.groups.clients import named_families, older, proven_family
+from rebal.groups.clients import fixes_protocol, named_families, older, proven_family
+from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import (
     Evidence,
     GroupSnapshot,
@@ -33,6 +34,7 @@ from rebal.planner.clients import able, refuted
 from rebal.planner.verdict import agreed, opposite
 
 KEYS: Final = 4
+_STATED: Final = Evidence(source=Source.ASSUMED)
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -69,6 +71,14 @@ class Facts(Record, frozen=True, kw_only=True):
         keys = (self.family,) if self.family is not None else self.candidates
         answers = {able(key, self.version).mixed for key in keys}
         return agreed(answers)
+
+    @property
+    def fixes_protocol(self) -> bool:
+        """Return whether its client, known or one of several, fixes its protocol when built."""
+        known = self.member.software
+        if self.family_proven and self.family is not None:
+            known = by_user(known, self.family)
+        return fixes_protocol(known)
 
     def older_than(self, limit: str) -> Tri:
         """Return whether its client is older than the version `limit`, exact or bounded."""
@@ -132,7 +142,9 @@ class GroupFacts:
         proven = proven_family(software) is not None
         if not proven:
             assumed = self._assumed.get(member.client_id) or self._assumed.get("*")
-            if assumed:
+            if assumed and assumed not in excluded_by_bytes(
+                member.subscription, self.group.assignor
+            ):
                 family, proven = assumed, True
         if family is not None and not proven and refuted(family, self.names_held(member)):
             family = None
@@ -172,11 +184,8 @@ class GroupFacts:
         A family that the user assumed counts like a proven one.
         """
         member = facts.member
-        if facts.family_proven and proven_family(member.software) is None:
-            known = member.software or Software()
-            said = (*known.evidence, Evidence(source=Source.ASSUMED))
-            software = replace(known, family=facts.family, evidence=said)
-            member = replace(member, software=software)
+        if facts.family_proven and facts.family is not None:
+            member = replace(member, software=by_user(member.software, facts.family))
         return member_protocol(member, self.snapshot, self.borrowed)
 
     @cached_property
@@ -252,6 +261,14 @@ class GroupFacts:
         if answers == {Tri.NO} and self.reloaded is Tri.NO:
             return Tri.NO
         return Tri.CANNOT_TELL
+
+
+def by_user(software: Software | None, family: str) -> Software | None:
+    """Return the software; where neither it nor its bytes prove a family, as the user states it."""
+    if proven_family(software) is not None:
+        return software
+    known = software or Software()
+    return replace(known, family=family, evidence=(*known.evidence, _STATED))
 
 
 def owned(member: Member) -> int:

@@ -34,6 +34,7 @@ from rebal.cli.render.text import (
 )
 from rebal.groups.commands import Command
 from rebal.groups.model import Tri
+from rebal.planner.advice.wording import by_word
 from rebal.planner.facts import natural
 from rebal.planner.kinds import Action
 from rebal.planner.plan import Finding
@@ -195,6 +196,9 @@ def _progress(standing: Standing) -> str:
     done = sum(member.done is Tri.YES for member in part)
     aside = len(standing.members) - len(part)
     more = f", {aside} not in this step" if aside else ""
+    open_ = sum(member.restarted and member.done is Tri.CANNOT_TELL for member in part)
+    if open_:
+        return f"{done + open_} of {standing.expected - aside} restarted, {done} proven{more}"
     return f"{done} of {standing.expected - aside} done{more}"
 
 
@@ -242,6 +246,8 @@ def _made(member: MemberStanding) -> Text:
         return Text("left out", style="dim")
     if member.vouched:
         return Text("confirmed", style="magenta")
+    if member.restarted and member.done is Tri.CANNOT_TELL:
+        return Text("restarted", style=_STYLES[member.done])
     return Text(_WORDS[member.done], style=_STYLES[member.done])
 
 
@@ -277,8 +283,9 @@ def _rows(standing: Standing) -> Rows:
     for word in standing.accepted:
         yield Text("your word", style="magenta"), word
     if standing.unverified:
-        named = ", ".join(standing.unverified)
-        yield Text("your word", style="magenta"), f"confirmed, not verified: {named}"
+        done = sum(member.done is Tri.YES for member in standing.members)
+        basis = by_word(done, standing.unverified)
+        yield Text("your word", style="magenta"), basis
     for note in standing.notes:
         yield Text("note", style="dim"), Text(note, style="dim")
     yield Text("next:", style="bold"), standing.next

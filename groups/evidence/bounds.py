@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.classes import borrowed_names, not_by_name
-from rebal.groups.clients import eager_only, family, proven_family
+from rebal.groups.clients import eager_only, family, fixes_protocol, proven_family
 from rebal.groups.evidence.exact import evidence_key
 from rebal.groups.model import (
     AssignorList,
@@ -87,7 +87,7 @@ def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
             ),
             None,
         )
-        if kept and eager and _fixed(member):
+        if kept and eager and fixes_protocol(member.software):
             what = f"it kept {kept} partitions when it joined, as no member with {eager} does"
             sent = Evidence(source=Source.SUBSCRIPTION, detail=f"{kept} owned partitions")
             yield _contradiction(
@@ -126,7 +126,7 @@ def _bounded(member: Member, snapshot: GroupSnapshot, borrowed: frozenset[str]) 
     if not elected:
         return member
     kept = member.kept_partitions
-    if kept and _fixed(member) and eager_only(elected) is not Tri.YES:
+    if kept and fixes_protocol(member.software) and eager_only(elected) is not Tri.YES:
         detail = f"kept {kept} partitions when it joined: no eager-only assignor in its list"
         said = Evidence(source=Source.SUBSCRIPTION, at=at, detail=detail)
         # A class that is not Kafka's own may be COOPERATIVE under one of these names.
@@ -181,12 +181,6 @@ def _with(
         evidence=tuple(sorted({*known.evidence, evidence}, key=evidence_key)),
     )
     return replace(member, assignors=made)
-
-
-def _fixed(member: Member) -> bool:
-    """Return whether the member's proven client fixes its protocol when it is built."""
-    client = family(proven_family(member.software))
-    return client is not None and client.mixed is not Tri.CANNOT_TELL and not client.follows_vote
 
 
 def _probed(answer: ProbeAnswer) -> Evidence:

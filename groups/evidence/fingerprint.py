@@ -140,7 +140,7 @@ def _rack(subscription: Subscription) -> Trace | None:
         family="librdkafka",
         not_families=_NEVER_EMPTY_RACK,
         ranges={"librdkafka": _RACK_SINCE},
-        evidence=_sent("the rack is sent empty, not null, as only librdkafka does"),
+        evidence=_proves("the rack is sent empty, not null, as only librdkafka does"),
     )
 
 
@@ -155,10 +155,18 @@ def _user_data(subscription: Subscription, assignor: str | None) -> Trace | None
                 family="librdkafka",
                 not_families=_NEVER_EMPTY_RACK,
                 ranges={"librdkafka": _RACK_SINCE},
-                evidence=_sent(f"{detail}, as only librdkafka does"),
+                evidence=_proves(f"{detail}, as only librdkafka does"),
             )
         return None
-    if assignor != COOPERATIVE_STICKY or not data or subscription.rack_id == "":
+    if assignor != COOPERATIVE_STICKY or subscription.rack_id == "":
+        return None
+    if data == b"" and subscription.version == 1:
+        return Trace(
+            not_families=frozenset({"java", "franz-go", "sarama"}),
+            between="kafka-python or librdkafka < 2.2",
+            evidence=_sent("cooperative-sticky's user data is sent empty in a v1 subscription"),
+        )
+    if not data:
         return None
     if len(data) == 4 and data != bytes(4):
         return _generation_alone(subscription)
@@ -167,7 +175,7 @@ def _user_data(subscription: Subscription, assignor: str | None) -> Trace | None
         return Trace(
             family="franz-go",
             not_families=frozenset({"java", "kafka-python"}),
-            evidence=_sent(
+            evidence=_proves(
                 "cooperative-sticky's user data begins with a list of partitions and the rack is "
                 "null, as only franz-go sends"
             ),
@@ -181,7 +189,7 @@ def _generation_alone(subscription: Subscription) -> Trace:
     detail = "cooperative-sticky's user data is a generation alone, as Java"
     if subscription.version >= 3:
         return Trace(
-            family="java", not_families=others | {"sarama"}, evidence=_sent(f"{detail} sends")
+            family="java", not_families=others | {"sarama"}, evidence=_proves(f"{detail} sends")
         )
     between = {1: "java >= 2.4, < 3.4 or sarama", 2: "sarama"}
     return Trace(
@@ -201,6 +209,10 @@ def _null_user_data(subscription: Subscription, assignor: str | None) -> Trace:
             "librdkafka, kafka-python or kafkajs"
         ),
     )
+
+
+def _proves(detail: str) -> Evidence:
+    return Evidence(source=Source.CLIENT_BYTES, detail=detail)
 
 
 def _sent(detail: str) -> Evidence:

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import default_list, proven_family
+from rebal.groups.clients import default_list, is_named, proven_family
 from rebal.groups.evidence.absent import departed, rejections
 from rebal.groups.evidence.bounds import contradictions, with_bounds
 from rebal.groups.evidence.exact import evidence_key, when, with_joins, with_ran
@@ -107,7 +107,7 @@ def _by_name(files: Iterable[Declared], members: Iterable[Member]) -> Iterator[D
 
 def _introduced(member: Member, software: Software | None) -> Member:
     """Return `member` with this software, unless a join proved it: that names a version too."""
-    if software is None or proven_family(member.software) is not None:
+    if software is None or is_named(member.software):
         return member
     return replace(member, software=software)
 

@@ -25,9 +25,10 @@ from rebal.planner.admission.check import (
     restart,
 )
 from rebal.planner.advice import wording as text
-from rebal.planner.clients import is_mixed
+from rebal.planner.clients import cooperative, is_mixed
 from rebal.planner.commands import ACCEPT
 from rebal.planner.context import Context, Facts, ids
+from rebal.planner.facts import owned
 from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Finding, ValidWhile
 from rebal.planner.risks import Risk
@@ -306,13 +307,13 @@ def accepted(advice: Advice) -> Advice:
     return worded(replace(advice, verdict=Tri.YES, reason=f"accepted by you: {advice.reason}"))
 
 
-def finished(vouched: Sequence[str], *, step: int) -> Advice:
-    """Return the end of a plan; `vouched` are the members that are done by the operator's statement
-    alone.
+def finished(done: int, vouched: Sequence[str], *, step: int) -> Advice:
+    """Return the end of a plan; `vouched` are those of the `done` members that are done by the
+    operator's statement alone.
     """
     if not vouched:
         return nothing("the plan is carried out", step=step)
-    return nothing(f"finished; confirmed, not verified: {', '.join(vouched)}", step=step)
+    return nothing(f"finished; {text.by_word(done, vouched)}", step=step)
 
 
 def confirm(
@@ -340,8 +341,23 @@ def confirm(
             evidence_needed=_kinds(context, _EVIDENCE[Needs.LISTS]) if shown else (),
             command=context.given.confirm(*words, "--reason", reason),
             step=step,
+            also=tuple(_next_rebalance(context, members, names)),
         )
     )
+
+
+def _next_rebalance(
+    context: Context, members: Sequence[Facts], names: Sequence[str]
+) -> Iterator[str]:
+    """Yield how the next rebalance shows that members run `names`: a COOPERATIVE client with a
+    fixed protocol names what it owns when it joins again.
+    """
+    if set(map(cooperative, names)) != {Tri.YES} or context.elected not in names:
+        return
+    found = [facts for facts in members if facts.fixes_protocol and owned(facts.member)]
+    join = Join(assignors=tuple(names), protocol_type="consumer")
+    if found and admitted(context.memory, [join]).verdict is Tri.YES:
+        yield text.next_rebalance(context.named(found), names)
 
 
 def count(reason: str, here: int, more: int, *, step: int | None = None) -> Advice:

@@ -108,6 +108,20 @@ def _look(advice: Advice) -> str:
     )
 
 
+def by_word(done: int, vouched: Sequence[str]) -> str:
+    """Return how many of `done` members are proven, and which ones the operator confirmed."""
+    return f"proven: {done - len(vouched)}, confirmed by you: {len(vouched)} ({', '.join(vouched)})"
+
+
+def next_rebalance(who: str, assignors: Sequence[str]) -> str:
+    """Return how a rebalance proves these members without anybody's word, and its cost."""
+    return (
+        f"or have {who} proven by the next rebalance: wait for your next deployment, or start one "
+        f"more member with [{', '.join(assignors)}] and stop it once the group is Stable (about 4 "
+        "rebalances, each stops only the partitions that move)"
+    )
+
+
 def stop(by: str) -> str:
     """Return the instruction to restart nothing more until `by` is dealt with."""
     return f"restart nothing more until {by} is dealt with"

@@ -88,13 +88,15 @@ class Advised(Record, frozen=True, kw_only=True):
 
 class Confirmation(Record, frozen=True, kw_only=True):
     """The operator's statement that these members (ids) have completed `step`, where no evidence
-    shows it. `list` is the assignor list that they run (empty: the step changes another setting).
+    shows it. `list` is the assignor list that they run (empty: the step changes another setting),
+    `by` the operator's user name.
     """
 
     step: int
     reason: str
     members: tuple[str, ...]
     list: tuple[str, ...] = ()
+    by: str = ""
 
 
 class JournalEntry(Record, frozen=True, kw_only=True):

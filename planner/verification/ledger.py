@@ -86,7 +86,8 @@ class Ledger:
             if entry.confirmed is not None:
                 word = entry.confirmed
                 runs = f"[{', '.join(word.list)}], " if word.list else ""
-                said = f"confirmed by the operator, {entry.at:%b %d %H:%MZ}: {runs}{word.reason}"
+                who = word.by or "the operator"
+                said = f"confirmed by {who}, {entry.at:%b %d %H:%MZ}: {runs}{word.reason}"
                 for member_id in word.members:
                     self.words[word.step, member_id] = said
 

@@ -31,7 +31,7 @@ from rebal.planner.verification.ledger import Ledger
 from rebal.planner.verification.words import (
     confirmable_list,
     contrary_evidence,
-    not_declared,
+    not_confirmable,
     written_later,
 )
 
@@ -91,7 +91,7 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
     by_hand = False
     names = confirmable_list(step)
     newer = written_later(facts, ledger.first_seen(member.member_id))
-    doubt = not_declared(
+    doubt = not_confirmable(
         facts, step, restarted=not there, opened=step.id in ledger.opened, newer=newer
     )
     changed_since = False
@@ -116,15 +116,17 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
         done, why = Tri.NO, "not restarted since the step began: the same member id"
     elif names and doubt is None and against is None:
         by_hand = True
-        why = (
-            f"declared, not verified: new member id since step {step.id} began, and "
-            f"{_file_of(facts)} says [{', '.join(names)}]"
-        )
+        why = proof.why or f"restarted since step {step.id} began; no evidence shows its list"
+        if facts.member.declared is not None and facts.member.declared.list:
+            why = (
+                f"declared, not verified: new member id since step {step.id} began, and "
+                f"{facts.member.declared.evidence.detail} says [{', '.join(names)}]"
+            )
     else:
         by_hand = proof.by_hand
         changed_since = doubt is not None and doubt is newer and against is None
         file = newer if changed_since else None
-        why = against or proof.why or file or _unknown(context, step.aim)
+        why = against or proof.why or file or doubt or _unknown(context, step.aim)
     return MemberStanding(
         member_id=member.member_id,
         name=facts.name,
@@ -137,7 +139,7 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
         knowledge=member.assignors.knowledge,
         partitions=owned(member),
         concerned=not left_out(step, facts),
-        restarted=not there,
+        restarted=not there and step.id in ledger.opened,
         proven=bool(found),
         by_hand=by_hand,
         changed_since=changed_since,
@@ -145,11 +147,6 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
         contradicted=word is not None and (against is not None or done is Tri.NO),
         evidence=member.assignors.evidence,
     )
-
-
-def _file_of(facts: Facts) -> str:
-    declared = facts.member.declared
-    return declared.evidence.detail if declared is not None else "its configuration"
 
 
 def _against_its_file(step: Step, facts: Facts) -> str:
@@ -249,7 +246,7 @@ def step_standing(
     elif unseen:
         not_known.append(f"not known: {_named(unseen)}")
     if by_hand and confirmable_list(step):
-        to_confirm.append(f"declared, not verified: {_named(by_hand)}")
+        to_confirm.append(f"restarted, not proven: {_named(by_hand)}")
     elif by_hand:
         look = step.gate.by_hand or "look at what the step changes"
         to_confirm.append(f"no evidence shows it for {_named(by_hand)}: {look}")

@@ -509,7 +509,7 @@ def end(look: Look) -> Advice:
     if look.step is None or look.current is None:
         return advised.nothing("the plan is carried out")
     vouched = [facts.name for facts in look.members(look.current.vouched)]
-    return advised.finished(vouched, step=look.step.id)
+    return advised.finished(len(look.current.done), vouched, step=look.step.id)
 
 
 CANDIDATES: Final[tuple[Candidate, ...]] = (

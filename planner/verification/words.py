@@ -1,10 +1,9 @@
 """The operator's word for a member's assignor list, where no evidence shows the list.
 
-A configuration file and an observed restart make a member *declared*: the file names the list of
-the step, and the member id is new since the step began. A file that was written after the member
-was first seen does not count: the process read an earlier text. That proves nothing of the running
-process, so the gate waits for the operator, who confirms the list of each member (`rebal verify
---confirm`).
+It counts for a member that was restarted: its member id is new since the step began. A restart
+proves nothing of the running process, so the gate waits for the operator, who confirms the list of
+each member (`rebal verify --confirm`). A configuration file that names another list, or that was
+written after the member was first seen, speaks against it.
 The confirmation is bound to the member id, and evidence overrules it at every later look.
 """
 
@@ -36,10 +35,10 @@ def confirmable_list(step: Step) -> tuple[str, ...]:
     return step.target_list if step.aim in (Aim.NARROW, Aim.CLASSIC) else ()
 
 
-def not_declared(
+def not_confirmable(
     facts: Facts, step: Step, *, restarted: bool, opened: bool, newer: str | None
 ) -> str | None:
-    """Return why this member does not count as declared in `step`; None where it does.
+    """Return why the operator cannot confirm this member's list in `step`; None where they can.
 
     `restarted`: its member id is new. `opened`: a look at the beginning of the step shows which
     member ids are new since. `newer` is the answer of `written_later`.
@@ -52,9 +51,11 @@ def not_declared(
     if not opened:
         return "no earlier look shows the members that were there when the step began"
     declared = facts.member.declared
-    if declared is None or declared.group_protocol == "consumer":
-        return "its configuration is not known"
-    if declared.list != names:
+    if declared is None:
+        return None
+    if declared.group_protocol == "consumer":
+        return f"{declared.evidence.detail} says group.protocol=consumer"
+    if declared.list and declared.list != names:
         shown = ", ".join(declared.list) or "no list"
         return (
             f"{declared.evidence.detail} says [{shown}], and the step brings [{', '.join(names)}]"

@@ -41,6 +41,9 @@ from rebal.planner.context import Context
 AT = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
 TRI = {True: Tri.YES, False: Tri.NO, None: Tri.CANNOT_TELL}
 
+NEVER_NULL = ("librdkafka", "kafka-python", "kafkajs", "aiokafka", "segmentio")
+"""Clients whose user data for range is empty, never null."""
+
 
 def seen(source: Source, detail: str = "") -> Evidence:
     return Evidence(source=source, at=AT, detail=detail)
@@ -204,6 +207,8 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
                 StickyUserData(previous=(("orders", number),), generation=m["sticky"])
             )
             if "sticky" in m
+            else b""
+            if m.get("family") in NEVER_NULL
             else None,
         )
         if m.get("bytes", 1) is not None

@@ -43,7 +43,7 @@ def unknown_list(context: Context) -> Findings:
     - --inventory: the configuration of the next start. Once a member has restarted in the second
       bounce, it counts as declared, and you confirm its list with the command that verify prints
       then (--confirm, --member, --list, --reason). The journal keeps that for this member id; the
-      end is "finished; confirmed, not verified".
+      end names what it rests on ("proven: 2, confirmed by you: 1").
     - the broker's request log, switched on across the next restart of any dynamic member: then
       every member rejoins and shows its list. The logger kafka.request.logger of the group's
       coordinator is set to DEBUG with kafka-configs.sh (the finding has the commands), and set back
