@@ -5,8 +5,7 @@ The facts by version stand in groups/clients.py.
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 
 from rebal.groups.clients import (
@@ -97,20 +96,6 @@ def refuted(guess: str, held: Collection[str]) -> bool:
 def assumed(client_id: str, key: str) -> str:
     """Return the value of `--assume-family`; without a client id it is of every unproven member."""
     return f"{client_id}={key}" if client_id else key
-
-
-def assume_family(found: Iterable[tuple[str, Sequence[str]]], most: int = 3) -> str:
-    """Return the `--assume-family` options for clients that are one of some families each.
-
-    After `most` clients it gives their number alone.
-    """
-    texts = dict.fromkeys(
-        " or ".join(f"--assume-family {shlex.quote(assumed(name, key))}" for key in keys)
-        for name, keys in found
-    )
-    shown = " ".join(list(texts)[:most])
-    more = len(texts) - most
-    return f"{shown} (and {more:,} more)" if more > 0 else shown
 
 
 @lru_cache(4096)

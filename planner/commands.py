@@ -21,6 +21,8 @@ COOPERATIVE: Final = "cooperative"
 READ_MORE: Final = "read more"
 """The use of a command that prints a rule's documentation."""
 ACCEPT: Final = "accept "
+# The use of a command that records one answer to the question which client library a member runs.
+ANSWER: Final = "if "
 """What the use of a command begins with that records the user's answer to a rule."""
 AGREED: Final = "the interruption is agreed"
 """The reason that a printed command gives for accepting a stop of the whole group."""

@@ -7,13 +7,12 @@ contradicting evidence is `cannot tell`.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
 from rebal.groups.classes import disproved
-from rebal.groups.clients import families, proven_family
+from rebal.groups.clients import families, proven_family, version_tuple
 from rebal.groups.commands import Command, option, options
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import GroupSnapshot, Knowledge, RebalanceProtocol, Tri
@@ -21,7 +20,6 @@ from rebal.planner.admission.memory import CoordinatorMemory, memory_of
 from rebal.planner.admission.rejected import still_out
 from rebal.planner.clients import (
     able,
-    assume_family,
     assumed,
     cannot_hold,
     cooperative,
@@ -30,7 +28,7 @@ from rebal.planner.clients import (
     runs_cooperative,
     without_mixed,
 )
-from rebal.planner.commands import ACCEPT, COOPERATIVE, Given, NamedCommand
+from rebal.planner.commands import ACCEPT, ANSWER, COOPERATIVE, Given, NamedCommand
 from rebal.planner.facts import Facts, GroupFacts, ids, listed, names
 from rebal.planner.timeouts import Speed, back_in_time, of_family
 from rebal.planner.verdict import agreed
@@ -50,6 +48,9 @@ EAGER: Final = "eager"
 _BY_NAME: Final = ("range", "roundrobin", "sticky")
 CONSUMER: Final = "consumer"
 COOPERATIVE_STICKY: Final = "cooperative-sticky"
+# The rule on clients too old for KIP-848, and how many families are named where none is excluded.
+_VERSIONS: Final = "RB412"
+_ANSWERS: Final = 4
 
 
 class Context(GroupFacts):
@@ -386,35 +387,51 @@ class Context(GroupFacts):
             )
         )
 
-    def assume(self, found: Iterable[Facts]) -> str:
-        """Return the `--assume-family` options that state these members' families.
-
-        Where the evidence leaves every family, it names the client ids and all families.
+    def settle(self, found: Sequence[Facts]) -> str:
+        """Return what was inferred of these members' clients and from which bytes, how to be sure
+        without an answer, and that a command records the answer.
         """
-        found = list(found)
-        known = [(facts.member.client_id, facts.guesses) for facts in found if facts.guesses]
-        blank = dict.fromkeys(facts.member.client_id for facts in found if not facts.guesses)
-        parts = [assume_family(known)] if known else []
-        if blank:
-            ids_ = listed([shlex.quote(name) for name in blank if name], 3)
-            of = f" for client id {ids_}" if ids_ else ""
-            parts.append(f"--assume-family{of} (one of {', '.join(families())})")
-        return ", ".join(parts)
+        known = [(f, f.member.software.evidence) for f in found if f.member.software is not None]
+        told = {
+            f"{' or '.join(facts.guesses) or 'no client'} ({said[0].detail})"
+            for facts, said in known
+            if said and said[0].detail
+        }
+        inferred = f"Inferred: {'; '.join(sorted(told))}. " if told else ""
+        return (
+            f"{inferred}To be sure, add --client-log of one start, --request-log (ApiVersions "
+            "names the client) or its image with --inventory. Or answer: run the command of the "
+            f"right client; any of {', '.join(families())} can stand in it."
+        )
 
     def stating(self, found: Sequence[Facts]) -> tuple[NamedCommand, ...]:
         """Return the commands that state the client of these members, one for each family that the
-        evidence leaves.
+        evidence leaves; in a move to KIP-848 each states its version too.
         """
-        left = dict.fromkeys(key for facts in found for key in facts.guesses)
+        left = dict.fromkeys(key for facts in found for key in self._left(facts))
+        unproven = [facts for facts in self.members if not facts.family_proven]
         made = []
-        for key in left:
-            of_it = [facts for facts in found if key in facts.guesses]
-            values = dict.fromkeys(assumed(facts.member.client_id, key) for facts in of_it)
+        for key in list(left)[:_ANSWERS]:
+            of_it = [facts for facts in found if key in self._left(facts)]
+            every = len(of_it) == len(unproven)
+            values = [key] if every else [assumed(f.member.client_id, key) for f in of_it]
+            words = options("--assume-family", list(dict.fromkeys(values)))
             runs = "runs" if len(of_it) == 1 else "run"
-            words = options("--assume-family", list(values))
+            since = families()[key].kip848_since
+            if self.goal == CONSUMER and version_tuple(since) is not None:
+                runs = f"{runs} {since} or later of"
+                reason = f"every client is {key} {since} or later"
+                words = (*words, "--ignore", _VERSIONS, "--reason", reason)
             line = self.given.verify(*words) if self.anew else self.replan(*words)
-            made.append(NamedCommand(f"if {self.named(of_it)} {runs} {key}", line))
+            made.append(NamedCommand(f"{ANSWER}{self.named(of_it)} {runs} {key}", line))
         return tuple(made)
+
+    def _left(self, facts: Facts) -> tuple[str, ...]:
+        """Return the families that the evidence leaves: those that the bytes do not exclude."""
+        if facts.guesses:
+            return facts.guesses
+        sent = excluded_by_bytes(facts.member.subscription, self.elected)
+        return tuple(key for key in families() if key not in {*sent, "streams", "connect"})
 
     @cached_property
     def split(self) -> bool:

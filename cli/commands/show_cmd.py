@@ -13,6 +13,7 @@ from rebal.cli.errors import DONE, UsageError, did_you_mean
 from rebal.planner.commands import show
 
 if TYPE_CHECKING:
+    from rebal.cli.journal import Journal
     from rebal.planner.plan import Plan, Setting, Step
 
 ShowFormat = Literal["text", "json", "yaml", "markdown", "sarif", "github", "html"]
@@ -75,7 +76,7 @@ def command(
         raise UsageError("-o html prints a timeline: add --timeline.")
     if form != "text" and (config or step is not None):
         raise UsageError(f"-o {form} prints the whole plan: leave out --step and --set.")
-    from rebal.cli.journal import journal_path
+    from rebal.cli.journal import Journal, journal_path
     from rebal.cli.planning import print_plan
     from rebal.cli.render.plans.details import step_view
     from rebal.cli.verifying import read_plan
@@ -85,6 +86,7 @@ def command(
         _print_timeline(kept, journal or journal_path(plan), form, wide=wide)
     elif config:
         chosen = _step(kept, step, plan)
+        family = family or _family(kept, chosen, Journal(journal_path(plan), kept))
         output.write(f"{_setting(chosen, family, as_, plan).text}\n")
         # A step before the next one was over already.
         if chosen.id > (kept.next_step or 0) or (chosen.id == kept.next_step and chosen.exit_code):
@@ -128,6 +130,19 @@ def _step(plan: Plan, number: int | None, file: Path) -> Step:
         raise UsageError(f"{file}: no step is left, so there is nothing to configure.")
     there = f"it has steps 1 to {len(plan.steps)}" if plan.steps else "it has no steps"
     raise UsageError(f"{file}: there is no step {number}; {there}.")
+
+
+def _family(plan: Plan, step: Step, journal: Journal) -> str | None:
+    """Return the family that all members of the last look are proven to run; None for several."""
+    from rebal.groups.clients import proven_family
+    from rebal.planner.verification.journal import known_before
+
+    looks = [entry for entry in journal.entries if entry.blind is None]
+    known = known_before(plan, looks)
+    ids = looks[-1].ids if looks else ()
+    found = {proven_family(known.get(each, (None, None))[1]) for each in ids}
+    family = found.pop() if len(found) == 1 else None
+    return family if any(setting.family == family for setting in step.config) else None
 
 
 def _setting(step: Step, family: str | None, form: str | None, file: Path) -> Setting:

@@ -197,8 +197,7 @@ def _progress(standing: Standing) -> str:
     aside = len(standing.members) - len(part)
     more = f", {aside} not in this step" if aside else ""
     open_ = sum(member.restarted and member.done is Tri.CANNOT_TELL for member in part)
-    if open_:
-        return f"{done + open_} of {standing.expected - aside} restarted, {done} proven{more}"
+    more = f", {open_} restarted and not proven{more}" if open_ else more
     return f"{done} of {standing.expected - aside} done{more}"
 
 

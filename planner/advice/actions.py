@@ -26,7 +26,7 @@ from rebal.planner.admission.check import (
 )
 from rebal.planner.advice import wording as text
 from rebal.planner.clients import cooperative, is_mixed
-from rebal.planner.commands import ACCEPT
+from rebal.planner.commands import ACCEPT, ANSWER
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.facts import owned
 from rebal.planner.kinds import Action
@@ -376,7 +376,8 @@ def count(reason: str, here: int, more: int, *, step: int | None = None) -> Advi
 
 def open_question(finding: Finding, *, step: int | None = None) -> Advice:
     """Return the advice to settle a rule whose answer is cannot tell."""
-    said = f"first {finding.rule}: {finding.fix or finding.message}"
+    asks = any(one.use.startswith(ANSWER) for one in finding.commands)
+    said = f"first {finding.rule}: {finding.message if asks else finding.fix or finding.message}"
     return Advice(
         action=Action.EVIDENCE,
         verdict=Tri.CANNOT_TELL,

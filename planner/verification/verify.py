@@ -229,7 +229,7 @@ def verify(
         next=advice.text,
         advice=advice,
         withheld=withheld,
-        config=_config(plan, advice, gates),
+        config=_config(plan, advice, gates, context),
         drift=drift,
         finished=holds and later is None and not danger,
         state=str(snapshot.group.state),
@@ -269,9 +269,10 @@ def verify(
 
 
 def _config(
-    plan: Plan, advice: Advice, standings: Mapping[int, StepStanding]
+    plan: Plan, advice: Advice, standings: Mapping[int, StepStanding], context: Context
 ) -> tuple[Setting, ...]:
-    """Return the configuration of the advised step, where the advice carries out that step.
+    """Return the configuration of the advised step, where the advice carries out that step: that of
+    the advised members' clients, where all are proven.
 
     A restart that prepares the step, or brings a rejected client back, takes another list.
     """
@@ -284,7 +285,10 @@ def _config(
         return ()
     open_ = set(standings[step.id].to_do)
     fits = advice.assignors == step.target_list and open_.issuperset(advice.members)
-    return step.config if fits else ()
+    clients = {f.family for f in context.members if f.member.member_id in advice.members}
+    proven = all(f.family_proven for f in context.members if f.member.member_id in advice.members)
+    own = tuple(one for one in step.config if proven and one.family in clients)
+    return (own or step.config) if fits else ()
 
 
 def confirm(

@@ -33,10 +33,6 @@ def test_a_history_that_was_found_ends_well(why: str) -> None:
     ("why", "fragment"),
     [
         (
-            "an undated rejection was not asked about while the old entry may count",
-            "--log-timezone",
-        ),
-        (
             "a static member was back with another id than when its rejection was seen",
             "start app-4, app-1 with [cooperative-sticky, range], if they are down",
         ),

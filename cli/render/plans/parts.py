@@ -13,7 +13,7 @@ from rebal.cli.output import View, escape
 from rebal.cli.render.text import GAP, Rows, count, hanging, urgent_view, when
 from rebal.groups.commands import Command
 from rebal.groups.model import Tri
-from rebal.planner.commands import explain
+from rebal.planner.commands import ANSWER, READ_MORE, explain
 from rebal.planner.plan import Advice, Finding, Plan, Setting, Severity, Step, Verdict
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
 
@@ -141,9 +141,14 @@ def advice_rows(plan: Plan) -> Rows:
         return
     if plan.advice.text:
         yield Text("now:", style="bold"), plan.advice.text
-    blocks = [f.rule for f in plan.findings if f.severity is Severity.BLOCK and not f.ignored]
-    if blocks:
-        yield label, explain(blocks[0])
+    blocks = [f for f in plan.findings if f.severity is Severity.BLOCK and not f.ignored]
+    runs = [one for block in blocks[:1] for one in block.commands if one.use != READ_MORE]
+    if any(one.use.startswith(ANSWER) for one in runs):
+        yield label, "run the command of the question above that is right"
+    elif len(runs) == 1:
+        yield label, runs[0].line
+    elif blocks:
+        yield label, explain(blocks[0].rule)
     elif plan.next_step is not None:
         gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
         yield label, Command.read(gate)

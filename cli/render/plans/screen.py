@@ -49,7 +49,7 @@ from rebal.cli.render.text import (
 from rebal.groups.commands import Command
 from rebal.groups.model import Tri
 from rebal.groups.streams import process_names
-from rebal.planner.commands import ACCEPT, READ_MORE, show
+from rebal.planner.commands import ACCEPT, ANSWER, READ_MORE, show
 from rebal.planner.context import names
 from rebal.planner.plan import Brief, Finding, Plan, Setting, Severity, Step, Verdict
 from rebal.planner.rules import rules
@@ -89,6 +89,8 @@ def plan_view(
     how = _how(plan)
     view = heading(plan, now)
     view += [facts(labelled("how", how), label=len(plan.verdict.value))] if how else []
+    asked = list(_question(plan))
+    view += [Text(""), facts(asked, label=_LABEL)] if asked else []
     for step in plan.steps:
         view += [Text(""), _title(plan, step)]
         if not is_over(plan, step):
@@ -213,9 +215,29 @@ def _rest(plan: Plan, step: Step, brief: Brief) -> Rows:
     yield "rollback", brief.rollback
 
 
+def _question(plan: Plan) -> Rows:
+    """Yield the one question on the members' clients, and the commands that record the answer."""
+    asked = _asked(plan)
+    for finding in asked[:1]:
+        yield Text("question", style="bold magenta"), f"{finding.rule} {finding.message}"
+        yield "", hanging("→", finding.fix, 1)
+        yield from to_run(finding.commands)
+
+
+def _asked(plan: Plan) -> list[Finding]:
+    """Return the findings that only the members' clients decide, the blocking ones first."""
+    return [
+        one
+        for severity in (Severity.BLOCK, Severity.WARN)
+        for one in _open(plan, severity)
+        if any(each.use.startswith(ANSWER) for each in one.commands)
+    ]
+
+
 def _blocking(plan: Plan) -> Rows:
     """Yield the blocking findings: the most urgent whole, the others by their rules."""
-    blocks = sorted(_open(plan, Severity.BLOCK), key=_urgency)
+    asked = _asked(plan)
+    blocks = sorted((f for f in _open(plan, Severity.BLOCK) if f not in asked), key=_urgency)
     for finding in blocks[:_BLOCKING]:
         yield _label(finding, plan), f"{finding.rule} {finding.message}"
         if finding.fix:
@@ -236,7 +258,10 @@ def _warnings(plan: Plan) -> Rows:
         yield _label(finding, plan), f"{finding.rule} {finding.message}"
         yield "", hanging("→", finding.fix, 1)
     warned: dict[str, list[Finding]] = defaultdict(list)
+    asked = _asked(plan)
     for finding in _open(plan, Severity.WARN):
+        if finding in asked:
+            continue
         warned[finding.rule].append(finding)
     for rule, found in warned.items():
         known = rules().get(rule)

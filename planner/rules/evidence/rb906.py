@@ -47,8 +47,7 @@ def unknown_family(context: Context) -> Findings:
             "unknown.",
             result=Tri.CANNOT_TELL,
             members=unknown,
-            fix="Add --client-log, or --request-log across a restart, or ask the developers and "
-            f"state it: {context.assume(unknown)}.",
+            fix=context.settle(unknown),
             commands=context.stating(unknown),
         )
     by_id = [facts for facts in named if facts.family is not None]
@@ -60,8 +59,7 @@ def unknown_family(context: Context) -> Findings:
             "cooperative assignors together.",
             result=Tri.CANNOT_TELL,
             members=by_id,
-            fix="Add --client-log, or --request-log across a restart, or state the client: "
-            f"{context.assume(by_id)}.",
+            fix=context.settle(by_id),
             commands=context.stating(by_id),
         )
 

@@ -1,6 +1,5 @@
 """RB907: a member's client library is inferred, not proven."""
 
-from rebal.planner.advice.fixes import restart_fix
 from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
 from rebal.planner.rules.scope import ahead, classic, planning
 
@@ -22,7 +21,8 @@ def guessed_family(context: Context) -> Findings:
 
     How to find out: --client-log or --request-log names the software; or ask its developers.
 
-    How to fix it: restart one member first and check it, or settle it with --assume-family.
+    How to fix it: add that evidence, or answer with --assume-family. Without an answer the plan
+    gives the text of each client; restart one member first and check it.
     """
     named = [
         facts
@@ -33,10 +33,9 @@ def guessed_family(context: Context) -> Findings:
         guesses = {facts.family or " or ".join(facts.candidates) for facts in named}
         families = ", ".join(sorted(guesses))
         yield found(
-            f"{context.named(named)} may need other configuration text than the plan gives: the "
-            f"client {families} is inferred, not proven.",
+            f"which client library {'does' if len(named) == 1 else 'do'} {context.named(named)} "
+            f"use? It decides the configuration text, and {families} is inferred, not proven.",
             members=named,
-            fix=restart_fix(context, named[:1], then=" first and check that it joins")
-            + f" Or state the right family: {context.assume(named)}.",
+            fix=context.settle(named),
             commands=context.stating(named),
         )

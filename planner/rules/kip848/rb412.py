@@ -43,6 +43,9 @@ def no_kip848_client(context: Context) -> Findings:
                 result=Tri.YES if answer is Tri.NO else Tri.CANNOT_TELL,
                 members=named,
                 fix=_fix(named),
+                commands=()
+                if answer is Tri.NO
+                else (context.accepting("RB412", "every client is of a version that supports it"),),
             )
 
 

@@ -101,7 +101,7 @@ def _next_starts(context: Context) -> Findings:
             "client is inferred, not proven.",
             result=Tri.CANNOT_TELL,
             members=guessed,
-            fix=_settle(context, guessed),
+            fix=context.settle(guessed),
             commands=context.stating(guessed),
         )
 
@@ -125,17 +125,8 @@ def _question(context: Context, named: Sequence[Facts], undecided: Sequence[Fact
         what,
         result=Tri.CANNOT_TELL,
         members=[*named, *undecided],
-        fix=f"Stop and restart nothing before the client is known. {_settle(context, undecided)}",
+        fix=f"Stop and restart nothing before the client is known. {context.settle(undecided)}",
         commands=context.stating(undecided),
-    )
-
-
-def _settle(context: Context, guessed: Sequence[Facts]) -> str:
-    """Return what proves the clients of these members."""
-    return (
-        "Add a Java client's own log (--client-log PATH), or the broker's request log, which names "
-        "the client at its next join (--request-log FILE). Or state the right client family: "
-        f"{context.assume(guessed)}."
     )
 
 

@@ -57,9 +57,8 @@ def eager_only_client(context: Context) -> Findings:
             "proven), which has no cooperative assignor.",
             result=Tri.CANNOT_TELL,
             members=maybe,
-            fix="Restart nothing before the client is known: ask its developers and state the "
-            f"right family: {context.assume(maybe)}. If the client is right: "
-            f"{_MOVE[0].lower()}{_MOVE[1:]}",
+            fix=f"Restart nothing before the client is known. {context.settle(maybe)} If it is "
+            f"right: {_MOVE[0].lower()}{_MOVE[1:]}",
             commands=context.stating(maybe),
         )
 
