@@ -17,12 +17,13 @@ from rebal.groups.commands import Command, option, quoted, rebal
 from rebal.groups.model import GroupSnapshot, GroupType, Record
 
 COOPERATIVE: Final = "cooperative"
+EAGER: Final = "eager"
 """The goal of a plan where `--to` names none."""
 READ_MORE: Final = "read more"
 """The use of a command that prints a rule's documentation."""
 ACCEPT: Final = "accept "
-# The use of a command that records one answer to the question which client library a member runs.
-ANSWER: Final = "if "
+# The option of a command that records one answer to the question which client a member runs.
+ANSWER: Final = "--assume-family"
 """What the use of a command begins with that records the user's answer to a rule."""
 AGREED: Final = "the interruption is agreed"
 """The reason that a printed command gives for accepting a stop of the whole group."""

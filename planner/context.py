@@ -28,8 +28,9 @@ from rebal.planner.clients import (
     runs_cooperative,
     without_mixed,
 )
-from rebal.planner.commands import ACCEPT, ANSWER, COOPERATIVE, Given, NamedCommand
+from rebal.planner.commands import ACCEPT, COOPERATIVE, EAGER, Given, NamedCommand
 from rebal.planner.facts import Facts, GroupFacts, ids, listed, names
+from rebal.planner.risks import Risk
 from rebal.planner.timeouts import Speed, back_in_time, of_family
 from rebal.planner.verdict import agreed
 
@@ -44,12 +45,11 @@ __all__ = [
     "names",
 ]
 
-EAGER: Final = "eager"
+
 _BY_NAME: Final = ("range", "roundrobin", "sticky")
 CONSUMER: Final = "consumer"
 COOPERATIVE_STICKY: Final = "cooperative-sticky"
-# The rule on clients too old for KIP-848, and how many families are named where none is excluded.
-_VERSIONS: Final = "RB412"
+# How many families are named where the bytes exclude none.
 _ANSWERS: Final = 4
 
 
@@ -421,9 +421,9 @@ class Context(GroupFacts):
             if self.goal == CONSUMER and version_tuple(since) is not None:
                 runs = f"{runs} {since} or later of"
                 reason = f"every client is {key} {since} or later"
-                words = (*words, "--ignore", _VERSIONS, "--reason", reason)
+                words = (*words, "--ignore", Risk.OLD_CLIENT.rule, "--reason", reason)
             line = self.given.verify(*words) if self.anew else self.replan(*words)
-            made.append(NamedCommand(f"{ANSWER}{self.named(of_it)} {runs} {key}", line))
+            made.append(NamedCommand(f"if {self.named(of_it)} {runs} {key}", line))
         return tuple(made)
 
     def _left(self, facts: Facts) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot
-from rebal.planner.context import EAGER
+from rebal.planner.commands import EAGER
 from rebal.planner.kinds import PathKind
 
 # GroupCoordinatorConfig. Before 4.0 the policy's default was another one.
@@ -37,6 +37,8 @@ class Risk(StrEnum):
     """The coordinator may have forgotten lists in a reload."""
     UNREAD_SETTINGS = "RB908"
     """The brokers' group settings were not read, and may not be Kafka's defaults."""
+    OLD_CLIENT = "RB412"
+    """A client may be too old for KIP-848."""
     STOP = "RB104"
     """The whole group is stopped."""
     STOP_FOR_KIP848 = "RB413"

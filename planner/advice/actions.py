@@ -376,7 +376,7 @@ def count(reason: str, here: int, more: int, *, step: int | None = None) -> Advi
 
 def open_question(finding: Finding, *, step: int | None = None) -> Advice:
     """Return the advice to settle a rule whose answer is cannot tell."""
-    asks = any(one.use.startswith(ANSWER) for one in finding.commands)
+    asks = any(ANSWER in one.line for one in finding.commands)
     said = f"first {finding.rule}: {finding.message if asks else finding.fix or finding.message}"
     return Advice(
         action=Action.EVIDENCE,

@@ -126,7 +126,8 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
         by_hand = proof.by_hand
         changed_since = doubt is not None and doubt is newer and against is None
         file = newer if changed_since else None
-        why = against or proof.why or file or doubt or _unknown(context, step.aim)
+        seen = proof.why if word is None else ""
+        why = seen or against or file or doubt or _unknown(context, step.aim)
     return MemberStanding(
         member_id=member.member_id,
         name=facts.name,

@@ -41,7 +41,7 @@ def test_nobody_is_told_to_stop_a_group_for_a_guess(family: str) -> None:
     assert blocks(made)["RB104"] is Tri.CANNOT_TELL
     assert not stops(made)
     (finding,) = (f for f in made.findings if f.rule == "RB104")
-    assert f"--assume-family a={family} --assume-family b={family}" in finding.fix
+    assert finding.commands[0].line.endswith(f" --assume-family {family}")
     # Accepting the question by name proves nothing of the clients.
     ignored = plan([guess("a", family)], ignore={"RB104": "we know"})
     assert (ignored.steps, ignored.exit_code) == ((), 4)
@@ -65,7 +65,7 @@ def test_a_member_on_the_target_is_never_stopped_for_a_guess(family: str) -> Non
     assert set(blocks(made)) == {"RB901"}
     assert not stops(made)
     (warned,) = (f for f in made.findings if f.rule == "RB907")
-    assert f"--assume-family a={family}" in warned.fix
+    assert f"--assume-family {family}" in warned.commands[0].line
     said = plan(members, elected="cooperative-sticky", families={"*": family})
     assert (said.verdict, said.exit_code) == ("done", 0)
 

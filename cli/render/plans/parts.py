@@ -143,7 +143,7 @@ def advice_rows(plan: Plan) -> Rows:
         yield Text("now:", style="bold"), plan.advice.text
     blocks = [f for f in plan.findings if f.severity is Severity.BLOCK and not f.ignored]
     runs = [one for block in blocks[:1] for one in block.commands if one.use != READ_MORE]
-    if any(one.use.startswith(ANSWER) for one in runs):
+    if any(ANSWER in one.line for one in runs):
         yield label, "run the command of the question above that is right"
     elif len(runs) == 1:
         yield label, runs[0].line

@@ -230,7 +230,7 @@ def _asked(plan: Plan) -> list[Finding]:
         one
         for severity in (Severity.BLOCK, Severity.WARN)
         for one in _open(plan, severity)
-        if any(each.use.startswith(ANSWER) for each in one.commands)
+        if any(ANSWER in each.line for each in one.commands)
     ]
 
 

@@ -1,7 +1,7 @@
 """RB412: a client that does not support KIP-848."""
 
 from rebal.groups.clients import NEVER, UNKNOWN, family
-from rebal.planner.rules.registry import Context, Facts, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.registry import Context, Facts, Findings, Risk, Severity, Tri, found, rule
 from rebal.planner.rules.scope import still_classic, to_consumer
 from rebal.planner.versions import exact_version
 
@@ -12,6 +12,7 @@ from rebal.planner.versions import exact_version
     "This client cannot use group.protocol=consumer",
     reference="KIP-848; the clients' own change logs (groups/data/clients.yaml)",
     applies=(to_consumer,),
+    accepts=Risk.OLD_CLIENT,
 )
 def no_kip848_client(context: Context) -> Findings:
     """A member's client library, or this version of it, does not support KIP-848.
@@ -45,7 +46,11 @@ def no_kip848_client(context: Context) -> Findings:
                 fix=_fix(named),
                 commands=()
                 if answer is Tri.NO
-                else (context.accepting("RB412", "every client is of a version that supports it"),),
+                else (
+                    context.accepting(
+                        Risk.OLD_CLIENT.rule, "every client is of a version that supports it"
+                    ),
+                ),
             )
 
 
