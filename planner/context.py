@@ -28,7 +28,7 @@ from rebal.planner.clients import (
     runs_cooperative,
     without_mixed,
 )
-from rebal.planner.commands import ACCEPT, COOPERATIVE, EAGER, Given, NamedCommand
+from rebal.planner.commands import ACCEPT, AGREED, COOPERATIVE, EAGER, Given, NamedCommand
 from rebal.planner.facts import Facts, GroupFacts, ids, listed, names
 from rebal.planner.risks import Risk
 from rebal.planner.timeouts import Speed, back_in_time, of_family
@@ -416,14 +416,17 @@ class Context(GroupFacts):
             every = len(of_it) == len(unproven)
             values = [key] if every else [assumed(f.member.client_id, key) for f in of_it]
             words = options("--assume-family", list(dict.fromkeys(values)))
-            runs = "runs" if len(of_it) == 1 else "run"
+            runs = f"{self.named(of_it)} {'runs' if len(of_it) == 1 else 'run'}"
             since = families()[key].kip848_since
             if self.goal == CONSUMER and version_tuple(since) is not None:
                 runs = f"{runs} {since} or later of"
                 reason = f"every client is {key} {since} or later"
                 words = (*words, "--ignore", Risk.OLD_CLIENT.rule, "--reason", reason)
+            elif self.goal != CONSUMER and refuses_mixed(key) and len(of_it) == len(self.members):
+                runs = f"an interruption is agreed and {runs}"
+                words = (*words, "--ignore", Risk.STOP.rule, "--reason", AGREED)
             line = self.given.verify(*words) if self.anew else self.replan(*words)
-            made.append(NamedCommand(f"if {self.named(of_it)} {runs} {key}", line))
+            made.append(NamedCommand(f"if {runs} {key}", line))
         return tuple(made)
 
     def _left(self, facts: Facts) -> tuple[str, ...]:
