@@ -377,7 +377,8 @@ def count(reason: str, here: int, more: int, *, step: int | None = None) -> Advi
 def open_question(finding: Finding, *, step: int | None = None) -> Advice:
     """Return the advice to settle a rule whose answer is cannot tell."""
     asks = any(ANSWER in one.line for one in finding.commands)
-    said = f"first {finding.rule}: {finding.message if asks else finding.fix or finding.message}"
+    what = text.unknown_client(finding.message) if asks else finding.fix or finding.message
+    said = f"first {finding.rule}: {what}"
     return Advice(
         action=Action.EVIDENCE,
         verdict=Tri.CANNOT_TELL,

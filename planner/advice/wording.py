@@ -108,6 +108,11 @@ def _look(advice: Advice) -> str:
     )
 
 
+def unknown_client(message: str) -> str:
+    """Return the instruction to restart nothing before the question on a client is answered."""
+    return f"restart nothing before the client is known: {message}"
+
+
 def by_word(done: int, vouched: Sequence[str]) -> str:
     """Return how many of `done` members are proven, and which ones the operator confirmed."""
     return f"proven: {done - len(vouched)}, confirmed by you: {len(vouched)} ({', '.join(vouched)})"

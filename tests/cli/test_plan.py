@@ -233,7 +233,9 @@ def test_a_family_can_be_assumed(group: Make, save: Any, capsys: Said) -> None:
     path = save(msgspec.structs.replace(snapshot, members=members))
     assert plan(path) == 4
     said = " ".join(capsys.readouterr().out.split())
-    assert "--assume-family for client id checkout-3 (one of java, streams" in said
+    assert "question RB906 checkout-3 may not start" in said
+    assert "if checkout-3 runs java: rebal plan-upgrade" in said
+    assert "--assume-family java" in said
     assert plan(path, "--assume-family", "checkout-3=java") == 0
     assert re.search(r"assumed +client id checkout-3 is java", capsys.readouterr().out)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
 import subprocess
@@ -132,7 +133,7 @@ def test_confirm_proves_a_step_that_no_evidence_shows(streams: Path, capsys: Sai
     assert "because evidence contradicts it: 1 of 2 expected" in capsys.readouterr().err
     assert not any("confirmed" in each for each in looks())
     assert run("streams.yaml", "--snapshot", "back.yaml", *words) == 0
-    assert "confirmed by the operator" in capsys.readouterr().out
+    assert f"confirmed by {getpass.getuser()}, " in capsys.readouterr().out
     assert looks()[-1]["confirmed"]["reason"] == "read both logs: upgrade.from=2.3"
     assert run("streams.yaml", "--snapshot", "back.yaml", *BOOK) == 0
     # Who came later was not looked at, and without the journal nobody was.

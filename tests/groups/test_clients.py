@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from rebal.groups import clients
+from rebal.groups.clients import fixes_protocol, proven_family
 from rebal.groups.evidence.fingerprint import identify
 from rebal.groups.model import RebalanceProtocol, Source, Subscription, Tri
 from rebal.groups.wire.consumer_protocol import decode_subscription
@@ -269,6 +270,30 @@ def test_v0_bytes_marked_as_v1():
     named = identify(go, go + UUID, sent, "range")
     assert named is not None
     assert named.family == "segmentio"
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "assignor", "proven", "fixed"),
+    [
+        ({"user_data": b"\0\0\0\7"}, "cooperative-sticky", "java", True),
+        ({"user_data": b"\xff\xff\xff\xff"}, "cooperative-sticky", "java", True),
+        ({"version": 1, "owned": True, "user_data": b"\0\0\0\7"}, "cooperative-sticky", None, True),
+        ({"version": 1, "owned": True, "user_data": b""}, "cooperative-sticky", None, True),
+        ({"rack_id": "", "user_data": b""}, "range", "librdkafka", True),
+        ({"user_data": b"\0\0\0\0\xff\xff\xff\xff"}, "cooperative-sticky", "franz-go", False),
+        ({}, "range", None, False),
+        ({"version": 1}, "range", None, False),
+    ],
+)
+def test_bytes_that_one_client_alone_sends_prove_it(bytes_, assignor, proven, fixed):
+    """The user data of cooperative-sticky and the rack; a default client id never does."""
+    owned = {"owned_partitions": {}} if bytes_.pop("owned", False) else {}
+    guess = identify("app", "app" + UUID, subscription(**bytes_, **owned), assignor)
+    assert guess is not None
+    assert (proven_family(guess), fixes_protocol(guess)) == (proven, fixed)
+    by_id = identify("consumer-shop-1", "consumer-shop-1" + UUID, subscription(), "range", "shop")
+    assert by_id is not None
+    assert proven_family(by_id) is None
 
 
 def test_nothing_to_go_by_is_no_guess():

@@ -208,7 +208,7 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
             )
             if "sticky" in m
             else b""
-            if m.get("family") in NEVER_NULL
+            if m.get("family") in NEVER_NULL or m.get("empty")
             else None,
         )
         if m.get("bytes", 1) is not None

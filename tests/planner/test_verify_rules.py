@@ -163,11 +163,11 @@ def test_a_list_that_was_assumed_counts_for_its_id_and_is_no_proof_for_later(pla
 
 
 def test_a_family_that_was_assumed_is_kept_in_the_plan() -> None:
-    bare = [app(n, 1, family=None) for n in range(3)]
+    bare = [app(n, 1, family=None, empty=True) for n in range(3)]
     families = {"*": "librdkafka"}
     plan = make_plan(look(0, bare), expect_members=3, families=families)
     assert (plan.path, plan.accepted.families) == ("cut_over", families)
-    back = look(1, [app(n, 2, family=None) for n in range(3)], **COOP)
+    back = look(1, [app(n, 2, family=None, empty=True, bytes=0) for n in range(3)], **COOP)
     assert verify(plan, [], back).finished
     other = replace(plan, accepted=Accepted())
     assert verify(other, [], back).exit_code == 4
@@ -233,11 +233,11 @@ def test_a_list_that_holds_the_target_is_asked_for_no_client() -> None:
 @pytest.mark.parametrize(
     ("members", "more", "first", "code"),
     [
-        (pods(1, 1, family="librdkafka", guess=True), {}, "first RB104: Stop and restart", 4),
+        (pods(1, 1, family="librdkafka", guess=True), {}, "first RB104: restart nothing before", 4),
         (
             pods(1, family="kafkajs", guess=True, list=["RoundRobinAssigner"]),
             {"elected": "RoundRobinAssigner"},
-            "first RB105: Restart nothing before the client is known",
+            "first RB105: restart nothing before the client is known",
             4,
         ),
         ([], {"state": "Empty", "elected": None}, "first RB905: Start the members", 4),
