@@ -406,7 +406,8 @@ class Context(GroupFacts):
 
     def stating(self, found: Sequence[Facts]) -> tuple[NamedCommand, ...]:
         """Return the commands that state the client of these members, one for each family that the
-        evidence leaves; in a move to KIP-848 each states its version too.
+        evidence leaves; each states what else its path asks for: the clients' version and unread
+        settings in a move to KIP-848, the interruption where all members must stop.
         """
         left = dict.fromkeys(key for facts in found for key in self._left(facts))
         unproven = [facts for facts in self.members if not facts.family_proven]
@@ -421,7 +422,12 @@ class Context(GroupFacts):
             if self.goal == CONSUMER and version_tuple(since) is not None:
                 runs = f"{runs} {since} or later of"
                 reason = f"every client is {key} {since} or later"
-                words = (*words, "--ignore", Risk.OLD_CLIENT.rule, "--reason", reason)
+                words = (*words, "--ignore", Risk.OLD_CLIENT.rule)
+                if self.asked and not self.snapshot.cluster.settings:
+                    runs = f"the brokers keep Kafka's group settings and {runs}"
+                    reason = f"{reason}; the brokers keep Kafka's group settings"
+                    words = (*words, "--ignore", Risk.UNREAD_SETTINGS.rule)
+                words = (*words, "--reason", reason)
             elif self.goal != CONSUMER and refuses_mixed(key) and len(of_it) == len(self.members):
                 runs = f"an interruption is agreed and {runs}"
                 words = (*words, "--ignore", Risk.STOP.rule, "--reason", AGREED)
