@@ -15,6 +15,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError as AnswerError
 from tests.kafka.processes import ChildProcess, wait_for
 
 
@@ -26,6 +28,7 @@ class Administration:
 
     replicas = 1
     _admin: AdminClient | None = None
+    _describer: KafkaAdminClient | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -134,6 +137,40 @@ class Administration:
                 user, ScramCredentialInfo(mechanism, 4096), password.encode()
             )
             self.admin().alter_user_scram_credentials([change])[user].result(20)
+
+    def described(self, group: str) -> tuple[str, list[str]]:
+        """A classic group's state and its members' client ids; "" where nobody can answer now.
+
+        By kafka-python: librdkafka aborts the whole process where the coordinator goes away while
+        it describes a group (confluentinc/librdkafka#4605).
+        """
+        try:
+            if self._describer is None:
+                self._describer = KafkaAdminClient(
+                    bootstrap_servers=self._alive_bootstrap(),
+                    client_id="harness",
+                    request_timeout_ms=5000,
+                )
+            answer = self._describer.describe_groups([group])[group]
+        except AnswerError:
+            self._forget()
+            return "", []
+        if answer["error"] and "GroupIdNotFound" not in answer["error"]:
+            # It goes on asking the coordinator of before.
+            self._forget()
+            return "", []
+        return answer["group_state"], [each["client_id"] for each in answer["members"]]
+
+    def _forget(self) -> None:
+        """Ask anew: a client of before a change may wait long, or ask who is no longer there."""
+        self._admin = None
+        describer, self._describer = self._describer, None
+        if describer is not None:
+            describer.close()
+
+    def _alive_bootstrap(self) -> str:
+        """The address of who can answer now."""
+        return self.bootstrap
 
     def wait_coordinator(self, group: str, timeout: float = 30) -> None:
         """Wait until the coordinator answers: on a new broker its topic is not there yet."""

@@ -13,7 +13,6 @@ from confluent_kafka.admin import PartitionMetadata
 
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError
 from tests.kafka import brokerconf
 from tests.kafka.administration import Administration
 from tests.kafka.broker import Broker, free_ports
@@ -65,7 +64,6 @@ class Cluster(Administration):
             for node in NODES
         }  # fmt: skip
         self.start_seconds = 0.0
-        self._describer: KafkaAdminClient | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -148,29 +146,6 @@ class Cluster(Administration):
             broker.close()
 
     # --- groups ---------------------------------------------------------------------------------
-
-    def described(self, group: str) -> tuple[str, list[str]]:
-        """A classic group's state and its members' client ids; "" where nobody can answer now.
-
-        By kafka-python: librdkafka aborts the whole process where the coordinator goes away while
-        it describes a group (confluentinc/librdkafka#4605).
-        """
-        try:
-            if self._describer is None:
-                self._describer = KafkaAdminClient(
-                    bootstrap_servers=self._alive_bootstrap(),
-                    client_id="harness",
-                    request_timeout_ms=5000,
-                )
-            answer = self._describer.describe_groups([group])[group]
-        except KafkaError:
-            self._forget()
-            return "", []
-        if answer["error"] and "GroupIdNotFound" not in answer["error"]:
-            # It goes on asking the coordinator of before.
-            self._forget()
-            return "", []
-        return answer["group_state"], [each["client_id"] for each in answer["members"]]
 
     def wait_coordinator(self, group: str, timeout: float = 30) -> None:
         """Wait until the coordinator answers."""
@@ -258,13 +233,6 @@ class Cluster(Administration):
 
     def _alive_bootstrap(self) -> str:
         return ",".join(self.brokers[node].bootstrap for node in self.alive)
-
-    def _forget(self) -> None:
-        """Ask anew: a client of before a change may wait long, or ask who is no longer there."""
-        self._admin = None
-        describer, self._describer = self._describer, None
-        if describer is not None:
-            describer.close()
 
     def _without(self, node: int) -> None:
         self._forget()

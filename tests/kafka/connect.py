@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from kafka.admin import KafkaAdminClient
 from tests.kafka import jars
-from tests.kafka.broker import Broker
+from tests.kafka.administration import Administration
 from tests.kafka.members import JavaHost, Member
 from tests.kafka.processes import wait_for
 
@@ -84,7 +84,11 @@ class ConnectHost(JavaHost):
         super().__init__(version, folder, (f"-D{key}=file:{logging}",))
 
     def launch(
-        self, broker: Broker, name: str, group: str, settings: Mapping[str, str] | None = None
+        self,
+        broker: Administration,
+        name: str,
+        group: str,
+        settings: Mapping[str, str] | None = None,
     ) -> Worker:
         """Start one worker; `settings` (connect.protocol, …) win. Returns before it has joined."""
         converter = "org.apache.kafka.connect.storage.StringConverter"
@@ -112,7 +116,7 @@ class ConnectHost(JavaHost):
         return Worker(self, worker, name, group, made, None)
 
 
-def wait_workers(broker: Broker, workers: Sequence[Worker], timeout: float = 40) -> None:
+def wait_workers(broker: Administration, workers: Sequence[Worker], timeout: float = 40) -> None:
     """Wait until the workers follow one generation and the broker says that it is Stable."""
     group = workers[0].group
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap, client_id="harness")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tests.kafka import jars
-from tests.kafka.broker import Broker
+from tests.kafka.administration import Administration
 from tests.kafka.members import JavaHost, Member
 
 
@@ -26,7 +26,7 @@ class StreamsHost(JavaHost):
 
     def launch(
         self,
-        broker: Broker,
+        broker: Administration,
         name: str,
         application: str,
         topics: Sequence[str],

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 JOINING = ("restart", "start", "temporary", "cut-over")
+FAMILIES = {"confluent-kafka": "librdkafka"}
 KINDS = ("probe", "request log", "client log")
 _AGREE = re.compile(r"--ignore (RB\d+)")
 
@@ -22,9 +23,10 @@ _AGREE = re.compile(r"--ignore (RB\d+)")
 class Process:
     """One process of the service: what its configuration says, and whether it runs.
 
-    `first` is the list of the image that the story began with. `origin` says who started it last:
-    the story (initial), an obeyed action (advised), or an event. `due` is when a supervisor starts
-    it again. A retired process belongs to the service no more.
+    `first` is the list of the image that the story began with. `settings` are those of its file
+    that take the list's place. `origin` says who started it last: the story (initial), an obeyed
+    action (advised), or an event. `due` is when a supervisor starts it again. A retired process
+    belongs to the service no more.
     """
 
     name: str
@@ -36,9 +38,15 @@ class Process:
     retired: bool = False
     origin: str = "initial"
     due: float | None = None
+    settings: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.first = self.first or self.assignors
+
+    @property
+    def family(self) -> str:
+        """The name that rebal has for its client library."""
+        return FAMILIES.get(self.software, re.sub(r"-\d.*", "", self.software))
 
     @property
     def mixes(self) -> bool:
@@ -200,7 +208,7 @@ class Story:
             return self._plan_agreed()
         body = self._look(self.world.plan)
         # What a step asks a person to agree to: an interruption, say.
-        texts = [str(step.get("precondition")) for step in body.get("steps", ())]
+        texts = [str(step) for step in body.get("steps", ())]
         asked = sorted({rule for text in texts for rule in _AGREE.findall(text)})
         if not asked:
             return body
@@ -336,7 +344,7 @@ class Story:
         race: str | None,
     ) -> None:
         """Start it as advised. A rejection is a violation, unless an event came in between."""
-        process.assignors = assignors or process.assignors
+        self._configure(process, advice)
         process.origin, process.due = "advised", None
         if assignors:
             self._deployed = assignors
@@ -354,6 +362,10 @@ class Story:
             # What follows would only repeat it.
             self._broken(f"advised {advice['action']} ({advice['reason']}): {said}")
 
+    def _configure(self, process: Process, advice: dict[str, Any]) -> None:
+        """Write its configuration as advised; where nothing is said it stays."""
+        process.assignors = tuple(advice["assignors"]) or process.assignors
+
     def _evidence(self, advice: dict[str, Any]) -> None:
         """Give one of the kinds that rebal asks for; it is wrong to ask for what it has."""
         if "first RB121" in advice["text"]:
@@ -361,37 +373,31 @@ class Story:
             self._say(f"counted: {self._expected()}")
             self._progressed()
             return
-        kinds = [kind for kind in advice["evidence_needed"] if kind in KINDS]
-        if not kinds and not advice["evidence_needed"]:
-            kinds = list(KINDS)
+        kinds = list(advice["evidence_needed"] or KINDS)
         self.rng.shuffle(kinds)
-        for kind in kinds:
-            if self.world.grant(kind):
-                self.outcome.granted += 1
-                self._say(f"granted: {kind}")
-                self._progressed()
-                return
-        self._wait(advice)
+        if not self._granted(kinds):
+            self._wait(advice)
+
+    def _granted(self, kinds: Sequence[str]) -> bool:
+        """Give the first of these kinds that adds something."""
+        kind = next((each for each in kinds if each in KINDS and self.world.grant(each)), None)
+        if kind is None:
+            return False
+        self.outcome.granted += 1
+        self._say(f"granted: {kind}")
+        self._progressed()
+        return True
 
     def _wait(self, advice: dict[str, Any]) -> None:
         """Do nothing and look again; for ever is too long."""
+        action = advice["action"]
         patience = self.world.session_seconds + self.world.rebalance_seconds + 12
-        if advice["action"] == "stop":
-            patience = 10
-        if self.world.now() - self._progress > patience:
-            if advice["action"] == "stop":
-                self._person(advice)
-                return
-            if advice["action"] != "evidence" and advice["evidence_needed"]:
-                before = self.outcome.granted
-                self._progress = self.world.now() - patience - 1
-                kinds = [kind for kind in advice["evidence_needed"] if kind in KINDS]
-                if any(self.world.grant(kind) for kind in kinds):
-                    self.outcome.granted = before + 1
-                    self._progressed()
-                    return
-            self._broken(f"only waits ({advice['action']}): {advice['text']}")
-        self.world.sleep(1.5)
+        if self.world.now() - self._progress <= (10 if action == "stop" else patience):
+            self.world.sleep(1.5)
+        elif action == "stop":
+            self._person(advice)
+        elif action == "evidence" or not self._granted(advice["evidence_needed"]):
+            self._broken(f"only waits ({action}): {advice['text']}")
 
     def _person(self, advice: dict[str, Any]) -> None:
         """A person looks at what stays stopped: a new plan, and no more than that."""
@@ -402,10 +408,7 @@ class Story:
         self._replan(advice)
 
     def _confirm(self, advice: dict[str, Any]) -> None:
-        kinds = [kind for kind in advice["evidence_needed"] if kind in KINDS]
-        if any(self.world.grant(kind) for kind in kinds):
-            self.outcome.granted += 1
-            self._progressed()
+        if self._granted(advice["evidence_needed"]):
             return
         self._progressed()
         words = ("--confirm", str(advice["step"]), "--reason", "looked at each of them")

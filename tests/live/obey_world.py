@@ -6,21 +6,30 @@ import json
 import random
 import re
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
+from tests.kafka.administration import Administration
 from tests.kafka.cluster import Cluster
-from tests.kafka.members import Member, Members
+from tests.kafka.connect import ConnectHost, Worker, wait_workers
+from tests.kafka.members import JAVA_ASSIGNORS, Member, Members
+from tests.kafka.streams import StreamsHost
 from tests.live.obey import Process
 from tests.live.obey_rebal import Rebal
 
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}")
 # Fetches are most of a request log and say nothing of a group.
 _NOISE = b'"requestApiKeyName":"FETCH"'
+LISTS = "partition.assignment.strategy"
+# What a step's own text is for: the others' texts are code, of which the list is read.
+FILED = ("java", "streams", "connect", "librdkafka")
+_Host = TypeVar("_Host", StreamsHost, ConnectHost)
+STREAMS_NEXT = "streams-3.9.1"
 
 
 @dataclass
@@ -48,11 +57,15 @@ class Given:
 
 
 class LiveWorld:
-    """A group on a broker or a cluster; `processes` are started by `begin`."""
+    """A group on a broker or a cluster; `processes` are started by `begin`.
+
+    Each process has its configuration file in the folder `conf`. With `apart` each run of a Java
+    consumer has a JVM, and so a log, of its own.
+    """
 
     def __init__(
         self,
-        broker: Cluster,
+        broker: Administration,
         members: Members,
         group: str,
         topic: str,
@@ -61,6 +74,7 @@ class LiveWorld:
         rng: random.Random,
         processes: Sequence[Process],
         kinds: set[str],
+        apart: bool = False,
         goal: str = "cooperative",
         partitions: int = 8,
         session_ms: int = 6000,
@@ -83,6 +97,12 @@ class LiveWorld:
         self._lives: list[Life] = []
         self._plans = 0
         self._rebal = Rebal()
+        self._apart = apart
+        self._hosts: dict[str, StreamsHost | ConnectHost] = {}
+        self.files = folder / "conf"
+        self.files.mkdir()
+        self.logs = folder / "logs"
+        self.logs.mkdir()
         for path in self._request_logs():
             self.given.whole[path] = path.stat().st_size if path.exists() else 0
 
@@ -99,6 +119,8 @@ class LiveWorld:
         for life in self._lives:
             if life.ended_ms is None:
                 life.member.stop()
+        for host in self._hosts.values():
+            host.close()
         self._rebal.end()
 
     @property
@@ -120,14 +142,11 @@ class LiveWorld:
         life = self._life(process)
         if life is not None and life.ended_ms is None:
             self._end(life)
-        self._skip_others(process.software)
-        member = self._members.start(
-            process.software,
-            self.broker,
-            process.name,
-            self.group,
-            **self._options(process),
-        )
+        self._write(process)
+        member = self._member(process)
+        link = self.logs / member.host.log_path.name
+        if not link.exists():
+            link.symlink_to(member.host.log_path)
         life = Life(process, member)
         self._lives.append(life)
         deadline = self.now() + 3 * self.rebalance_seconds
@@ -136,11 +155,65 @@ class LiveWorld:
             if error is not None:
                 self._end(life)
                 return error
-            if member.said("assigned"):
+            if member.said("joined" if process.family == "connect" else "assigned"):
                 return None
             time.sleep(0.05)
         # Not rejected: it waits for the others, and the next look says so.
         return None
+
+    def configure(self, process: Process, plan: Path, step: int) -> int:
+        """Write the step's settings into its file; the number of commands that this took."""
+        if process.family not in FILED:
+            return 0
+        words = ["show", str(plan), "--set", "--step", str(step), "--family", process.family]
+        code, text, said = self._rebal.run(words)
+        assert code == 0, f"{words}: exit {code}: {said}"
+        lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+        process.settings = dict(line.split("=", 1) for line in lines)
+        if process.software == "streams-2.3.1":
+            process.software = STREAMS_NEXT
+        return 1
+
+    def _write(self, process: Process) -> None:
+        """Write the configuration file that the process is started with."""
+        ids = {"group.id": self.group, "client.id": process.name, "bootstrap.servers": "b:1"}
+        if process.family == "streams":
+            ids["application.id"] = ids.pop("group.id")
+        if process.instance_id is not None:
+            ids["group.instance.id"] = process.instance_id
+        if process.assignors and LISTS not in process.settings:
+            names = process.assignors
+            java = process.family == "java"
+            ids[LISTS] = ",".join(JAVA_ASSIGNORS.get(n, n) if java else n for n in names)
+        lines = [f"{key}={value}\n" for key, value in (ids | process.settings).items()]
+        (self.files / f"{process.name}.properties").write_text("".join(lines))
+
+    def _host(self, software: str, make: Callable[[], _Host]) -> _Host:
+        """The JVM of this version's programs or workers."""
+        if software not in self._hosts:
+            self._hosts[software] = make()
+        return cast(_Host, self._hosts[software])
+
+    def _member(self, process: Process) -> Member:
+        """Start its client. Returns before it has joined."""
+        kind, _, version = process.software.partition("-")
+        filed, name = process.settings, process.name
+        if kind == "streams":
+            host = self._host(process.software, lambda: StreamsHost(version, self._folder / kind))
+            return host.launch(self.broker, name, self.group, [self.topic], filed)
+        if kind == "connect":
+            made = self._host(process.software, lambda: ConnectHost(version, self._folder / kind))
+            return made.launch(self.broker, name, self.group, filed)
+        self._skip_others(process.software)
+        own = {"own": True} if self._apart and kind == "java" else {}
+        return self._members.start(
+            process.software,
+            self.broker,
+            process.name,
+            self.group,
+            **own,
+            **self._options(process),
+        )
 
     def stop(self, process: Process) -> None:
         life = self._life(process)
@@ -169,22 +242,43 @@ class LiveWorld:
         return None
 
     def settle(self) -> bool:
+        members = [life.member for life in self._lives if life.ended_ms is None]
+        workers = [member for member in members if isinstance(member, Worker)]
+        if workers:
+            wait_workers(self.broker, workers)
+            return True
         deadline = self.now() + 2 * self.rebalance_seconds + self.session_seconds
         quiet = 0
         while self.now() < deadline:
-            state, _ = self.broker.described(self.group)
-            quiet = quiet + 1 if state == "Stable" else 0
+            if self._online():
+                owned = [place for member in members for place in member.owned]
+                rests = len(owned) == len(set(owned)) == self._partitions
+            else:
+                rests = self.broker.described(self.group)[0] == "Stable"
+            quiet = quiet + 1 if rests else 0
             if quiet >= 3:
                 return True
             time.sleep(0.2)
         return False
 
+    def _online(self) -> bool:
+        """Whether a member speaks KIP-848's protocol: the classic description is empty then."""
+        return any(
+            one.running and one.settings.get("group.protocol") == "consumer"
+            for one in self.processes
+        )
+
     def gone(self, processes: Sequence[Process]) -> bool:
+        if processes[0].family == "connect":
+            # kafka-python reads no worker's metadata; a worker that is stopped has left.
+            return True
         names = {process.name for process in processes}
         deadline = self.now() + 3 * self.session_seconds + 5
         while self.now() < deadline:
             state, clients = self.broker.described(self.group)
-            if state and not names & set(clients):
+            # Streams names the consumer of each thread after its program.
+            clients = [each.partition("-StreamThread-")[0] for each in clients]
+            if self._online() or (state and not names & set(clients)):
                 return True
             time.sleep(0.2)
         return False
@@ -193,31 +287,38 @@ class LiveWorld:
         for life in reversed(self._lives):
             if member_id and life.member.member_id == member_id:
                 return life.process
+        name = name.partition("-StreamThread-")[0]
         return next((each for each in self.processes if each.name == name), None)
 
     # --- brokers --------------------------------------------------------------------------------
 
+    @property
+    def cluster(self) -> Cluster:
+        """The brokers, of which one can succeed another."""
+        assert isinstance(self.broker, Cluster), "one broker alone has no successor"
+        return self.broker
+
     def reload(self) -> str:
-        node = self.broker.coordinator_of(self.group)
+        node = self.cluster.coordinator_of(self.group)
         how = self._rng.random()
         if how < 0.7:
-            return f"moved from node {node} to {self.broker.move_coordinator(self.group)}"
+            return f"moved from node {node} to {self.cluster.move_coordinator(self.group)}"
         if how < 0.85:
-            self.broker.restart(node)
+            self.cluster.restart(node)
             return f"node {node} restarted"
-        self.broker.kill(node)
-        self.broker.restart(node)
+        self.cluster.kill(node)
+        self.cluster.restart(node)
         return f"node {node} killed and started"
 
     # --- rebal ----------------------------------------------------------------------------------
 
     def plan(self, expected: int | None, *more: str) -> dict[str, Any] | None:
         self._plans += 1
-        words = ["plan-upgrade", self.group, "--to", self._goal, "--out", str(self._plan_file())]
+        words = ["plan-upgrade", self.group, "--to", self._goal, "--out", str(self.plan_file)]
         return self._ask([*words, *more, *self._evidence(), *_expect(expected)])
 
     def verify(self, expected: int | None, *more: str) -> dict[str, Any] | None:
-        words = ["verify", str(self._plan_file()), *more]
+        words = ["verify", str(self.plan_file), *more]
         return self._ask([*words, *self._evidence(), *_expect(expected)])
 
     def grant(self, kind: str) -> bool:
@@ -297,15 +398,19 @@ class LiveWorld:
 
     def _options(self, process: Process) -> dict[str, Any]:
         """The options of `Members.start` for a process."""
+        poll = {"max.poll.interval.ms": str(round(self.rebalance_seconds * 1000))}
         return {
             "topics": [self.topic],
-            "assignors": process.assignors or None,
+            "assignors": None if process.settings else process.assignors or None,
             "instance_id": process.instance_id,
+            "protocol": process.settings.get("group.protocol"),
             "session_timeout_ms": round(self.session_seconds * 1000),
-            "settings": {"max.poll.interval.ms": str(round(self.rebalance_seconds * 1000))},
+            "settings": poll | process.settings,
         }
 
-    def _plan_file(self) -> Path:
+    @property
+    def plan_file(self) -> Path:
+        """The newest plan."""
         return self._folder / f"plan-{self._plans}.yaml"
 
     def _ask(self, words: list[str]) -> dict[str, Any] | None:
@@ -330,6 +435,19 @@ class LiveWorld:
                 for path in self._kept(kind, paths):
                     words += [option, str(path)]
         return words
+
+    def rejected(self) -> Counter[str]:
+        """How many joins of each client the brokers rejected for its list, by their request logs.
+
+        rebal's own are its probes.
+        """
+        found: Counter[str] = Counter()
+        for path in self._request_logs():
+            for line in self._text(path).decode("utf-8", "replace").splitlines():
+                if '"errorCode":23' in line and '"JOIN_GROUP"' in line and self.group in line:
+                    (client,) = re.findall(r'"clientId":"([^"]*)"', line)[:1] or [""]
+                    found[client] += client != "rebal"
+        return +found
 
     def _kept(self, kind: str, paths: Sequence[Path]) -> list[Path]:
         """The logs as the operator has them: cut, shifted or merged."""
@@ -357,6 +475,8 @@ class LiveWorld:
         return b"".join(lines)
 
     def _request_logs(self) -> list[Path]:
+        if not isinstance(self.broker, Cluster):
+            return []
         return list(self.broker.request_logs.values())
 
     def _client_logs(self) -> list[Path]:

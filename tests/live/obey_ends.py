@@ -1,0 +1,196 @@
+"""`Operator`: carries a plan out by the printed commands alone, and counts what that takes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.live.obey import JOINING, Process
+from tests.live.obey_rebal import Rebal
+from tests.live.obey_world import LiveWorld
+
+LOOKS = 60
+WAITS = 15
+# What records a fact that only a person knows, or an agreement to an interruption.
+ANSWERS = ("--assume-family", "--ignore", "--expect-members", "--departed")
+
+
+@dataclass
+class End:
+    """What it took to carry a plan out, and how it ended."""
+
+    commands: int = 0
+    questions: int = 0
+    confirmations: int = 0
+    exit_code: int | None = None
+    basis: str = ""
+    stuck: str = ""
+    screen: str = ""
+    told: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        end = self.basis or f"STUCK: {self.stuck}"
+        return (
+            f"{self.commands:>3} {self.questions:>2} {self.confirmations:>2} "
+            f"{'-' if self.exit_code is None else self.exit_code:>2}  {end}"
+        )
+
+
+class Stuck(Exception):  # noqa: N818
+    """The printed commands lead nowhere."""
+
+
+class Operator:
+    """Somebody who runs what rebal prints, restarts whom it names, and knows their clients."""
+
+    def __init__(self, world: LiveWorld, folder: Path, reach: Sequence[str]) -> None:
+        """`reach` are the connection and the evidence of the first command."""
+        self.world = world
+        self.end = End()
+        self._reach = list(reach)
+        self._plan = folder / "checkout.plan.yaml"
+        self._rebal = Rebal()
+        self._waits = 0
+        self._last: list[str] = []
+        self._ran: set[str] = set()
+
+    def carry_out(self, goal: str) -> End:
+        """Return what it took; never raises for what rebal does wrong."""
+        try:
+            words = ["plan-upgrade", self.world.group, "--to", goal, "--out", str(self._plan)]
+            body = self._run([*words, *self._reach])
+            for _ in range(LOOKS):
+                if body.get("finished") or body.get("verdict") == "done":
+                    self.end.basis = str(body.get("next") or body.get("summary"))
+                    break
+                body = self._obey(body)
+            else:
+                raise Stuck(f"no end after {LOOKS} looks: {body['advice']['text']}")
+        except (Stuck, AssertionError) as error:
+            self.end.stuck = str(error)
+            self.end.screen = self._rebal.run(self._last)[1]
+        finally:
+            self._rebal.end()
+        return self.end
+
+    def _obey(self, body: dict[str, Any]) -> dict[str, Any]:
+        advice = body["advice"]
+        action = advice["action"]
+        self.end.told.append(f"{action} {advice['verdict']}: {advice['text']}")
+        self._waits = self._waits + 1 if action == "wait" else 0
+        asked = self._question(body)
+        if asked:
+            # Agreeing to an interruption confirms a step; every other answer says a fact.
+            agrees = "--ignore" in asked
+            self.end.confirmations += agrees
+            self.end.questions += not agrees
+            return self._printed(asked)
+        if action in JOINING:
+            if advice["verdict"] != "yes":
+                raise Stuck(f"{action} is not proven: {advice['text']}")
+            self._join(advice)
+        elif action == "confirm":
+            self.end.confirmations += 1
+        elif action == "wait":
+            if self._waits > WAITS:
+                raise Stuck(f"waits for ever: {advice['text']}")
+            time.sleep(1)
+        elif action != "replan" and not advice.get("command"):
+            raise Stuck(f"{action} without a command: {advice['text']}")
+        elif action in ("evidence", "stop"):
+            raise Stuck(f"{action}: {advice['text']} ({advice['command']})")
+        line = advice.get("command") or self._gate(body)
+        return self._printed(line)
+
+    def _question(self, body: dict[str, Any]) -> str:
+        """The printed command that answers a question truly, where the advice waits for it."""
+        advice = body["advice"]
+        if advice["action"] not in ("evidence", "stop"):
+            return ""
+        lines = [advice["command"]]
+        for one in body.get("findings", ()):
+            lines += [each["line"] for each in one["commands"]]
+        answers = [line for line in lines if any(word in line for word in ANSWERS)]
+        return next((line for line in answers if line not in self._ran and self._true(line)), "")
+
+    def _true(self, line: str) -> bool:
+        """Whether the client families that a command states are those of the processes."""
+        truth = {one.name: one.family for one in self.world.processes}
+        said = [said.rpartition("=") for said in re.findall(r"--assume-family (\S+)", line)]
+        every = set(truth.values())
+        return all(truth.get(who) == what if who else every == {what} for who, _, what in said)
+
+    def _gate(self, body: dict[str, Any]) -> str:
+        steps = body.get("steps") or []
+        if not steps:
+            raise Stuck(f"no command is printed: {body['advice']['text']}")
+        return str(steps[(body.get("next_step") or 1) - 1]["gate"]["command"])
+
+    def _join(self, advice: dict[str, Any]) -> None:
+        """Carry out what makes a member join."""
+        world, action = self.world, advice["action"]
+        ids = advice["members"] or [""] * len(advice["names"])
+        found = [world.found(*each) for each in zip(ids, advice["names"], strict=True)]
+        processes = [one for one in found if one is not None]
+        if action == "restart":
+            processes = processes[:1]
+        elif action == "cut-over":
+            processes = list(world.processes)
+        elif action == "temporary":
+            pattern = world.processes[0]
+            guest = Process("guest", pattern.software, pattern.assignors)
+            world.processes.append(guest)
+            processes = [guest]
+        running = [one for one in processes if one.running]
+        for process in running:
+            world.stop(process)
+            process.running = False
+        alone = action == "restart" and processes[0].instance_id is not None
+        if running and not alone and not world.gone(running):
+            raise Stuck(f"{running[0].name} was stopped and is still in the group")
+        for process in processes:
+            self._begin(process, advice)
+        if not world.settle():
+            raise Stuck("the group does not become Stable")
+        if action == "temporary":
+            world.stop(processes[0])
+            world.processes.remove(processes[0])
+            world.settle()
+
+    def _begin(self, process: Process, advice: dict[str, Any]) -> None:
+        if advice["assignors"]:
+            process.assignors = tuple(advice["assignors"])
+        says = advice["assignors"] or advice["change"]
+        if says and advice["step"] is not None and advice["action"] != "temporary":
+            taken = self.world.configure(process, self._plan, advice["step"])
+            self.end.commands += taken if process is self.world.processes[0] else 0
+        error = self.world.start(process)
+        if error is not None:
+            raise Stuck(f"{process.name} {list(process.assignors)} failed: {error}")
+        process.running = True
+
+    def _printed(self, line: str) -> dict[str, Any]:
+        self._ran.add(line)
+        words = shlex.split(line)
+        if words[0] != "rebal":
+            raise Stuck(f"not a command of rebal: {line}")
+        return self._run(words[1:])
+
+    def _run(self, words: Sequence[str]) -> dict[str, Any]:
+        # A person who waits has one command that waits: --until.
+        self.end.commands += 1 if self._waits < 2 else 0
+        self.end.told.append(f"$ rebal {shlex.join(words)}")
+        self._last = list(words)
+        code, out, err = self._rebal.run([*words, "-o", "json"])
+        self.end.exit_code = code
+        if code not in (0, 3, 4):
+            raise Stuck(f"exit {code}: rebal {shlex.join(words)}\n{err}")
+        self.end.told.append(f"  exit {code}")
+        body: dict[str, Any] = json.loads(out)
+        return body

@@ -1,0 +1,133 @@
+"""Every path reaches its end, by the printed commands alone, with the rights that a site has."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.broker import Broker
+from tests.kafka.members import Members
+from tests.live.obey import Process
+from tests.live.obey_ends import End, Operator
+from tests.live.obey_world import LiveWorld
+
+RIGHTS = ("probe", "describe", "client logs", "inventory")
+CarryOut = Callable[[str, str, Broker], End]
+NEW = "cooperative"
+
+
+def of(
+    *software: str, names: tuple[str, ...] = ("range",), static: bool = False, **settings: str
+) -> Callable[[], list[Process]]:
+    """Three processes, or one of each of these clients, all with one list."""
+    every = software if len(software) > 1 else software * 3
+    filed = {key.replace("_", "."): value for key, value in settings.items()}
+
+    def made() -> list[Process]:
+        return [
+            Process(f"cart-{n}", one, names, f"cart-{n}" if static else None, settings=dict(filed))
+            for n, one in enumerate(every)
+        ]
+
+    return made
+
+
+PATHS: dict[str, tuple[str, Callable[[], list[Process]]]] = {
+    "Java [range]": (NEW, of("java-3.9.1")),
+    "Java default list": (NEW, of("java-3.9.1", names=())),
+    "static members": (NEW, of("java-3.9.1", static=True)),
+    "franz-go": (NEW, of("franz-go")),
+    "Java and franz-go": (NEW, of("java-3.9.1", "java-3.9.1", "franz-go")),
+    "kafka-python cut-over": (NEW, of("kafka-python")),
+    "librdkafka cut-over": (NEW, of("confluent-kafka")),
+    "Streams": (NEW, of("streams-2.3.1", "streams-2.3.1", names=())),
+    "Connect": (NEW, of("connect-4.1.1", "connect-4.1.1", names=(), connect_protocol="eager")),
+    "downgrade": ("eager", of("java-3.9.1", names=("cooperative-sticky",))),
+    "to consumer": ("consumer", of("java-4.1.1")),
+}
+
+
+def reach(right: str, world: LiveWorld) -> list[str]:
+    """The connection and the evidence that a site with these rights gives."""
+    broker = world.broker
+    assert isinstance(broker, Broker)
+    if right == "probe":
+        return ["-b", broker.bootstrap, "--probe"]
+    broker.allow("limited", "group", world.group, "DESCRIBE")
+    broker.allow("limited", "topic", world.topic, "DESCRIBE")
+    made = broker.client_properties("SCRAM-SHA-256", "limited")
+    words = ["--command-config", str(broker.write_properties("limited.properties", made))]
+    files = {"client logs": world.logs, "inventory": world.files}
+    option = {"client logs": "--client-log", "inventory": "--inventory"}
+    return [*words, option[right], str(files[right])] if right in files else words
+
+
+@pytest.fixture
+def carry_out(members: Members, group_id: str, topic_name: str, tmp_path: Path) -> CarryOut:
+    """Carry a path out on a broker with these rights and files."""
+
+    def carried_out(path: str, right: str, broker: Broker) -> End:
+        goal, processes = PATHS[path]
+        world = LiveWorld(
+            broker, members, group_id, topic_name, folder=tmp_path, rng=random.Random(0),
+            processes=processes(), kinds=set(), goal=goal, session_ms=10_000,
+            apart=right == "client logs",
+        )  # fmt: skip
+        try:
+            world.begin()
+            end = Operator(world, tmp_path, reach(right, world)).carry_out(goal)
+        finally:
+            world.end()
+            broker.forbid("limited")
+        report(f"{broker.version:<6} {path:<22} {right:<12} {end}", end)
+        return end
+
+    return carried_out
+
+
+def report(row: str, end: End) -> None:
+    """Print a row of the table; with REBAL_ENDS_REPORT to that file, with what was printed."""
+    print(row)
+    where = os.environ.get("REBAL_ENDS_REPORT")
+    if where:
+        lines = [f"      {line}" for line in end.told] if end.stuck or end.exit_code else []
+        with Path(where).open("a") as file:
+            file.write("\n".join([row, *lines, end.screen]) + "\n")
+
+
+def ends(end: End) -> None:
+    """It ends with exit 0, by one question and one confirmation at most."""
+    told = "\n".join([*end.told, end.stuck, end.screen])
+    assert (end.stuck, end.exit_code) == ("", 0), told
+    assert max(end.questions, end.confirmations) <= 1, told
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("path", PATHS)
+def test_each_path_ends_with_the_first_rights(
+    path: str, kafka41: Broker, carry_out: CarryOut
+) -> None:
+    ends(carry_out(path, RIGHTS[0], kafka41))
+
+
+@pytest.fixture(scope="module", params=["4.1.1", "3.9.1", "4.4.0"])
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A broker of each version of the table."""
+    with Broker(request.param) as made:
+        yield made
+
+
+@pytest.mark.full
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("right", RIGHTS)
+@pytest.mark.parametrize("path", PATHS)
+def test_every_path_ends_with_any_rights(
+    path: str, right: str, broker: Broker, carry_out: CarryOut
+) -> None:
+    if PATHS[path][0] == "consumer" and broker.is_scala_coordinator:
+        pytest.skip("KIP-848 came with 4.0")
+    ends(carry_out(path, right, broker))
