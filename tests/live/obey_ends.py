@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rebal.planner.commands import AGREED
 from tests.live.obey import JOINING, Process
 from tests.live.obey_rebal import Rebal
 from tests.live.obey_world import LiveWorld
@@ -87,7 +88,7 @@ class Operator:
         asked = self._question(body)
         if asked:
             # Agreeing to an interruption confirms a step; every other answer says a fact.
-            agrees = "--ignore" in asked
+            agrees = AGREED in asked
             self.end.confirmations += agrees
             self.end.questions += not agrees
             return self._printed(asked)
