@@ -345,6 +345,9 @@ class LiveWorld:
     # --- judging --------------------------------------------------------------------------------
 
     def unowned(self, since: float, breaks: Sequence[float]) -> tuple[float, str]:
+        if self.processes[0].family == "connect":
+            # Workers share connectors and tasks.
+            return 0.0, ""
         offset = time.time() - time.monotonic()
         cuts = sorted((each + offset) * 1000 for each in breaks)
         end = time.time() * 1000
