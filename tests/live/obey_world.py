@@ -181,7 +181,7 @@ class LiveWorld:
             ids["application.id"] = ids.pop("group.id")
         if process.instance_id is not None:
             ids["group.instance.id"] = process.instance_id
-        if process.assignors and LISTS not in process.settings:
+        if process.assignors and not process.settings:
             names = process.assignors
             java = process.family == "java"
             ids[LISTS] = ",".join(JAVA_ASSIGNORS.get(n, n) if java else n for n in names)
