@@ -500,7 +500,8 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
 
     `expected_members` is the member count the deployment should have (None: not known).
     `captured_at` is the brokers' time: the clock of the machine that read the group was
-    `clock_ahead_ms` ahead of it (0: less than 2 s, or not measured).
+    `clock_ahead_ms` ahead of it (0: less than 2 s). Where the two were not `clock_compared` it is
+    that machine's own time, and no log's time is compared with it.
     `undated_logs`: the times of some logs are not used, because no zone is known for them.
     `notes` name what could not be read, one sentence each (a partial answer is still an answer).
     """
@@ -508,6 +509,7 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
     group: Group
     captured_at: Moment
     clock_ahead_ms: int = 0
+    clock_compared: bool = True
     captured_by: str = ""
     redacted: bool = False
     cluster: Cluster = Cluster()

@@ -27,10 +27,10 @@ def note(ahead: timedelta, *, at_least: bool = False) -> str:
     """Return the sentence that says how far this machine's clock is ahead (negative: behind)."""
     seconds = round(abs(ahead).total_seconds())
     span = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
-    least = "at least " if at_least else ""
+    least, whose = ("at least ", "its own") if at_least else ("", "the brokers'")
     return (
         f"this machine's clock is {least}{span} {'ahead of' if ahead > timedelta() else 'behind'} "
-        "the brokers': all times here are the brokers'"
+        f"the brokers': the times of looks are {whose}"
     )
 
 

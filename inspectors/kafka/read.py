@@ -88,7 +88,8 @@ def read_group(
         ConnectError: the connection is lost for good.
     """
     notes = list(session.notes)
-    ahead = session.clock_ahead(deadline)
+    measured = session.clock_ahead(deadline)
+    ahead = measured or timedelta()
     described, address = _describe(session, group_id, deadline)
     described = replace(described, at=described.at - ahead)
     if ahead:
@@ -99,7 +100,9 @@ def read_group(
     snapshot = snapshot_of(
         described, address=address, cluster=cluster, topics=topics, lag=lag, notes=notes
     )
-    snapshot = replace(snapshot, clock_ahead_ms=round(ahead / timedelta(milliseconds=1)))
+    ahead_ms = round(ahead / timedelta(milliseconds=1))
+    compared = measured is not None
+    snapshot = replace(snapshot, clock_ahead_ms=ahead_ms, clock_compared=compared)
     if probe:
         snapshot = _probed(session, snapshot, assignors)
     return merge(snapshot, ())
@@ -290,7 +293,7 @@ def _probed(session: Session, snapshot: GroupSnapshot, assignors: Sequence[str])
 def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
     coordinator = snapshot.group.coordinator
     assert coordinator is not None
-    snapshot = _not_before(snapshot, _moment(reading.generation_ms), _moment(reading.loaded_ms))
+    snapshot = _noted(snapshot, _moment(reading.generation_ms), _moment(reading.loaded_ms))
     coordinator = replace(
         coordinator,
         rebalanced_since_load=reading.rebalanced,
@@ -326,19 +329,16 @@ def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
     return replace(snapshot, group=group, members=members, evidence=(*snapshot.evidence, stored_in))
 
 
-def _not_before(snapshot: GroupSnapshot, *moments: datetime | None) -> GroupSnapshot:
-    """Return the snapshot with a time that is no earlier than records that were there already."""
+def _noted(snapshot: GroupSnapshot, *moments: datetime | None) -> GroupSnapshot:
+    """Return the snapshot with a note where records that were there already are later than it.
+
+    The difference is a lower bound, and another one at each look: it orders no look after another.
+    """
     latest = max((moment for moment in moments if moment is not None), default=None)
     if latest is None or latest - snapshot.captured_at <= clock.MATERIAL:
         return snapshot
-    behind = round((latest - snapshot.captured_at) / timedelta(milliseconds=1))
     note = clock.note(snapshot.captured_at - latest, at_least=True)
-    return replace(
-        snapshot,
-        captured_at=latest,
-        clock_ahead_ms=snapshot.clock_ahead_ms - behind,
-        notes=(*snapshot.notes, note),
-    )
+    return replace(snapshot, clock_compared=False, notes=(*snapshot.notes, note))
 
 
 def _moment(ms: int | None) -> datetime | None:

@@ -57,12 +57,12 @@ class Session:
         if self.admin is not None:
             self.admin.close()
 
-    def clock_ahead(self, deadline: Deadline) -> timedelta:
-        """Return how far this machine's clock is ahead of the brokers'; it is measured once."""
+    def clock_ahead(self, deadline: Deadline) -> timedelta | None:
+        """Return how far this machine's clock is ahead of the brokers'; None if not measured."""
         with self._lock:
             if self._ahead is None:
                 raw = self.raw
-                self._ahead = timedelta() if raw is None else ahead_of_brokers(raw, deadline)
+                self._ahead = ahead_of_brokers(raw, deadline) if raw is not None else None
             return self._ahead
 
     def settings(
@@ -114,29 +114,29 @@ class Session:
         return cluster, notes
 
 
-def ahead_of_brokers(raw: RawCluster, deadline: Deadline) -> timedelta:
+def ahead_of_brokers(raw: RawCluster, deadline: Deadline) -> timedelta | None:
     """Return how far this machine's clock is ahead of the brokers' (negative: behind).
 
-    It is 0 where the difference is not material, and where it cannot be measured.
+    It is 0 where the difference is not material, and None where it cannot be measured.
     """
     try:
         connection = raw.any(deadline)
         if not connection.supports(DescribeQuorumRequest, 1):
-            return timedelta()
+            return None
         asked = clock.now()
         answer = connection.send(
             DescribeQuorumRequest, deadline.share(_SHARE), min_version=1, topics=[_METADATA]
         )
         answered = clock.now()
     except (ConnectError, RequestError):
-        return timedelta()
+        return None
     for topic in () if answer.error_code else answer.topics:
         for part in topic.partitions:
             for voter in part.current_voters:
                 if voter.replica_id == part.leader_id and voter.last_caught_up_timestamp > 0:
                     theirs = datetime.fromtimestamp(voter.last_caught_up_timestamp / 1000, UTC)
                     return clock.ahead_of(theirs, asked, answered)
-    return timedelta()
+    return None
 
 
 def connect(config: ClusterConfig) -> Session:

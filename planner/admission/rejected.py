@@ -99,11 +99,18 @@ def member_of(snapshot: GroupSnapshot, one: Refusal) -> Member | None:
 def _is_back(snapshot: GroupSnapshot, one: Refusal) -> bool:
     """Return whether the client's member has joined since."""
     member = member_of(snapshot, one)
-    if member is None or one.at is None:
-        return False
-    # A member id that was there before is another process of that client id.
+    return member is not None and joined_since(member, one) is Tri.YES
+
+
+def joined_since(member: Member, one: Refusal) -> Tri:
+    """Return whether the member with the rejected client's name joined after the rejection.
+
+    A member id that was there before is another process of that client id, or its own old entry.
+    """
     came = member.joined_at if one.instance_id is not None else member.first_joined_at
-    return came is not None and came > one.at
+    if came is None or one.at is None:
+        return Tri.CANNOT_TELL
+    return Tri.YES if came > one.at else Tri.NO
 
 
 def is_automatic(snapshot: GroupSnapshot, client_id: str) -> bool:

@@ -29,7 +29,7 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
-from rebal.planner.admission.rejected import member_of
+from rebal.planner.admission.rejected import joined_since, member_of
 from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Plan
 
@@ -248,13 +248,15 @@ def _resolved(
     snapshot: GroupSnapshot, one: Refusal, entries: Sequence[JournalEntry], shown: Shown
 ) -> Refusal:
     """Return the rejection; it is resolved if its client had a new member id after the first look
-    that showed it, which no log has to show.
+    that showed it, which no log has to show. A load may bring an old id back.
     """
     _, look = shown.get(rejection_key(one), (None, None))
     if one.rejoined_as is not None or look is None:
         return one
     member = member_of(snapshot, one) if one.instance_id or one.host else None
-    later = {member.member_id} if member is not None else set()
+    later = set[str]()
+    if member is not None and joined_since(member, one) is not Tri.NO:
+        later = {member.member_id}
     if one.instance_id is not None:
         later |= {
             seen.member_id

@@ -313,60 +313,55 @@ def _rejections(
 ) -> Iterator[_Rejection]:
     """Yield the rejections of clients that are not known to be back, with their doubt.
 
-    It depends on what may fill the client's place in the count. A rejection is no later than the
-    first look that showed it, whatever its time or clock.
+    A rejection is no later than the first look that showed it. The time of its log says more only
+    where this machine's clock was compared with the brokers' (`clock_compared`).
     """
     static = {f.member.instance_id for f in context.members if f.static}
     shown, now = first_shown(plan, seen), context.snapshot.captured_at
-    lasts = longest_session(facts.member for facts in context.members)
+    compared = plan.baseline.clock_compared and context.snapshot.clock_compared
+    full = not context.missing and len(context.members) >= (context.expected or 1)
     for one in still_out(context.snapshot):
         _, look = shown.get(rejection_key(one), (None, None))
         shown_at = look.at if look is not None else now
-        latest = min(one.at or shown_at, shown_at)
+        at = one.at if compared else None
+        latest = min(at or shown_at, shown_at)
         until, behind = _hidden_until(plan, seen, context, latest)
-        if _is_out(plan, seen, context, one, latest):
-            yield _Rejection(one, Doubt.NONE)
-        elif one.at is None and (behind or now - latest < lasts):
-            yield _Rejection(one, Doubt.TIME)
+        lasts = longest_session(
+            f.member
+            for f in context.members
+            if at is None or (f.static and f.member.instance_id == one.instance_id)
+        )
+        doubt = Doubt.TIME if full and at is None else Doubt.NONE
+        past = [now - lasts] if full and not (at is None and behind) else []
+        if all(latest > each for each in (*past, *_settled(plan, seen, context, one))):
+            yield _Rejection(one, doubt, until if behind else latest + lasts)
         elif estimated and one.instance_id not in static:
             yield _Rejection(one, Doubt.COUNT)
         else:
             yield _Rejection(one, Doubt.ENTRY if behind else Doubt.PAST, until, behind)
 
 
-def _is_out(
-    plan: Plan, seen: Sequence[JournalEntry], context: Context, one: Refusal, latest: datetime
-) -> bool:
-    """Return whether this rejected client is out: a member is missing, or the rejection is new.
+def _settled(
+    plan: Plan, seen: Sequence[JournalEntry], context: Context, one: Refusal
+) -> Iterator[datetime]:
+    """Yield a time for each earlier look that no member was missing from: a client that was
+    rejected before it had rejoined, as no stopped member's entry is that old.
 
-    Without a log, all clients have rejoined once no member is missing, or was at a look a session
-    later. A static member is counted while its session lasts, though its process was rejected: it
-    is missing only after that. Who was out when the plan was made is out since; else an old
-    rejection is history.
+    A stopped static member's entry lasts longer: only the plan counts one, and not one that is gone
+    since.
     """
-    now, since, expected = context.snapshot.captured_at, _began(plan), context.expected or 1
-    if not any(is_same(plan, one, other) for other in plan.baseline.refusals):
-        # No evidence of the plan showed it; the clocks of the log and of this machine may differ.
-        since -= CLOCKS
-    if not context.missing and len(context.members) >= expected:
-        own = (f.member for f in context.members if f.static)
-        lasts = longest_session(m for m in own if m.instance_id == one.instance_id)
-        recent = one.at is not None and now - latest < lasts
-        return recent and (_short(plan) or (one.at is not None and one.at >= since))
-    over = latest + longest_session(facts.member for facts in context.members)
-    # A stopped static member is counted for longer, so such a look is not complete.
-    running = (len([m for m in e.members if m.instance_id is None]) for e in seen if e.at >= over)
-    if any(count >= expected for count in running):
-        return False
-    here = {None, *(facts.member.instance_id for facts in context.members)}
-    static = [member for member in plan.baseline.members if member.instance_id not in here]
-    # One that is gone may have stopped before the plan, which counted it all the same.
-    since -= longest_session(static) if static else timedelta()
-    return one.at is None or _short(plan) or one.at >= since
-
-
-def _short(plan: Plan) -> bool:
-    return len(plan.baseline.members) < (plan.expected_members or 0)
+    if len(plan.baseline.members) >= (plan.expected_members or 0):
+        # What no evidence of the plan showed may have a time of another machine's clock.
+        known = any(is_same(plan, one, other) for other in plan.baseline.refusals)
+        here = {None, *(facts.member.instance_id for facts in context.members)}
+        static = [member for member in plan.baseline.members if member.instance_id not in here]
+        hidden = longest_session(static) if static else timedelta()
+        yield _began(plan) - hidden - (timedelta(milliseconds=1) if known else CLOCKS)
+    lasts = longest_session(facts.member for facts in context.members)
+    for look in seen:
+        dynamic = sum(member.instance_id is None for member in look.members)
+        if dynamic >= (context.expected or 1):
+            yield look.at - lasts
 
 
 def _hidden_until(

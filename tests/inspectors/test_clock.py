@@ -10,7 +10,7 @@ import pytest
 
 from rebal.inspectors import clock
 from rebal.inspectors.errors import RequestError
-from rebal.inspectors.kafka.read import _not_before
+from rebal.inspectors.kafka.read import _noted
 from rebal.inspectors.kafka.session import ahead_of_brokers
 from tests.groups.stable import NOW, stable_group
 
@@ -50,14 +50,14 @@ class Broker:
         (answer(NOW + timedelta(hours=1)), 0, timedelta(hours=-1)),
         (answer(NOW + timedelta(seconds=1)), 0, timedelta()),
         (answer(NOW - timedelta(seconds=5)), 20, timedelta()),
-        (answer(NOW - timedelta(hours=1), error=31), 0, timedelta()),
-        (answer(NOW - timedelta(hours=1), leader=3), 0, timedelta()),
-        (RequestError("TIMED_OUT", "no answer"), 0, timedelta()),
+        (answer(NOW - timedelta(hours=1), error=31), 0, None),
+        (answer(NOW - timedelta(hours=1), leader=3), 0, None),
+        (RequestError("TIMED_OUT", "no answer"), 0, None),
     ],
     ids=["ahead", "behind", "not material", "a slow answer", "no right", "no leader", "no answer"],
 )
 def test_the_offset_is_that_of_the_leaders_present_time(
-    said: Any, seconds: float, ahead: timedelta, monkeypatch: pytest.MonkeyPatch
+    said: Any, seconds: float, ahead: timedelta | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = Broker(said, seconds=seconds)
     monkeypatch.setattr(clock, "now", lambda: broker.at)
@@ -65,13 +65,12 @@ def test_the_offset_is_that_of_the_leaders_present_time(
     assert ahead_of_brokers(broker, deadline) == ahead  # type: ignore[arg-type]
 
 
-def test_a_look_is_no_earlier_than_the_records_that_it_found() -> None:
+def test_records_that_are_later_than_their_look_show_a_clock_that_is_behind() -> None:
     made = stable_group()
-    assert _not_before(made, None, made.captured_at + timedelta(seconds=1)) is made
-    later = made.captured_at + timedelta(minutes=30)
-    moved = _not_before(made, later, None)
-    assert (moved.captured_at, moved.clock_ahead_ms) == (later, -1_800_000)
-    assert moved.notes == (
-        "this machine's clock is at least 30 min behind the brokers': all times here are the "
-        "brokers'",
+    assert _noted(made, None, made.captured_at + timedelta(seconds=1)) is made
+    seen = _noted(made, made.captured_at + timedelta(minutes=30), None)
+    assert (seen.captured_at, seen.clock_compared) == (made.captured_at, False)
+    assert seen.notes == (
+        "this machine's clock is at least 30 min behind the brokers': the times of looks are its "
+        "own",
     )

@@ -62,6 +62,28 @@ def test_undated_rejection_is_in_doubt_until_a_session_after_the_first_look(begu
     assert [[one.doubt for one in out] for out in doubts] == [[Doubt.TIME], [Doubt.TIME], []]
 
 
+@pytest.mark.parametrize("ahead", [-60, 60])
+def test_time_of_a_log_orders_nothing_beside_a_clock_that_was_not_compared(
+    begun: Plan, ahead: float
+) -> None:
+    alone = replace(begun, baseline=replace(begun.baseline, clock_compared=False))
+    tell, out = Story(alone), [{**OUT, "at": 1.9 - ahead}]
+    looks = [done(at, refusals=out) for at in (2, 2.9, 3.1)]
+    told = [tell(replace(one, clock_compared=False), expect_members=2) for one in looks]
+    assert [[one.doubt for one in each.outsiders] for each in told] == [[Doubt.TIME]] * 2 + [[]]
+    assert "was not compared with the brokers' (that takes DESCRIBE on the cluster)" in told[0].next
+    assert [each.exit_code for each in told] == [4, 4, 0]
+
+
+def test_old_entry_that_a_load_brought_back_is_not_the_rejected_client() -> None:
+    out = [{**OUT, "client": "app-0", "host": "/10.0.0.1", "at": -0.2}]
+    alone = {"members": [app(1, list=BOTH)], "reloaded": False, "refusals": out}
+    tell = Story(make_plan(group_of(alone), expect_members=2))
+    for n, start, joined, names in ((0.1, 1, -2, ["app-0"]), (2, 2, 1, [])):
+        here = [app(0, start, list=BOTH, joined=joined), app(1, list=BOTH)]
+        assert [one.name for one in tell(look(n, here, refusals=out)).outsiders] == names
+
+
 def test_rejected_static_member_is_back_with_another_id_than_the_look_showed(begun: Plan) -> None:
     tell, out = Story(begun), {"client": "s", "instance": "s", "list": ["roundrobin"]}
 
