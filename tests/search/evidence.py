@@ -33,7 +33,9 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.wire.offsets_topic import decode_group_metadata
+from rebal.inspectors import clock
 from rebal.inspectors.kafka import describe, read, reload
+from rebal.inspectors.logs.client import lines as client_lines
 from rebal.inspectors.logs.client import reader as client_logs
 from rebal.inspectors.logs.requests import reader as request_logs
 from rebal.inspectors.logs.requests.lines import parse
@@ -69,8 +71,15 @@ _STATES = {
 }
 
 _Read = tuple[list[Observation], list[LogRead]]
+_kept = lru_cache(maxsize=1 << 14)
 # A line is what it is: most of a log was read at the look before.
-vars(request_logs)["parse"] = lru_cache(maxsize=1 << 14)(parse)
+vars(request_logs)["parse"] = _kept(parse)
+vars(client_lines).update(
+    WANTED=SimpleNamespace(search=_kept(client_lines.WANTED.search)),
+    texts=_kept(lambda *line, texts=client_lines.texts: tuple(texts(*line))),
+    setting_of=_kept(client_lines.setting_of),
+    event_of=_kept(client_lines.event_of),
+)
 
 
 class NamedText(io.BytesIO):
@@ -141,6 +150,16 @@ class Operator:
         """Return the time of rebal's own clock."""
         return self._book.moment() + timedelta(seconds=self._given.skew)
 
+    @property
+    def _ahead(self) -> timedelta | None:
+        """How far rebal measures its clock to be ahead of the brokers'."""
+        theirs, now = self._book.moment(), self._now()
+        return clock.ahead_of(theirs, now, now) if self._given.measured else None
+
+    def _moment(self) -> datetime:
+        """Return the brokers' time as far as rebal knows it."""
+        return self._now() - (self._ahead or timedelta())
+
     def look(self) -> GroupSnapshot:
         """Return the group with all evidence, as `rebal` reads it before it plans or verifies."""
         return merging.merge(self._described(), self._observations())
@@ -155,7 +174,7 @@ class Operator:
                 group_id=GROUP,
                 type=GroupType.CLASSIC,
                 state=_STATES[group.phase],
-                at=self._now(),
+                at=self._moment(),
                 coordinator_id=book.broker,
                 protocol_type="consumer" if group.size else "",
                 assignor=group.assignor if stable else None,
@@ -169,6 +188,10 @@ class Operator:
             lag=NO_LAG,
             notes=(),
         )
+        ahead = self._ahead
+        ahead_ms = round((ahead or timedelta()) / timedelta(milliseconds=1))
+        compared = ahead is not None
+        snapshot = replace(snapshot, clock_ahead_ms=ahead_ms, clock_compared=compared)
         probes = "probe" in self.kinds and not group.kip848
         return self._probed(snapshot) if probes else snapshot
 
@@ -178,7 +201,7 @@ class Operator:
             group_id=GROUP,
             type=GroupType.CONSUMER,
             state=_STATES[group.phase],
-            at=self._now(),
+            at=self._moment(),
             coordinator_id=self._book.broker,
             protocol_type="consumer",
             assignor=group.assignor,
@@ -225,7 +248,7 @@ class Operator:
         lists = list(group.lists().values())
         asked = read.assignors_to_ask(elected, ())
         yes = [name for name in asked if all(name in each for each in lists)]
-        at = self._now()
+        at = self._moment()
         answers = tuple(
             ProbeAnswer(assignor=name, supported=Tri.YES if name in yes else Tri.NO, at=at)
             for name in asked

@@ -103,8 +103,8 @@ class Evidence:
     `foreign` adds the logs of a group with the same name on another cluster. `shift` hours are
     added to each time in a log, which names no zone; `dated`: the files' own dates are kept.
     `late`: the logs begin when the plan is made. `flaky`: some probes are refused or not answered.
-    `skew` are the seconds by which rebal's clock is ahead of the brokers', `drift` those of the
-    clients' machines.
+    `skew` are the seconds by which rebal's clock is ahead of the brokers' (`measured`: the brokers
+    show their time, KIP-836), `drift` those of the clients' machines.
     """
 
     kinds: frozenset[str] = frozenset()
@@ -116,6 +116,7 @@ class Evidence:
     late: bool = False
     flaky: bool = False
     skew: float = 0.0
+    measured: bool = True
     drift: float = 0.0
 
 
@@ -221,7 +222,9 @@ def _unsure(history: History) -> History:
     lies = "inventory" in given.kinds and random.random() < 0.5
     if lies and random.random() < 0.7:
         given = replace(given, kinds=given.kinds - {"client log", "request log"})
-    given = replace(given, flaky=flaky, skew=skew, drift=drift)
+    # ZooKeeper's brokers, and those that deny DESCRIBE on the cluster, do not show their time.
+    measured = random.random() < 0.6
+    given = replace(given, flaky=flaky, skew=skew, measured=measured, drift=drift)
     return replace(history, evidence=given, lies=lies)
 
 
@@ -361,6 +364,7 @@ def smaller(history: History) -> Iterator[History]:
         replace(given, late=False),
         replace(given, flaky=False),
         replace(given, skew=0.0),
+        replace(given, measured=True),
         replace(given, drift=0.0),
     )
     plainer = (

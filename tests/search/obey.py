@@ -186,6 +186,14 @@ class Rehearsed(Story):
         world.filed.pop(process.name, None)
         super()._advised(process, assignors, advice, race)
 
+    def _temporary(
+        self, advice: dict[str, Any], assignors: tuple[str, ...], race: str | None
+    ) -> None:
+        if self._running():
+            super()._temporary(advice, assignors, race)
+        else:
+            self._say("nobody runs whose list one more member could take: look again")
+
     def _write_files(self, assignors: tuple[str, ...]) -> None:
         """Write a step's list into all files before the members restart, as some deployments do."""
         if self.world.history.seed % 2:
