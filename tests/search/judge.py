@@ -45,6 +45,8 @@ class Judge:
     def __init__(self, truth: Truth) -> None:
         self._truth = truth
         self.words: dict[str, tuple[str, ...]] = {}
+        # The processes of the last look that no member was missing from.
+        self._whole: frozenset[str] = frozenset()
 
     @property
     def false_words(self) -> dict[str, tuple[str, ...]]:
@@ -59,6 +61,7 @@ class Judge:
         """Yield what is told wrongly; the screen is read where it is `drawn`."""
         yield from self._code(seen)
         yield from self._dangers(seen)
+        yield from self._missing(seen)
         yield from self._words(seen.standing)
         yield from self._beside(seen.standing.advice)
         yield from _agreement(seen.standing)
@@ -116,6 +119,19 @@ class Judge:
             elif danger.kind == "lag":
                 yield f"nothing lags here: {danger.message}"
 
+    def _missing(self, seen: Seen) -> Iterator[str]:
+        """A member of the last complete look that is gone is named, where its name is its own."""
+        here = self._truth.names()
+        if seen.expected is None or self._truth.alike:
+            return
+        if len(here) >= seen.expected:
+            self._whole = here
+            return
+        said = " ".join(_texts(seen.standing))
+        for one in seen.service:
+            if not one.running and one.name in self._whole - here and one.name not in said:
+                yield f"{one.name} was a member, is missing, and nothing names it"
+
     def _went_back(self, target: str, members: Sequence[str]) -> Iterator[str]:
         for id_ in members:
             if target in self._truth.list_of(id_):
@@ -139,6 +155,7 @@ class Judge:
 
     def plan_faults(self, plan: Plan, *, drawn: bool) -> Iterator[str]:
         """Yield what a new plan tells wrongly."""
+        self._whole = frozenset()
         advice = plan.advice
         step = plan.step(plan.next_step)
         if not plan.exit_code and step is not None and not advice.recommended:

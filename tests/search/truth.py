@@ -74,7 +74,7 @@ class Truth:
         alike: bool,
     ) -> None:
         self._world, self._operator = world, operator
-        self._processes, self._current, self._alike = processes, current, alike
+        self._processes, self._current, self.alike = processes, current, alike
 
     # --- the group ------------------------------------------------------------------------------
 
@@ -87,6 +87,10 @@ class Truth:
         """Return whether a join with this list is rejected now, once `left` have left."""
         lists = [each for id_, each in self._world.group.lists().items() if id_ not in left]
         return not any(all(name in each for each in lists) for name in names)
+
+    def names(self) -> frozenset[str]:
+        """Return the names of the processes that the coordinator counts."""
+        return frozenset(life.process.name for life in self._world.lives.values())
 
     # --- processes ------------------------------------------------------------------------------
 
@@ -140,7 +144,7 @@ class Truth:
         """Return whether the evidence shows that it joined."""
         life = self.life_of(process)
         # One log of several processes with one client id has no address that tells them apart.
-        known = not (self._alike and "client log" in self._operator.kinds)
+        known = not (self.alike and "client log" in self._operator.kinds)
         return known and life is not None and self._operator.shows_join(life)
 
     def shown_list(self, member_id: str) -> bool:
