@@ -20,7 +20,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.evidence.exact import begins, unnamed, when, with_joins
+from rebal.groups.evidence.exact import begins, logged_by_brokers, unnamed, when, with_joins
 from rebal.groups.evidence.observations import Joined, Left, Observation, Refused, Seen
 from rebal.groups.model import Departed, GroupSnapshot, Member, Refusal, Source
 
@@ -72,7 +72,11 @@ class _Joins:
     def __init__(self, joins: Iterable[Joined]) -> None:
         self._by: dict[object, list[Joined]] = defaultdict(list)
         self._new: dict[str, list[Joined]] = defaultdict(list)
-        for join in joins:
+        found = list(joins)
+        dated = {join.member_id for join in logged_by_brokers(found) if join.accepted}
+        for join in found:
+            if join.evidence.source is Source.CLIENT_LOG and join.member_id in dated:
+                continue
             if join.new:
                 self._new[join.member_id].append(join)
             for key in _keys(join) if join.accepted else ():

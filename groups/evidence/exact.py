@@ -58,9 +58,14 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
         ),
         default=(),
     )
-    last = next((join for join in reversed(seen) if join.accepted), None)
+    accepted = [join for join in seen if join.accepted]
+    last = next(reversed(logged_by_brokers(accepted) or accepted), None)
     began = [join.at for join in seen if join.new and join.at is not None]
-    later = last is not None and (member.joined_at is None or when(last.at) >= member.joined_at)
+    by_brokers = any(item.source is Source.REQUEST_LOG for item in known.evidence)
+    later = last is not None and (
+        member.joined_at is None
+        or (last in logged_by_brokers(accepted), when(last.at)) >= (by_brokers, member.joined_at)
+    )
     if member.instance_id is not None and last is not None:
         # The coordinator keeps the client id and address of a static member's first process.
         host = f"/{last.host.removeprefix('/')}" if last.host else member.host
@@ -85,6 +90,11 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
         evidence=tuple(item for items in evidence for item in items),
     )
     return bound, (contradiction,)
+
+
+def logged_by_brokers(joins: Iterable[Joined]) -> list[Joined]:
+    """Return the joins that request logs show: the clock of a client's own log may differ."""
+    return [join for join in joins if join.evidence.source is Source.REQUEST_LOG]
 
 
 def _exact(

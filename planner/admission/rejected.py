@@ -90,7 +90,9 @@ def member_of(snapshot: GroupSnapshot, one: Refusal) -> Member | None:
         dynamic = [member for member in members if member.instance_id is None]
         named = [member for member in dynamic if member.client_id == one.client_id != ""]
         same = [member for member in named if address(member.host) in ("", address(one.host))]
-        several = sum(each.client_id == one.client_id for each in snapshot.refusals) > 1
+        alike = (each for each in snapshot.refusals if each.client_id == one.client_id)
+        # A client's own log has no address; each of its rejections stands on a line of that log.
+        several = len({(o.host, o.evidence.detail.rpartition(":")[0]) for o in alike}) > 1
         if not one.host:
             same = [] if several or is_automatic(snapshot, one.client_id) else named
     return same[0] if len(same) == 1 else None

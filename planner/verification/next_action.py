@@ -361,15 +361,7 @@ def date_rejection(look: Look) -> Advice | None:
     undated = look.out(OutsiderKind.REJECTED, Doubt.TIME)
     if not undated or not look.holds:
         return None
-    one = undated[0]
-    if one.since is not None and one.until is not None:
-        return advised.wait(
-            f"the log shows that {one.label} was rejected, and this machine's clock was not "
-            "compared with the brokers' (that takes DESCRIBE on the cluster): it is missing from "
-            f"the group once its old entry has expired. Look again after {one.until:%H:%M:%SZ}",
-            step=look.number,
-        )
-    why = f"the log shows that {one.label} was rejected, and not when"
+    why = f"the log shows that {undated[0].label} was rejected, and not when"
     return advised.show(look.context, Needs.CLOCK, why, step=look.number)
 
 

@@ -313,8 +313,9 @@ def _rejections(
 ) -> Iterator[_Rejection]:
     """Yield the rejections of clients that are not known to be back, with their doubt.
 
-    A rejection is no later than the first look that showed it. The time of its log says more only
-    where this machine's clock was compared with the brokers' (`clock_compared`).
+    A rejection is no later than the first look that showed it. Where this machine's clock was not
+    compared with the brokers' (`clock_compared`), the time of its log says more only if it is a day
+    older than the plan.
     """
     static = {f.member.instance_id for f in context.members if f.static}
     shown, now = first_shown(plan, seen), context.snapshot.captured_at
@@ -323,7 +324,8 @@ def _rejections(
     for one in still_out(context.snapshot):
         _, look = shown.get(rejection_key(one), (None, None))
         shown_at = look.at if look is not None else now
-        at = one.at if compared else None
+        old = one.at is not None and one.at < _began(plan) - timedelta(days=1)
+        at = one.at if compared or old else None
         latest = min(at or shown_at, shown_at)
         until, behind = _hidden_until(plan, seen, context, latest)
         lasts = longest_session(
@@ -331,10 +333,10 @@ def _rejections(
             for f in context.members
             if at is None or (f.static and f.member.instance_id == one.instance_id)
         )
-        doubt = Doubt.TIME if full and at is None else Doubt.NONE
+        doubt = Doubt.TIME if full and one.at is None else Doubt.NONE
         past = [now - lasts] if full and not (at is None and behind) else []
         if all(latest > each for each in (*past, *_settled(plan, seen, context, one))):
-            yield _Rejection(one, doubt, until if behind else latest + lasts)
+            yield _Rejection(one, doubt)
         elif estimated and one.instance_id not in static:
             yield _Rejection(one, Doubt.COUNT)
         else:
@@ -347,13 +349,13 @@ def _settled(
     """Yield a time for each earlier look that no member was missing from: a client that was
     rejected before it had rejoined, as no stopped member's entry is that old.
 
-    A stopped static member's entry lasts longer: only the plan counts one, and not one that is gone
-    since.
+    A stopped static member's entry lasts longer: only the plan counts one, but not one that is gone
+    since, nor the client's own.
     """
     if len(plan.baseline.members) >= (plan.expected_members or 0):
         # What no evidence of the plan showed may have a time of another machine's clock.
         known = any(is_same(plan, one, other) for other in plan.baseline.refusals)
-        here = {None, *(facts.member.instance_id for facts in context.members)}
+        here = {facts.member.instance_id for facts in context.members} - {one.instance_id} | {None}
         static = [member for member in plan.baseline.members if member.instance_id not in here]
         hidden = longest_session(static) if static else timedelta()
         yield _began(plan) - hidden - (timedelta(milliseconds=1) if known else CLOCKS)

@@ -10,6 +10,7 @@ import pytest
 from rebal.cli import app
 from rebal.inspectors import clock
 from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.kafka import session
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.session import ahead_of_brokers
 from tests.kafka.broker import Broker
@@ -44,12 +45,13 @@ def test_the_offset_is_that_of_the_brokers_answer(
         for ahead in (HOUR, -HOUR, timedelta(seconds=20)):
             monkeypatch.setattr(clock, "now", lambda ahead=ahead: right() + ahead)
             found = ahead_of_brokers(raw, raw.deadline())
+            assert found is not None
             assert abs(found - ahead) < timedelta(seconds=2)
 
 
 def test_a_user_without_the_right_gets_no_offset(broker: Broker, fast: pytest.MonkeyPatch) -> None:
     with RawCluster(config_of(broker, "SCRAM-SHA-256", "limited")) as raw:
-        assert ahead_of_brokers(raw, raw.deadline()) == timedelta()
+        assert ahead_of_brokers(raw, raw.deadline()) is None
 
 
 def test_a_rejection_after_the_plan_is_later_than_the_plan(
@@ -76,3 +78,19 @@ def test_a_rejection_after_the_plan_is_later_than_the_plan(
     times = [datetime.fromisoformat(json.loads(line)["at"]) for line in lines]
     assert len(times) == 2
     assert began - timedelta(seconds=2) < times[0] < times[1] < right() + timedelta(seconds=2)
+
+
+def test_a_rejection_after_the_plan_is_named_where_no_clock_is_compared(
+    service: Service, fast: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An hour ahead, and no right to ask for the brokers' time."""
+    service.begin([f"{JAVA}-0", f"{JAVA}-1"], ["range"])
+    fast.setattr(session, "ahead_of_brokers", lambda *_: None)
+    plan = service.plan("--out", str(service.file))
+    assert plan["baseline"]["clock_compared"] is False
+    service.refuses(f"{JAVA}-2", ["sticky"], "Inconsistent")
+    words = ["verify", str(service.file), "-b", service.broker.bootstrap, "--probe"]
+    words += ["--request-log", str(service.broker.request_log_path), "--log-timezone", "UTC"]
+    capsys.readouterr()
+    assert app.run(words) == 3
+    assert f"{JAVA}-2" in capsys.readouterr().out
