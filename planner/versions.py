@@ -30,7 +30,7 @@ class Fault(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     issue: str
     since: str | tuple[str, ...]
     fixed: tuple[str, ...] | Literal["open", "unknown"]
-    requires: Literal["always", "racks", "static", "several-topics"] = "always"
+    requires: Literal["always", "racks", "static", "several-topics", "regex"] = "always"
     effect: str
     source: str
 

@@ -171,6 +171,8 @@ def _holds(context: Context, fault: Fault) -> bool:
         return any(m.rack or (m.subscription and m.subscription.rack_id) for m in members)
     if fault.requires == "static":
         return any(member.instance_id is not None for member in members)
+    if fault.requires == "regex":
+        return any(member.subscribed_regex for member in members)
     if fault.requires == "several-topics":
         topics = {topic for m in members for topic in (*m.assignment, *m.subscribed_topics)}
         sent = {topic for m in members if m.subscription for topic in m.subscription.topics}

@@ -49,6 +49,8 @@ def test_case(rule_id: str, outcome: str, case: dict[str, Any]) -> None:
         assert named == {f"{name}-0f0f" for name in case["members"]}
     for text in case.get("says", ()):
         assert any(text in f.message or text in f.fix for f in found), (text, found)
+    for text in case.get("says_not", ()):
+        assert not any(text in f.message or text in f.fix for f in found), (text, found)
 
 
 @pytest.mark.parametrize("rule_id", sorted(rules()))
