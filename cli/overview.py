@@ -28,7 +28,7 @@ from rebal.groups.model import (
     Moment,
     RebalanceProtocol,
 )
-from rebal.groups.protocol import classic_members_of_a_consumer_group, group_protocol
+from rebal.groups.protocol import KIPS, classic_members_of_a_consumer_group, group_protocol
 from rebal.planner.facts import natural
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Verdict
@@ -37,7 +37,6 @@ from rebal.planner.verdict import FAILED, judged, worst_code
 
 NONE: Final = "none"
 _ORDER: Final = (Verdict.BLOCKED, Verdict.UNPROVEN, Verdict.READY, Verdict.DONE)
-_BY_TYPE: Final = {GroupType.STREAMS: "KIP-1071", GroupType.SHARE: "KIP-932"}
 
 
 class GroupLine(Document, frozen=True, kw_only=True):
@@ -138,8 +137,8 @@ def _line(snapshot: GroupSnapshot, to: str, fail_on: FailOn, exit_zero: bool) ->
 def _protocol(snapshot: GroupSnapshot) -> str:
     """Return the protocol that the members run, by KIP-429's names or by the KIP's number."""
     kind, members = snapshot.group.type, snapshot.members
-    if kind in _BY_TYPE:
-        return _BY_TYPE[kind]
+    if kind in KIPS:
+        return KIPS[kind]
     if not members:
         return NONE
     classic = len(classic_members_of_a_consumer_group(snapshot))

@@ -37,6 +37,9 @@ _EAGER_ALONE: Final = frozenset({_EAGER})
 # Connect's protocols by their names on the wire; `default` is connect.protocol=eager.
 _CONNECT: Final = {"default": _EAGER, "compatible": _COOPERATIVE, "sessioned": _COOPERATIVE}
 
+KIPS: Final = {GroupType.STREAMS: "KIP-1071", GroupType.SHARE: "KIP-932"}
+"""The proposals of the groups that have no assignors of their members' own."""
+
 MEMBER_PROTOCOLS: Final = (_EAGER.value, _COOPERATIVE.value, "consumer", _NO_KIND.value)
 
 
@@ -230,7 +233,7 @@ def _obstacle(snapshot: GroupSnapshot) -> str | None:
     """Return the reason why this group has no answer; None when it has one."""
     group = snapshot.group
     if group.type in (GroupType.STREAMS, GroupType.SHARE):
-        return f"a {group.type} group has no assignors of its members' own (KIP-1071, KIP-932)"
+        return f"a {group.type} group has no assignors of its members' own ({KIPS[group.type]})"
     if group.protocol_type not in (None, "", "consumer", "connect"):
         return f"not a consumer group: its protocol type is {group.protocol_type}"
     if not snapshot.members or group.state in (GroupState.EMPTY, GroupState.DEAD):

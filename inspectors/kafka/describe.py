@@ -1,7 +1,8 @@
 """The coordinator's view of one group: `describe` and `committed_offsets`.
 
 Sources: DescribeGroups (instance ids since v4, KIP-345; an error for a missing group since v6,
-KIP-1043), ConsumerGroupDescribe (KIP-848, KIP-1099), ListGroups v5 for streams and share groups.
+KIP-1043), ConsumerGroupDescribe (KIP-848, KIP-1099), StreamsGroupDescribe (KIP-1071),
+ShareGroupDescribe (KIP-932).
 
 Offsets are read with a plain OffsetFetch. librdkafka's admin calls to a coordinator abort the whole
 process if the connection drops at the wrong moment (confluentinc/librdkafka#4605, cause in #5397),
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from msgspec.structs import replace
 
@@ -27,6 +28,7 @@ from rebal.groups.model import (
     Member,
     Record,
     Subscription,
+    Topic,
     TopicPartitions,
     WorkerState,
 )
@@ -35,18 +37,21 @@ from rebal.groups.wire.user_data import decode_worker, decode_worker_assignment
 from rebal.inspectors import clock
 from rebal.inspectors.errors import RequestError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster, retry
-from rebal.inspectors.kafka.wire import (
-    Connection,
+from rebal.inspectors.kafka.descriptions import (
     ConsumerGroupDescribeRequest,
-    Deadline,
-    message,
+    ShareGroupDescribeRequest,
+    StreamsGroupDescribeRequest,
 )
+from rebal.inspectors.kafka.wire import Connection, Deadline, message
 
 CONSUMER: Final = "consumer"
 CONNECT: Final = "connect"
 _STATES: Final = {state.value: state for state in GroupState}
-# Only the list of groups shows these types.
-_LISTED: Final = {kind.value: kind for kind in (GroupType.STREAMS, GroupType.SHARE)}
+_DESCRIPTIONS: Final = {
+    GroupType.CONSUMER: ConsumerGroupDescribeRequest,
+    GroupType.STREAMS: StreamsGroupDescribeRequest,
+    GroupType.SHARE: ShareGroupDescribeRequest,
+}
 _MEMBER_TYPES: Final = {0: "classic", 1: "consumer"}
 _NOT_THERE: Final = "GROUP_ID_NOT_FOUND"
 _NO_RIGHTS: Final = -(2**31)
@@ -100,20 +105,26 @@ def describe_many(
 ) -> dict[str, Described | RequestError]:
     """Return the groups as their coordinator `broker` holds them now, or why it does not say.
 
-    At most three requests are sent, whatever the number of groups.
+    At most four requests are sent, whatever the number of groups.
 
     Raises:
         RequestError: a request got no answer.
     """
-    found: dict[str, Described | RequestError] = {}
-    for ask in (_classic, _consumer):
+    found = _classic(connection, broker, group_ids, deadline, operations)
+    for kind, request in _DESCRIPTIONS.items():
         left = [group_id for group_id in group_ids if group_id not in found]
-        if left:
-            found |= ask(connection, broker, left, deadline, operations)
-    left = [group_id for group_id in group_ids if group_id not in found]
-    if left:
-        found |= _listed(connection, broker, left, deadline)
-    return found
+        if not left or not connection.supports(request):
+            continue
+        response = connection.send(
+            request, deadline, group_ids=left, include_authorized_operations=operations
+        )
+        found |= {
+            group.group_id: _error(group) if group.error_code else _new_group(group, broker, kind)
+            for group in response.groups
+            if error_name(group.error_code) not in (_NOT_THERE, "UNSUPPORTED_VERSION")
+        }
+    missing = [group_id for group_id in group_ids if group_id not in found]
+    return found | {each: RequestError(_NOT_THERE, f"{each}: no such group") for each in missing}
 
 
 def is_proven_classic(
@@ -250,83 +261,105 @@ def _worker(member: Any) -> Member:
     return replace(made, worker=state)
 
 
-def _consumer(
-    connection: Connection,
-    broker: int,
-    group_ids: Sequence[str],
-    deadline: Deadline,
-    operations: bool,
-) -> dict[str, Described | RequestError]:
-    """Return the KIP-848 groups among these; others are left out."""
-    if not connection.supports(ConsumerGroupDescribeRequest):
-        return {}
-    response = connection.send(
-        ConsumerGroupDescribeRequest,
-        deadline,
-        group_ids=list(group_ids),
-        include_authorized_operations=operations,
-    )
-    return {
-        group.group_id: _error(group) if group.error_code else _consumer_group(group, broker)
-        for group in response.groups
-        if error_name(group.error_code) not in (_NOT_THERE, "UNSUPPORTED_VERSION")
-    }
-
-
-def _consumer_group(group: Any, broker: int) -> Described:
+def _new_group(group: Any, broker: int, kind: GroupType) -> Described:
+    """Return a group of KIP-848, KIP-932 (share) or KIP-1071 (streams)."""
+    if kind is GroupType.STREAMS:
+        members = _stream_members(group)
+    else:
+        members = tuple(_consumer_member(member) for member in _sorted(group.members))
     return Described(
         group_id=group.group_id,
-        type=GroupType.CONSUMER,
+        type=kind,
         state=_STATES.get(group.group_state, GroupState.UNKNOWN),
         at=clock.now(),
         coordinator_id=broker,
-        protocol_type=CONSUMER,
+        protocol_type=kind.value,
         assignor=group.assignor_name or None,
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
-        members=tuple(_consumer_member(member) for member in _sorted(group.members)),
+        members=members,
         operations=_operations(group.authorized_operations),
     )
 
 
 def _consumer_member(member: Any) -> Member:
+    """Return a member of a KIP-848 group, or of a share group, which shows less."""
+    target = getattr(member, "target_assignment", None)
     return Member(
         member_id=member.member_id,
         client_id=member.client_id,
         host=member.client_host,
-        instance_id=member.instance_id,
+        instance_id=getattr(member, "instance_id", None),
         rack=member.rack_id,
         subscribed_topics=tuple(sorted(member.subscribed_topic_names)),
-        subscribed_regex=member.subscribed_topic_regex or None,
+        subscribed_regex=getattr(member, "subscribed_topic_regex", None) or None,
         assignment=_by_topic(member.assignment),
-        target_assignment=_by_topic(member.target_assignment),
+        target_assignment=None if target is None else _by_topic(target),
         member_epoch=member.member_epoch,
-        protocol_type=_MEMBER_TYPES.get(member.member_type),
+        protocol_type=_MEMBER_TYPES.get(getattr(member, "member_type", -1)),
     )
 
 
-def _listed(
-    connection: Connection, broker: int, group_ids: Sequence[str], deadline: Deadline
-) -> dict[str, Described | RequestError]:
-    """Return streams and share groups, which no description covers, from the list of groups."""
-    response = connection.send(ListGroupsRequest, deadline)
-    listed = {group.group_id: group for group in response.groups if response.error_code == 0}
-    found: dict[str, Described | RequestError] = {}
-    for group_id in group_ids:
-        group = listed.get(group_id)
-        kind = _LISTED.get(((group and group.group_type) or "").lower())
-        if group is None or kind is None:
-            found[group_id] = RequestError(_NOT_THERE, f"{group_id}: no such group")
-            continue
-        found[group_id] = Described(
-            group_id=group_id,
-            type=kind,
-            state=_STATES.get(group.group_state, GroupState.UNKNOWN),
-            at=clock.now(),
-            coordinator_id=broker,
-            protocol_type=group.protocol_type,
+def _stream_members(group: Any) -> tuple[Member, ...]:
+    """Return the members of a Streams group; active tasks are the partitions that they read."""
+    topology = group.topology.subtopologies if group.topology is not None else None
+    read = {
+        part.subtopology_id: (
+            *part.source_topics,
+            *(topic.name for topic in part.repartition_source_topics),
         )
-    return found
+        for part in topology or ()
+    }
+
+    def partitions(assignment: Any) -> dict[str, Partitions]:
+        found: dict[str, list[int]] = {}
+        for task in assignment.active_tasks:
+            for topic in read.get(task.subtopology_id, ()):
+                found.setdefault(topic, []).extend(task.partitions)
+        return {topic: Partitions(sorted(found[topic])) for topic in sorted(found)}
+
+    return tuple(
+        Member(
+            member_id=member.member_id,
+            client_id=member.client_id,
+            host=member.client_host,
+            instance_id=member.instance_id,
+            rack=member.rack_id,
+            subscribed_topics=tuple(
+                sorted({topic for topics in read.values() for topic in topics})
+            ),
+            assignment=partitions(member.assignment),
+            target_assignment=partitions(member.target_assignment),
+            member_epoch=member.member_epoch,
+        )
+        for member in _sorted(group.members)
+    )
+
+
+def within(described: Described, topics: Iterable[Topic]) -> Described:
+    """Return a Streams group without the partitions that its topics do not have.
+
+    A task reads the partition with its number of each topic of its subtopology that has so many.
+    """
+    if described.type is not GroupType.STREAMS:
+        return described
+    counts = {topic.name: topic.partitions for topic in topics}
+
+    def kept(assignment: TopicPartitions) -> TopicPartitions:
+        return {
+            topic: Partitions(n for n in numbers if n < counts.get(topic, n + 1))
+            for topic, numbers in assignment.items()
+        }
+
+    members = tuple(
+        replace(
+            member,
+            assignment=kept(member.assignment),
+            target_assignment=kept(member.target_assignment or {}),
+        )
+        for member in described.members
+    )
+    return replace(described, members=members)
 
 
 def _sorted(members: Iterable[Any]) -> list[Any]:

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from kafka.protocol.admin.cluster import DescribeQuorumRequest
 from kafka.protocol.consumer.group import JoinGroupRequest
 
 from rebal.groups.commands import Command
 from rebal.groups.model import GroupType, Record, Tri
+from rebal.inspectors import clock
 from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.errors import ConnectError, RequestError, SettingError
+from rebal.inspectors.errors import ConnectError, RequestError, SettingError, error_name
 from rebal.inspectors.kafka.admin import Admin
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.describe import Described, committed_offsets, describe
+from rebal.inspectors.kafka.describe import Described, committed_offsets, describe, within
 from rebal.inspectors.kafka.probe import MIN_VERSION
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC, rebalanced_since_load
+from rebal.inspectors.kafka.session import ahead_of_brokers
 
 # AclOperation's codes, as answers list them among the authorized operations.
 _READ, _DESCRIBE, _ALTER_CONFIGS = 3, 8, 11
@@ -71,11 +74,15 @@ def examine(config: ClusterConfig, group: str | None = None) -> DoctorReport:
 
 
 class _Unavailable(Exception):  # noqa: N818 - a result of a trial, not a fault
-    """A source without evidence: `available` says whether that is certain, the text says why."""
+    """A source without evidence: `available` says whether that is certain, the text says why.
 
-    def __init__(self, available: Tri, why: str) -> None:
+    `right` is False where no right is missing.
+    """
+
+    def __init__(self, available: Tri, why: str, *, right: bool = True) -> None:
         super().__init__(why)
         self.available = available
+        self.right = right
 
 
 class _Examination:
@@ -103,6 +110,10 @@ class _Examination:
         )
         yield self._row("login (confluent-kafka)", self._log_in_admin, "offsets, lag, settings")
         yield self._row("list groups", self._list, "--all and --match", "Describe", "--cluster")
+        yield self._row(
+            "brokers' clock", self._clock, "how far this machine's clock is ahead of the brokers'",
+            "Describe", "--cluster",
+        )  # fmt: skip
         yield self._row(
             "describe the group", self._describe, "state, members, subscriptions",
             "Describe", *group,
@@ -144,6 +155,7 @@ class _Examination:
             return DoctorRow(source=source, available=Tri.YES, why=trial(), adds=adds)
         except _Unavailable as result:
             available, why = result.available, str(result)
+            grant = grant if result.right else ()
         except RequestError as error:
             available = Tri.NO if "AUTHORIZATION" in error.name else Tri.CANNOT_TELL
             why = error.reason
@@ -202,6 +214,15 @@ class _Examination:
             raise
         return "all groups are listed"
 
+    def _clock(self) -> str:
+        raw = self._needs_raw()
+        if not raw.any(raw.deadline()).supports(DescribeQuorumRequest, 1):
+            why = "the broker has no DescribeQuorum v1 (Kafka 3.3)"
+            raise _Unavailable(Tri.NO, why, right=False)
+        self._cluster_right(_DESCRIBE, "DESCRIBE")
+        ahead = ahead_of_brokers(raw, raw.deadline())
+        return clock.note(ahead) if ahead else "this machine's clock is right"
+
     def _describe(self) -> str:
         group = self._needs_group()
         deadline = self._raw.deadline()
@@ -239,6 +260,8 @@ class _Examination:
             found, failed = self._admin.topics(names, self._raw.deadline())
             for name, error in failed.items():
                 raise _topic(name, error)
+            if self._described is not None:
+                self._described = within(self._described, found)
             return f"{len(found)} of {len(names)} topics"
         answer = self._needs_raw().metadata(names, self._raw.deadline())
         denied = [topic.name for topic in answer.topics if topic.error_code]
@@ -278,21 +301,27 @@ class _Examination:
     def _probe(self) -> str:
         raw = self._needs_raw()
         if not raw.any(self._raw.deadline()).supports(JoinGroupRequest, MIN_VERSION):
-            raise _Unavailable(Tri.NO, f"the broker has no JoinGroup v{MIN_VERSION} (Kafka 2.3)")
+            why = f"the broker has no JoinGroup v{MIN_VERSION} (Kafka 2.3)"
+            raise _Unavailable(Tri.NO, why, right=False)
         self._group_topics()
         assert self._described is not None
+        if self._described.type is not GroupType.CLASSIC:
+            why = f"only classic groups have assignor lists: this is a {self._described.type} group"
+            raise _Unavailable(Tri.NO, why, right=False)
         if self._described.operations is None:
             raise _Unavailable(Tri.CANNOT_TELL, "the broker does not report rights (before 2.3)")
         if _READ not in self._described.operations:
             raise _Unavailable(Tri.NO, "no READ on the group")
-        if self._described.type is not GroupType.CLASSIC:
-            return "allowed, but only classic groups are probed"
         return "allowed (not sent now)"
 
     def _offsets_topic(self) -> str:
         raw = self._needs_raw()
         answer = raw.metadata([OFFSETS_TOPIC], self._raw.deadline(), operations=True).topics[0]
         rights = answer.authorized_operations
+        # A user who may not describe it gets TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
+        if error_name(answer.error_code) == "UNKNOWN_TOPIC_OR_PARTITION":
+            why = f"there is no {OFFSETS_TOPIC} yet: the first group that joins makes it"
+            raise _Unavailable(Tri.CANNOT_TELL, why, right=False)
         # Brokers before 2.3 report no rights.
         if answer.error_code or (rights is not None and _READ not in rights):
             raise _Unavailable(Tri.NO, f"no READ and DESCRIBE on {OFFSETS_TOPIC}")

@@ -6,9 +6,10 @@ member. It answers INCONSISTENT_GROUP_PROTOCOL if some member's list lacks the a
 UNKNOWN_MEMBER_ID, and changes nothing. Similar requests do harm: see `join_request`.
 
 The probe is sent only to a group that was just described as classic, of protocol type consumer,
-Stable, with members. Sent to an EMPTY KIP-848 group it would turn the group into a classic one in
-the coordinator's memory. The remaining risk is the time between the description and the request:
-within it, the last members would have to leave and the group be converted.
+Stable, with members. Sent to an EMPTY KIP-848 group, or since Kafka 4.2 to an EMPTY Streams group
+(KIP-1071), it would turn the group into a classic one in the coordinator's memory. The remaining
+risk is the time between the description and the request: within it, the last members would have to
+leave and the group be converted.
 """
 
 from __future__ import annotations
@@ -125,6 +126,8 @@ def join_request(
 
 def _just_described(cluster: RawCluster, group_id: str, deadline: Deadline) -> Described:
     described = describe(cluster, group_id, deadline)
+    if described.type in (GroupType.STREAMS, GroupType.SHARE):
+        raise _VoidError(f"it is a {described.type} group, which has no assignor lists")
     if described.type is not GroupType.CLASSIC or not is_proven_classic(
         cluster, described.coordinator_id, group_id, deadline
     ):

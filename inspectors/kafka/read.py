@@ -49,6 +49,7 @@ from rebal.inspectors.kafka.describe import (
     Offsets,
     committed_offsets,
     describe,
+    within,
 )
 from rebal.inspectors.kafka.listing import (
     GroupFailure,
@@ -96,7 +97,7 @@ def read_group(
         notes.append(clock.note(ahead))
     cluster, unread = session.cluster(described.coordinator_id, deadline)
     notes += unread
-    topics, lag = _topics_and_lag(session, described, deadline, notes)
+    described, topics, lag = _topics_and_lag(session, described, deadline, notes)
     snapshot = snapshot_of(
         described, address=address, cluster=cluster, topics=topics, lag=lag, notes=notes
     )
@@ -119,8 +120,8 @@ def snapshot_of(
 ) -> GroupSnapshot:
     """Return the snapshot of a described group; `address` is its coordinator's host and port."""
     host, port = address
-    is_consumer = described.type is GroupType.CONSUMER
-    request = "ConsumerGroupDescribe" if is_consumer else "DescribeGroups"
+    kind = described.type.value.capitalize()
+    request = "DescribeGroups" if described.type is GroupType.CLASSIC else f"{kind}GroupDescribe"
     return GroupSnapshot(
         group=Group(
             group_id=described.group_id,
@@ -184,11 +185,12 @@ def _identified(member: Member, described: Described) -> Member:
 
 def _topics_and_lag(
     session: Session, described: Described, deadline: Deadline, notes: list[str]
-) -> tuple[tuple[Topic, ...], Lags]:
-    owned, names = used_by(described)
-    topics = read_topics(session, sorted(names), deadline, notes)
+) -> tuple[Described, tuple[Topic, ...], Lags]:
+    topics = read_topics(session, sorted(used_by(described)[1]), deadline, notes)
+    described = within(described, topics)
+    owned, _ = used_by(described)
     if session.admin is None:
-        return topics, NO_LAG
+        return described, topics, NO_LAG
     lag = NO_LAG
     try:
         committed = (
@@ -200,7 +202,7 @@ def _topics_and_lag(
         lag = lags_of(owned, committed, ends)
     except (RequestError, ConnectError) as error:
         notes.append(f"lag was not read: {reason_of(error)}")
-    return topics, lag
+    return described, topics, lag
 
 
 def used_by(described: Described) -> tuple[set[TopicPartition], set[str]]:

@@ -18,7 +18,13 @@ from rebal.groups.model import Cluster, GroupSnapshot
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.describe import Described, Offsets, describe_many, offsets_of_many
+from rebal.inspectors.kafka.describe import (
+    Described,
+    Offsets,
+    describe_many,
+    offsets_of_many,
+    within,
+)
 from rebal.inspectors.kafka.listing import (
     GroupFailure,
     failure_of,
@@ -181,7 +187,8 @@ def _snapshots(session: Session, raw: RawCluster, answers: Sequence[_Answers]) -
         cluster, unread = _cluster(session, broker)
         notes += unread
         host, port, _ = raw.brokers.get(broker, ("", 0, None))
-        for described in each.described:
+        for read in each.described:
+            described = within(read, topics.values())
             used, needed = used_by(described)
             offsets = each.offsets[described.group_id]
             lag = NO_LAG

@@ -2,11 +2,6 @@
 
 kafka-python's own client hides why a login failed, because it retries until its timeout. Here the
 socket is driven directly, and a `Deadline` limits each wait. Nothing is sent or retried on its own.
-
-kafka-python has no ConsumerGroupDescribe (api 69; v0: KIP-848, v1: the member's type, KIP-1099).
-Its two schemas are defined here for kafka-python's message class, which loads the schema that
-belongs to the class's name and lets `json_patch` replace it. The two classes therefore have the
-names of messages that exist.
 """
 
 from __future__ import annotations
@@ -24,7 +19,6 @@ from typing import Any, Final
 import kafka.errors
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
-from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -302,89 +296,3 @@ def _wrong_login(address: str, config: ClusterConfig) -> str:
         f"{address} rejected the login of {config.username} with {config.mechanism} "
         "(wrong user name or password, or not set up for this mechanism). Check --command-config."
     )
-
-
-_KEY: Final = 69
-
-
-def _field(name: str, kind: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "type": kind, "versions": "0+", **more}
-
-
-def _nullable(name: str) -> dict[str, Any]:
-    return _field(name, "string", nullableVersions="0+", default="null")
-
-
-def _assignment(name: str) -> dict[str, Any]:
-    partitions = [
-        _field("TopicId", "uuid"),
-        _field("TopicName", "string"),
-        _field("Partitions", "[]int32"),
-    ]
-    listed = _field("TopicPartitions", "[]TopicPartitions", fields=partitions)
-    return _field(name, "Assignment", fields=[listed])
-
-
-def _message(kind: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "apiKey": _KEY,
-        "type": kind,
-        "name": f"ConsumerGroupDescribe{kind.capitalize()}",
-        "validVersions": "0-1",
-        "flexibleVersions": "0+",
-        "fields": fields,
-    }
-
-
-_REQUEST: Final = _message(
-    "request", [_field("GroupIds", "[]string"), _field("IncludeAuthorizedOperations", "bool")]
-)
-_MEMBER: Final = [
-    _field("MemberId", "string"),
-    _nullable("InstanceId"),
-    _nullable("RackId"),
-    _field("MemberEpoch", "int32"),
-    _field("ClientId", "string"),
-    _field("ClientHost", "string"),
-    _field("SubscribedTopicNames", "[]string"),
-    _nullable("SubscribedTopicRegex"),
-    _assignment("Assignment"),
-    _assignment("TargetAssignment"),
-    _field("MemberType", "int8", versions="1+", default="-1", ignorable=True),
-]
-_GROUP: Final = [
-    _field("ErrorCode", "int16"),
-    _nullable("ErrorMessage"),
-    _field("GroupId", "string"),
-    _field("GroupState", "string"),
-    _field("GroupEpoch", "int32"),
-    _field("AssignmentEpoch", "int32"),
-    _field("AssignorName", "string"),
-    _field("Members", "[]Member", fields=_MEMBER),
-    _field("AuthorizedOperations", "int32", default="-2147483648"),
-]
-_RESPONSE: Final = _message(
-    "response",
-    [_field("ThrottleTimeMs", "int32"), _field("Groups", "[]DescribedGroup", fields=_GROUP)],
-)
-
-
-class DescribeGroupsRequest(ApiMessage):  # type: ignore[misc]
-    """ConsumerGroupDescribeRequest: `group_ids`, `include_authorized_operations`."""
-
-    @classmethod
-    def json_patch(cls, _json: dict[str, Any]) -> dict[str, Any]:
-        """Return the schema that replaces the loaded one."""
-        return _REQUEST
-
-
-class DescribeGroupsResponse(ApiMessage):  # type: ignore[misc]
-    """ConsumerGroupDescribeResponse: `groups[]` with epochs, members and both assignments."""
-
-    @classmethod
-    def json_patch(cls, _json: dict[str, Any]) -> dict[str, Any]:
-        """Return the schema that replaces the loaded one."""
-        return _RESPONSE
-
-
-ConsumerGroupDescribeRequest = DescribeGroupsRequest

@@ -21,13 +21,15 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).resolve().parent / "java"
 COPY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
-BROKER_VERSIONS = ("4.1.1", "3.9.1", "4.4.0")
+# Kafka's newest release: the one line to raise. Tests ask for it by this name.
+NEWEST = "4.4.0"
+BROKER_VERSIONS = ("4.1.1", "3.9.1", NEWEST)
 # Fetched by the test that needs one (`make test-full`).
 RARE_BROKER_VERSIONS = ("4.2.2", "4.3.1")
-CLIENT_VERSIONS = ("2.3.1", "2.8.2", "3.9.1", "4.1.1", "4.4.0")
+CLIENT_VERSIONS = ("2.3.1", "2.8.2", "3.9.1", "4.1.1", NEWEST)
 # They print no member id when they join.
 NAMELESS_CLIENT_VERSIONS = ("2.4.1", "2.5.1")
-STREAMS_VERSIONS = ("2.3.1", "3.9.1", "4.1.1")
+STREAMS_VERSIONS = ("2.3.1", "3.9.1", "4.1.1", NEWEST)
 CONNECT_VERSIONS = ("3.9.1", "4.1.1")
 
 # Log4j 2 is what Kafka 4 changes levels in at run time (KIP-412), reload4j what Kafka 3 does.

@@ -49,7 +49,7 @@ from rebal.groups.model import (
     Tri,
     Unmatched,
 )
-from rebal.groups.protocol import classic_members_of_a_consumer_group
+from rebal.groups.protocol import KIPS, classic_members_of_a_consumer_group
 from rebal.planner.commands import explain
 from rebal.planner.context import COOPERATIVE_STICKY, names
 from rebal.planner.facts import all_partitions, natural
@@ -94,7 +94,7 @@ def _state(report: Report) -> Text:
     snapshot = report.snapshot
     group = snapshot.group
     parts = [str(group.state), str(group.type)]
-    if group.protocol_type not in (None, "", "consumer"):
+    if group.protocol_type not in (None, "", "consumer", group.type):
         parts.append(f"{group.protocol_type} (not consumers)")
     members = count(len(snapshot.members), "member")
     if snapshot.expected_members is not None and snapshot.expected_members != len(snapshot.members):
@@ -147,6 +147,8 @@ def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
                 f"   the broker moves single partitions; {never}",
             ),
         )
+    elif group.type in KIPS:
+        yield label, Text(f"{KIPS[group.type]}{assignor}", style="bold green")
     else:
         runs = report.runs
         stopped = count(_stopped(report), "partition")

@@ -49,7 +49,10 @@ public final class StreamsMember extends Hosted {
         List<String> topics = Arrays.asList(((String) properties.remove("topics")).split(","));
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream(topics).foreach((key, value) -> { });
-        KafkaStreams streams = new KafkaStreams(builder.build(), properties, new Supplier());
+        // A program of the streams protocol has no consumer of its own that could be watched.
+        KafkaStreams streams = "streams".equals(settings.get("group.protocol"))
+                ? new KafkaStreams(builder.build(), properties)
+                : new KafkaStreams(builder.build(), properties, new Supplier());
         streams.setStateListener((now, before) -> emit("state", "state", now));
         started();
         streams.start();

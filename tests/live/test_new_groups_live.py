@@ -1,0 +1,155 @@
+"""Groups of the newest protocols with real members: Streams (KIP-1071) and share (KIP-932)."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from rebal.cli import app
+from rebal.groups.model import GroupSnapshot
+from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.kafka.cluster import RawCluster, broker_version
+from rebal.inspectors.kafka.read import read_groups
+from tests.kafka import jars
+from tests.kafka.broker import Broker
+from tests.kafka.members import JavaHost
+from tests.kafka.processes import wait_for
+from tests.kafka.streams import StreamsHost
+
+Said = pytest.CaptureFixture[str]
+
+
+class ShareHost(JavaHost):
+    """A JVM with share consumers, which only the newest clients have."""
+
+    program = "ShareMember"
+    oldest = jars.NEWEST
+
+
+class Site(NamedTuple):
+    """A broker with a Streams program of two members, and a share group of one."""
+
+    broker: Broker
+    streams: StreamsHost
+    share: ShareHost
+
+    def run(self, capsys: Said, *words: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code = app.run([*words, "-b", self.broker.bootstrap])
+        return code, capsys.readouterr().out
+
+    def document(self, capsys: Said, *words: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.run(capsys, *words, "-o", "json")[1])
+        return found
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("hosts")
+    settings = {
+        "group.streams.initial.rebalance.delay.ms": "0",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+    }
+    with Broker(jars.NEWEST, secure=False, settings=settings) as broker:
+        broker.create_topic("orders", 6)
+        broker.create_topic("payments", 3)
+        broker.produce("orders", {0: 3})
+        made = Site(broker, StreamsHost(jars.NEWEST, folder), ShareHost(jars.NEWEST, folder))
+        own = {"group.protocol": "streams"}
+        for name in ("one", "two"):
+            made.streams.launch(broker, name, "app", ["orders", "payments"], own)
+        share = {"bootstrap.servers": broker.bootstrap, "group.id": "shared", "client.id": "sc"}
+        made.share.begin(made.share.fresh("sc"), share | {"topics": "orders"})
+        config = ClusterConfig(bootstrap=broker.bootstrap)
+
+        def settled() -> bool:
+            owns = [
+                [bool(member.assignment) for member in each.members]
+                for each in read_groups(config, ["app", "shared"])
+                if isinstance(each, GroupSnapshot)
+            ]
+            return owns == [[True, True], [True]]
+
+        wait_for("both groups to settle", settled, timeout=60, involved=lambda: ())
+        yield made
+        made.streams.kill()
+        made.share.kill()
+
+
+def test_their_members_are_counted_and_their_protocol_is_named(site: Site, capsys: Said) -> None:
+    lines = {line["group_id"]: line for line in site.document(capsys, "groups")["groups"]}
+    assert {
+        name: (line["type"], line["protocol"], line["assignor"], line["members"], line["verdict"])
+        for name, line in lines.items()
+    } == {
+        "app": ("streams", "KIP-1071", "sticky", 2, "done"),
+        "shared": ("share", "KIP-932", "simple", 1, "blocked"),
+    }
+    for name, runs in (("app", "KIP-1071, assignor sticky"), ("shared", "KIP-932")):
+        code, out = site.run(capsys, "inspect", name)
+        assert code == 0
+        assert f"runs        {runs}" in out
+        assert "0 members" not in out
+
+
+def test_a_streams_member_owns_only_partitions_that_exist(site: Site, capsys: Said) -> None:
+    (group,) = site.document(capsys, "inspect", "app")["groups"]
+    owned = sorted(
+        (topic["topic"], number)
+        for member in group["members"]
+        for topic in member["assignment"]
+        for number in topic["partitions"]
+    )
+    # Tasks 3 to 5 read no partition of payments, which has three.
+    assert owned == [("orders", n) for n in range(6)] + [("payments", n) for n in range(3)]
+    assert all(member["subscribed_topics"] for member in group["members"])
+
+
+def test_doctor_reads_both_and_gives_no_false_reason(site: Site, capsys: Said) -> None:
+    for name, count in (("app", "2 members"), ("shared", "1 member")):
+        rows = {row["source"]: row for row in site.document(capsys, "doctor", name)["rows"]}
+        assert rows["describe the group"]["why"] == f"Stable, {count}"
+        assert rows["offsets and lag"]["available"] == "yes"
+        assert rows["probe"]["available"] == "no"
+        assert "only classic groups have assignor lists" in rows["probe"]["why"]
+        assert [row["source"] for row in rows.values() if row["grant"]] == []
+
+
+def test_the_probe_never_reaches_a_streams_group(site: Site) -> None:
+    """Since Kafka 4.2 a JoinGroup turns an empty Streams group into a classic one."""
+    config = ClusterConfig(bootstrap=site.broker.bootstrap)
+    site.broker.log_requests(True)
+    done = site.streams.launch(
+        site.broker, "gone", "emptied", ["orders"], {"group.protocol": "streams"}
+    )
+
+    def state() -> str:
+        (found,) = read_groups(config, ["emptied"])
+        return found.group.state.value if isinstance(found, GroupSnapshot) else ""
+
+    wait_for("it to join", lambda: state() == "Stable", timeout=60, involved=lambda: ())
+    done.stop()
+    wait_for("it to leave", lambda: state() == "Empty", timeout=30, involved=lambda: ())
+    for name in ("app", "shared", "emptied"):
+        (snapshot,) = read_groups(config, [name], probe=True)
+        assert isinstance(snapshot, GroupSnapshot)
+        kind = "share" if name == "shared" else "streams"
+        assert snapshot.group.type.value == kind
+        assert snapshot.probe is not None
+        assert snapshot.probe.refused == f"it is a {kind} group, which has no assignor lists"
+    site.broker.log_requests(False)
+    log = site.broker.request_log_path.read_text()
+    assert '"STREAMS_GROUP_DESCRIBE"' in log
+    assert '"JOIN_GROUP"' not in log
+    (after,) = read_groups(config, ["emptied"])
+    assert isinstance(after, GroupSnapshot)
+    assert (after.group.type.value, after.group.state.value) == ("streams", "Empty")
+
+
+def test_the_newest_broker_is_called_by_its_release(site: Site) -> None:
+    """A release with a newer metadata.version needs one more entry in the table of releases."""
+    with RawCluster(ClusterConfig(bootstrap=site.broker.bootstrap)) as raw:
+        connection = raw.any(raw.deadline())
+        assert broker_version(connection) == ".".join(jars.NEWEST.split(".")[:2])
