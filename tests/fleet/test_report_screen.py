@@ -169,3 +169,15 @@ def test_what_the_log_cleaner_took_between_scans_is_said(tmp_path: Path, capsys:
         assert said in "\n".join(report_lines(folder, capsys, "-o", form))
     body = json.loads("\n".join(report_lines(folder, capsys, "-o", "json")))
     assert body["scan"]["partitions_with_missing_records"] == [3, 9]
+
+
+def test_members_that_no_record_shows_are_no_zero(tmp_path: Path, capsys: Said) -> None:
+    rows = fleet(20)
+    rows["groups"][0] |= {"type": "streams", "members": None, "assignor": None}
+    name = rows["groups"][0]["group_id"]
+    folder = write_tables(tmp_path, rows)
+    lines = report_lines(folder, capsys, "-o", "markdown")
+    cells = [cell.strip() for line in lines if f" {name} " in line for cell in line.split("|")]
+    assert "·" in cells
+    page = "\n".join(report_lines(folder, capsys, "-o", "html"))
+    assert '<td class="n" data-k="0">·</td>' in page

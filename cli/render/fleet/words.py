@@ -37,7 +37,7 @@ def row_texts(group: FleetGroup) -> tuple[str, ...]:
         pays_in = "" if ready.pays_back is None else hours_text(ready.pays_back)
     return (
         *(place, verdict_text(group), group.group_id, runs_text(group), path_text(group)),
-        *(str(group.history.members or 0), cost_text(group), saves, pays_in),
+        *(number_text(group.history.members), cost_text(group), saves, pays_in),
         hindrance_text(group),
     )
 
