@@ -32,7 +32,7 @@ _NO_GROUP: Final = "name a group to try it"
 class DoctorRow(Record, frozen=True, kw_only=True):
     """One source of evidence; `adds` names the facts that it provides.
 
-    `grant` is the command that grants the missing right. It is empty if no right is missing.
+    `grant` is the command that grants the missing right. It is empty unless a right is missing.
     """
 
     source: str
@@ -95,6 +95,7 @@ class _Examination:
         self._admin: Admin | None = None
         self._described: Described | None = None
         self._raw_is_in = False
+        self._denied = False
         self.principal = principal_of(config)
 
     @property
@@ -157,8 +158,9 @@ class _Examination:
             available, why = result.available, str(result)
             grant = grant if result.right else ()
         except RequestError as error:
-            available = Tri.NO if "AUTHORIZATION" in error.name else Tri.CANNOT_TELL
-            why = error.reason
+            available, why = Tri.NO, error.reason
+            if "AUTHORIZATION" not in error.name:
+                available, grant = Tri.CANNOT_TELL, ()
         except (ConnectError, SettingError) as error:
             if isinstance(error, ConnectError) and error.kind in ("unreachable", "timeout"):
                 raise
@@ -193,7 +195,7 @@ class _Examination:
 
     def _needs_group(self) -> str:
         if self._group is None:
-            raise _Unavailable(Tri.CANNOT_TELL, _NO_GROUP)
+            raise _Unavailable(Tri.CANNOT_TELL, _NO_GROUP, right=False)
         return self._group
 
     def _cluster_right(self, bit: int, name: str) -> None:
@@ -230,6 +232,7 @@ class _Examination:
             try:
                 self._described = describe(self._raw, group, deadline, operations=True)
             except RequestError as error:
+                self._denied = error.name == "GROUP_AUTHORIZATION_FAILED"
                 raise _no_group(error, group) from None
         else:
             self._described = self._needs_admin().describe(group, deadline)[0]
@@ -241,6 +244,7 @@ class _Examination:
             raise _Unavailable(
                 Tri.CANNOT_TELL,
                 _NO_GROUP if self._group is None else "the group could not be described",
+                right=self._denied,
             )
         members = self._described.members
         return sorted(
@@ -337,16 +341,16 @@ class _Examination:
 
 def _no_group(error: RequestError, group: str) -> _Unavailable:
     if error.name == "GROUP_ID_NOT_FOUND":
-        return _Unavailable(Tri.CANNOT_TELL, f"there is no group {group}")
+        return _Unavailable(Tri.CANNOT_TELL, f"there is no group {group}", right=False)
     if error.name == "GROUP_AUTHORIZATION_FAILED":
         return _Unavailable(Tri.NO, "no DESCRIBE on the group")
-    return _Unavailable(Tri.CANNOT_TELL, error.reason)
+    return _Unavailable(Tri.CANNOT_TELL, error.reason, right=False)
 
 
 def _topic(name: str, error: RequestError) -> _Unavailable:
     if error.name == "TOPIC_AUTHORIZATION_FAILED":
         return _Unavailable(Tri.NO, f"no DESCRIBE on {name}")
-    return _Unavailable(Tri.CANNOT_TELL, f"{name}: {error.reason}")
+    return _Unavailable(Tri.CANNOT_TELL, f"{name}: {error.reason}", right=False)
 
 
 def acl(config: ClusterConfig, operation: str, *resource: str) -> Command:

@@ -143,6 +143,7 @@ def test_rights_are_told_apart_and_the_doctor_names_what_grants_them(
         "login (kafka-python)": Tri.YES,
         "login (confluent-kafka)": Tri.YES,
         "list groups": Tri.NO,
+        "brokers' clock": Tri.NO,
         "describe the group": Tri.NO,
         "describe topics": Tri.CANNOT_TELL,
         "offsets and lag": Tri.NO,
@@ -157,6 +158,8 @@ def test_rights_are_told_apart_and_the_doctor_names_what_grants_them(
     assert grants["describe the group"] == (
         f"{begin} --allow-principal User:limited --operation Describe --group {group}"
     )
+    assert grants["list groups"] == grants["brokers' clock"] != ""
+    assert "--operation Read" in grants["probe"]
 
     kafka41.allow("limited", "group", group, "DESCRIBE")
     kafka41.allow("limited", "topic", topic_name, "DESCRIBE")
@@ -212,6 +215,7 @@ def test_the_doctor_without_a_group_says_what_it_did_not_try(kafka41: Broker) ->
     assert rows["describe the group"].why == "name a group to try it"
     assert rows["broker settings"].available is Tri.YES
     assert rows["list groups"].available is Tri.YES
+    assert not any(row.grant for row in report.rows)
 
 
 def test_the_doctor_tells_a_refused_login(kafka41: Broker) -> None:

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from rebal.cli import app
-from rebal.groups.model import GroupSnapshot
+from rebal.groups.model import GroupSnapshot, Tri
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.kafka.cluster import RawCluster, broker_version
+from rebal.inspectors.kafka.doctor import DoctorReport, examine
 from rebal.inspectors.kafka.read import read_groups
 from tests.kafka import jars
 from tests.kafka.broker import Broker
@@ -28,11 +29,15 @@ class ShareHost(JavaHost):
 
 
 class Site(NamedTuple):
-    """A broker with a Streams program of two members, and a share group of one."""
+    """A broker with a Streams program of two members, and a share group of one.
+
+    `fresh` is what doctor read before any group was there.
+    """
 
     broker: Broker
     streams: StreamsHost
     share: ShareHost
+    fresh: DoctorReport
 
     def run(self, capsys: Said, *words: str) -> tuple[int, str]:
         capsys.readouterr()
@@ -53,16 +58,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         "share.coordinator.state.topic.min.isr": "1",
     }
     with Broker(jars.NEWEST, secure=False, settings=settings) as broker:
+        config = ClusterConfig(bootstrap=broker.bootstrap)
+        fresh = examine(config)
         broker.create_topic("orders", 6)
         broker.create_topic("payments", 3)
         broker.produce("orders", {0: 3})
-        made = Site(broker, StreamsHost(jars.NEWEST, folder), ShareHost(jars.NEWEST, folder))
+        hosts = StreamsHost(jars.NEWEST, folder), ShareHost(jars.NEWEST, folder)
+        made = Site(broker, *hosts, fresh)
         own = {"group.protocol": "streams"}
         for name in ("one", "two"):
             made.streams.launch(broker, name, "app", ["orders", "payments"], own)
         share = {"bootstrap.servers": broker.bootstrap, "group.id": "shared", "client.id": "sc"}
         made.share.begin(made.share.fresh("sc"), share | {"topics": "orders"})
-        config = ClusterConfig(bootstrap=broker.bootstrap)
 
         def settled() -> bool:
             owns = [
@@ -115,6 +122,14 @@ def test_doctor_reads_both_and_gives_no_false_reason(site: Site, capsys: Said) -
         assert rows["probe"]["available"] == "no"
         assert "only classic groups have assignor lists" in rows["probe"]["why"]
         assert [row["source"] for row in rows.values() if row["grant"]] == []
+
+
+def test_doctor_finds_no_right_missing_where_there_is_no_group_yet(site: Site) -> None:
+    rows = {row.source: row for row in site.fresh.rows}
+    assert rows["offsets topic"].available is Tri.CANNOT_TELL
+    assert rows["offsets topic"].why.startswith("there is no __consumer_offsets yet")
+    assert rows["brokers' clock"].available is Tri.YES
+    assert [row.source for row in site.fresh.rows if row.grant] == []
 
 
 def test_the_probe_never_reaches_a_streams_group(site: Site) -> None:
