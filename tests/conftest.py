@@ -153,18 +153,30 @@ def no_costs() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def kafka41() -> Iterator["Broker"]:
     """The one Kafka 4.1.1 broker that all tests share (Java group coordinator)."""
+    from tests.kafka import jars
     from tests.kafka.broker import Broker
 
-    with Broker("4.1.1") as broker:
+    with Broker(jars.EARLY) as broker:
         yield broker
 
 
 @pytest.fixture(scope="session")
 def kafka39() -> Iterator["Broker"]:
     """The shared Kafka 3.9.1 broker (Scala group coordinator), started when first asked for."""
+    from tests.kafka import jars
     from tests.kafka.broker import Broker
 
-    with Broker("3.9.1") as broker:
+    with Broker(jars.SCALA) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def newest() -> Iterator["Broker"]:
+    """The shared broker of Kafka's newest release, started when first asked for."""
+    from tests.kafka import jars
+    from tests.kafka.broker import Broker
+
+    with Broker(jars.NEWEST) as broker:
         yield broker
 
 
@@ -179,18 +191,20 @@ def without_rights(kafka41: "Broker") -> Iterator[None]:
 @pytest.fixture(scope="session")
 def cluster41() -> Iterator["Cluster"]:
     """Three Kafka 4.1.1 brokers, for tests that one broker cannot serve."""
+    from tests.kafka import jars
     from tests.kafka.cluster import Cluster
 
-    with Cluster("4.1.1") as cluster:
+    with Cluster(jars.EARLY) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def cluster39() -> Iterator["Cluster"]:
     """Three Kafka 3.9.1 brokers (Scala group coordinator)."""
+    from tests.kafka import jars
     from tests.kafka.cluster import Cluster
 
-    with Cluster("3.9.1") as cluster:
+    with Cluster(jars.SCALA) as cluster:
         yield cluster
 
 

@@ -17,6 +17,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members
 from tests.kafka.processes import wait_for
@@ -407,7 +408,10 @@ def test_brokers_before_4_0_are_named(kafka39: Broker, group: Make, capsys: Said
     body = it.plan(capsys, "--to", "consumer", "--assume-family", "java")
     assert (body["verdict"], body["exit_code"]) == ("blocked", 3)
     (finding,) = (f for f in body["findings"] if f["rule"] == "RB401" and f["result"] == "yes")
-    assert finding["message"] == "the brokers are 3.9, and KIP-848 groups need 4.0 or later."
+    assert (
+        finding["message"]
+        == f"the brokers are {jars.SCALA.rpartition('.')[0]}, and KIP-848 groups need 4.0 or later."
+    )
     assert "RB401" in body["summary"]
     refused = it.start("new", [], protocol="consumer")
     assert "UnsupportedVersion" in str(refused.wait_for("error").data)

@@ -43,10 +43,10 @@ STORY = pytest.param("kafka41", marks=pytest.mark.story)
 LONG = pytest.mark.parametrize(
     "broker", [STORY, pytest.param("kafka39", marks=pytest.mark.full)], indirect=True
 )
-BOTH = pytest.mark.parametrize("broker", [STORY, "kafka39"], indirect=True)
+BOTH = pytest.mark.parametrize("broker", [STORY, "kafka39", "newest"], indirect=True)
 
 
-@pytest.fixture(params=["kafka41", "kafka39"])
+@pytest.fixture(params=jars.SITES)
 def broker(request: pytest.FixtureRequest) -> Broker:
     """The shared broker of each kind."""
     shared: Broker = request.getfixturevalue(request.param)

@@ -21,16 +21,21 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).resolve().parent / "java"
 COPY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
-# Kafka's newest release: the one line to raise. Tests ask for it by this name.
+# The one table of Kafka's releases, which tests ask for by name: the last one with the Scala
+# coordinator, an early one with the Java coordinator, and today's. NEWEST is the line to raise.
+SCALA = "3.9.1"
+EARLY = "4.1.1"
 NEWEST = "4.4.0"
-BROKER_VERSIONS = ("4.1.1", "3.9.1", NEWEST)
+BROKER_VERSIONS = (SCALA, EARLY, NEWEST)
+SITES = ("kafka39", "kafka41", "newest")
+"""The fixtures of the shared brokers of these versions."""
 # Fetched by the test that needs one (`make test-full`).
 RARE_BROKER_VERSIONS = ("4.2.2", "4.3.1")
-CLIENT_VERSIONS = ("2.3.1", "2.8.2", "3.9.1", "4.1.1", NEWEST)
+CLIENT_VERSIONS = ("2.3.1", "2.8.2", *BROKER_VERSIONS)
 # They print no member id when they join.
 NAMELESS_CLIENT_VERSIONS = ("2.4.1", "2.5.1")
-STREAMS_VERSIONS = ("2.3.1", "3.9.1", "4.1.1", NEWEST)
-CONNECT_VERSIONS = ("3.9.1", "4.1.1")
+STREAMS_VERSIONS = ("2.3.1", *BROKER_VERSIONS)
+CONNECT_VERSIONS = (SCALA, EARLY)
 
 # Log4j 2 is what Kafka 4 changes levels in at run time (KIP-412), reload4j what Kafka 3 does.
 _LOG4J2 = (
@@ -78,7 +83,7 @@ ARTIFACTS: dict[str, tuple[str, ...]] = {
     # A file system of Hadoop, of the version whose client PySpark has.
     "hadoop-3.4.1": ("org.apache.hadoop:hadoop-client-minicluster:3.4.1",),
     # Kafka's own command-line tools: the peer of bench/inspect_probe.py.
-    "tools-4.1.1": ("org.apache.kafka:kafka-tools:4.1.1", *_logging("4.1.1")),
+    f"tools-{EARLY}": (f"org.apache.kafka:kafka-tools:{EARLY}", *_logging(EARLY)),
 }
 
 _POM = """\

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.processes import wait_for
 from tests.kafka.rawgroup import (
@@ -47,7 +48,7 @@ SHORT_SESSION_S = 4.0
 NAMES_OF = {code: name for name, code in CODES.items()}
 
 
-@pytest.fixture(params=["kafka41", "kafka39"])
+@pytest.fixture(params=jars.SITES)
 def broker(request: pytest.FixtureRequest) -> Broker:
     found = request.getfixturevalue(request.param)
     found.wait_coordinator("any")

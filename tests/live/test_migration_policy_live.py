@@ -13,13 +13,15 @@ from typing import Any, Final
 
 import pytest
 
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.kafka.rolling import Rolling
 from tests.kafka.service import answer, settings_of
 
-NEWEST: Final = "4.4.0"
-OLDER: Final = tuple(pytest.param(each, marks=pytest.mark.full) for each in ("4.2.2", "4.3.1"))
+OLDER: Final = tuple(
+    pytest.param(each, marks=pytest.mark.full) for each in jars.RARE_BROKER_VERSIONS
+)
 POLICY: Final = "group.consumer.migration.policy"
 FINAL: Final = ["cooperative-sticky"]
 TEAM: Final = ("java-1", "java-2", "java-3")
@@ -32,7 +34,7 @@ class Team(Rolling):
     def __init__(
         self, broker: Broker, members: Members, names: tuple[str, str], plan: Path, capsys: Said
     ) -> None:
-        super().__init__(broker, members, *names, software="java-4.4.0")
+        super().__init__(broker, members, *names, software=f"java-{jars.NEWEST}")
         self._own, self._plan, self._capsys = broker, plan, capsys
 
     def rebal(self, *words: str) -> dict[str, Any]:
@@ -55,7 +57,7 @@ class Team(Rolling):
         self.settle()
 
 
-@pytest.fixture(params=[NEWEST, *OLDER])
+@pytest.fixture(params=[jars.NEWEST, *OLDER])
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     with Broker(request.param, secure=False, request_log=True) as started:
         yield started
@@ -105,7 +107,7 @@ def test_nothing_is_restarted_while_the_policy_is_disabled_half_way(
     assert team.errors() == {}
 
 
-@pytest.mark.parametrize("broker", [NEWEST], indirect=True)
+@pytest.mark.parametrize("broker", [jars.NEWEST], indirect=True)
 def test_members_that_a_rebalance_has_ended_come_back_with_the_new_protocol(
     broker: Broker, team: Team
 ) -> None:
@@ -133,7 +135,7 @@ def test_members_that_a_rebalance_has_ended_come_back_with_the_new_protocol(
     assert team.errors() == {}
 
 
-@pytest.mark.parametrize("broker", [NEWEST], indirect=True)
+@pytest.mark.parametrize("broker", [jars.NEWEST], indirect=True)
 def test_a_disabled_policy_leaves_only_a_stop_on_the_way_back(broker: Broker, team: Team) -> None:
     team.begin(TEAM, FINAL)
     (step,) = team.plan("--to", "consumer")["steps"]
@@ -154,7 +156,7 @@ def test_a_disabled_policy_leaves_only_a_stop_on_the_way_back(broker: Broker, te
     assert team.errors() == {}
 
 
-@pytest.mark.parametrize("broker", [NEWEST], indirect=True)
+@pytest.mark.parametrize("broker", [jars.NEWEST], indirect=True)
 def test_static_members_move_to_a_full_kip848_group_and_no_static_one_restarts_in_a_classic_one(
     broker: Broker, team: Team
 ) -> None:

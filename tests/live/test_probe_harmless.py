@@ -102,6 +102,12 @@ def test_200_probes_leave_a_group_of_the_scala_coordinator_as_it_was(
     probe_200(kafka39, members, "eager-static", group_id, topic_name)
 
 
+def test_200_probes_leave_a_group_of_the_newest_coordinator_as_it_was(
+    newest: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    probe_200(newest, members, "eager-static", group_id, topic_name)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 def test_200_probes_of_each_kind_on_the_scala_coordinator(

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.live_support.rehearsed import Course, RealGroup, Seed, foretold
@@ -154,7 +155,7 @@ def test_two_bounces_on_a_scala_coordinator(kafka39: Broker, teller: Teller) -> 
 
 @pytest.mark.full
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("broker", ["kafka41", "kafka39"])
+@pytest.mark.parametrize("broker", jars.SITES)
 def test_the_downgrade(broker: str, request: pytest.FixtureRequest, teller: Teller) -> None:
     on = request.getfixturevalue(broker)
     real = teller.same(on, team(FINAL), bounces(BACK, RANGE), partitions=17)
@@ -173,7 +174,7 @@ def test_a_change_without_a_mixed_list_is_rejected(
 
 @pytest.mark.full
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("broker", ["kafka41", "kafka39"])
+@pytest.mark.parametrize("broker", jars.SITES)
 def test_two_bounces_of_static_members(
     broker: str, request: pytest.FixtureRequest, teller: Teller
 ) -> None:

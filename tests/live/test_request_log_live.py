@@ -10,6 +10,7 @@ from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.kafka.read import read_groups
 from rebal.inspectors.logs.requests.reader import read_request_log
 from rebal.planner.paths import make_plan
+from tests.kafka import jars
 from tests.kafka.members import wait_assigned
 from tests.kafka.processes import wait_for
 
@@ -29,7 +30,7 @@ SOFTWARE = {
 }
 
 
-@pytest.fixture(params=["kafka39", "kafka41"])
+@pytest.fixture(params=jars.SITES)
 def broker(request):
     """Each broker with its request log on, as KIP-412 switches it."""
     broker = request.getfixturevalue(request.param)

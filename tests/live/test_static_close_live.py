@@ -8,6 +8,7 @@ import pytest
 
 from rebal.groups.model import GroupSnapshot
 from rebal.inspectors.kafka.read import read_groups
+from tests.kafka import jars
 from tests.kafka.members import Members, wait_assigned
 from tests.live_support import config_of
 
@@ -17,7 +18,7 @@ SESSION, BEAT, CLOSED = 14.0, 12.0, 9.0
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("broker", ["kafka39", "kafka41"])
+@pytest.mark.parametrize("broker", jars.SITES)
 @pytest.mark.parametrize(("commits", "counted"), [(True, CLOSED + SESSION), (False, SESSION)])
 def test_commit_of_close_begins_the_session_of_a_static_member_anew(
     broker: str,

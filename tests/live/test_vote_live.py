@@ -7,6 +7,7 @@ import pytest
 
 from rebal.groups.model import CoordinatorKind
 from rebal.groups.vote import elect
+from tests.kafka import jars
 from tests.kafka.ballot import elected
 
 KNOWN = ("range", "roundrobin", "sticky", "cooperative-sticky")
@@ -24,7 +25,7 @@ CUSTOM = (
 COLLIDING = ("x-AaAa", "x-BBBB", "x-AaBB", "x-BBAa")
 
 
-@pytest.fixture(params=["kafka41", "kafka39"])
+@pytest.fixture(params=jars.SITES)
 def broker(request):
     return request.getfixturevalue(request.param)
 
