@@ -24,6 +24,7 @@ from rebal.planner.timeouts import FIRST_DELAY, RECONCILE_INTERVAL, Speed, held_
 _MAX_SIZE: Final = "group.max.size"
 _MIN_SESSION: Final = "group.min.session.timeout.ms"
 _MAX_SESSION: Final = "group.max.session.timeout.ms"
+_ASSIGNMENT_INTERVAL: Final = "group.consumer.assignment.interval.ms"
 _CONSUMER_SESSION: Final = "group.consumer.session.timeout.ms"
 _CONSUMER_MAX_SIZE: Final = "group.consumer.max.size"
 _USUAL_LIST: Final = ("range", "cooperative-sticky")
@@ -141,6 +142,9 @@ def brokers_of(snapshot: GroupSnapshot) -> Brokers:
         migration=read.get(POLICY, usual.migration).lower(),
         classic_joins=classic_joins(snapshot.cluster) is not Tri.NO,
         static_returns=static_returns(snapshot.cluster) is Tri.YES,
+        assignment_interval=number(_ASSIGNMENT_INTERVAL, usual.assignment_interval, 1000),
+        # Brokers with this setting begin at 1.
+        first_epoch=int(_ASSIGNMENT_INTERVAL in read),
     )
 
 

@@ -80,7 +80,8 @@ class ConsumerGroup:
         epoch: int = 0,
     ) -> None:
         self.number = self._made_for = epoch
-        self.away = 0.0
+        # When the next target may be computed: at most one an interval (KIP-1263).
+        self.away = self._due = 0.0
         self._agenda, self._brokers, self._watcher, self._chance = agenda, brokers, watcher, chance
         self._server, self._left = server, left
         self._members: dict[str, ReconcilingMember] = {}
@@ -477,6 +478,8 @@ class ConsumerGroup:
         self._watcher.preparing(why)
         self._watcher.generation(self.number, self.assignor, len(self._members))
         self._wake_all(but)
+        if self._due > self._agenda.now:
+            self._agenda.at(self._due, self._wake_all)
 
     def _wake_all(self, but: ReconcilingMember | None = None) -> None:
         for member in self._members.values():
@@ -500,6 +503,7 @@ class ConsumerGroup:
         for id_, member in self._members.items():
             self._aim(member, made.get(id_, ()))
         self._made_for = self.number
+        self._due = self._agenda.now + self._brokers.assignment_interval
         self._behind.update(self._members)
 
     def _aim(self, member: ReconcilingMember, target: Owned) -> None:
@@ -510,7 +514,7 @@ class ConsumerGroup:
     def _reconcile(
         self, member: ReconcilingMember, owned: frozenset[TopicPartition] | None
     ) -> None:
-        if self.number > self._made_for:
+        if self.number > self._made_for and self._due <= self._agenda.now:
             self._make_targets()
         before = member.held
         if member.advance(self._made_for, owned, self._holders):
@@ -525,7 +529,7 @@ class ConsumerGroup:
             self._settle()
 
     def _settle(self) -> None:
-        if self._unsettled and not self._behind:
+        if self._unsettled and not self._behind and self.number == self._made_for:
             self._unsettled = False
             self._watcher.stable(self.number)
 

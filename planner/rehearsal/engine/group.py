@@ -235,7 +235,7 @@ class Group:
         """Have a KIP-848 group in place of a classic one, with its members at their assignment."""
         empty = group.phase in _EMPTY
         resting = group.phase is GroupPhase.STABLE
-        self._now = made = self._consumer(0 if empty else group.number)
+        self._now = made = self._consumer(self._brokers.first_epoch if empty else group.number)
         members = group.dissolve()
         made.seat([Seat(m.request, m.client, m.partitions) for m in members])
         for member in members:

@@ -212,6 +212,32 @@ def test_a_static_member_returns_to_a_full_group_where_the_brokers_admit_it(
     assert [name for name, _ in told(run, "rejected")] == rejected
 
 
+def test_an_empty_group_begins_at_epoch_1_where_the_brokers_have_an_assignment_interval() -> None:
+    """KAFKA-20268: the first member's epoch is 2, and it is one rebalance all the same."""
+    stop = Event(do=Deed.STOP, members=ALL)
+    begin = [Event(do=Deed.START, processes=(replace(LATE, name=n),), at=60) for n in "ab"]
+    for first, seen in ((0, [1, 2]), (1, [2, 3])):
+        run = play(scene(DONE, DONE, DONE, brokers=Brokers(first_epoch=first)), stop, *begin)
+        assert epochs(run)[-2:] == seen
+
+
+def test_a_member_that_joins_within_the_assignment_interval_waits_for_its_end() -> None:
+    """KIP-1263: one target an interval; its members learn of it at a heartbeat after its end."""
+    begin = [
+        Event(do=Deed.START, processes=(replace(LATE, name=name),), at=at)
+        for name, at in (("a", 1.0), ("b", 1.3))
+    ]
+    ends = {}
+    for interval in (0.0, 1.0, 30.0):
+        run = play(kip848(1, brokers=Brokers(assignment_interval=interval)), *begin)
+        assert balanced(run)
+        assert epochs(run) == [8, 9]
+        ends[interval] = run.rebalances[-1].ended or 0.0
+    # The default is over before the owner's next heartbeat, which has to give partitions up.
+    assert ends[1.0] == ends[0.0] < 10
+    assert 30 < ends[30.0] < 31 + 10
+
+
 def test_the_first_consumer_converts_the_group_and_classic_members_stay() -> None:
     run = play(scene(DONE, DONE, DONE), restart("m0", **UP))
     # The leave is a rebalance of the classic group; the join is the first epoch after it.
