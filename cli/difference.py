@@ -51,15 +51,21 @@ class Reading(NamedTuple):
     scan: Lake | None
 
 
-def side_of(path: Path) -> Side:
-    """Return the plan or the snapshot in a file.
+def is_plan(path: Path) -> bool:
+    """Return whether the file holds a plan; raise FileError where it cannot be read."""
+    return _PLAN.search(read_text(path)[:_HEAD]) is not None
+
+
+def side_of(path: Path, plan: Plan | None = None) -> Side:
+    """Return the plan or the snapshot in a file; `plan` is what was read from it before.
 
     Raises:
         FileError: the file cannot be read.
         DocumentError: it is neither; names the field and the line.
     """
-    if _PLAN.search(read_text(path)[:_HEAD]):
+    if plan is None and is_plan(path):
         plan = read_plan(path)
+    if plan is not None:
         return Side("plan", str(path), plan.baseline, plan)
     return Side("snapshot", str(path), read_snapshot(path))
 

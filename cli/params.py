@@ -37,10 +37,19 @@ ENDINGS: Final = (".yaml", ".yml", ".json")
 """Endings of the files of plans and snapshots; plans of one name share a journal."""
 SHELLS: Final = ("bash", "zsh", "fish")
 """Shells that `rebal completion` has a script for."""
-_PLAIN: Final = re.compile(r"\d+(?:\.\d*)?")
-_WATCH: Final = "30m"
-_SOONEST, _LATEST = 0.1, 86_400
+WATCH: Final = "30m"
+"""How long `verify --watch` looks where --for does not say."""
+
+NAMING: Final = re.compile("REBAL_(BOOTSTRAP|COMMAND_CONFIG|PROFILE|CONFIG|X_.+)$")
+"""Variables that say how to reach a cluster."""
 _BROKERS: Final = ("BOOTSTRAP", "COMMAND_CONFIG", "PROFILE", "X_BOOTSTRAP_SERVERS")
+
+
+def _with_kept(context: typer.Context, settings: list[str] | None) -> list[str] | None:
+    """Return the settings of -X after those that a plan keeps, which they may replace."""
+    kept = (context.default_map or {}).get("overrides")
+    return settings if not kept or settings == kept else [*kept, *(settings or ())]
+
 
 Bootstrap = Annotated[
     str | None,
@@ -56,7 +65,12 @@ CommandConfig = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("-X", metavar="KEY=VALUE", help="One connection setting; repeat for more."),
+    typer.Option(
+        "-X",
+        metavar="KEY=VALUE",
+        callback=_with_kept,
+        help="One connection setting; repeat for more.",
+    ),
 ]
 Profile = Annotated[
     str | None,
@@ -76,18 +90,10 @@ Timeout = Annotated[
     typer.Option(
         "--timeout",
         metavar="SECONDS",
-        min=_SOONEST,
-        max=_LATEST,
+        min=0.1,
+        max=86_400,
         callback=finite,
         help="The longest wait for brokers.",
-    ),
-]
-WatchTimeout = Annotated[
-    str,
-    typer.Option(
-        "--timeout",
-        metavar="TIME",
-        help="The longest wait for brokers, in seconds; with a unit (15m), how long to watch.",
     ),
 ]
 Snapshot = Annotated[
@@ -197,7 +203,8 @@ ExitZero = Annotated[
 class Connection:
     """The options that name a cluster, as they were typed.
 
-    `overrides` are KEY=VALUE texts, `timeout` is in seconds.
+    `overrides` are KEY=VALUE texts, `timeout` is in seconds. `missing` are variables that a plan
+    was made with and that are not set now.
     """
 
     bootstrap: str | None = None
@@ -205,6 +212,7 @@ class Connection:
     overrides: Sequence[str] | None = None
     profile: str | None = None
     timeout: float = TIMEOUT
+    missing: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Reject a login in an address at once: commands to paste repeat the addresses.
@@ -226,6 +234,12 @@ class Connection:
         Raises:
             RebalError: no broker named, or a setting that cannot be used; the message names it.
         """
+        if self.missing:
+            raise UsageError(
+                f"the plan's way to the brokers needs {' and '.join(self.missing)}, not set here: "
+                "set it, or give the connection again: -b HOST:PORT, --command-config FILE, "
+                "--profile NAME or -X KEY=VALUE."
+            )
         from rebal.inspectors.connection.config import resolve
 
         return resolve(
@@ -270,12 +284,13 @@ class Connection:
         left: Path | None = None,
     ) -> Given:
         """Return what a printed command repeats: these options without secrets, and the others."""
+        folder = os.path.relpath(Path.cwd(), plan.resolve().parent) if plan is not None else "."
         from rebal.planner.commands import OFFLINE, Given
 
         words = option("-b", self.bootstrap) if self.bootstrap else ()
         words += option("--command-config", str(self.command_config)) if self.command_config else ()
         words += option("--profile", self.profile) if self.profile else ()
-        secrets = [pair for pair in self.overrides or () if _holds_secret(pair)]
+        secrets = [pair for pair in self.overrides or () if holds_secret(pair)]
         words += options("-X", [pair for pair in self.overrides or () if pair not in secrets])
         words += () if self.timeout == TIMEOUT else ("--timeout", f"{self.timeout:g}")
         left_out = [_variable(pair.partition("=")[0]) for pair in secrets]
@@ -291,6 +306,8 @@ class Connection:
             brokers=self._brokers(),
             properties=None if properties is None else str(properties),
             variables=(*left_out, *([] if self.names_broker() else [OFFLINE])),
+            environment=tuple(sorted(filter(NAMING.match, os.environ))),
+            folder="" if folder == "." else folder,
         )
 
     def _brokers(self) -> str | None:
@@ -317,7 +334,7 @@ class Lake:
     def settings(self) -> tuple[str, ...]:
         """Return the `--lake-option` words that a printed command repeats: those of no secret."""
         pairs = [f"{key}={value}" for key, value in self.options.items()]
-        return options("--lake-option", [pair for pair in pairs if not _holds_secret(pair)])
+        return options("--lake-option", [pair for pair in pairs if not holds_secret(pair)])
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -359,7 +376,7 @@ def key_and_value(name: str, text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def _holds_secret(pair: str) -> bool:
+def holds_secret(pair: str) -> bool:
     """Return whether a setting's value is a secret, or an address with a login or a token."""
     key, _, value = pair.partition("=")
     _, scheme, address = value.partition("://")
@@ -394,23 +411,6 @@ def ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:
             )
     given = [*reasons] * (len(ids) if len(reasons) == 1 else 1)
     return dict(zip(wanted, given, strict=True))
-
-
-def accepted_words(
-    assume: Sequence[str] | None,
-    assume_family: Sequence[str] | None,
-    ignore: Sequence[str] | None,
-    reason: Sequence[str] | None,
-    departed: Sequence[str] | None,
-) -> tuple[str, ...]:
-    """Return the options by which the user accepts a risk or states a fact, as they were typed."""
-    return (
-        *options("--departed", departed or ()),
-        *options("--assume", assume or ()),
-        *options("--assume-family", assume_family or ()),
-        *options("--ignore", ignore or ()),
-        *options("--reason", reason or ()),
-    )
 
 
 def goals() -> tuple[str, ...]:
@@ -486,27 +486,6 @@ def batch_of(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise UsageError(f"--batch {text}: give a number of members to restart at a time, or all.")
     return int(text)
-
-
-def waits(timeout: str, for_: str | None, *, watching: bool) -> tuple[float, float]:
-    """Return the seconds to wait for brokers, and those to watch: `--timeout 10`, `--timeout 15m`.
-
-    A `--timeout` with a unit says how long a watch lasts, as `--for` does; a plain number says how
-    long brokers may take to answer.
-
-    Raises:
-        UsageError: a value is no duration, or both options give one for the watch.
-    """
-    plain = _PLAIN.fullmatch(timeout.strip()) is not None
-    if not plain and not watching:
-        raise UsageError(f"--timeout {timeout} is how long to wait: add --until gate or done.")
-    if not plain and for_ is not None:
-        raise UsageError(f"--timeout {timeout} and --for {for_} both say how long: leave one out.")
-    watched = duration(for_ or _WATCH) if plain else duration(timeout, "--timeout")
-    answer = float(timeout) if plain else TIMEOUT
-    if not _SOONEST <= answer <= _LATEST:
-        raise UsageError(f"--timeout {timeout}: give {_SOONEST} to {_LATEST:,} seconds.")
-    return answer, watched
 
 
 def duration(text: str, option: str = "--for") -> float:

@@ -114,13 +114,12 @@ def rehearse_group(source: Source, asked: Asked, show: Show) -> int:
         raise UsageError("an HTML page shows one rehearsal: name one protocol with --compare.")
     plan = None if asked.rollout is None else read_plan(asked.rollout).kept_as(str(asked.rollout))
     script = _script_text(asked.script)
-    snapshot = source.snapshot
-    named = source.group is not None or snapshot is not None or plan is None
+    named = source.group is not None or source.snapshot is not None or plan is None
     if plan is not None and not named:
         found, where = source.added_to(plan.baseline), "as planned"
     else:
-        found = source.read()
-        where = str(snapshot) if snapshot else "live" if source.group else "saved"
+        source = source.named()
+        found, where = source.read(), str(source.snapshot or "live")
         if plan is not None:
             check_same(plan, found)
     document = rehearsed(Story(found=found, asked=asked, plan=plan, source=script), keep=show.page)
@@ -131,7 +130,7 @@ def rehearse_group(source: Source, asked: Asked, show: Show) -> int:
     if show.form == "html":
         output.write(_page(document))
     elif show.form == "text":
-        words = source.connection.given(evidence=source.words, snapshot=snapshot)
+        words = source.connection.given(evidence=source.words, snapshot=source.snapshot)
         words = replace(words, plan=str(asked.rollout)) if plan is not None else words
         following = _next(found, plan, words, asked, named=named)
         _print(document, found, where, following, show)

@@ -8,6 +8,7 @@ Kafka client and a table reader cost more than most commands.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import sys
@@ -190,6 +191,12 @@ class Source:
     def words(self) -> tuple[str, ...]:
         """Return the options that add evidence, for a printed command."""
         return self.files.words(probe=self.probe, scan=self.scan)
+
+    def named(self) -> Source:
+        """Return the source with the file that is read where nothing names a group."""
+        if self.group is not None or self.snapshot is not None:
+            return self
+        return dataclasses.replace(self, snapshot=default_snapshot())
 
     def read(self) -> GroupSnapshot:
         """Return the group as `snapshot_for` does."""
@@ -473,6 +480,6 @@ def default_snapshot() -> Path:
     if named:
         say(f"reading {named}, as REBAL_SNAPSHOT says.")
         return Path(named)
-    found = the_one_snapshot(Path.cwd())
-    say(f"reading {found.name}, the snapshot in this folder.")
+    found = Path(the_one_snapshot(Path.cwd()).name)
+    say(f"reading {found}, the snapshot in this folder.")
     return found

@@ -1,8 +1,8 @@
 """The commands that plans and findings print: `Given` makes each of them from what the user typed.
 
 A printed command repeats the connection, the evidence and the wishes of the command line that
-printed it, so that it runs as it stands. Secrets are left out; a variable of the environment
-carries them.
+printed it, so that it runs as it stands; a command of a kept plan repeats only what the plan's file
+does not keep. Secrets are left out; a variable of the environment carries them.
 """
 
 from __future__ import annotations
@@ -59,11 +59,15 @@ class Given(Record, frozen=True, kw_only=True):
     """What the user gave on this command line, as words that the next commands repeat.
 
     `connection` are the options that reach the cluster, without secrets, and `evidence` those that
-    add evidence. `wishes` are the other options of plan-upgrade, and `looks` those of verify, such
-    as --assume. `snapshot` is the file that a saved group was read from, `plan` that of the plan,
+    add evidence. `wishes` are the other options of plan-upgrade. `looks` are the options of verify
+    that the plan's file does not keep, such as --assume, and those that were given again.
+    `snapshot` is the file that a saved group was read from, `plan` that of the plan,
     `left` that of the plan whose way back is planned.
     `brokers` are the bootstrap servers and `properties` the client.properties file, for Kafka's own
-    tools. `variables` must be set in the environment: they carry the secrets that are left out.
+    tools. `variables` must be set in the environment: they carry the secrets that are left out, and
+    the brokers where no option names them. `environment` are the variables that named the
+    connection. `folder` is the working folder, to which paths are relative, as seen from the plan's
+    file.
     """
 
     connection: tuple[str, ...] = ()
@@ -76,6 +80,13 @@ class Given(Record, frozen=True, kw_only=True):
     brokers: str | None = None
     properties: str | None = None
     variables: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    folder: str = ""
+
+    @property
+    def offline(self) -> bool:
+        """Return whether the group was read from a file, and nothing names a broker."""
+        return self.snapshot is not None and OFFLINE in self.variables
 
     @property
     def note(self) -> str:
@@ -90,38 +101,27 @@ class Given(Record, frozen=True, kw_only=True):
             said.append("a printed command with `-` reads stdin: pipe the log into it again.")
         return " ".join(said)
 
-    def live(self, seen: GroupSnapshot) -> Given:
-        """Return the words for a command that reads the live group `seen`.
-
-        Where no option and no variable names a broker, the group's coordinator is named.
-        """
-        coordinator = seen.group.coordinator
-        known = coordinator is not None and coordinator.host and not seen.redacted
-        if coordinator is None or not known or OFFLINE not in self.variables:
-            return replace(self, snapshot=None)
-        host = f"[{coordinator.host}]" if ":" in coordinator.host else coordinator.host
-        broker = f"{host}:{coordinator.port}"
-        return replace(
-            self,
-            snapshot=None,
-            connection=("-b", broker, *self.connection),
-            brokers=broker,
-            variables=tuple(name for name in self.variables if name != OFFLINE),
-        )
-
     def gating(self, seen: GroupSnapshot, *, by_lists: bool) -> Given:
-        """Return the words for the gate of a plan of the group `seen`.
+        """Return the words for the gate of a plan of the group `seen`, live where it can be."""
+        if self.offline:
+            return self
+        return replace(self, snapshot=None, evidence=self.proving(seen, by_lists=by_lists))
 
-        Where the user gave no evidence at all and the gate needs assignor lists, --probe is added.
+    def proving(self, seen: GroupSnapshot, *, by_lists: bool) -> tuple[str, ...]:
+        """Return the evidence for a gate of the group `seen`: the user's, else --probe where the
+        gate needs assignor lists.
         """
-        probes = by_lists and seen.group.type is GroupType.CLASSIC and not self.evidence
-        return replace(self.live(seen), evidence=("--probe",) if probes else self.evidence)
+        probes = by_lists and seen.group.type is GroupType.CLASSIC
+        return self.evidence or (("--probe",) if probes else ())
 
     def inspect(self, group: str | None, *more: str) -> Command:
         """Return the command that shows the group with the same evidence; `more` are its options.
 
         An option of `more` that was given already is not repeated. Without a group it shows all.
+        A probe, and a capture to keep, need the live group.
         """
+        if self.snapshot is not None and {"--probe", "--save"}.intersection(more):
+            return replace(self, snapshot=None).inspect(group, *more)
         words = (*more, *(() if group is not None else ("--all",)))
         return self._of_group("inspect", group, self._with(words))
 
@@ -151,14 +151,12 @@ class Given(Record, frozen=True, kw_only=True):
         return self._of_group("simulate", group, (*more, *where, *self._not_probed()))
 
     def verify(self, *more: str) -> Command:
-        """Return the command that checks the plan's file against the live group."""
-        words = (*more, *self.connection, *self.evidence, *self.looks)
-        return rebal("verify", (self.plan or "PLAN",), words)
+        """Return the command that checks the plan's file, which keeps how to read the group."""
+        return rebal("verify", (self.plan or "PLAN",), (*more, *self.looks))
 
     def abort(self, left: str, *more: str) -> Command:
         """Return the command that plans the way back from the plan in the file `left`."""
-        words = ("--abort", *more, *self.connection, *self.evidence, *self.looks)
-        return rebal("verify", (left,), words)
+        return rebal("verify", (left,), ("--abort", *more, *self.looks))
 
     def confirm(self, *more: str) -> Command:
         """Return the command that confirms a step of the plan; it ignores no rule."""

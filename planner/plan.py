@@ -346,12 +346,17 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
         """Return the step with this number."""
         return next((step for step in self.steps if step.id == number), None)
 
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """Return the options that add the evidence for its gates."""
+        return self.given.proving(self.baseline, by_lists=self.to != "KIP-848")
+
     def kept_as(self, file: str) -> Plan:
         """Return the plan as it is read from `file`: its gates' commands name that file."""
         if self.given == Given():
             return self
         given = replace(self.given, plan=file)
-        command = given.gating(self.baseline, by_lists=self.to != "KIP-848").verify()
+        command = given.verify()
 
         def renamed(found: tuple[NamedCommand, ...]) -> tuple[NamedCommand, ...]:
             return tuple(one.renamed(self.given.plan, file) for one in found)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +22,7 @@ from rebal.cli import output
 from rebal.cli.app import run
 from rebal.cli.errors import DONE, FAILED, STOPPED, USAGE
 from rebal.cli.files import read_text
+from rebal.cli.params import NAMING
 from rebal.groups.commands import Command
 from rebal.groups.snapshot.documents import loads
 
@@ -85,7 +87,7 @@ def walk(folder: Path, *, pause: bool = False) -> int:
         copy = Path(copied) / folder.name
         shutil.copytree(folder, copy)
         # Relative names keep the commands short enough to read, and to type again.
-        with contextlib.chdir(copy):
+        with contextlib.chdir(copy), _without_brokers():
             for number, stop in enumerate(index.stops, 1):
                 if pause and number > 1:
                     _wait()
@@ -99,6 +101,16 @@ def walk(folder: Path, *, pause: bool = False) -> int:
     return FAILED if {FAILED, USAGE}.intersection(codes) else DONE
 
 
+@contextlib.contextmanager
+def _without_brokers() -> Iterator[None]:
+    """Leave out the variables that name the user's own brokers: the demo asks none."""
+    named = {name: os.environ.pop(name) for name in filter(NAMING.match, list(os.environ))}
+    try:
+        yield
+    finally:
+        os.environ.update(named)
+
+
 def _chapter(stop: Stop) -> list[int]:
     codes = []
     for words in map(shlex.split, stop.before):
@@ -106,7 +118,9 @@ def _chapter(stop: Stop) -> list[int]:
             run([*words, "--snapshot", stop.file])
         _print(["", f"$ rebal {shlex.join(words)} --snapshot {shlex.quote(stop.file)}"])
     for words in map(shlex.split, stop.commands):
-        codes.append(_run([*words, "--snapshot", stop.file]))
+        # A plan remembers the file that it was made from.
+        file = () if words[0] == "verify" else ("--snapshot", stop.file)
+        codes.append(_run([*words, *file]))
         if codes[-1] == STOPPED:
             break
     return codes

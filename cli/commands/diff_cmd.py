@@ -8,15 +8,30 @@ from typing import Annotated, Final
 
 import typer
 
-from rebal.cli import output, params
+from rebal.cli import means, output, params
 from rebal.cli.errors import DONE
 
 DIFFERS: Final = 3
 
 
+def _plan_or_snapshot(context: typer.Context, name: str) -> str:
+    if context.resilient_parsing:
+        return name
+    from rebal.cli.difference import is_plan
+
+    return means.kept_plan(context, name) if is_plan(Path(name)) else name
+
+
 def command(
+    context: typer.Context,
     before: Annotated[
-        Path, typer.Argument(metavar="A", help="A plan (its baseline) or a snapshot file.")
+        Path,
+        typer.Argument(
+            metavar="A",
+            is_eager=True,
+            callback=_plan_or_snapshot,
+            help="A plan (its baseline) or a snapshot file.",
+        ),
     ],
     after: Annotated[
         str | None,
@@ -55,9 +70,11 @@ def command(
     from rebal.cli.render.difference import DiffDocument, diff_view
     from rebal.cli.render.documents import document_of
 
-    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
+    connection = means.reaching(
+        context, params.Connection(bootstrap, command_config, overrides, profile, timeout)
+    )
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
-    first = side_of(before)
+    first = side_of(before, context.obj)
     second = other_side(first, after, Reading(connection, probe, files, lake))
     found, drift = compare(first, second)
     code = DIFFERS if exit_code and found.found else DONE

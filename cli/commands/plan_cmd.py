@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from rebal.cli import output, params
+from rebal.cli import means, output, params
 from rebal.cli.errors import FAILED, UsageError
 from rebal.cli.output import PlanFormat
 from rebal.groups.commands import rebal
 
-RESTART: Final = 30
-
 
 def command(
+    context: typer.Context,
     group: Annotated[
         str | None, typer.Argument(metavar="GROUP", help="The group to plan for, read live.")
     ] = None,
@@ -65,7 +64,7 @@ def command(
             callback=params.finite,
             help="Duration of one member's restart, for the costs.",
         ),
-    ] = RESTART,
+    ] = 30,
     batch: Annotated[
         str,
         typer.Option(metavar="N|all", help="Members that restart at a time, for the costs."),
@@ -115,14 +114,13 @@ def command(
 
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
+    one_group = not all_groups and match is None
+    if one_group and group is None and snapshot is None:
+        snapshot = sources.default_snapshot()
     given = connection.given(
         evidence=files.words(probe=probe, assignors=assignors, scan=lake),
-        wishes=(
-            *params.accepted_words(assume, assume_family, ignore, reason, departed),
-            *(() if restart_seconds == RESTART else ("--restart-seconds", f"{restart_seconds:g}")),
-            *(() if batch == "1" else ("--batch", batch)),
-            *(() if max_downtime is None else ("--max-downtime", max_downtime)),
-        ),
+        wishes=means.typed(context, *means.ACCEPTED, "restart_seconds", "batch", "max_downtime"),
+        looks=means.piped(context) if out else (),
         snapshot=snapshot,
         plan=out,
     )
@@ -138,7 +136,7 @@ def command(
         batch=params.batch_of(batch),
         given=given,
     )
-    if all_groups or match is not None:
+    if not one_group:
         alone = {"GROUP": group, "--snapshot": snapshot, "--out": out}
         _check_many({**alone, "--assume": assume, "--departed": departed}, form)
         if lake is not None and sources.takes_scan(connection, probe=probe):
@@ -164,8 +162,6 @@ def command(
         planning.print_plans(plans, failures, wishes, code, form, wide=wide)
         output.hint(given.note)
         return code
-    if group is None and snapshot is None:
-        snapshot = sources.default_snapshot()
     one = sources.snapshot_for(
         group,
         snapshot,

@@ -222,13 +222,13 @@ def command(
     from rebal.planner.rehearsal.whatif.changes import Changes
 
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
-    source = sources.Source(group, snapshot, connection, probe, files, lake)
+    source = sources.Source(group, snapshot, connection, probe, files, lake).named()
     found = source.read()
     show = simulating.Show(
         form=form,
         wide=wide,
-        where=str(snapshot) if snapshot else "live" if group else "saved",
-        given=connection.given(evidence=source.words, snapshot=snapshot),
+        where=str(source.snapshot or "live"),
+        given=connection.given(evidence=source.words, snapshot=source.snapshot),
     )
     if set(names) & set(OF_WORKERS):
         more = (add_member, topics, remove_member, add_partitions, add_topic, rack, most)

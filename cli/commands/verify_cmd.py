@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rebal.cli import output, params
+from rebal.cli import means, output, params
 from rebal.cli.errors import DONE, UsageError
-from rebal.groups.commands import option
 
 if TYPE_CHECKING:
     from rebal.groups.model import GroupSnapshot
@@ -24,16 +23,15 @@ VerifyFormat = Literal["text", "json", "yaml", "jsonl"]
 
 
 def command(
-    plan: Annotated[
-        Path, typer.Argument(metavar="PLAN", help="The plan, as plan-upgrade --out wrote it.")
-    ],
+    context: typer.Context,
+    plan: means.KeptPlan,
     *,
     snapshot: params.Snapshot = None,
     bootstrap: params.Bootstrap = None,
     command_config: params.CommandConfig = None,
     overrides: params.Overrides = None,
     profile: params.Profile = None,
-    timeout: params.WatchTimeout = "10",
+    timeout: params.Timeout = params.TIMEOUT,
     probe: params.Probe = False,
     assignors: params.Assignors = None,
     request_log: params.RequestLog = None,
@@ -142,16 +140,19 @@ def command(
     redrawing the screen, for scripts, and exits with 4 when the time is over. With --abort it
     prints a plan, and exits with that plan's code. Nothing is changed. Each look, and each option
     by which you accept or confirm something, is recorded in the plan's journal for later looks.
+    The connection, the probe and the evidence are those that the plan was made with; an option that
+    is given again takes their place.
     """
     lake = params.lake_of(evidence, lake_option)
     looking = watch or until is not None
-    seconds_to_answer, seconds = params.waits(timeout, for_, watching=looking)
+    seconds = params.duration(for_ or params.WATCH)
     if assignors and not probe:
         raise UsageError("--assignor names an assignor to probe for: add --probe.")
     option_name = "--watch" if watch else "--until"
     if looking:
         read = (*(request_log or ()), *(client_log or ()), inventory)
-        _check_looking(option_name, snapshot, form, read)
+        typed = snapshot if means.is_typed(context, "snapshot") else None
+        _check_looking(option_name, typed, form, read)
     _check_abort(plan, abort, out, form, others=(looking, confirm, step))
     word = _word(confirm, reason or (), given=(looking, ignore, step))
     if word is None and (member or listed):
@@ -168,14 +169,17 @@ def command(
         check_same,
         print_standing,
         reached,
-        read_plan,
         watch_gate,
     )
     from rebal.groups.evidence.merge import merge
     from rebal.planner.plan import Accepted
     from rebal.planner.verification.timeline import timeline_of
 
-    made = read_plan(plan)
+    made: Plan = context.obj
+    connection = means.reaching(
+        context, params.Connection(bootstrap, command_config, overrides, profile, timeout)
+    )
+    snapshot, probe = means.source_of(context, connection, live=looking)
     for name, number in (("--step", step), ("--confirm", confirm)):
         if number is not None and number not in {each.id for each in made.steps}:
             raise UsageError(f"{name} {number}: the plan has {len(made.steps)} steps.")
@@ -192,17 +196,19 @@ def command(
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
     probed = tuple(map(params.assignor_name, assignors or ()))
     scan = sources.scan_observations(lake, [made.group_id])
-    connection = params.Connection(bootstrap, command_config, overrides, profile, seconds_to_answer)
-
-    accepting = params.accepted_words(
-        assume, assume_family, ignore, reason if ignore else (), departed
-    )
-    if expect_members is not None:
-        accepting += ("--expect-members", str(expect_members))
+    accepted = [name for name in means.ACCEPTED if name != "reason" or ignore]
     given = connection.given(
         evidence=files.words(probe=probe, assignors=assignors, scan=lake),
-        wishes=accepting,
-        looks=(*accepting, *(option("--journal", str(journal)) if journal else ())),
+        wishes=means.typed(context, *accepted),
+        looks=means.typed(
+            context,
+            *means.MEANS,
+            *accepted,
+            "expect_members",
+            "journal",
+            *(() if connection.names_broker() else ("snapshot",)),
+        ),
+        snapshot=snapshot,
         plan=out if abort else plan,
         left=plan if abort else None,
     )

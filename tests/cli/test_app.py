@@ -98,8 +98,6 @@ def test_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> Non
         (["inspect", "g", "--timeout", "inf"], "--timeout"),
         (["inspect", "g", "--timeout", "1e12"], "--timeout"),
         (["plan-upgrade", "g", "--restart-seconds", "nan"], "expected a number of seconds"),
-        (["verify", "p.yaml", "--watch", "--every", "nan"], "expected a number of seconds"),
-        (["verify", "p.yaml", "--watch", "--for", "99999999h"], "at most 365 days"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(

@@ -28,6 +28,8 @@ from rebal.groups.model import GroupSnapshot, Probe, ProbeAnswer, Tri
 from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
 from rebal.inspectors.kafka.doctor import DoctorReport, DoctorRow
 from rebal.planner.kinds import Action
+from rebal.planner.paths import make_plan
+from rebal.planner.plan import dump_plan
 from tests import readme
 from tests.fleet.synthetic import fleet, group_named
 from tests.fleet.tablefiles import write_tables
@@ -260,8 +262,17 @@ def test_the_cluster_is_read_from_the_tables_of_a_scan(stand: Stand) -> None:
     )
 
 
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with the plan that the lines name, which `verify` and `diff` read first."""
+    monkeypatch.chdir(tmp_path)
+    snapshot = load_snapshot((DEMO / "checkout.rebal.yaml").read_text(), "yaml")
+    for name in ("checkout.plan.yaml", "before.yaml"):
+        Path(name).write_text(dump_plan(make_plan(snapshot)))
+
+
 @pytest.mark.parametrize("example", readme.examples(), ids=lambda one: one.line)
-def test_every_command_line_is_parsed_by_the_real_command(example: Example) -> None:
+def test_every_command_line_is_parsed_by_the_real_command(example: Example, kept: None) -> None:
     """Wrong options, values and missing arguments fail here, those for a broker too."""
     *_, typed = example.line.split("| ")
     name, words = command_of(Example("", 0, typed).words)
@@ -269,7 +280,7 @@ def test_every_command_line_is_parsed_by_the_real_command(example: Example) -> N
 
 
 @pytest.mark.parametrize("span", readme.spans())
-def test_every_command_of_the_text_is_parsed_by_the_real_command(span: str) -> None:
+def test_every_command_of_the_text_is_parsed_by_the_real_command(span: str, kept: None) -> None:
     (typed,) = re.findall(r"rebal ([^|)]+)", span) or ["--help"]
     if typed.startswith("-"):
         app.build().make_context("rebal", [typed], resilient_parsing=True)
@@ -347,4 +358,5 @@ def test_commands_of_the_text_that_need_nothing_run(line: str, tmp_path: Path) -
         ["bash", "-c", line], cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True,
         text=True, check=False, timeout=60,
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
+    said = done.stderr.partition("rebal: no broker is named: reading checkout.rebal.yaml")[0]
+    assert (done.returncode, said) == (0, "")

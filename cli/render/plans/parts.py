@@ -136,7 +136,8 @@ def advice_rows(plan: Plan) -> Rows:
         gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
         yield Text("now:", style="bold"), plan.advice.text
         yield from (("", Text(line, style="dim")) for line in beside(plan.advice))
-        yield "", "then check it with the next command, and repeat until the gate holds:"
+        again = "save the group again, " if plan.given.offline else ""
+        yield "", f"then {again}check it with the next command, and repeat until the gate holds:"
         yield label, Command.read(gate)
         return
     if plan.advice.text:
