@@ -346,6 +346,19 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
         """Return the step with this number."""
         return next((step for step in self.steps if step.id == number), None)
 
+    def mends(self, finding: Finding) -> bool:
+        """Return whether the next step restarts every member that the finding names."""
+        step = self.step(self.next_step)
+        named = {*finding.members}
+        return step is not None and bool(named) and named <= {*step.to_do, *step.unknown}
+
+    def holds_later(self, finding: Finding) -> bool:
+        """Return whether a finding blocks a step after the next one only."""
+        if finding.severity is not Severity.BLOCK or finding.result is not Tri.YES:
+            return False
+        before, now = finding.before_step or 0, self.next_step
+        return now is not None and now < before <= len(self.steps)
+
     @property
     def evidence(self) -> tuple[str, ...]:
         """Return the options that add the evidence for its gates."""

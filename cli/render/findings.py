@@ -1,8 +1,8 @@
 """Findings for machines that show them: SARIF 2.1.0, and GitHub's workflow commands.
 
-Levels: a blocking finding is an error; a blocking rule that is not verified, and a warning, are
-warnings; a question to the operator is a note. An ignored finding is a suppressed result in SARIF
-and is left out for GitHub.
+Levels: a blocking finding is an error; a blocking rule that is not verified, one that blocks only a
+later step of the plan, and a warning are warnings; a question to the operator is a note. An ignored
+finding is a suppressed result in SARIF and is left out for GitHub.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _commands(source: Source) -> Iterator[str]:
     for finding in source.findings:
         if finding.ignored is None:
             title = f"{finding.rule} {group}"
-            yield _command(_COMMANDS[_level(finding)], title, _text(finding, labels))
+            yield _command(_COMMANDS[_level(finding, source)], title, _text(finding, labels))
 
 
 def _group(source: Source) -> tuple[str, Sequence[Member]]:
@@ -121,8 +121,9 @@ def _failed(failures: Failures) -> dict[str, Any]:
     return {"executionSuccessful": False, "toolExecutionNotifications": said}
 
 
-def _level(finding: Finding) -> str:
-    if finding.severity is Severity.BLOCK and finding.result is not Tri.YES:
+def _level(finding: Finding, source: Source) -> str:
+    later = isinstance(source, Plan) and source.holds_later(finding)
+    if finding.severity is Severity.BLOCK and (later or finding.result is not Tri.YES):
         return "warning"
     return _LEVELS[finding.severity]
 
@@ -158,7 +159,7 @@ def _result(
     made: dict[str, Any] = {
         "ruleId": finding.rule,
         **({"ruleIndex": used.index(finding.rule)} if finding.rule in used else {}),
-        "level": _level(finding),
+        "level": _level(finding, source),
         "message": {"text": _text(finding, labels)},
         "locations": [_location(group, [labels.get(m, m) for m in finding.members], file)],
         "partialFingerprints": {"ruleAndGroup/v1": _fingerprint(finding, group, members)},

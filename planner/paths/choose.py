@@ -370,7 +370,7 @@ def _summary(context: Context, path: PlannedPath, code: int, findings: Sequence[
         return f"every present member is done, but: {by or 'some are missing'}"
     here = f"{path.name.label} · {path.progress} · step {number} "
     if code == SAFE:
-        return here + ("can start" if not _begun(context, path) else "can go on")
+        return here + "can start"
     why_not = next(iter(path.reasons), "")
     if code == BLOCKED:
         return here + f"is blocked: {by or why_not or Risk.TARGET_MISSING.rule}"
@@ -394,13 +394,6 @@ def _kip848(context: Context) -> str:
     return f"nothing to do: the group runs {name}, which moves single partitions only{rest}"
 
 
-def _begun(context: Context, path: PlannedPath) -> bool:
-    if not path.name.reads_lists:
-        return any(step.done for step in path.steps if step.id == path.next_step)
-    narrowing = path.name is PathKind.ONE_BOUNCE or path.next_step == context.narrow_step
-    return bool(context.settled if narrowing else context.holding)
-
-
 def _progress(context: Context, path: PathKind) -> str:
     """Return how far a path by assignor lists has come."""
     everybody, settled = len(context.members), len(context.settled)
@@ -409,14 +402,14 @@ def _progress(context: Context, path: PathKind) -> str:
     if path is PathKind.ONE_BOUNCE:
         return "every list holds both assignors already"
     if settled and not context.lacking and not context.unsure:
-        return f"half-way through bounce 2 ({settled} of {everybody} done)"
+        return f"bounce 1 is complete, bounce 2 is left for {everybody - settled} of {everybody}"
     if len(context.holding) == everybody:
         return "bounce 1 is complete"
     others = [facts for facts in context.lacking if facts not in context.unmixable]
     if path is PathKind.MIXED_FAMILIES and not others and context.holding:
         return "bounce 1 is complete but for " + context.named(context.unmixable, 3)
     if context.holding:
-        return f"half-way through bounce 1 ({len(context.holding)} of {everybody} done)"
+        return f"{context.target} is in {len(context.holding)} of {everybody} lists"
     return "not begun, as far as is known" if context.unsure else "not begun"
 
 

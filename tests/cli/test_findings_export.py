@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rebal.cli.render.findings import to_github, to_sarif
 from rebal.cli.report import make_report
@@ -49,7 +50,12 @@ def test_every_finding_is_a_result_of_a_described_rule() -> None:
 
 def test_levels_separate_blocks_unverified_rules_and_questions() -> None:
     results = {r["ruleId"]: r for r in run_of(to_sarif(plan(FORGOTTEN)))["results"]}
-    assert results["RB102"]["level"] == "error"
+    made = plan(FORGOTTEN)
+    assert (made.next_step, made.exit_code) == (1, 0)
+    assert results["RB102"]["level"] == "warning", "it blocks step 2, and step 1 mends it"
+    alone = replace(made, next_step=2, exit_code=3)
+    now = {r["ruleId"]: r for r in run_of(to_sarif(alone))["results"]}
+    assert now["RB102"]["level"] == "error"
     assert results["RB901"]["level"] == "warning"
     assert results["RB901"]["properties"]["result"] == "cannot tell"
     assert results["RB204"]["level"] == "warning"

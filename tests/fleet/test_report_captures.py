@@ -161,7 +161,7 @@ def test_incidents_and_lists_tell_the_story(report: FleetReport) -> None:
 def test_the_tables_alone_make_the_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["plan-upgrade", "shipping", "--evidence", str(folder)]) == 0
     said = capsys.readouterr().out
-    assert "half-way through bounce 1 (2 of 4 done)" in said
+    assert "cooperative-sticky is in 2 of 4 lists" in said
     assert app.run(["inspect", "migrating", "--evidence", str(folder), "-o", "json"]) == 0
     assert '"type": "consumer"' in capsys.readouterr().out
 

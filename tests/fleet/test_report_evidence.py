@@ -37,7 +37,7 @@ def test_without_a_broker_the_tables_are_the_group(small_scan: Path, capsys: Sai
     assert "request log Nov 20" in told.out
     assert app.run(["plan-upgrade", name, "--evidence", str(small_scan)]) == 0
     told = capsys.readouterr()
-    assert "half-way through bounce 1" in told.out
+    assert "cooperative-sticky is in 3 of 5 lists" in told.out
     assert "based on the snapshot of Nov 20 09:00Z" in told.out
     assert "no broker was asked" in told.err
     assert app.run(["inspect", "--all", "--evidence", str(small_scan), "-o", "json"]) == 3

@@ -31,7 +31,7 @@ def test_half_way_names_who_is_left() -> None:
     assert made.steps[0].done == ("a-0f0f", "b-0f0f")
     assert made.steps[0].to_do == ("c-0f0f", "d-0f0f")
     assert made.steps[1].exit_code == 3
-    assert "half-way through bounce 1 (2 of 4 done)" in made.summary
+    assert "cooperative-sticky is in 2 of 4 lists" in made.summary
 
 
 def test_one_unknown_member_keeps_bounce_two_shut() -> None:

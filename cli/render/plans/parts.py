@@ -20,6 +20,8 @@ from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+NOT_YET: Final = "not yet"
+"""The label of what holds back a step that is not the next one."""
 LABEL: Final = 11
 """Width of the labels in the details."""
 VERDICT_STYLES: Final = {
@@ -83,6 +85,7 @@ def label_of(finding: Finding, plan: Plan) -> str:
         return "ignored"
     if finding.severity is Severity.BLOCK:
         says = "cannot tell" if finding.result is Tri.CANNOT_TELL else "blocks"
+        says = NOT_YET if plan.holds_later(finding) else says
         return f"{before_text(finding.before_step, len(plan.steps))}{says}"
     return "warning" if finding.severity is Severity.WARN else "ask"
 
@@ -143,6 +146,7 @@ def advice_rows(plan: Plan) -> Rows:
     if plan.advice.text:
         yield Text("now:", style="bold"), plan.advice.text
     blocks = [f for f in plan.findings if f.severity is Severity.BLOCK and not f.ignored]
+    blocks = [one for one in blocks if not plan.holds_later(one)]
     runs = [one for block in blocks[:1] for one in block.commands if one.use != READ_MORE]
     if any(ANSWER in one.line for one in runs):
         yield label, "run the command of the question above that is right"

@@ -19,6 +19,7 @@ from rebal.cli.output import View, escape, shown
 from rebal.cli.render.plans.costs import cost_forms
 from rebal.cli.render.plans.details import details_view
 from rebal.cli.render.plans.parts import (
+    NOT_YET,
     STATE_STYLES,
     VERDICT_STYLES,
     advice_rows,
@@ -95,7 +96,8 @@ def plan_view(
         view += [Text(""), _title(plan, step)]
         if not is_over(plan, step):
             view += _step(plan, step, texts[step.id], how, wide=wide)
-    blocks, others = [*_needs(plan), *_blocking(plan)], list(_warnings(plan))
+    now_open = [one for one in _open(plan, Severity.BLOCK) if not plan.holds_later(one)]
+    blocks, others = [*_needs(plan), *_blocking(plan, now_open)], list(_warnings(plan))
     for found in (blocks, others):
         if found:
             view += [Text(""), facts(found, label=_LABEL)]
@@ -124,10 +126,16 @@ def _step(
     brief = _brief(step)
     if brief.how == how:
         brief = replace(brief, how=())
+    later = [one for one in _open(plan, Severity.BLOCK) if one.before_step == step.id]
+    later = [one for one in later if plan.holds_later(one)]
     return [
         facts(_members(plan, step, wide=wide), label=_LABEL, indent=_INDENT),
         *(config_view(config, wide=True) if wide else _settings(config)),
-        facts(_rest(plan, step, brief), label=_LABEL, indent=_INDENT),
+        facts(
+            [*_rest(plan, step, brief), *_blocking(plan, later, NOT_YET)],
+            label=_LABEL,
+            indent=_INDENT,
+        ),
     ]
 
 
@@ -234,12 +242,17 @@ def _asked(plan: Plan) -> list[Finding]:
     ]
 
 
-def _blocking(plan: Plan) -> Rows:
-    """Yield the blocking findings: the most urgent whole, the others by their rules."""
+def _blocking(plan: Plan, found: Sequence[Finding], label: str = "") -> Rows:
+    """Yield blocking findings: the most urgent whole, the others by their rules.
+
+    What the next step mends has no fix of its own.
+    """
     asked = _asked(plan)
-    blocks = sorted((f for f in _open(plan, Severity.BLOCK) if f not in asked), key=_urgency)
+    blocks = sorted((one for one in found if one not in asked), key=_urgency)
     for finding in blocks[:_BLOCKING]:
-        yield _label(finding, plan), f"{finding.rule} {finding.message}"
+        yield label or _label(finding, plan), f"{finding.rule} {finding.message}"
+        if plan.holds_later(finding) and plan.mends(finding):
+            continue
         if finding.fix:
             yield "", hanging("→", finding.fix, 1)
         runs = [one for one in finding.commands if one.use != READ_MORE]
@@ -247,7 +260,7 @@ def _blocking(plan: Plan) -> Rows:
     rest = blocks[_BLOCKING:]
     if rest:
         rules_ = Counter(finding.rule for finding in rest)
-        yield _label(rest[0], plan), f"and {len(rest)} more: {listing(list(rules_), 8)}"
+        yield label or _label(rest[0], plan), f"and {len(rest)} more: {listing(list(rules_), 8)}"
 
 
 def _warnings(plan: Plan) -> Rows:
