@@ -182,10 +182,13 @@ def _member_facts(
         yield from _differs("version", was.software.version, now.software.version, known=True)
     if _both_exact(was, now):
         yield from _differs("assignor list", _list(was.assignors.list), _list(now.assignors.list))
-    elif was.assignors.knowledge is now.assignors.knowledge is Knowledge.BOUNDED:
-        for what, field in (("list holds at least", "at_least"), ("list lacks", "lacks")):
-            names_ = (sorted(getattr(one.assignors, field)) for one in (was, now))
-            yield from _differs(what, *(_list(each) if each else None for each in names_))
+    else:
+        # Where one look had a probe and the other had none, only what both show is compared.
+        known = (was.assignors, now.assignors)
+        for name in sorted({name for one in known for name in (*one.list, *one.at_least)}):
+            both = [one.holds(name) for one in known]
+            if Tri.CANNOT_TELL not in both:
+                yield from _differs(f"list holds {name}", *both)
     if was.declared is not None and now.declared is not None:
         yield from _differs("next start", _list(was.declared.list), _list(now.declared.list))
     runs = member_protocol(was, before).value, member_protocol(now, after).value

@@ -11,6 +11,7 @@ import typer
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, UsageError, did_you_mean
 from rebal.planner.commands import show
+from rebal.planner.verdict import UNPROVEN
 
 if TYPE_CHECKING:
     from rebal.cli.journal import Journal
@@ -59,7 +60,8 @@ def command(
 ) -> int:
     """Show a kept plan as it was made; nothing is read from a cluster.
 
-    With --set it prints the configuration of the next step (or of --step) and nothing else. With
+    With --set it prints the configuration of the next step (or of --step) and nothing else; it
+    exits with 4, and says so, while the gate before that step has not been seen to hold. With
     --timeline it prints who restarted when, what each step took, and what stood still, as the looks
     of `rebal verify` saw it. The plan says what was true when it was made: `rebal verify PLAN` says
     what is true now.
@@ -88,12 +90,9 @@ def command(
         chosen = _step(kept, step, plan)
         family = family or _family(kept, chosen, Journal(journal_path(plan), kept))
         output.write(f"{_setting(chosen, family, as_, plan).text}\n")
-        # A step before the next one was over already.
-        if chosen.id > (kept.next_step or 0) or (chosen.id == kept.next_step and chosen.exit_code):
-            output.say(
-                f"step {chosen.id} could not start when the plan was made; ask again when it can:",
-                kept.given.verify(),
-            )
+        if waits := _waits_for(kept, chosen, journal_path(plan)):
+            output.say(f"do not deploy it yet: {waits}. Check with:", kept.given.verify())
+            return UNPROVEN
     elif step is not None:
         number = _step(kept, step, plan).id
         output.page(step_view(kept, number, datetime.now(UTC), wide=wide), wide=wide)
@@ -101,6 +100,21 @@ def command(
         now = datetime.now(UTC)
         print_plan(kept, form, None, now=now, details=details, wide=wide, kept=True)
     return DONE
+
+
+def _waits_for(plan: Plan, step: Step, path: Path) -> str:
+    """Return what must come before the step, as the plan and its journal show; empty: nothing."""
+    from rebal.cli.journal import Journal
+
+    held = {entry.step for entry in Journal(path, plan).entries if entry.gate == "yes"}
+    # A step before the next one was over already.
+    first = plan.next_step or len(plan.steps) + 1
+    before = next((n for n in range(first, step.id) if n not in held), None)
+    if before is not None:
+        return f"step {step.id} waits for the gate of step {before}, which no look has seen to hold"
+    if step.id == plan.next_step and step.exit_code:
+        return f"step {step.id} could not start when the plan was made"
+    return ""
 
 
 def _print_timeline(plan: Plan, path: Path, form: ShowFormat, *, wide: bool) -> None:

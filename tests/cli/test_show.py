@@ -89,13 +89,26 @@ def test_a_step_is_shown_alone(plan: Path, capsys: Said) -> None:
 def test_set_prints_configuration_and_nothing_else(
     plan: Path, step: tuple[str, ...], value: str, capsys: Said
 ) -> None:
-    assert app.run(["show", str(plan), *step, "--set"]) == 0
+    assert app.run(["show", str(plan), *step, "--set"]) == (4 if step else 0)
     said = capsys.readouterr()
     assert properties(said.out) == {KEY: value}
     early = (
-        "step 2 could not start when the plan was made; ask again when it can:\n  rebal verify a."
+        "do not deploy it yet: step 2 waits for the gate of step 1, which no look has seen to "
+        "hold. Check with:\n  rebal verify a."
     )
     assert (early in said.err) is bool(step)
+
+
+def test_set_of_step_2_is_given_once_a_look_has_shown_the_gate(plan: Path, capsys: Said) -> None:
+    members = pods(2, 2, list=["cooperative-sticky", "range"])
+    for name, seen in (("half", [pods(1, 1)[0], members[1]]), ("ready", members)):
+        Path(f"{name}.yaml").write_text(dump_snapshot(look(1, seen)))
+        words = ["verify", str(plan), "--snapshot", f"{name}.yaml"]
+        code = app.run([*words, "--journal", str(plan.with_suffix(".journal.jsonl"))])
+        capsys.readouterr()
+        assert app.run(["show", str(plan), "--step", "2", "--set"]) == code
+        assert code == (0 if name == "ready" else 4)
+        assert ("do not deploy it yet" in capsys.readouterr().err) is (code == 4)
 
 
 def test_each_format_holds_the_same_list(plan: Path, capsys: Said) -> None:
