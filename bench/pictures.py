@@ -1,81 +1,114 @@
 """Pictures of screens for the README: `make pictures` writes docs/*.svg from real output.
 
-The groups are those of `rebal demo`. Each picture is made for a light and for a dark page.
+Each command runs in a copy of the folder of `rebal demo`, on a terminal of 100 columns, some days
+after its groups were captured. Each picture is made for a light and for a dark page.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, tzinfo
 from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
+from unittest.mock import patch
 
 from rich.console import Console
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME, DIMMED_MONOKAI
 from rich.text import Text
 
-from rebal.cli import output
-from rebal.cli.files import read_snapshot
-from rebal.cli.output import View
-from rebal.cli.render.inspection.screen import inspect_view
-from rebal.cli.render.plans.screen import plan_view
-from rebal.cli.render.verification import verify_view
-from rebal.cli.report import make_report
-from rebal.groups.commands import Command
-from rebal.planner.commands import Given
-from rebal.planner.paths import make_plan
-from rebal.planner.verification.verify import verify
+from rebal.cli import app
+from rebal.cli.params import NAMING
 
 ROOT: Final = Path(__file__).parents[1]
 THEMES: Final = {"light": DEFAULT_TERMINAL_THEME, "dark": DIMMED_MONOKAI}
+WIDTH: Final = 100
+"""Columns of the terminal."""
 _GROUPS: Final = ROOT / "cli" / "data" / "demo"
-_PLAN: Final = "checkout.plan.yaml"
+COMMANDS: Final = {
+    "inspect": ["inspect", "--snapshot", "checkout.rebal.yaml"],
+    "plan-upgrade": [
+        "plan-upgrade", "--snapshot", "checkout.rebal.yaml", "--out", "checkout.plan.yaml",
+    ],
+    "verify": ["verify", "checkout.plan.yaml"],
+}  # fmt: skip
+"""The command of each picture, in the order in which they run."""
+
+
+class _Terminal(StringIO):
+    """A stream that colours are written to."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        """Return that it is a terminal."""
+        return True
+
+
+class _Then(datetime):
+    """A clock that stands still."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = UTC) -> datetime:  # type: ignore[override]
+        """Return the hour at which the commands run."""
+        return datetime(2026, 11, 24, 3, 0, tzinfo=tz)
+
+
+@contextlib.contextmanager
+def _demo_folder() -> Iterator[None]:
+    """Stand in a copy of the demo's folder, with a colour terminal and no broker's address."""
+    kept = {name: value for name, value in os.environ.items() if not NAMING.match(name)}
+    seen = {"COLUMNS": str(WIDTH), "TERM": "xterm", "NO_COLOR": ""}
+    with TemporaryDirectory() as copied, patch.dict(os.environ, kept | seen, clear=True):
+        shutil.copytree(_GROUPS, copied, dirs_exist_ok=True)
+        with (
+            contextlib.chdir(copied),
+            patch("rebal.cli.commands.inspect_cmd.datetime", _Then),
+            patch("rebal.cli.commands.plan_cmd.datetime", _Then),
+        ):
+            yield
+
+
+def printed() -> dict[str, str]:
+    """Return the name of each picture → what its command prints, with colours."""
+    made = {}
+    with _demo_folder():
+        for name, words in COMMANDS.items():
+            terminal = _Terminal()
+            with contextlib.redirect_stdout(terminal), contextlib.redirect_stderr(terminal):
+                app.run(words)
+            made[name] = terminal.getvalue()
+    return made
 
 
 def pictures() -> dict[str, str]:
     """Return file name → SVG, equal at each run."""
-    given = Given(connection=("-b", "kafka-1:9092"), evidence=("--probe",), plan=_PLAN)
-    shipping = read_snapshot(_GROUPS / "shipping.rebal.yaml")
-    checkout = read_snapshot(_GROUPS / "checkout.rebal.yaml")
-    plan = make_plan(checkout, given=given)
-    screens: dict[str, tuple[int, str, View]] = {
-        "inspect": (
-            110,
-            "rebal inspect checkout -b kafka-1:9092 --probe",
-            inspect_view(
-                output.shown(make_report(checkout)),
-                Command("rebal", "plan-upgrade", "checkout", "-b", "kafka-1:9092", "--probe"),
-            ),
-        ),
-        "plan-upgrade": (
-            152,
-            "rebal plan-upgrade shipping -b kafka-1:9092 --probe",
-            plan_view(make_plan(shipping, given=Given(connection=given.connection))),
-        ),
-        "verify": (
-            110,
-            f"rebal verify {_PLAN} -b kafka-1:9092 --probe",
-            verify_view(verify(plan, [], checkout)),
-        ),
-    }
     return {
-        f"{name}-{theme}.svg": _svg(f"{name}-{theme}", *screen, theme)
-        for name, screen in screens.items()
+        f"{name}-{theme}.svg": _svg(f"{name}-{theme}", text, theme)
+        for name, text in printed().items()
         for theme in THEMES
     }
 
 
-def _svg(name: str, width: int, typed: str, view: View, theme: str) -> str:
+def _svg(name: str, text: str, theme: str) -> str:
     console = Console(
         record=True,
         file=StringIO(),
-        width=width,
+        width=WIDTH,
         color_system="standard",
         force_terminal=True,
         legacy_windows=False,
     )
-    console.print(Text(f"$ {typed}\n"))
-    console.print(Text.from_ansi(output.render(view, width=width, colour=True)), soft_wrap=True)
+    typed = " ".join(COMMANDS[name.rpartition("-")[0]])
+    for line in (Text(f"$ rebal {typed}"), Text(), *Text.from_ansi(text).split("\n")):
+        # A terminal breaks a line where its edge is.
+        for part in line.divide(range(WIDTH, len(line), WIDTH)):
+            console.print(part, soft_wrap=True)
     made = console.export_svg(title="rebal", theme=THEMES[theme], unique_id=f"rebal-{name}")
     return "\n".join(line.rstrip() for line in made.splitlines()) + "\n"
 

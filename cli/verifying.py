@@ -53,8 +53,8 @@ def read_plan(path: Path) -> Plan:
     return load_plan(read_text(path), format_of(str(path)), str(path))
 
 
-def check_same(plan: Plan, seen: GroupSnapshot) -> None:
-    """Check that the snapshot is of the plan's group and cluster.
+def check_same(plan: Plan, seen: GroupSnapshot, *, file: Path | None = None) -> None:
+    """Check that the snapshot is of the plan's group and cluster; say how old that in a file is.
 
     Raises:
         FileError: the snapshot is of another group or cluster.
@@ -70,6 +70,8 @@ def check_same(plan: Plan, seen: GroupSnapshot) -> None:
             f"the plan was made on cluster {planned}, but this is cluster {here}: check -b or "
             "--command-config."
         )
+    if file is not None:
+        output.say(f"{file} shows the group as of {seen.captured_at:%Y-%m-%d %H:%MZ}.")
 
 
 def print_standing(standing: Standing, form: str, *, wide: bool) -> None:

@@ -120,7 +120,10 @@ def consumer_protocol_for(
     It names the settings to remove, too. `remote_assignor` is the broker's assignor to ask for
     (None: the broker's default).
     """
-    head = f"{_head(group_id, members)}; remove {', '.join(CLASSIC_ONLY)}"
+    head = (
+        f"{_head(group_id, members)}; remove {', '.join(CLASSIC_ONLY)} (the group's own "
+        "configuration has consumer.session.timeout.ms and consumer.heartbeat.interval.ms)"
+    )
     wanted = {"group.protocol": "consumer"}
     if remote_assignor is not None:
         wanted["group.remote.assignor"] = remote_assignor

@@ -216,7 +216,7 @@ def command(
     def look() -> GroupSnapshot:
         group = made.group_id if snapshot is None else None
         seen = sources.snapshot_for(group, snapshot, connection, probe=probe, assignors=probed)
-        check_same(made, seen)
+        check_same(made, seen, file=snapshot)
         merged = merge(seen, (*files.observations(), *scan))
         files.tell_coverage([merged])
         return merged

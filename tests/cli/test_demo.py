@@ -97,6 +97,7 @@ def test_rebal_demo_runs_every_command_of_the_index(
     out, err = capsys.readouterr()
     assert err == (
         "rebal: no broker is named: reading checkout.rebal.yaml, as the plan was made from it.\n"
+        "rebal: checkout.rebal.yaml shows the group as of 2026-11-21 04:27Z.\n"
     )
     assert "127.0.0.1:29621 --" not in out, "no command names the broker that is gone"
     for command in ("inspect", "plan-upgrade", "verify"):

@@ -9,7 +9,8 @@ from rebal.planner.rules.scope import by_lists, planning
     "RB107",
     Severity.WARN,
     "The target does not come first in a mixed assignor list",
-    reference="Kafka: GroupMetadataManager (what a load restores); KIP-429",
+    reference="Kafka: GroupMetadataManager (what a load restores), consumer configuration "
+    "(partition.assignment.strategy); KIP-429; KIP-726",
     applies=(planning, by_lists),
     traits={Trait.PASSING},
 )
@@ -23,6 +24,12 @@ def target_not_first(context: Context) -> Findings:
     one, and a member restarted with the target alone is rejected although every configuration
     allows it. The default of Java 3.0 and later, [range, cooperative-sticky], has this weakness
     (KIP-726).
+
+    Documents with the opposite order: Kafka's documentation of partition.assignment.strategy, whose
+    default is [RangeAssignor, CooperativeStickyAssignor], and KIP-726 behind it; versions of the
+    pages of KIP-429 and KIP-726 have had both orders. Range comes first there so that a new version
+    of the library alone does not change the elected assignor. They do not speak of a reload between
+    the last rebalance and the bounce that removes range.
 
     How to find out: the members' exact lists.
 
