@@ -1,13 +1,19 @@
-"""How long a coordinator counts a static member that was closed: the rehearsal engine's rule."""
+"""How long a coordinator counts a static member that is down, and what removes its entry."""
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
 import time
 
 import pytest
 
+from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.model import GroupSnapshot
 from rebal.inspectors.kafka.read import read_groups
+from rebal.planner.commands import Given
+from rebal.planner.paths import make_plan
 from tests.kafka import jars
 from tests.kafka.members import Members, wait_assigned
 from tests.live_support import config_of
@@ -54,3 +60,47 @@ def test_commit_of_close_begins_the_session_of_a_static_member_anew(
         time.sleep(0.3)
     # Heartbeats come every 12 s: without the commit the join itself was the last word.
     assert time.monotonic() - joined == pytest.approx(counted, abs=3.5)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("broker", ["kafka39", "kafka41"])
+def test_entry_of_a_static_member_that_is_down_is_removed_by_the_printed_command(
+    broker: str,
+    request: pytest.FixtureRequest,
+    members: Members,
+    group_id: str,
+    topic_name: str,
+) -> None:
+    kafka = request.getfixturevalue(broker)
+    kafka.create_topic(topic_name, 2)
+    started = [
+        members.start(
+            "java-4.1.1", kafka, name, group_id, topics=[topic_name], assignors=assignors,
+            instance_id=name, session_timeout_ms=60_000,
+            settings={"heartbeat.interval.ms": "1000"},
+        )
+        for name, assignors in (("app-0", ["cooperative-sticky", "range"]), ("app-1", ["range"]))
+    ]  # fmt: skip
+    wait_assigned(started, 2, quiet=0.0)
+    started[1].crash()
+    (seen,) = read_groups(config_of(kafka), [group_id], probe=True)
+    assert isinstance(seen, GroupSnapshot)
+    assert len(seen.members) == 2, "the coordinator counts the member that is down"
+    given = Given(connection=("-b", kafka.bootstrap), brokers=kafka.bootstrap, plan="p.yaml")
+    lists = [f"instance-id=app-{n}:{names}" for n, names in ((0, "cooperative-sticky,range"),
+                                                             (1, "range"))]  # fmt: skip
+    known, _ = apply_assumptions(seen, lists)
+    (forgotten,) = [one for one in make_plan(known, given=given).findings if one.rule == "RB102"]
+    (command,) = [one.line for one in forgotten.commands if "remove" in one.use]
+    program, *words = shlex.split(command)
+    assert program == "python"
+    subprocess.run([sys.executable, *words], check=True, timeout=60, capture_output=True)
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        (seen,) = read_groups(config_of(kafka), [group_id])
+        assert isinstance(seen, GroupSnapshot)
+        if [one.instance_id for one in seen.members] == ["app-0"] and seen.group.assignor:
+            break
+        time.sleep(0.3)
+    assert [one.instance_id for one in seen.members] == ["app-0"]
+    assert seen.group.assignor == "cooperative-sticky"

@@ -39,7 +39,9 @@ def forgotten_member(context: Context) -> Findings:
     one.
 
     How to fix it: restart the member that is named with the list of the first bounce, and make the
-    plan again before the second bounce.
+    plan again before the second bounce. The coordinator counts a static member that is down, with
+    its old list, until its session ends: removeMembersFromConsumerGroup of Kafka's Admin API takes
+    such an entry out of a classic group (kafka-python: `groups remove-members`).
 
     Does not fire while no member has the target yet: then the first bounce has not begun, and its
     to-do list names every member. Cannot tell: the probe shows that some member lacks the target,
@@ -56,6 +58,10 @@ def forgotten_member(context: Context) -> Findings:
                 named,
                 tuple(filter(None, [context.target, context.keep])),
                 then=f" before any member drops {context.keep or 'the old assignor'}",
+            ),
+            commands=context.given.remove_static(
+                context.group.group_id,
+                (one.member.instance_id for one in named if one.member.instance_id),
             ),
             before_step=context.narrow_step,
         )
