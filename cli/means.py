@@ -19,12 +19,13 @@ from rebal.groups.commands import option, options
 
 CONNECTION: Final = ("bootstrap", "command_config", "profile", "overrides")
 EVIDENCE: Final = (
-    "probe", "assignors", "request_log", "client_log", "log_timezone", "inventory", "evidence",
+    "probe", "assignors", "request_log", "client_log", "broker_log", "log_timezone", "inventory", "evidence",
     "lake_option",
 )  # fmt: skip
 MEANS: Final = (*CONNECTION, "timeout", *EVIDENCE)
 ACCEPTED: Final = ("departed", "assume", "assume_family", "ignore", "reason")
-_PATHS: Final = ("command_config", "request_log", "client_log", "inventory", "evidence", "snapshot")
+_LOGS: Final = ("request_log", "client_log", "broker_log")
+_PATHS: Final = (*_LOGS, "command_config", "inventory", "evidence", "snapshot")
 _STDIN: Final = "-"
 
 
@@ -96,7 +97,7 @@ def typed(context: typer.Context, *names: str) -> tuple[str, ...]:
 
 def piped(context: typer.Context) -> tuple[str, ...]:
     """Return the options that read stdin, as they were typed: no file keeps what a pipe sent."""
-    values = ((name, context.params[name] or ()) for name in ("request_log", "client_log"))
+    values = ((name, context.params[name] or ()) for name in _LOGS)
     return typed(context, *(name for name, paths in values if _STDIN in map(str, paths)))
 
 

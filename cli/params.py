@@ -114,6 +114,14 @@ ClientLog = Annotated[
         help="The members' own logs: files, folders, patterns (.gz too, - is stdin).",
     ),
 ]
+BrokerLog = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--broker-log",
+        metavar="FILE...",
+        help="The brokers' own logs, server.log (.gz too, - is stdin).",
+    ),
+]
 LogTimezone = Annotated[
     str | None,
     typer.Option(

@@ -56,6 +56,7 @@ class EvidenceFiles:
     client_log: Sequence[Path] | None = None
     inventory: Path | None = None
     log_timezone: str | None = None
+    broker_log: Sequence[Path] | None = None
     _read_of: object = field(default=None, init=False)
     _observations: tuple[Observation, ...] = field(default=(), init=False)
 
@@ -70,6 +71,7 @@ class EvidenceFiles:
             for name, paths in (
                 ("--request-log", self.request_log),
                 ("--client-log", self.client_log),
+                ("--broker-log", self.broker_log),
                 ("--inventory", [self.inventory] if self.inventory else None),
             )
             for path in paths or ()
@@ -94,6 +96,7 @@ class EvidenceFiles:
             *options("--assignor", assignors or ()),
             *options("--request-log", [str(path) for path in self.request_log or ()]),
             *options("--client-log", [str(path) for path in self.client_log or ()]),
+            *options("--broker-log", [str(path) for path in self.broker_log or ()]),
             *(option("--log-timezone", self.log_timezone) if self.log_timezone else ()),
             *(option("--inventory", str(self.inventory)) if self.inventory else ()),
             *(scan.words if scan else ()),
@@ -106,9 +109,8 @@ class EvidenceFiles:
         Raises:
             UsageError: `log_timezone` is no time zone.
         """
-        read_of = tuple(
-            map(_version, files_in([*(self.request_log or ()), *(self.client_log or ())]))
-        )
+        logs = (self.request_log, self.client_log, self.broker_log)
+        read_of = tuple(map(_version, files_in([path for paths in logs for path in paths or ()])))
         if read_of != self._read_of:
             self._observations = tuple(self._read())
             self._read_of = read_of
@@ -142,6 +144,16 @@ class EvidenceFiles:
             seen += (*logs.observations, *logs.logs)
             for note in logs.notes:
                 say(note)
+        if self.broker_log:
+            from rebal.inspectors.logs.broker.reader import read_broker_log
+
+            told = read_broker_log(files_in(self.broker_log), tz_offset=zone)
+            seen += (*told.observations, *told.logs)
+            if not told.found:
+                say(
+                    f"--broker-log: none of the {told.lines:,} lines is the group coordinator's "
+                    "(`[GroupCoordinator …]`, INFO in server.log); give the log of each broker."
+                )
         if self.inventory is not None:
             from rebal.inspectors.inventory.reader import read_inventory
 

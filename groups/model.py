@@ -89,6 +89,7 @@ class Source(StrEnum):
     PROBE = "probe"
     REQUEST_LOG = "request log"
     CLIENT_LOG = "client log"
+    BROKER_LOG = "broker log"
     OFFSETS_TOPIC = "offsets topic"
     CONFIG_FILE = "config file"
     ASSUMED = "assumed by the user"

@@ -40,6 +40,7 @@ def command(
     assignors: params.Assignors = None,
     request_log: params.RequestLog = None,
     client_log: params.ClientLog = None,
+    broker_log: params.BrokerLog = None,
     log_timezone: params.LogTimezone = None,
     inventory: params.Inventory = None,
     evidence: params.Evidence = None,
@@ -98,7 +99,7 @@ def command(
             assignors=tuple(map(params.assignor_name, assignors or ())),
             meanwhile=_load_screen,
         )
-    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
+    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
     seen = sources.with_evidence(seen, files, None if scanned else lake)
     if save or save_to:
         _save(seen, save_to, redact)

@@ -42,6 +42,7 @@ def command(
     assignors: params.Assignors = None,
     request_log: params.RequestLog = None,
     client_log: params.ClientLog = None,
+    broker_log: params.BrokerLog = None,
     log_timezone: params.LogTimezone = None,
     inventory: params.Inventory = None,
     evidence: params.Evidence = None,
@@ -113,7 +114,7 @@ def command(
     from rebal.planner.verdict import judged, worst_code
 
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
-    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
+    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
     one_group = not all_groups and match is None
     if one_group and group is None and snapshot is None:
         snapshot = sources.default_snapshot()

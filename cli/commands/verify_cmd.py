@@ -36,6 +36,7 @@ def command(
     assignors: params.Assignors = None,
     request_log: params.RequestLog = None,
     client_log: params.ClientLog = None,
+    broker_log: params.BrokerLog = None,
     log_timezone: params.LogTimezone = None,
     inventory: params.Inventory = None,
     evidence: params.Evidence = None,
@@ -150,7 +151,7 @@ def command(
         raise UsageError("--assignor names an assignor to probe for: add --probe.")
     option_name = "--watch" if watch else "--until"
     if looking:
-        read = (*(request_log or ()), *(client_log or ()), inventory)
+        read = (*(request_log or ()), *(client_log or ()), *(broker_log or ()), inventory)
         typed = snapshot if means.is_typed(context, "snapshot") else None
         _check_looking(option_name, typed, form, read)
     _check_abort(plan, abort, out, form, others=(looking, confirm, step))
@@ -193,7 +194,7 @@ def command(
     book = Journal(journal or default, made, plan_file=plan)
     for note in book.notes:
         output.say(note)
-    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
+    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
     probed = tuple(map(params.assignor_name, assignors or ()))
     scan = sources.scan_observations(lake, [made.group_id])
     accepted = [name for name in means.ACCEPTED if name != "reason" or ignore]

@@ -228,6 +228,7 @@ class _Life:
     def record(self) -> Departed:
         """Return the member as a departed one."""
         join, left = self.last, self.left
+        asked = left is not None and not left.expired
         seen = [each.at for each in (join, left) if each is not None and each.at is not None]
         # The request log shows the list, and the client's own log its classes.
         known = with_joins(Member(member_id=join.member_id), self.joins)[0].assignors
@@ -240,8 +241,8 @@ class _Life:
             list=known.list,
             classes=known.classes or classes,
             last_seen=max(seen, default=None),
-            left=left is not None,
-            left_at=left.at if left is not None else None,
+            left=asked,
+            left_at=left.at if left is not None and asked else None,
             reason=left.reason if left is not None else None,
             evidence=left.evidence if left is not None else join.evidence,
         )
@@ -348,7 +349,8 @@ def _unsucceeded(
 
 def _follows(other: _Life, life: _Life) -> bool:
     """Return whether `other` began after `life` was last seen, or shortly before it left."""
-    if life.left is None:
+    if life.left is None or life.left.expired:
+        # A killed process often starts again before the session of its old id has expired.
         return is_after(other.first, life.last)
     if is_after(other.first, life.left):
         return True

@@ -44,7 +44,7 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
     if known.knowledge is Knowledge.EXACT:
         lists[known.list] = list(known.evidence)
     for join in seen:
-        if join.list or not join.classes:
+        if join.list:
             lists.setdefault(join.list, []).append(join.evidence)
     if all(map(unnamed, seen)):
         lists = {n: found for n, found in lists.items() if not any(begins(n, o) for o in lists)}

@@ -14,7 +14,7 @@ Where the offset cannot be determined, times are None and nothing is ordered by 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -34,7 +34,7 @@ from rebal.groups.evidence.observations import (
 from rebal.groups.model import Evidence, GroupSnapshot, Member, Record, Source
 
 # A log that ends so shortly before the group was read, or after it, is of now.
-_NOW: Final = timedelta(minutes=5)
+NOW: Final = timedelta(minutes=5)
 
 
 class LogCoverage(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -106,7 +106,7 @@ def _is_own(snapshot: GroupSnapshot, found: Sequence[Seen], logs: Sequence[LogRe
         if any(log.broker == address for log in logs):
             return True
     ends = [log.last_at for log in logs if log.last_at is not None]
-    is_of_now = any(abs(snapshot.captured_at - end) <= _NOW for end in ends)
+    is_of_now = any(abs(snapshot.captured_at - end) <= NOW for end in ends)
     return is_of_now and not _strangers(found)
 
 
@@ -118,18 +118,14 @@ def _strangers(found: Sequence[Seen]) -> bool:
 
 
 def _notes(foreign: dict[str, list[LogRead]]) -> Iterator[str]:
-    clients = sum(any(log.client for log in logs) for logs in foreign.values())
-    for number, kind, whose in (
-        (len(foreign) - clients, "request", "broker, cluster or time"),
-        (clients, "client", "member, cluster or time"),
-    ):
-        if number:
-            one = number == 1
-            yield (
-                f"{number} {kind} log{'' if one else 's'} of this group show{'s' if one else ''} "
-                f"none of its members, so {'it is' if one else 'they are'} of another {whose} and "
-                f"{'is' if one else 'are'} not used"
-            )
+    kinds = Counter(log.kind for logs in foreign.values() for log in logs[:1])
+    for kind, number in sorted(kinds.items(), reverse=True):
+        one, whose = number == 1, "member" if kind == "client" else "broker"
+        yield (
+            f"{number} {kind} log{'' if one else 's'} of this group show{'s' if one else ''} none "
+            f"of its members, so {'it is' if one else 'they are'} of another {whose}, cluster or "
+            f"time and {'is' if one else 'are'} not used"
+        )
 
 
 def _of_brokers(
@@ -336,16 +332,14 @@ def zone_notes(seen: Sequence[Observation], offsets: dict[str, timedelta | None]
     if none.
     """
     shown = {one.origin for one in seen if isinstance(one, Seen)}
-    kinds: dict[timedelta | None, dict[str, bool]] = defaultdict(dict)
+    kinds: dict[timedelta | None, dict[str, str]] = defaultdict(dict)
     for one in seen:
         if isinstance(one, LogRead) and one.origin in offsets and one.origin in shown:
-            kinds[offsets[one.origin]][one.origin] = one.client
+            kinds[offsets[one.origin]][one.origin] = one.kind
     for offset, origins in sorted(kinds.items(), key=lambda each: (each[0] is None, str(each[0]))):
-        clients = sum(origins.values())
         counted = [
             f"{number} {name} log{'' if number == 1 else 's'}"
-            for number, name in ((len(origins) - clients, "request"), (clients, "client"))
-            if number
+            for name, number in sorted(Counter(origins.values()).items(), reverse=True)
         ]
         named = " and ".join(counted)
         if offset is None:

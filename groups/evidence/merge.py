@@ -26,8 +26,16 @@ from rebal.groups.evidence.absent import departed, rejections
 from rebal.groups.evidence.bounds import contradictions, with_bounds
 from rebal.groups.evidence.exact import evidence_key, when, with_joins, with_ran
 from rebal.groups.evidence.fingerprint import identify
+from rebal.groups.evidence.loads import with_loads
 from rebal.groups.evidence.logs import own, placed, without_zone, zone_notes
-from rebal.groups.evidence.observations import Declared, Introduced, Joined, Observation, Ran
+from rebal.groups.evidence.observations import (
+    Converted,
+    Declared,
+    Introduced,
+    Joined,
+    Observation,
+    Ran,
+)
 from rebal.groups.model import (
     AssignorList,
     DeclaredAssignors,
@@ -61,7 +69,8 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
         snapshot, (one for one in observations if one.group_id in (group_id, None))
     )
     seen, unused = own(snapshot, seen)
-    notes = (*zone_notes(seen, offsets), *unused)
+    notes = (*zone_notes(seen, offsets), *unused, *_conversions(seen))
+    snapshot = with_loads(snapshot, seen)
     joins: dict[str, list[Joined]] = {}
     for one in seen:
         if isinstance(one, Joined):
@@ -95,6 +104,14 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
         undated_logs=snapshot.undated_logs or without_zone(seen, offsets),
         notes=(*snapshot.notes, *(note for note in notes if note not in snapshot.notes)),
     )
+
+
+def _conversions(seen: Iterable[Observation]) -> Iterator[str]:
+    """Yield a note on each conversion between the protocols, or on why there was none."""
+    for one in seen:
+        if isinstance(one, Converted):
+            when_seen = f" at {one.at:%Y-%m-%d %H:%M:%SZ}" if one.at is not None else ""
+            yield f"the broker's log ({one.evidence.detail}): {one.what}{when_seen}"
 
 
 def _by_name(files: Iterable[Declared], members: Iterable[Member]) -> Iterator[Declared]:

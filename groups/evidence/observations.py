@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from rebal.groups.model import (
     DeclaredAssignors,
@@ -48,14 +48,14 @@ class LogRead(Record, frozen=True, kw_only=True):
     `last_at` is its newest time (a local time if `local`); the file was last written at
     `written_at` and read at `read_at`. `anchors` are moments that it prints both in its own clock
     and as milliseconds since 1970. `cluster_ids` are the clusters that its clients were connected
-    to; `broker` is the address and port of the broker that wrote it. `members` are group ids and
-    member ids in heartbeats, which show nothing else.
+    to; `broker` is the address and port of the broker that wrote it, `broker_id` its id (None: not
+    printed). `members` are group ids and member ids in lines that show nothing else.
     """
 
     group_id: None = None
     log: str = ""
     origin: str
-    client: bool = False
+    kind: Literal["request", "client", "broker"] = "request"
     local: bool = False
     last_at: datetime | None = None
     written_at: datetime | None = None
@@ -63,6 +63,7 @@ class LogRead(Record, frozen=True, kw_only=True):
     anchors: tuple[tuple[datetime, datetime], ...] = ()
     cluster_ids: tuple[str, ...] = ()
     broker: str = ""
+    broker_id: int | None = None
     members: frozenset[tuple[str, str]] = frozenset()
 
 
@@ -72,7 +73,8 @@ class Joined(Seen, frozen=True, kw_only=True):
     `replaced_member_id` is set when a static member's restart took another member id's place;
     `generation_id` and the timeouts (milliseconds) are None when the source does not say. `classes`
     are those of `list` in its order, as `AssignorList` has them; `built_at` is its `since`. With
-    classes and no list, one of them is an assignor whose name the source does not show. `accepted`
+    classes and no list, one of them is an assignor whose name the source does not show; with
+    neither, the source shows no list. `accepted`
     is False where the coordinator only gave the client its member id (MEMBER_ID_REQUIRED, 79): the
     client has that list, and the coordinator does not hold it yet. `new` is True where the member
     id was new then; else it may have been in the group before.
@@ -115,11 +117,12 @@ class Refused(Seen, frozen=True, kw_only=True):
 
 
 class Left(Seen, frozen=True, kw_only=True):
-    """One member that left by request (a kill or a static stop leaves no trace)."""
+    """One member that left by request, or whose session `expired` (in a broker's log)."""
 
     member_id: str
     instance_id: str | None = None
     reason: str | None = None
+    expired: bool = False
 
 
 class Rebalanced(Seen, frozen=True, kw_only=True):
@@ -127,6 +130,16 @@ class Rebalanced(Seen, frozen=True, kw_only=True):
 
     generation_id: int
     assignor: str | None = None
+
+
+class Loaded(Seen, frozen=True, kw_only=True):
+    """One load of the group by its coordinator, which then remembers the elected assignor alone."""
+
+
+class Converted(Seen, frozen=True, kw_only=True):
+    """One conversion between the classic and the consumer protocol, or why it failed."""
+
+    what: str
 
 
 class Introduced(Seen, frozen=True, kw_only=True):
@@ -166,4 +179,15 @@ class Declared(DeclaredAssignors, frozen=True, kw_only=True):
     replicas: int | None = None
 
 
-Observation = Joined | Refused | Left | Rebalanced | Introduced | Ran | LogRead | Declared
+Observation = (
+    Joined
+    | Refused
+    | Left
+    | Rebalanced
+    | Loaded
+    | Converted
+    | Introduced
+    | Ran
+    | LogRead
+    | Declared
+)

@@ -93,7 +93,7 @@ def test_one_log_dates_the_next() -> None:
 
     own = replace(joined("a", *MIXED, generation_id=4, **client), at=at(30) + NEW_YORK)
     read = LogRead(
-        log="c.log", origin="c", client=True, local=True, anchors=((at(29) + NEW_YORK, at(29)),)
+        log="c.log", origin="c", kind="client", local=True, anchors=((at(29) + NEW_YORK, at(29)),)
     )
     merged = merge(group(member("a")), [own, read, *broker(TOKYO)])
     assert [one.at for one in merged.refusals] == [at(50)]

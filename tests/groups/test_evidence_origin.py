@@ -43,7 +43,7 @@ def test_a_log_without_any_member_of_the_group_is_not_used() -> None:
     [
         [joined("a", *MIXED, **WHERE), read()],
         [read(members=frozenset({("g", "a-id")}))],
-        [read(client=True, cluster_ids=("here",))],
+        [read(kind="client", cluster_ids=("here",))],
         [read(last_at=NOW - timedelta(minutes=1))],
     ],
     ids=["a join", "a heartbeat", "its cluster", "now"],
@@ -57,7 +57,7 @@ def test_a_log_of_the_group_s_own_tells_of_rejections(proof: list[Any]) -> None:
 @pytest.mark.parametrize(
     "proof",
     [
-        [read(client=True, cluster_ids=("elsewhere",), last_at=NOW)],
+        [read(kind="client", cluster_ids=("elsewhere",), last_at=NOW)],
         [read(members=frozenset({("other", "a-id")}))],
         # It reaches up to now, and who joined there is not here.
         [joined("b", *MIXED, **WHERE), read(last_at=NOW)],

@@ -136,7 +136,7 @@ class _Program:
         return LogRead(
             log=self.origin,
             origin=self.origin,
-            client=True,
+            kind="client",
             local=self.local,
             last_at=self.last_at,
             written_at=source.written_at,

@@ -1,0 +1,157 @@
+"""The broker's `server.log` as evidence: joins, leaves, generations, loads, conversions.
+
+The group coordinator prints them at INFO, the Scala one (before 4.0) and the Java one alike. It
+prints no assignor list of a member that is in the group, and no rejected join.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from rebal.groups.evidence.observations import LogRead, Observation
+from rebal.groups.model import Evidence, Record, Source
+from rebal.inspectors.logs.client.lines import texts
+from rebal.inspectors.logs.forms import Kind, Part, forms, observed, shown_by
+from rebal.inspectors.logs.lines import Zone
+from rebal.inspectors.logs.text_input import TextInput, TextSource
+
+_MARK: Final = b"[GroupCoordinator "
+# `[GroupCoordinator 1]: …` (Scala), `[GroupCoordinator id=1 topic=… partition=3] …` (Java).
+_COORDINATOR: Final = re.compile(r"\[GroupCoordinator (?:id=)?(\d+)[^\]]*\]:? (.*)")
+_GROUP: Final = r"(?P<group_id>.+?)"
+_MEMBER: Final = r"(?P<member_id>\S+?)"
+_INSTANCE: Final = r"(?P<instance_id>.*?)"
+_REASON: Final = r"(?:; client reason: (?P<reason>.*?))?"
+# The end of the message, before the logger's name in Kafka's own layout.
+_END: Final = r"\.?(?: \([\w.$]+\))?$"
+_ROWS: Final[tuple[tuple[Kind, str], ...]] = (
+    (
+        "given",
+        rf"^(?:\[GroupId {_GROUP}\] )?Dynamic member with unknown member id joins (?:the consumer "
+        rf"group|group (?P<group_id_>.+?) in .+?)\. Created a new member id {_MEMBER} and "
+        r"request(?:ing)? the member to rejoin",
+    ),
+    ("joined", rf"^Pending dynamic member with id {_MEMBER} joins group {_GROUP} in \w+ state"),
+    (
+        "joined",
+        rf"^Static member with groupInstanceId={_INSTANCE} and unknown member id joins group "
+        rf"{_GROUP} in \w+ state\. Created a new member id {_MEMBER} for",
+    ),
+    (
+        "joined",
+        rf"^Preparing to rebalance group {_GROUP} in state \w+ with old generation \d+ .*?"
+        rf"\(reason: Adding new member {_MEMBER} with group instance ?id "
+        rf"(?:None|null|Some\({_INSTANCE}\)|(?P<instance_id_>.*?)){_REASON}\.?\)" + _END,
+    ),
+    (
+        "joined",
+        rf"^\[GroupId {_GROUP}\] (?:Static m|M)ember {_MEMBER}(?: with instance id {_INSTANCE})? "
+        r"joins the consumer group using the \w+ protocol",
+    ),
+    (
+        "joined",
+        rf"^\[GroupId {_GROUP}\] Static member with instance id {_INSTANCE} re-joins the consumer "
+        rf"group using the \w+ protocol\. Created a new member {_MEMBER} to replace",
+    ),
+    (
+        "left",
+        rf"^\[Group(?:Id)? {_GROUP}\] (?:Dynamic m|Static m|M)ember {_MEMBER}"
+        rf"(?: with instance id {_INSTANCE})? (?:has left group through explicit `LeaveGroup` "
+        rf"request{_REASON}|left the consumer group)" + _END,
+    ),
+    (
+        "left",
+        rf"^Member MemberMetadata\(memberId={_MEMBER}, groupInstanceId=(?:None|Some\({_INSTANCE}"
+        rf"\)), .*?\) has left group {_GROUP} through explicit `LeaveGroup`(?: request)?{_REASON}"
+        + _END,
+    ),
+    # Brokers before 2.6.
+    (
+        "left",
+        rf"^Member\[group\.instance\.id (?:None|Some\({_INSTANCE}\)), member\.id {_MEMBER}\] in "
+        rf"group {_GROUP} has left",
+    ),
+    ("expired", rf"^Member {_MEMBER} in group {_GROUP} has failed, removing it"),
+    (
+        "expired",
+        rf"^\[GroupId {_GROUP}\] Member {_MEMBER} fenced from the group because the member session "
+        r"expired",
+    ),
+    ("rebalanced", rf"^Stabilized group {_GROUP} generation (?P<generation_id>\d+)\b"),
+    ("loaded", rf"^Loading group metadata for {_GROUP} with generation \d+" + _END),
+    ("loaded", rf"^Loaded \w+ group {_GROUP} with \d+ members" + _END),
+    ("member", rf"^Assignment received from leader {_MEMBER} for group {_GROUP} for generation"),
+    (
+        "converted",
+        rf"^\[GroupId {_GROUP}\] (?P<what>Converted the .*? group to a .*? group)" + _END,
+    ),
+    (
+        "converted",
+        rf"^(?P<what>Cannot (?:up|down)grade (?:classic|consumer) group {_GROUP} to .*?)" + _END,
+    ),
+)
+_LINES: Final = forms(("", *row) for row in _ROWS)
+
+
+class BrokerLogReading(Record, frozen=True, kw_only=True):
+    """The observations of brokers' logs, and one record for each broker's part of a log.
+
+    `lines` is the number of lines, `found` that of the group coordinator's.
+    """
+
+    observations: tuple[Observation, ...] = ()
+    logs: tuple[LogRead, ...] = ()
+    lines: int = 0
+    found: int = 0
+
+
+def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> BrokerLogReading:
+    """Return what the group coordinators' lines of these logs show.
+
+    Times without a zone are as in `read_request_log`.
+
+    Raises:
+        DocumentError: a source cannot be read.
+    """
+    found: list[Observation] = []
+    logs: list[LogRead] = []
+    lines = coordinators = 0
+    for source in map(TextInput, sources):
+        parts: dict[int, Part] = {}
+        number, raw = 0, b""
+        for number, raw in enumerate(source.lines(), 1):
+            for line in texts(raw, tz_offset) if _MARK in raw else ():
+                match = _COORDINATOR.search(line.text)
+                if match is None:
+                    continue
+                coordinators += 1
+                broker_id = int(match[1])
+                if broker_id not in parts:
+                    parts[broker_id] = Part(source, _log(source.name, broker_id))
+                part, shown = parts[broker_id], shown_by(_LINES, match[2])
+                at = part.stamped(line.stamp)
+                if shown is None:
+                    continue
+                if shown.form.kind == "member":
+                    part.members.add((shown.get("group_id"), shown.get("member_id")))
+                place = f"{source.name}:{number}"
+                evidence = Evidence(source=Source.BROKER_LOG, at=at, detail=place)
+                one = observed(shown, evidence, part.where(number))
+                found += [one] if one is not None else []
+        lines += number
+        # A broker whose groups are stable still prints other lines: they show how far its log goes.
+        for part in parts.values() if len(parts) == 1 else ():
+            part.stamped(next((line.stamp for line in texts(raw, tz_offset)), None))
+        logs += [part.read() for part in parts.values()]
+    return BrokerLogReading(
+        observations=tuple(found), logs=tuple(logs), lines=lines, found=coordinators
+    )
+
+
+def _log(name: str, broker_id: int) -> LogRead:
+    """Return the record of one broker's log; the parts of a rotated log share one clock."""
+    folder, separator, _ = name.rpartition("/")
+    origin = f"{folder if separator else name} broker {broker_id}"
+    return LogRead(log=name, origin=origin, kind="broker", broker_id=broker_id)

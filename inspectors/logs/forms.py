@@ -1,0 +1,178 @@
+"""Forms of log lines as a table, and the observation that a line of each kind is.
+
+A `Form` is a pattern whose named groups are fields: `group_id`, `member_id`, `instance_id`,
+`client_id`, `generation_id`, `assignors`, `reason`. A field with `_` at its end is the same one at
+another place of the line. One row for each form of each program; one loop reads them all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final, Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from rebal.groups.evidence.observations import (
+    Converted,
+    Joined,
+    Left,
+    Loaded,
+    LogRead,
+    Observation,
+    Rebalanced,
+    Where,
+)
+from rebal.groups.model import Evidence, Software
+from rebal.inspectors import clock
+from rebal.inspectors.logs.lines import Stamp
+from rebal.inspectors.logs.text_input import TextInput
+
+Kind = Literal[
+    "given",
+    "sent",
+    "joined",
+    "left",
+    "expired",
+    "rebalanced",
+    "loaded",
+    "converted",
+    "member",
+    "rejected",
+    "setting",
+    "identity",
+    "misused",
+]
+"""The meaning of a line for one member or group.
+
+given: the coordinator made a member id. sent: a join with a list is sent. joined: it was accepted.
+left: by request. expired: no heartbeat in time. rebalanced: a generation began. loaded: the
+coordinator loaded the group. converted: between the classic and the consumer protocol, or why not.
+member: a line that only names a member. The others belong to `inspectors.logs.families`.
+"""
+_UUID: Final = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_ASSIGNOR: Final = re.compile(r"(?:\('|protocol_name=')([^']+)'")
+_NONE: Final = ("", "None", "null", "<nil>", "not provided")
+
+
+class Form(NamedTuple):
+    """One form of line: the program's family (empty: a broker), its meaning and its pattern."""
+
+    family: str
+    kind: Kind
+    pattern: re.Pattern[str]
+
+
+class Shown(NamedTuple):
+    """The form of one line, and the fields that it sets."""
+
+    form: Form
+    fields: dict[str, str]
+
+    def get(self, name: str) -> str:
+        """Return a field, empty where the line does not have it."""
+        return self.fields.get(name, "")
+
+
+class Part:
+    """The lines of one source that one program wrote, with one clock."""
+
+    def __init__(self, source: TextInput, log: LogRead) -> None:
+        self.members: set[tuple[str, str]] = set()
+        self._source = source
+        self._log = log
+        self._local = False
+        self._last_at: datetime | None = None
+
+    def stamped(self, stamp: Stamp | None) -> datetime | None:
+        """Return the time of one of its lines, and remember the newest."""
+        if stamp is None:
+            return None
+        self._local = self._local or stamp.local
+        self._last_at = stamp.at if self._last_at is None else max(self._last_at, stamp.at)
+        return stamp.at
+
+    def where(self, number: int) -> Where:
+        """Return the place of a line."""
+        log = self._log
+        return Where(log=log.log, line=number, origin=log.origin, local=self._local)
+
+    def read(self) -> LogRead:
+        """Return the record of the log; call it after the whole source was read."""
+        return replace(
+            self._log,
+            local=self._local,
+            last_at=self._last_at,
+            written_at=self._source.written_at,
+            read_at=clock.now(),
+            members=frozenset(self.members),
+        )
+
+
+def forms(rows: Iterable[tuple[str, Kind, str]]) -> tuple[Form, ...]:
+    """Return the table with its patterns compiled."""
+    return tuple(Form(family, kind, re.compile(pattern)) for family, kind, pattern in rows)
+
+
+def shown_by(table: Iterable[Form], text: str) -> Shown | None:
+    """Return the first form of the table that the line has."""
+    for form in table:
+        match = form.pattern.search(text)
+        if match is not None:
+            values = match.groupdict().items()
+            return Shown(form, {k.rstrip("_"): v for k, v in values if v and v not in _NONE})
+    return None
+
+
+def observed(
+    shown: Shown, evidence: Evidence, where: Where, software: Software | None = None
+) -> Observation | None:
+    """Return the observation of one line; None if its kind is none by itself."""
+    kind, fields, at = shown.form.kind, shown.fields, evidence.at
+    group_id, member_id = shown.get("group_id"), shown.get("member_id")
+    instance_id, number = fields.get("instance_id"), fields.get("generation_id")
+    if kind in ("left", "expired"):
+        return Left(
+            **where,
+            group_id=group_id,
+            member_id=member_id,
+            at=at,
+            instance_id=instance_id,
+            reason="session expired" if kind == "expired" else fields.get("reason"),
+            expired=kind == "expired",
+            evidence=evidence,
+        )
+    if kind == "rebalanced" and at is not None:
+        return Rebalanced(
+            **where, group_id=group_id, generation_id=int(number or 0), at=at, evidence=evidence
+        )
+    if kind == "loaded":
+        return Loaded(**where, group_id=group_id, at=at, evidence=evidence)
+    if kind == "converted":
+        what = shown.get("what")
+        return Converted(**where, group_id=group_id, what=what, at=at, evidence=evidence)
+    if kind not in ("given", "sent", "joined") or not member_id:
+        return None
+    return Joined(
+        **where,
+        group_id=group_id,
+        member_id=member_id,
+        list=tuple(_ASSIGNOR.findall(shown.get("assignors"))),
+        accepted=kind == "joined",
+        new=kind == "given",
+        at=at,
+        # A static member's id begins with its instance id, which its client may not print.
+        client_id="" if instance_id or shown.form.family else client_of(member_id),
+        instance_id=instance_id,
+        software=software,
+        reason=fields.get("reason"),
+        generation_id=int(number) if number else None,
+        evidence=evidence,
+    )
+
+
+def client_of(member_id: str) -> str:
+    """Return the client id of a dynamic member: its member id without the coordinator's UUID."""
+    head = _UUID.sub("", member_id)
+    return head if head != member_id else ""

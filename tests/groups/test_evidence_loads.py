@@ -1,0 +1,99 @@
+"""The coordinator's last load, as its own log shows it."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rebal.groups.evidence.merge import merge
+from rebal.groups.evidence.observations import Converted, Left, Loaded, LogRead, Rebalanced
+from rebal.groups.model import Coordinator, Evidence, Source, Tri
+from tests.groups.observed import at, group, joined, member
+from tests.groups.stable import NOW
+
+WHERE = {"log": "server.log", "origin": "broker 1"}
+EVIDENCE = Evidence(source=Source.BROKER_LOG)
+
+
+def where(line: int, **fields: Any) -> dict[str, Any]:
+    return {**WHERE, "line": line, "group_id": "g", "at": at(line), "evidence": EVIDENCE} | fields
+
+
+def log(**fields: Any) -> LogRead:
+    made = {"broker_id": 1, "last_at": NOW - timedelta(minutes=1), "read_at": NOW}
+    return LogRead(**WHERE, kind="broker", **{**made, **fields})
+
+
+def coordinator_of(*seen: Any, known: Tri = Tri.CANNOT_TELL) -> Coordinator:
+    coordinator = merge(group(member("a"), rebalanced=known), seen).group.coordinator
+    assert coordinator is not None
+    return coordinator
+
+
+JOIN = joined("a", line=1, **WHERE)
+LOAD = Loaded(**where(2))
+GENERATION = Rebalanced(**where(3), generation_id=4)
+
+
+@pytest.mark.parametrize(
+    ("seen", "answer"),
+    [
+        ((JOIN, LOAD, GENERATION, log()), Tri.YES),
+        ((JOIN, GENERATION, log()), Tri.YES),
+        ((JOIN, LOAD, log()), Tri.NO),
+        ((LOAD, log()), Tri.NO),
+        ((JOIN, GENERATION, Loaded(**where(5)), log()), Tri.NO),
+        ((JOIN, log()), Tri.CANNOT_TELL),
+        ((LOAD, GENERATION, log()), Tri.CANNOT_TELL),
+        ((LOAD, GENERATION, log(members=frozenset({("g", "a-id")}))), Tri.YES),
+        ((JOIN, LOAD, GENERATION, log(broker_id=2)), Tri.CANNOT_TELL),
+        ((JOIN, LOAD, GENERATION, log(last_at=NOW - timedelta(minutes=9))), Tri.CANNOT_TELL),
+        ((JOIN, LOAD, GENERATION, log(last_at=None)), Tri.CANNOT_TELL),
+    ],
+)
+def test_a_rebalance_after_the_load_counts_in_the_coordinator_s_own_log_of_now(
+    seen: Any, answer: Tri
+) -> None:
+    assert coordinator_of(*seen).rebalanced_since_load is answer
+
+
+def test_a_rebalance_in_an_older_file_proves_nothing() -> None:
+    before = Rebalanced(**where(3, log="server.log.1"), generation_id=4)
+    known = coordinator_of(JOIN, before, log()).rebalanced_since_load
+    assert known is Tri.CANNOT_TELL
+
+
+def test_the_records_answer_is_kept() -> None:
+    found = coordinator_of(JOIN, LOAD, GENERATION, log(), known=Tri.NO)
+    assert (found.rebalanced_since_load, found.loaded_at) == (Tri.NO, None)
+
+
+def test_the_load_s_time_is_known() -> None:
+    assert coordinator_of(JOIN, LOAD, GENERATION, log()).loaded_at == at(2)
+
+
+def test_a_member_whose_session_expired_has_departed_without_a_request() -> None:
+    gone = Left(**where(6), member_id="b-id", reason="session expired", expired=True)
+    merged = merge(group(member("a")), (JOIN, joined("b", line=2, **WHERE), gone, log()))
+    (departed,) = merged.departed
+    assert (departed.left, departed.left_at) == (False, None)
+    assert (departed.reason, departed.last_seen) == ("session expired", at(6))
+
+
+def test_a_killed_process_that_started_before_its_session_expired_is_replaced() -> None:
+    gone = Left(**where(6), member_id="b-id", expired=True)
+    again = joined("a", minute=4, line=4, new=True, client_id="b", **WHERE)
+    first = joined("b", minute=2, line=2, client_id="b", **WHERE)
+    assert merge(group(member("a")), (first, again, gone, log())).departed == ()
+
+
+def test_a_join_without_a_list_shows_no_list() -> None:
+    merged = merge(group(member("a")), (JOIN, log()))
+    assert merged.members[0].assignors.list == ()
+    assert merged.members[0].joined_at == at(0)
+
+
+def test_a_conversion_is_noted() -> None:
+    made = Converted(**where(6), what="Converted the classic group to a consumer group")
+    (note,) = merge(group(member("a")), (JOIN, made, log())).notes
+    assert note.startswith("the broker's log (): Converted the classic group")

@@ -1,0 +1,119 @@
+"""The broker's own log: lines of the Scala coordinator (3.9.1) and of the Java one (4.4.0)."""
+
+import io
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from rebal.groups.evidence.observations import Converted, Joined, Left, Loaded, Rebalanced
+from rebal.inspectors.logs.broker.reader import BrokerLogReading, read_broker_log
+
+LOGS = Path(__file__).parents[1] / "data" / "broker_logs"
+VERSIONS = ("3.9.1", "4.4.0")
+
+
+def read(*lines: str) -> BrokerLogReading:
+    return read_broker_log([io.BytesIO("\n".join(lines).encode())])
+
+
+def printed(text: str) -> str:
+    return f"[2026-11-24 17:14:05,000] INFO {text} (kafka.coordinator.group.GroupCoordinator)"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_member_s_life_is_read(version: str) -> None:
+    reading = read_broker_log([LOGS / f"{version}.log"])
+    ids = {o.client_id: o.member_id for o in reading.observations if isinstance(o, Joined) if o.new}
+    assert [*ids] == ["orders-1", "orders-2", "orders-4", "orders-6", "orders-7", "orders-9"]
+    assert not any(o.list for o in reading.observations if isinstance(o, Joined))
+    left = {
+        re.sub(r"-\w{8}(-\w{4}){3}-\w{12}$", "", o.member_id): (o.reason, o.expired)
+        for o in reading.observations
+        if isinstance(o, Left)
+    }
+    closed, killed = ("the consumer is being closed", False), ("session expired", True)
+    expected = dict.fromkeys(("orders-1", "orders-2", "orders-9"), closed)
+    expected |= {"orders-4": killed, "three": killed}
+    expected |= {"orders-6": (None, False), "orders-7": (None, False)}
+    assert {name: left[name] for name in expected} == expected
+    (static,) = {o.instance_id for o in reading.observations if isinstance(o, Joined)} - {None}
+    assert static == "three"
+    assert (reading.logs[0].broker_id, reading.logs[0].local) == (1, True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_load_stands_between_the_generations_before_and_after_it(version: str) -> None:
+    found = read_broker_log([LOGS / f"{version}.log"]).observations
+    (load,) = (o for o in found if isinstance(o, Loaded))
+    generations = [
+        (o.generation_id, o.line > load.line) for o in found if isinstance(o, Rebalanced)
+    ]
+    assert [number for number, after in generations if not after] == [1, 2, 3, 4, 5, 6, 7]
+    assert [number for number, after in generations if after][:2] == [8, 9]
+    assert all(o.at is not None and o.group_id == "orders" for o in (load, *found))
+
+
+def test_conversions_are_read() -> None:
+    found = read_broker_log([LOGS / "4.4.0.log"]).observations
+    assert [o.what for o in found if isinstance(o, Converted)] == [
+        "Converted the classic group to a consumer group",
+        "Converted the consumer group to a classic group",
+    ]
+    reading = read(
+        printed(
+            "[GroupCoordinator id=1 topic=__consumer_offsets partition=3] Cannot upgrade classic "
+            "group orders to consumer group because online upgrade is disabled."
+        )
+    )
+    (failed,) = reading.observations
+    assert isinstance(failed, Converted)
+    assert failed.group_id == "orders"
+    assert failed.what.endswith("because online upgrade is disabled")
+
+
+def test_lines_of_older_brokers_are_read() -> None:
+    reading = read(
+        printed(
+            "[GroupCoordinator 0]: Preparing to rebalance group a b in state PreparingRebalance "
+            "with old generation 0 (__consumer_offsets-31) (reason: Adding new member c-1-uuid "
+            "with group instanceid Some(one))"
+        ),
+        printed("[GroupCoordinator 0]: Stabilized group a b generation 1 (__consumer_offsets-31)"),
+        printed(
+            "[GroupCoordinator 0]: Member[group.instance.id Some(one), member.id c-1-uuid] in "
+            "group a b has left, removing it from the group"
+        ),
+    )
+    join, generation, left = reading.observations
+    assert isinstance(join, Joined)
+    assert isinstance(left, Left)
+    assert isinstance(generation, Rebalanced)
+    assert generation.generation_id == 1
+    assert {o.group_id for o in (join, generation, left)} == {"a b"}
+    assert (join.member_id, left.member_id) == ("c-1-uuid", "c-1-uuid")
+    assert (join.instance_id, left.instance_id, join.reason) == ("one", "one", None)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda text: f"2026-11-24T17:14:05.000Z {text}",
+        lambda text: json.dumps({"log": f"{text}\n", "time": "2026-11-24T17:14:05Z"}),
+        lambda text: json.dumps({"@timestamp": "2026-11-24T17:14:05Z", "message": text}),
+    ],
+    ids=["aws logs tail", "docker", "logstash"],
+)
+def test_a_wrapped_line_is_read_at_the_time_of_its_wrapper(wrap) -> None:
+    reading = read(wrap(printed("[GroupCoordinator 3]: Stabilized group g generation 7")))
+    (one,) = reading.observations
+    assert (one.at, one.local) == (datetime(2026, 11, 24, 17, 14, 5, tzinfo=UTC), False)
+
+
+def test_other_lines_show_how_far_the_log_goes() -> None:
+    last = "[2026-11-24 18:00:00,000] INFO [SnapshotEmitter id=1] Done (org.apache.kafka.x)"
+    reading = read(printed("[GroupCoordinator 1]: Stabilized group g generation 7"), last)
+    assert reading.logs[0].last_at == datetime(2026, 11, 24, 18, tzinfo=UTC)
+    assert (reading.lines, reading.found) == (2, 1)

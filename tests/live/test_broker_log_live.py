@@ -1,0 +1,62 @@
+"""The broker's own log against the records of the offsets topic and the members themselves."""
+
+import pytest
+
+from rebal.groups.evidence.merge import merge
+from rebal.groups.model import GroupSnapshot, Source, Tri
+from rebal.inspectors.kafka.read import read_groups
+from rebal.inspectors.logs.broker.reader import read_broker_log
+from tests.kafka import jars
+from tests.kafka.broker import Broker
+from tests.kafka.members import Member, Members, wait_assigned
+from tests.live_support import config_of
+
+
+@pytest.mark.parametrize("version", jars.BROKER_VERSIONS)
+def test_the_log_shows_loads_joins_and_leaves(
+    version: str, members: Members, group_id: str, topic_name: str
+) -> None:
+    with Broker(version, secure=False) as broker:
+        broker.create_topic(topic_name, 4)
+
+        def start(name: str) -> Member:
+            return members.start(
+                *("java-3.9.1", broker, name, group_id), topics=[topic_name], assignors=["range"]
+            )
+
+        def known() -> tuple[Tri, set[str], dict[str, bool], list[str]]:
+            (described,) = read_groups(config_of(broker), [group_id])
+            assert isinstance(described, GroupSnapshot)
+            reading = read_broker_log([broker.coordinator_log_path])
+            found = merge(described, (*reading.observations, *reading.logs))
+            coordinator = found.group.coordinator
+            assert coordinator is not None
+            assert not found.contradictions
+            assert all(not member.assignors.list for member in found.members)
+            return (
+                coordinator.rebalanced_since_load,
+                {m.client_id for m in found.members if m.first_joined_at is not None},
+                {one.client_id: one.left for one in found.departed},
+                [e.source for m in found.members for e in m.assignors.evidence],
+            )
+
+        first, second, third = start("a"), start("b"), start("c")
+        wait_assigned([first, second, third], 4)
+        assert known()[:3] == (Tri.YES, {"a", "b", "c"}, {})
+        second.stop()
+        third.crash()
+        wait_assigned([first], 4)
+        since, ids, departed, sources = known()
+        assert (since, ids, departed) == (Tri.YES, {"a"}, {"b": True, "c": False})
+        assert Source.BROKER_LOG not in sources
+        broker.restart()
+        broker.wait_stable(group_id, 1)
+        loaded = broker.coordinator_log().rpartition(f"roup {group_id} with 1 members")[2]
+        if broker.is_scala_coordinator:
+            loaded = broker.coordinator_log().rpartition(f"metadata for {group_id} with gen")[2]
+        again = f"Stabilized group {group_id} " in loaded
+        assert known()[0] is (Tri.YES if again else Tri.NO)
+        fourth = start("d")
+        wait_assigned([first, fourth], 4)
+        assert known()[:2] == (Tri.YES, {"a", "d"})
+        members.end()
