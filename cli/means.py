@@ -97,7 +97,7 @@ def typed(context: typer.Context, *names: str) -> tuple[str, ...]:
 
 def piped(context: typer.Context) -> tuple[str, ...]:
     """Return the options that read stdin, as they were typed: no file keeps what a pipe sent."""
-    values = ((name, context.params[name] or ()) for name in _LOGS)
+    values = ((name, context.params.get(name) or ()) for name in _LOGS)
     return typed(context, *(name for name, paths in values if _STDIN in map(str, paths)))
 
 

@@ -215,14 +215,15 @@ _SURGE: Final = timedelta(minutes=2)
 class _Life:
     """One member id: its joins in the order of the log, and its leave.
 
-    `first` is any join, also one that only gave it its id; `last` is the newest accepted one.
+    `first` is any join, also one that only gave it its id; `last` is the newest accepted one, if a
+    log shows one.
     """
 
     def __init__(self, joins: Sequence[Joined], left: Left | None) -> None:
         self.left = left
         self.joins = joins
         self.first = joins[0]
-        self.last = next(join for join in reversed(joins) if join.accepted)
+        self.last = next((join for join in reversed(joins) if join.accepted), joins[-1])
         self.is_new = any(join.new for join in joins)
 
     def record(self) -> Departed:
@@ -314,7 +315,9 @@ def _lives(seen: Iterable[Observation]) -> dict[str, _Life]:
     return {
         name: _Life(found, left.get(name))
         for name, found in joins.items()
+        # A broker's log shows no join that comes while others join, and only members leave there.
         if any(join.accepted for join in found)
+        or (name in left and left[name].evidence.source is Source.BROKER_LOG)
     }
 
 

@@ -66,7 +66,7 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
         member.joined_at is None
         or (last in logged_by_brokers(accepted), when(last.at)) >= (by_brokers, member.joined_at)
     )
-    if member.instance_id is not None and last is not None:
+    if last is not None and last.instance_id is not None:
         # The coordinator keeps the client id and address of a static member's first process.
         host = f"/{last.host.removeprefix('/')}" if last.host else member.host
         member = replace(member, client_id=last.client_id or member.client_id, host=host)

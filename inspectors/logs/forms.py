@@ -8,14 +8,15 @@ another place of the line. One row for each form of each program; one loop reads
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
 from msgspec.structs import replace
 
 from rebal.groups.evidence.observations import (
     Converted,
+    Introduced,
     Joined,
     Left,
     Loaded,
@@ -26,7 +27,7 @@ from rebal.groups.evidence.observations import (
 )
 from rebal.groups.model import Evidence, Software
 from rebal.inspectors import clock
-from rebal.inspectors.logs.lines import Stamp
+from rebal.inspectors.logs.lines import Stamp, Zone, better, stamp_of, unwrap
 from rebal.inspectors.logs.text_input import TextInput
 
 Kind = Literal[
@@ -39,6 +40,7 @@ Kind = Literal[
     "loaded",
     "converted",
     "member",
+    "named",
     "rejected",
     "setting",
     "identity",
@@ -49,11 +51,48 @@ Kind = Literal[
 given: the coordinator made a member id. sent: a join with a list is sent. joined: it was accepted.
 left: by request. expired: no heartbeat in time. rebalanced: a generation began. loaded: the
 coordinator loaded the group. converted: between the classic and the consumer protocol, or why not.
-member: a line that only names a member. The others belong to `inspectors.logs.families`.
+member: a line that only names a member. named: it shows its client too. The others belong to
+`inspectors.logs.families`.
 """
+# The program's name before a line: `kubectl logs --prefix`, docker compose's, and whatever stands
+# before librdkafka's own format, but for times.
+_NAME: Final = re.compile(r"(.*?)%[0-7]\|(\d{9,11}\.\d{3})\||(\[pod/[^\]\s]+\]|[\w.-]+ +\|) ")
+_TIMES: Final = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?|std(?:out|err) [FP]")
 _UUID: Final = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _ASSIGNOR: Final = re.compile(r"(?:\('|protocol_name=')([^']+)'")
 _NONE: Final = ("", "None", "null", "<nil>", "not provided")
+
+
+class Text(NamedTuple):
+    """One line without its JSON wrapper, the program that wrote it (empty: not shown), its time."""
+
+    program: str
+    text: str
+    stamp: Stamp | None
+
+
+def split(raw: bytes, zone: Zone) -> Iterator[Text]:
+    """Yield the line; for a JSON wrapper, each line of the message in it."""
+    line = raw.decode("utf-8", "replace").rstrip("\r\n")
+    start = line.find("{")
+    head = line[: max(start, 0)]
+    # A line of the program's own may hold JSON too.
+    inner = unwrap(line, zone) if start >= 0 and not _TIMES.sub("", head).strip(" []") else None
+    if inner is None or inner.wrapper_time is None:
+        yield _named(line, stamp_of(line, zone))
+        return
+    for text in inner.text.splitlines():
+        at = better(stamp_of(text[:60], zone), inner.wrapper_time)
+        yield _named(text, better(at, stamp_of(head, zone)))
+
+
+def _named(text: str, stamp: Stamp | None) -> Text:
+    match = _NAME.match(text)
+    if match is None:
+        return Text("", text, stamp)
+    if match[2]:
+        stamp = Stamp(datetime.fromtimestamp(float(match[2]), UTC), local=False)
+    return Text(_TIMES.sub("", match[1] or match[3] or "").strip(), text, stamp)
 
 
 class Form(NamedTuple):
@@ -152,7 +191,15 @@ def observed(
     if kind == "converted":
         what = shown.get("what")
         return Converted(**where, group_id=group_id, what=what, at=at, evidence=evidence)
-    if kind not in ("given", "sent", "joined") or not member_id:
+    if kind == "named" and software is not None:
+        return Introduced(
+            **where,
+            group_id=group_id,
+            member_id=member_id,
+            software=software,
+            evidence=evidence,
+        )
+    if kind not in ("given", "identity", "sent", "joined") or not member_id:
         return None
     return Joined(
         **where,
@@ -160,10 +207,9 @@ def observed(
         member_id=member_id,
         list=tuple(_ASSIGNOR.findall(shown.get("assignors"))),
         accepted=kind == "joined",
-        new=kind == "given",
+        new=kind in ("given", "identity"),
         at=at,
-        # A static member's id begins with its instance id, which its client may not print.
-        client_id="" if instance_id or shown.form.family else client_of(member_id),
+        client_id="" if instance_id else client_of(member_id),
         instance_id=instance_id,
         software=software,
         reason=fields.get("reason"),
@@ -173,6 +219,9 @@ def observed(
 
 
 def client_of(member_id: str) -> str:
-    """Return the client id of a dynamic member: its member id without the coordinator's UUID."""
+    """Return the client id of a dynamic member: its member id without the coordinator's UUID.
+
+    Of a static member it is the instance id, which not every client prints.
+    """
     head = _UUID.sub("", member_id)
     return head if head != member_id else ""

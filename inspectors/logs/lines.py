@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rebal.groups.model import Record
 
 _TIME: Final = re.compile(
-    r"(?<!\d)(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
+    r"(?<!\d)(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
     r"(?: ?(Z|UTC|[+-]\d\d:?\d\d)(?![\w:]))?"
 )
 # The preferred ones first: stores add the time at which they received a line.

@@ -80,6 +80,14 @@ def test_a_member_whose_session_expired_has_departed_without_a_request() -> None
     assert (departed.reason, departed.last_seen) == ("session expired", at(6))
 
 
+def test_a_member_that_left_was_one_though_its_join_is_not_shown() -> None:
+    # The Scala coordinator prints no join that comes while the group rebalances already.
+    given = joined("b", line=2, new=True, accepted=False, **WHERE)
+    gone = Left(**where(6), member_id="b-id", expired=True)
+    assert len(merge(group(member("a")), (JOIN, given, gone, log())).departed) == 1
+    assert merge(group(member("a")), (JOIN, given, log())).departed == ()
+
+
 def test_a_killed_process_that_started_before_its_session_expired_is_replaced() -> None:
     gone = Left(**where(6), member_id="b-id", expired=True)
     again = joined("a", minute=4, line=4, new=True, client_id="b", **WHERE)

@@ -12,8 +12,7 @@ from typing import Final
 
 from rebal.groups.evidence.observations import LogRead, Observation
 from rebal.groups.model import Evidence, Record, Source
-from rebal.inspectors.logs.client.lines import texts
-from rebal.inspectors.logs.forms import Kind, Part, forms, observed, shown_by
+from rebal.inspectors.logs.forms import Kind, Part, forms, observed, shown_by, split
 from rebal.inspectors.logs.lines import Zone
 from rebal.inspectors.logs.text_input import TextInput, TextSource
 
@@ -79,7 +78,7 @@ _ROWS: Final[tuple[tuple[Kind, str], ...]] = (
         rf"^\[GroupId {_GROUP}\] Member {_MEMBER} fenced from the group because the member session "
         r"expired",
     ),
-    ("rebalanced", rf"^Stabilized group {_GROUP} generation (?P<generation_id>\d+)\b"),
+    ("rebalanced", rf"^Stabilized group {_GROUP} generation (?P<generation_id>\d{{1,10}})\b"),
     ("loaded", rf"^Loading group metadata for {_GROUP} with generation \d+" + _END),
     ("loaded", rf"^Loaded \w+ group {_GROUP} with \d+ members" + _END),
     ("member", rf"^Assignment received from leader {_MEMBER} for group {_GROUP} for generation"),
@@ -122,7 +121,7 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Br
         parts: dict[int, Part] = {}
         number, raw = 0, b""
         for number, raw in enumerate(source.lines(), 1):
-            for line in texts(raw, tz_offset) if _MARK in raw else ():
+            for line in split(raw, tz_offset) if _MARK in raw else ():
                 match = _COORDINATOR.search(line.text)
                 if match is None:
                     continue
@@ -143,7 +142,7 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Br
         lines += number
         # A broker whose groups are stable still prints other lines: they show how far its log goes.
         for part in parts.values() if len(parts) == 1 else ():
-            part.stamped(next((line.stamp for line in texts(raw, tz_offset)), None))
+            part.stamped(next((line.stamp for line in split(raw, tz_offset)), None))
         logs += [part.read() for part in parts.values()]
     return BrokerLogReading(
         observations=tuple(found), logs=tuple(logs), lines=lines, found=coordinators

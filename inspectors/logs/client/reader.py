@@ -44,6 +44,7 @@ from rebal.inspectors.logs.client.configs import (
 from rebal.inspectors.logs.client.identity import Lives, is_nameless
 from rebal.inspectors.logs.client.rosters import Rosters
 from rebal.inspectors.logs.client.wrappers import Block, Wrappers
+from rebal.inspectors.logs.families.reader import OtherClients
 from rebal.inspectors.logs.lines import Stamp, Zone, numbered
 from rebal.inspectors.logs.text_input import TextInput, files_in
 
@@ -91,7 +92,7 @@ def read_client_logs(paths: Sequence[Path], tz_offset: Zone = None) -> ClientLog
             "prints about its group. Give its log from its start on, at level INFO."
         )
     return ClientLogReading(
-        observations=tuple(map(reader.named, reader.found)),
+        observations=(*map(reader.named, reader.found), *reader.others),
         logs=tuple(reader.logs),
         notes=tuple(reader.notes),
     )
@@ -167,6 +168,8 @@ class _Reader:
     def __init__(self, tz_offset: Zone) -> None:
         self.logs: list[LogRead] = []
         self.found: list[Observation] = []
+        # Of clients that are not Java: they name assignors themselves.
+        self.others: list[Observation] = []
         self._pending: list[Observation | _Later] = []
         self._classes = ClassNames()
         # A dict keeps equal sentences once, in order.
@@ -180,7 +183,8 @@ class _Reader:
         wrappers = Wrappers(lines.WANTED_TEXT, self._tz_offset)
         programs: dict[str, _Program] = {}
         unnamed: str | None = None
-        for number, raw in numbered(source.lines()):
+        others = OtherClients(source, self._tz_offset)
+        for number, raw in numbered(others.lines()):
             if not wrappers.in_block and not lines.WANTED.search(raw):
                 continue
             for line in wrappers.texts(raw, number):
@@ -213,6 +217,11 @@ class _Reader:
         for name, block in wrappers.not_understood(end=True):
             self._unread(block, programs[name], source)
         self.logs += [program.read_from(source) for program in programs.values()]
+        seen, logs, notes = others.read()
+        self.others += seen
+        self.logs += logs
+        for note in notes:
+            self.add_note(note)
         if unnamed is not None and not any(p.refused for p in programs.values()):
             of = f"of group {unnamed!r}" if unnamed else "whose group is not printed"
             self.add_note(

@@ -1,0 +1,257 @@
+"""Logs of other clients as evidence: `OtherClients` reads the lines that the Java reader reads.
+
+A line with a member id speaks for itself: it shows the client of that member id, and in some
+clients its list. Only librdkafka prints its list before it has a member id. It prints the name of
+the consumer object in each line, and that name is the same in every pod: `NAME#consumer-1`. A list
+is bound to a member id only if all member ids that the stream prints under that name follow from
+one another, each object closes before the next one starts, and none starts before the stream does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from rebal.groups.clients import default_list, families
+from rebal.groups.evidence.observations import (
+    Introduced,
+    Joined,
+    LogRead,
+    Observation,
+    Refused,
+    Where,
+)
+from rebal.groups.model import Evidence, Software, Source
+from rebal.inspectors.errors import JOIN_REJECTIONS
+from rebal.inspectors.logs.families.rows import ASKED_FOR, LINES, MARK
+from rebal.inspectors.logs.forms import Part, Shown, observed, shown_by, split
+from rebal.inspectors.logs.lines import Zone
+from rebal.inspectors.logs.text_input import TextInput
+
+_NOT_SET: Final = "(not-set)"
+_BEGIN, _END = "Client configuration", "Default topic configuration"
+_STRATEGY, _PROTOCOL = "partition.assignment.strategy", "group.protocol"
+_NAMES: Final = ("client.software.name", "client.software.version")
+# Other settings are dropped: they may contain secrets.
+_KEPT: Final = (*_NAMES, _BEGIN, _END, _STRATEGY, _PROTOCOL, "client.id", "group.instance.id")
+
+
+class _Object:
+    """The consumer objects of one librdkafka name in one stream, and what they printed.
+
+    `unclear` is True if more than one process may have printed under the name. `settings` are the
+    newest object's own.
+    """
+
+    def __init__(self) -> None:
+        self.unclear = False
+        self.group_id = ""
+        self.current: str | None = None
+        self.settings: dict[str, str] = {}
+
+    def identify(self, before: str, after: str) -> None:
+        """Follow a change of the member id."""
+        if before == _NOT_SET:
+            self.unclear = self.unclear or self.current not in (None, _NOT_SET)
+            self.settings = {}
+        elif before != self.current:
+            self.unclear = True
+        self.current = after
+
+    def configure(self, key: str, value: str) -> None:
+        """Take one line of the configuration."""
+        if key == _BEGIN and self.settings:
+            self.unclear = True
+        # What follows is the topics' configuration.
+        if key in _KEPT and _END not in self.settings:
+            self.settings[key] = value
+
+
+class _Pending(NamedTuple):
+    """One observation that needs the whole stream: the object that it is of, and its settings."""
+
+    seen: Joined
+    of: _Object
+    settings: dict[str, str]
+
+
+class OtherClients:
+    """What the clients other than Java in one source showed; complete when its lines were read."""
+
+    def __init__(self, source: TextInput, zone: Zone) -> None:
+        self._source = source
+        self._zone = zone
+        self._parts: dict[str, Part] = {}
+        self._objects: dict[tuple[str, str], _Object] = {}
+        self._groups: dict[str, set[str]] = {}
+        self._found: list[Observation | _Pending] = []
+        self._refused: dict[tuple[str, str, str], Refused] = {}
+        # (family, group) -> whether a list was printed
+        self._listed: dict[tuple[str, str], bool] = {}
+        self._notes: list[str] = []
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the source's lines, and read each."""
+        for number, raw in enumerate(self._source.lines(), 1):
+            for line in split(raw, self._zone) if MARK.search(raw) else ():
+                # kafkajs's own lines are JSON, with the ids beside the message.
+                own = b'"logger":"kafkajs"' in raw
+                shown = shown_by(LINES, raw.decode("utf-8", "replace") if own else line.text)
+                if shown is None and "[thrd:" not in line.text:
+                    continue
+                if line.program not in self._parts:
+                    origin = f"{self._source.name} {line.program}".strip()
+                    log = LogRead(log=origin, origin=origin, kind="client")
+                    self._parts[line.program] = Part(self._source, log)
+                part = self._parts[line.program]
+                at = part.stamped(line.stamp)
+                if shown is None:
+                    self._list("librdkafka", "")
+                    continue
+                place = f"{self._source.name}:{number}"
+                evidence = Evidence(source=Source.CLIENT_LOG, at=at, detail=place)
+                self._take(shown, line.program, evidence, part.where(number))
+            yield raw
+
+    def _take(self, shown: Shown, program: str, evidence: Evidence, where: Where) -> None:
+        kind, family, fields = shown.form.kind, shown.form.family, shown.fields
+        known = family in families()
+        software = Software(
+            family=family if known else None,
+            name=None if known else family,
+            evidence=(evidence,),
+        )
+        if "instance" in fields:
+            one = self._objects.setdefault((program, fields["instance"]), _Object())
+            if kind == "setting":
+                one.configure(fields["key"], shown.get("value"))
+                return
+            if kind == "identity":
+                one.identify(shown.get("before"), shown.get("member_id"))
+                one.group_id = shown.get("group_id")
+            elif kind == "sent":
+                one.unclear = one.unclear or one.current != shown.get("member_id")
+                return
+            fields.setdefault("group_id", one.group_id)
+            if kind == "identity":
+                seen = observed(shown, evidence, where, software)
+                if isinstance(seen, Joined) and seen.member_id != _NOT_SET:
+                    self._found.append(_Pending(seen, one, one.settings))
+                return
+        group_id = shown.get("group_id")
+        if kind in ("rejected", "misused"):
+            self._list(family, group_id)
+        if kind == "rejected":
+            self._refuse(shown, program, evidence, where, software)
+        elif kind == "misused":
+            self._note(
+                f"{evidence.detail}: the application calls assign() while group {group_id!r} runs "
+                "COOPERATIVE, and librdkafka rejects that: its rebalance callback must call "
+                "incremental_assign() and incremental_unassign() then."
+            )
+        elif kind == "member":
+            self._groups.setdefault(program, set()).add(group_id)
+        else:
+            if not group_id and len(self._groups.get(program, ())) == 1:
+                (fields["group_id"],) = self._groups[program]
+            seen = observed(shown, evidence, where, software)
+            if seen is not None and shown.get("group_id"):
+                self._keep(seen, program, family)
+
+    def _keep(self, seen: Observation, program: str, family: str) -> None:
+        self._found.append(seen)
+        if isinstance(seen, Joined | Introduced):
+            self._list(family, seen.group_id, bool(isinstance(seen, Joined) and seen.list))
+        if isinstance(seen, Joined) and seen.accepted:
+            # The client went on by itself.
+            self._refused.pop((program, family, seen.group_id), None)
+
+    def _list(self, family: str, group_id: str, listed: bool = False) -> None:
+        """Note that a member of this family was seen, and whether it printed a list."""
+        self._listed[family, group_id] = listed or self._listed.get((family, group_id), False)
+
+    def _refuse(
+        self, shown: Shown, program: str, evidence: Evidence, where: Where, software: Software
+    ) -> None:
+        family, group_id = shown.form.family, shown.get("group_id")
+        error = next(name for name in shown.fields if name in JOIN_REJECTIONS)
+        if not group_id:
+            self._note(
+                f"{evidence.detail}: a member was rejected ({error}); its group is not shown."
+            )
+            return
+        key = (program, family, group_id)
+        before = self._refused.get(key)
+        self._refused[key] = Refused(
+            **where,
+            group_id=group_id,
+            at=evidence.at,
+            times=1 + (before.times if before is not None else 0),
+            error=error,
+            client_id=shown.get("instance").partition("#consumer-")[0],
+            software=software,
+            evidence=evidence,
+        )
+
+    def read(self) -> tuple[list[Observation], list[LogRead], list[str]]:
+        """Return the observations, the logs and notes; call it after `lines` has ended."""
+        found = [self._bound(one) if isinstance(one, _Pending) else one for one in self._found]
+        groups = Counter(family for family, _ in self._listed)
+        for (family, group_id), listed in self._listed.items():
+            if not listed and (group_id or groups[family] == 1):
+                how = ASKED_FOR.get(family)
+                of = f" of group {group_id!r}" if group_id else ""
+                self._note(
+                    f"{self._source.name}: {family} printed no assignor list{of}; "
+                    + (
+                        f"{how} makes it print one."
+                        if how
+                        else "it does so at no level: --request-log shows the list."
+                    )
+                )
+        logs = [part.read() for part in self._parts.values()]
+        return [*found, *self._refused.values()], logs, self._notes
+
+    def _bound(self, pending: _Pending) -> Observation:
+        """Return the member id of a librdkafka object, with its list if that is certain."""
+        seen, of, settings = pending
+        names: tuple[str, ...] = ()
+        if of.unclear:
+            self._note(
+                f"{seen.evidence.detail}: the start of this consumer is missing, or several "
+                "processes print under its name; give one log per process from its start (or "
+                "`kubectl logs` with --prefix)."
+            )
+            settings = {}
+        if {_BEGIN, _END} <= settings.keys():
+            set_list = settings.get(_STRATEGY)
+            names = tuple(set_list.split(",")) if set_list else default_list("librdkafka") or ()
+        name, version = map(settings.get, _NAMES)
+        software = Software(
+            family="librdkafka", name=name, version=version, evidence=(seen.evidence,)
+        )
+        where = Where(log=seen.log, line=seen.line, origin=seen.origin, local=seen.local)
+        # A member of the consumer protocol has no list to print.
+        classic = settings.get(_PROTOCOL) != "consumer"
+        self._list("librdkafka", seen.group_id, bool(names) or not classic)
+        if not classic:
+            return Introduced(
+                **where,
+                group_id=seen.group_id,
+                member_id=seen.member_id,
+                software=software,
+                evidence=seen.evidence,
+            )
+        return replace(
+            seen,
+            list=names,
+            software=software,
+            client_id=settings.get("client.id", seen.client_id),
+            instance_id=settings.get("group.instance.id"),
+        )
+
+    def _note(self, sentence: str) -> None:
+        self._notes += [] if sentence in self._notes else [sentence]

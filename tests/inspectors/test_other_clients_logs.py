@@ -1,0 +1,266 @@
+"""Logs of clients that are not Java, as they printed them on a 4.1.1 broker."""
+
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rebal.groups.evidence.observations import Introduced, Joined, Left, Refused
+from rebal.inspectors.logs.client.reader import ClientLogReading, read_client_logs
+
+LOGS = Path(__file__).parents[1] / "data" / "other_logs"
+
+
+def logged(name: str) -> str:
+    return (LOGS / f"{name}.log").read_text()
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[[str], ClientLogReading]:
+    """Read this text as one client log."""
+
+    def reading(text: str) -> ClientLogReading:
+        path = tmp_path / "c.log"
+        path.write_text(text)
+        return read_client_logs([path])
+
+    return reading
+
+
+def lists(reading: ClientLogReading) -> set[tuple[str, ...]]:
+    return {one.list for one in reading.observations if isinstance(one, Joined) and one.list}
+
+
+def families(reading: ClientLogReading) -> set[str | None]:
+    shown = [o for o in reading.observations if isinstance(o, Joined | Introduced | Refused)]
+    return {one.software.family for one in shown if one.software is not None}
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "group", "generations"),
+    [
+        ("franz-go", "franz-go", "g-franz-go", [1, 2]),
+        ("kafkajs", "kafkajs", "kjs", [None, None]),
+        ("kafka-python", "kafka-python", "kp3", [1]),
+        ("kafka-python-2", "kafka-python", "kp2", [1]),
+        ("aiokafka", "aiokafka", "aio", [1]),
+        ("librdkafka-conf", "librdkafka", "rdk", [1]),
+    ],
+)
+def test_an_accepted_join_shows_the_member_s_client(
+    name: str, family: str, group: str, generations: list[int | None]
+) -> None:
+    reading = read_client_logs([LOGS / f"{name}.log"])
+    accepted = [o for o in reading.observations if isinstance(o, Joined) if o.accepted]
+    assert [one.generation_id for one in accepted] == generations
+    assert {one.group_id for one in accepted} == {group}
+    assert families(reading) == {family}
+    (member_id,) = {one.member_id for one in accepted}
+    (client_id,) = {one.client_id for one in accepted}
+    assert member_id.startswith(f"{client_id}-")
+    assert len(member_id) == len(client_id) + 37
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("librdkafka-conf", ("cooperative-sticky",)),
+        ("librdkafka-default", ("range", "roundrobin")),
+        ("kafka-python", ("range", "roundrobin")),
+        ("kafka-python-2", ("range", "roundrobin")),
+        ("aiokafka", ("roundrobin",)),
+    ],
+)
+def test_a_client_that_prints_its_list_is_exact(name: str, expected: tuple[str, ...]) -> None:
+    reading = read_client_logs([LOGS / f"{name}.log"])
+    assert lists(reading) == {expected}
+    assert reading.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("franz-go", "it does so at no level: --request-log shows the list"),
+        ("sarama", "it does so at no level"),
+        ("kafkajs", "it does so at no level"),
+        ("librdkafka-fenced", "debug=conf,cgrp makes it print one"),
+    ],
+)
+def test_the_advice_fits_the_client(name: str, advice: str) -> None:
+    reading = read_client_logs([LOGS / f"{name}.log"])
+    assert lists(reading) == set()
+    (note,) = reading.notes
+    assert advice in note
+    assert "INFO" not in note
+
+
+def test_other_levels_are_named_where_they_help(read) -> None:
+    (note,) = read(
+        "2026-11-24 17:25:41,056 INFO kafka.coordinator Successfully joined group g <Generation 3 "
+        "(member_id: c-1c757adf-703a-4073-985e-7e1d75332429, protocol: range)>\n"
+    ).notes
+    assert "the logger kafka.coordinator at DEBUG makes it print one" in note
+
+
+def test_a_session_s_end_shows_no_join() -> None:
+    # sarama prints the member id when a session ends: its time is not that of the join.
+    reading = read_client_logs([LOGS / "sarama.log"])
+    assert {type(one) for one in reading.observations} == {Introduced}
+    assert families(reading) == {"sarama"}
+    assert {one.group_id for one in reading.observations} == {"g-sarama"}
+
+
+def test_sarama_sessions_of_several_groups_are_not_told_apart(read) -> None:
+    other = "[sarama] 2026/11/24 17:21:24.0 client/coordinator coordinator for b is #1 (x:1)\n"
+    assert read(other + logged("sarama")).observations == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "times", "client_id"),
+    [
+        ("franz-go-rejected", "franz-go", 2, ""),
+        ("kafkajs-rejected", "kafkajs", 1, ""),
+        ("kafka-python-rejected", "kafka-python", 1, ""),
+        ("librdkafka-rejected", "librdkafka", 3, "rdk-1"),
+    ],
+)
+def test_a_rejected_join_is_one_rejection(
+    name: str, family: str, times: int, client_id: str
+) -> None:
+    reading = read_client_logs([LOGS / f"{name}.log"])
+    (one,) = (o for o in reading.observations if isinstance(o, Refused))
+    assert (one.error, one.group_id) == ("INCONSISTENT_GROUP_PROTOCOL", "rej")
+    assert (one.times, one.client_id, families(reading)) == (times, client_id, {family})
+
+
+def test_a_client_that_joined_after_its_rejection_is_not_out(read) -> None:
+    joined = logged("franz-go").replace("g-franz-go", "rej")
+    reading = read(logged("franz-go-rejected") + joined)
+    assert not [one for one in reading.observations if isinstance(one, Refused)]
+
+
+def test_a_fenced_member_is_read() -> None:
+    reading = read_client_logs([LOGS / "librdkafka-fenced.log"])
+    (one,) = (o for o in reading.observations if isinstance(o, Refused))
+    assert (one.error, one.group_id) == ("FENCED_INSTANCE_ID", "rdks")
+
+
+def test_a_rejection_without_its_group_is_named(read) -> None:
+    note, _ = read_client_logs([LOGS / "aiokafka-rejected.log"]).notes
+    assert "a member was rejected (INCONSISTENT_GROUP_PROTOCOL)" in note
+    fatal = next(line for line in logged("librdkafka-fenced").splitlines() if "FATAL" in line)
+    notes = read(fatal).notes
+    assert any("a member was rejected (FENCED_INSTANCE_ID)" in each for each in notes)
+
+
+def test_an_application_that_assigns_as_eager_is_warned_of() -> None:
+    warning, advice = read_client_logs([LOGS / "librdkafka-assign.log"]).notes
+    assert "incremental_assign() and incremental_unassign()" in warning
+    assert "debug=conf,cgrp" in advice
+
+
+def test_a_member_of_the_consumer_protocol_has_no_list() -> None:
+    reading = read_client_logs([LOGS / "librdkafka-consumer.log"])
+    (one,) = reading.observations
+    assert isinstance(one, Introduced)
+    assert (one.group_id, one.software.version) == ("rdkk", "2.16.1-rdkafka-2.16.0")
+    assert reading.notes == ()
+
+
+def test_a_leave_is_read() -> None:
+    text = "kafka.coordinator Leaving consumer group g (member c-1)."
+    reading = read_client_logs([LOGS / "franz-go.log"])
+    assert not any(isinstance(one, Left) for one in reading.observations)
+    (left,) = _read_lines(text)
+    assert isinstance(left, Left)
+    assert (left.group_id, left.member_id, left.expired) == ("g", "c-1", False)
+
+
+def _read_lines(text: str) -> tuple[object, ...]:
+    from rebal.inspectors.logs.families.reader import OtherClients
+    from rebal.inspectors.logs.text_input import TextInput
+
+    others = OtherClients(TextInput(io.BytesIO(text.encode())), None)
+    assert len(list(others.lines())) == text.count("\n") + 1
+    return tuple(others.read()[0])
+
+
+def in_json(line: str) -> str:
+    return json.dumps({"log": f"{line}\n", "time": "2026-11-24T17:25:41Z"})
+
+
+@pytest.mark.parametrize("name", ["librdkafka-conf", "kafka-python", "kafkajs", "franz-go"])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda line: f"[pod/web-1/app] {line}",
+        lambda line: f"2026-11-24T17:25:41.000000000Z stdout F {line}",
+        in_json,
+    ],
+    ids=["kubectl --prefix", "cri", "docker"],
+)
+def test_wrapped_lines_show_the_same(read, name: str, wrap: Callable[[str], str]) -> None:
+    plain = read_client_logs([LOGS / f"{name}.log"])
+    wrapped = read("\n".join(map(wrap, logged(name).splitlines())))
+    assert lists(wrapped) == lists(plain)
+    ids = [[getattr(o, "member_id", "") for o in r.observations] for r in (wrapped, plain)]
+    assert ids[0] == ids[1] != []
+
+
+def test_a_binding_s_logger_has_the_same_lines(read) -> None:
+    # As confluent-kafka for Python hands them to `logging`.
+    text = re.sub(r"%7\|[\d.]+\|(\w+)\|(\S+)\| ", r"DEBUG:root:\1 [\2] ", logged("librdkafka-conf"))
+    assert lists(read(text)) == {("cooperative-sticky",)}
+
+
+COOPERATIVE = logged("librdkafka-conf")
+# The same consumer name in another pod, with another list.
+DEFAULT = logged("librdkafka-default").replace('"rdk2"', '"rdk"').replace("= rdk2", "= rdk")
+LAST = next(n for n, line in enumerate(DEFAULT.splitlines()) if "Terminating" in line)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n".join(
+            line
+            for pair in zip(COOPERATIVE.splitlines(), DEFAULT.splitlines(), strict=False)
+            for line in pair
+        ),
+        # The other one was running before this stream began, and got a new id.
+        COOPERATIVE.splitlines()[0]
+        + "\n"
+        + "\n".join(line for line in DEFAULT.splitlines() if "CONF|" not in line)
+        + "\n"
+        + "\n".join(COOPERATIVE.splitlines()[1:]),
+        # Killed, so nothing shows that the two did not run at once.
+        "\n".join(DEFAULT.splitlines()[:LAST]).replace('-> "(not-set)"', '-> "x"')
+        + "\n"
+        + COOPERATIVE,
+        # The start of the process is missing.
+        "\n".join(COOPERATIVE.splitlines()[1:]),
+    ],
+    ids=["interleaved", "older", "killed", "no start"],
+)
+def test_a_list_that_may_be_another_process_s_is_not_used(read, text: str) -> None:
+    reading = read(text)
+    assert lists(reading) == set()
+    assert any("several processes print under its name" in note for note in reading.notes)
+
+
+def test_a_restart_in_one_stream_has_its_own_list(read) -> None:
+    by_id = {
+        one.member_id: one.list
+        for one in read(DEFAULT + COOPERATIVE).observations
+        if isinstance(one, Joined)
+        if one.list
+    }
+    assert [*by_id.values()] == [("range", "roundrobin"), ("cooperative-sticky",)]
+
+
+def test_an_incomplete_configuration_shows_no_list(read) -> None:
+    text = "\n".join(line for line in DEFAULT.splitlines() if "Default topic" not in line)
+    assert lists(read(text)) == set()
