@@ -37,7 +37,8 @@ def unknown_list(context: Context) -> Findings:
 
     How to find out, any of:
     - the members' own start-up logs: Java prints its ConsumerConfig and, later, its member id.
-      Then --client-log with a file, a folder, or - for kubectl logs.
+      Then --client-log with a file, a folder, or - for kubectl logs. librdkafka prints both with
+      debug=conf,cgrp, kafka-python and aiokafka at DEBUG; other clients print no list.
     - --probe: shows whether ALL members support an assignor. That is enough to begin the second
       bounce, not to call it finished.
     - --inventory: the configuration of the next start. Once a member has restarted in the second

@@ -24,7 +24,8 @@ def reloaded(context: Context) -> Findings:
     holds the target, and a "no" of the probe means nothing.
 
     How to find out: the start time of the coordinator's broker, the leader epoch of the group's
-    offsets partition, a generation that has increased since. A probe that answers yes for the
+    offsets partition, a generation that has increased since; or --broker-log with the coordinator's
+    own log up to now, which shows its loads and the rebalances since. A probe that answers yes for the
     target settles it: then the coordinator does remember.
 
     How to fix it: force one full rebalance before the bounce that drops the old assignor: restart
