@@ -54,7 +54,10 @@ def log_coverage(snapshot: GroupSnapshot) -> LogCoverage:
 
 
 def _in_client_log(member: Member) -> bool:
-    facts = (member.assignors, member.software, member.ran)
+    # A client other than Java shows its family alone, where its log does not show its start.
+    software = member.software
+    named = software if software is not None and software.family and software.name else None
+    facts = (member.assignors, named, member.ran)
     return any(
         item.source is Source.CLIENT_LOG
         for fact in facts

@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from rebal.groups.clients import proven_family
+from rebal.groups.evidence.logs import log_coverage
+from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Introduced, Joined, Left, Refused
+from rebal.groups.model import Member
 from rebal.inspectors.logs.client.reader import ClientLogReading, read_client_logs
+from rebal.inspectors.logs.families.reader import OtherClients
+from rebal.inspectors.logs.text_input import TextInput
+from tests.groups.stable import stable_group
 
 LOGS = Path(__file__).parents[1] / "data" / "other_logs"
 
@@ -180,9 +187,6 @@ def test_a_leave_is_read() -> None:
 
 
 def _read_lines(text: str) -> tuple[object, ...]:
-    from rebal.inspectors.logs.families.reader import OtherClients
-    from rebal.inspectors.logs.text_input import TextInput
-
     others = OtherClients(TextInput(io.BytesIO(text.encode())), None)
     assert len(list(others.lines())) == text.count("\n") + 1
     return tuple(others.read()[0])
@@ -264,3 +268,13 @@ def test_a_restart_in_one_stream_has_its_own_list(read) -> None:
 def test_an_incomplete_configuration_shows_no_list(read) -> None:
     text = "\n".join(line for line in DEFAULT.splitlines() if "Default topic" not in line)
     assert lists(read(text)) == set()
+
+
+def test_a_log_that_shows_the_client_alone_proves_its_family_and_no_start() -> None:
+    reading = read_client_logs([LOGS / "franz-go.log"])
+    ids = {o.member_id for o in reading.observations if isinstance(o, Joined)}
+    members = [Member(member_id=each, client_id="franz-go-1") for each in ids]
+    found = merge(stable_group(*members, group_id="g-franz-go"), reading.observations)
+    (seen,) = found.members
+    assert proven_family(seen.software) == "franz-go"
+    assert (seen.assignors.list, log_coverage(found).covered) == ((), ())

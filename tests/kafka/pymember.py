@@ -4,6 +4,7 @@ The same interface as java/Member.java: standard input takes `start`, `stop`, `h
 lines with words separated by tabs, standard output gives one JSON event a line, standard error is
 the client's log. Run as `pymember.py SOFTWARE [FOLDER_OF_ITS_PACKAGES]`. The setting `plan.text`
 holds a plan's own text for this client, in hexadecimals: it is run as it is, and gives the list.
+`log.level` is the level of the client's log.
 """
 
 import asyncio
@@ -211,6 +212,7 @@ def main() -> None:
     if words[0] != "start":
         raise SystemExit(f"expected a start line, got {words}")
     settings = dict(word.split("=", 1) for word in words[2:])
+    logging.getLogger().setLevel(settings.pop("log.level", "INFO"))
     topics = settings.pop("topics").split(",")
     report = _Reporter(words[1])
     try:

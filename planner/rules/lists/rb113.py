@@ -25,8 +25,8 @@ def reloaded(context: Context) -> Findings:
 
     How to find out: the start time of the coordinator's broker, the leader epoch of the group's
     offsets partition, a generation that has increased since; or --broker-log with the coordinator's
-    own log up to now, which shows its loads and the rebalances since. A probe that answers yes for the
-    target settles it: then the coordinator does remember.
+    own log up to now, which shows its loads and the rebalances since. A probe that answers yes for
+    the target settles it: then the coordinator does remember.
 
     How to fix it: force one full rebalance before the bounce that drops the old assignor: restart
     one dynamic member with its CURRENT list, and wait until the group is Stable.
