@@ -58,8 +58,12 @@ member: a line that only names a member. named: it shows its client too. The oth
 # before librdkafka's own format, but for times.
 _NAME: Final = re.compile(r"(.*?)%[0-7]\|(\d{9,11}\.\d{3})\||(\[pod/[^\]\s]+\]|[\w.-]+ +\|) ")
 _TIMES: Final = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?|std(?:out|err) [FP]")
+_LONGEST: Final = 1 << 14
 _UUID: Final = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-_ASSIGNOR: Final = re.compile(r"(?:\('|protocol_name=')([^']+)'")
+# An entry of a list as Python's clients print it; nothing within its metadata looks like this.
+_ASSIGNOR: Final = re.compile(
+    r"\('([^']+)', ConsumerProtocolSubscription\(|\(protocol_name='([^']+)', protocol_metadata="
+)
 _NONE: Final = ("", "None", "null", "<nil>", "not provided")
 
 
@@ -72,7 +76,9 @@ class Text(NamedTuple):
 
 
 def split(raw: bytes, zone: Zone) -> Iterator[Text]:
-    """Yield the line; for a JSON wrapper, each line of the message in it."""
+    """Yield the line; for a JSON wrapper, each line of the message in it. No line is very long."""
+    if len(raw) > _LONGEST:
+        return
     line = raw.decode("utf-8", "replace").rstrip("\r\n")
     start = line.find("{")
     head = line[: max(start, 0)]
@@ -205,7 +211,7 @@ def observed(
         **where,
         group_id=group_id,
         member_id=member_id,
-        list=tuple(_ASSIGNOR.findall(shown.get("assignors"))),
+        list=tuple(a or b for a, b in _ASSIGNOR.findall(shown.get("assignors"))),
         accepted=kind == "joined",
         new=kind in ("given", "identity"),
         at=at,

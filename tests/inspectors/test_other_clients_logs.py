@@ -13,6 +13,7 @@ from rebal.groups.evidence.logs import log_coverage
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Introduced, Joined, Left, Refused
 from rebal.groups.model import Member
+from rebal.inspectors.logs.broker.reader import read_broker_log
 from rebal.inspectors.logs.client.reader import ClientLogReading, read_client_logs
 from rebal.inspectors.logs.families.reader import OtherClients
 from rebal.inspectors.logs.text_input import TextInput
@@ -278,3 +279,46 @@ def test_a_log_that_shows_the_client_alone_proves_its_family_and_no_start() -> N
     (seen,) = found.members
     assert proven_family(seen.software) == "franz-go"
     assert (seen.assignors.list, log_coverage(found).covered) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "member_id Sending JoinGroup (JoinGroupRequest(group='a' member_id='b', ",
+        'ember id |x#consumer-1| [thrd:a]: Group "a": updating member id "',
+        "member_id join group failed; group: ",
+        "[GroupCoordinator 1]: Preparing to rebalance group a in state X with old generation 1 "
+        "(reason: Adding new member a with group instance id ",
+    ],
+)
+def test_a_hostile_line_is_read_at_once_and_shows_nothing(part: str) -> None:
+    line = (part * (16_000 // len(part))).encode()
+    others = OtherClients(TextInput(io.BytesIO(line)), None)
+    assert list(others.lines()) == [line]
+    assert others.read()[0] == []
+    assert read_broker_log([io.BytesIO(line)]).observations == ()
+
+
+STICKY = (
+    "DEBUG kafka.coordinator Sending JoinGroup (JoinGroupRequest(group_id='g', "
+    "session_timeout_ms=6000, rebalance_timeout_ms=300000, member_id='a-1', "
+    "group_instance_id=None, protocol_type='consumer', protocols=[('sticky', "
+    "ConsumerProtocolSubscription(version=0, topics=['range'], user_data=StickyAssignorUserData("
+    "version=1, previous_assignment=[('range', [0, 1])], generation=1))), ('roundrobin', "
+    "ConsumerProtocolSubscription(version=0, topics=['range'], user_data=b''))], reason=None)) to "
+    "coordinator coordinator-1"
+)
+
+
+def test_topics_in_the_metadata_are_no_assignors(read) -> None:
+    assert lists(read(STICKY)) == {("sticky", "roundrobin")}
+
+
+@pytest.mark.parametrize("name", ["kafka-python-2", "aiokafka", "sticky"])
+def test_a_line_that_was_cut_off_shows_no_list(read, name: str) -> None:
+    text = STICKY if name == "sticky" else logged(name)
+    whole = next(line for line in text.splitlines() if "member_id='a" in line or "id='k" in line)
+    (expected,) = lists(read(whole))
+    for end in range(len(whole)):
+        assert lists(read(whole[:end])) <= {expected}
+    assert lists(read(whole[: whole.index("protocols=[") + 80])) == set()

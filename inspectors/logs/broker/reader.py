@@ -19,10 +19,10 @@ from rebal.inspectors.logs.text_input import TextInput, TextSource
 _MARK: Final = b"[GroupCoordinator "
 # `[GroupCoordinator 1]: …` (Scala), `[GroupCoordinator id=1 topic=… partition=3] …` (Java).
 _COORDINATOR: Final = re.compile(r"\[GroupCoordinator (?:id=)?(\d+)[^\]]*\]:? (.*)")
-_GROUP: Final = r"(?P<group_id>.+?)"
-_MEMBER: Final = r"(?P<member_id>\S+?)"
-_INSTANCE: Final = r"(?P<instance_id>.*?)"
-_REASON: Final = r"(?:; client reason: (?P<reason>.*?))?"
+_GROUP: Final = r"(?P<group_id>.{1,250}?)"
+_MEMBER: Final = r"(?P<member_id>\S{1,300}?)"
+_INSTANCE: Final = r"(?P<instance_id>.{0,250}?)"
+_REASON: Final = r"(?:; client reason: (?P<reason>.{0,400}?))?"
 # The end of the message, before the logger's name in Kafka's own layout.
 _END: Final = r"\.?(?: \([\w.$]+\))?$"
 _ROWS: Final[tuple[tuple[Kind, str], ...]] = (
@@ -40,9 +40,9 @@ _ROWS: Final[tuple[tuple[Kind, str], ...]] = (
     ),
     (
         "joined",
-        rf"^Preparing to rebalance group {_GROUP} in state \w+ with old generation \d+ .*?"
+        rf"^Preparing to rebalance group {_GROUP} in state \w+ with old generation \d+ .{{0,40}}?"
         rf"\(reason: Adding new member {_MEMBER} with group instance ?id "
-        rf"(?:None|null|Some\({_INSTANCE}\)|(?P<instance_id_>.*?)){_REASON}\.?\)" + _END,
+        rf"(?:None|null|Some\({_INSTANCE}\)|(?P<instance_id_>.{{0,250}}?)){_REASON}\.?\)" + _END,
     ),
     (
         "joined",

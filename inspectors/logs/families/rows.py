@@ -20,10 +20,10 @@ ASKED_FOR: Final = {
     "kafka-python": "the logger kafka.coordinator at DEBUG",
     "aiokafka": "the logger aiokafka.conn at DEBUG",
 }
-_GROUP: Final = r"(?P<group_id>.+?)"
-_MEMBER: Final = r"(?P<member_id>\S+?)"
+_GROUP: Final = r"(?P<group_id>.{1,250}?)"
+_MEMBER: Final = r"(?P<member_id>\S{1,300}?)"
 # librdkafka's own format, and the one in which its Python binding hands lines to a logger.
-_INSTANCE: Final = r"(?P<instance>[^|\[\]]+#consumer-\d+)[|\]] \[thrd:[^\]]*\]: *"
+_INSTANCE: Final = r"[|\[](?P<instance>[^|\[\]]+#consumer-\d+)[|\]] \[thrd:[^\]]*\]: *"
 
 
 def _kgo(name: str, field: str, value: str) -> str:
@@ -31,18 +31,19 @@ def _kgo(name: str, field: str, value: str) -> str:
     return rf'"?{name}(?:": ?|: |=)"?(?P<{field}>{value})"?'
 
 
-_JSON_IDS: Final = r'.*?"groupId":"(?P<group_id>[^"\\]+)","memberId":"(?P<member_id>[^"\\]+)"'
+_JSON_IDS: Final = r'.{0,99}?"groupId":"(?P<group_id>[^"\\]+)","memberId":"(?P<member_id>[^"\\]+)"'
 _SENT: Final = (
     r"\b(?:Sending JoinGroup \(|Request to \S+ \d+: )JoinGroupRequest\w*\("
-    r"group(?:_id)?='(?P<group_id>[^']*)'.*?\bmember_id='(?P<member_id>[^']+)', "
+    r"group(?:_id)?='(?P<group_id>[^']*)'.{0,200}?\bmember_id='(?P<member_id>[^']+)', "
     r"(?:group_instance_id=(?:None|'(?P<instance_id>[^']*)'), )?protocol_type='consumer', "
-    r"(?:group_)?protocols=\[(?P<assignors>.*)\]"
+    # A line that was cut off would show a part of the list.
+    r"(?:group_)?protocols=\[(?P<assignors>.*)\](?:, reason=.*)?\)(?:\) to coordinator \S+)?\s*$"
 )
 _ROWS: Final[tuple[tuple[str, Kind, str], ...]] = (
     (
         *("librdkafka", "identity"),
-        _INSTANCE + rf'Group "{_GROUP}": updating member id "(?P<before>.*?)" -> '
-        r'"(?P<member_id>.*?)"',
+        _INSTANCE + rf'Group "{_GROUP}": updating member id "(?P<before>.{{0,300}}?)" -> '
+        r'"(?P<member_id>.{0,300}?)"',
     ),
     ("librdkafka", "setting", _INSTANCE + r"(?P<key>[a-z][\w.]*) = (?P<value>.*?)\s*$"),
     (
@@ -73,28 +74,28 @@ _ROWS: Final[tuple[tuple[str, Kind, str], ...]] = (
     ),
     (
         *("franz-go", "joined"),
-        r"\bjoined(?:, balancing group)?\b.*?\b"
+        r"\bjoined(?:, balancing group)?\b.{0,99}?\b"
         + r"[, ]+".join(
             (
-                _kgo("group", "group_id", r"[^,\"]+?"),
-                _kgo("member_id", "member_id", r"[^,\"\s]+"),
-                _kgo("instance_id", "instance_id", r"[^,\"]*?"),
+                _kgo("group", "group_id", r"[^,\"]{1,250}?"),
+                _kgo("member_id", "member_id", r"[^,\"\s]{1,300}"),
+                _kgo("instance_id", "instance_id", r"[^,\"]{0,250}?"),
                 _kgo("generation", "generation_id", r"\d{1,10}"),
             )
         ),
     ),
     (
         *("franz-go", "left"),
-        r"\bleaving group\b.*?\b"
-        + _kgo("group", "group_id", r"[^,\"]+?")
+        r"\bleaving group\b.{0,99}?\b"
+        + _kgo("group", "group_id", r"[^,\"]{1,250}?")
         + r"[, ]+"
-        + _kgo("member_id", "member_id", r"[^,\"\s]+"),
+        + _kgo("member_id", "member_id", r"[^,\"\s]{1,300}"),
     ),
     (
         *("franz-go", "rejected"),
-        r"\bjoin group failed\b.*?\b"
-        + _kgo("group", "group_id", r"[^,\"]+?")
-        + r"[, ]+\"?err\b.*?(?P<INCONSISTENT_GROUP_PROTOCOL>INCONSISTENT_GROUP_PROTOCOL)",
+        r"\bjoin group failed\b.{0,99}?\b"
+        + _kgo("group", "group_id", r"[^,\"]{1,250}?")
+        + r"[, ]+\"?err\b.{0,99}?(?P<INCONSISTENT_GROUP_PROTOCOL>INCONSISTENT_GROUP_PROTOCOL)",
     ),
     ("sarama", "member", rf"\bclient/coordinator coordinator for {_GROUP} is #\d"),
     # Printed when the session ends, so the time is not that of the join.
