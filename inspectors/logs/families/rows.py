@@ -37,7 +37,8 @@ _SENT: Final = (
     r"group(?:_id)?='(?P<group_id>[^']*)'.{0,200}?\bmember_id='(?P<member_id>[^']+)', "
     r"(?:group_instance_id=(?:None|'(?P<instance_id>[^']*)'), )?protocol_type='consumer', "
     # A line that was cut off would show a part of the list.
-    r"(?:group_)?protocols=\[(?P<assignors>.*)\](?:, reason=.*)?\)(?:\) to coordinator \S+)?\s*$"
+    r"(?:group_)?protocols=\[(?P<assignors>.*)\]"
+    r"(?:(?:, reason=.*)?\)\) to coordinator |(?<='\)\])\)\s*$)"
 )
 _ROWS: Final[tuple[tuple[str, Kind, str], ...]] = (
     (
