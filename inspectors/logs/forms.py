@@ -59,6 +59,9 @@ member: a line that only names a member. named: it shows its client too. The oth
 _NAME: Final = re.compile(r"(.*?)%[0-7]\|(\d{9,11}\.\d{3})\||(\[pod/[^\]\s]+\]|[\w.-]+ +\|) ")
 _TIMES: Final = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?|std(?:out|err) [FP]")
 _LONGEST: Final = 1 << 14
+_NOTHING: Final = re.compile(r"(?!)")
+# The fields with a program's own text; that of a collector comes first.
+_MESSAGES: Final = ("log", "@message", "textPayload", "message", "msg")
 _UUID: Final = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 # An entry of a list as Python's clients print it; nothing within its metadata looks like this.
 _ASSIGNOR: Final = re.compile(
@@ -83,7 +86,9 @@ def split(raw: bytes, zone: Zone) -> Iterator[Text]:
     start = line.find("{")
     head = line[: max(start, 0)]
     # A line of the program's own may hold JSON too.
-    inner = unwrap(line, zone) if start >= 0 and not _TIMES.sub("", head).strip(" []") else None
+    wrapped = start >= 0 and not _TIMES.sub("", head).strip(" []")
+    found = (each for key in _MESSAGES if wrapped for each in unwrap(line, _NOTHING, zone, key))
+    inner = next(found, None)
     if inner is None or inner.wrapper_time is None:
         yield _named(line, stamp_of(line, zone))
         return
