@@ -25,6 +25,8 @@ from rebal.groups.model import (
 
 _EAGER: Final = RebalanceProtocol.EAGER
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+# Their times are of the brokers' clocks.
+_BY_BROKERS: Final = (Source.REQUEST_LOG, Source.BROKER_LOG)
 
 
 def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[Contradiction, ...]]:
@@ -93,8 +95,8 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
 
 
 def logged_by_brokers(joins: Iterable[Joined]) -> list[Joined]:
-    """Return the joins that request logs show: the clock of a client's own log may differ."""
-    return [join for join in joins if join.evidence.source is Source.REQUEST_LOG]
+    """Return the joins that brokers logged: the clock of a client's own log may differ."""
+    return [join for join in joins if join.evidence.source in _BY_BROKERS]
 
 
 def _exact(
