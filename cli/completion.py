@@ -177,7 +177,7 @@ def _documents(*kinds: str) -> Callable[[_Typed, str], Iterator[Candidate]]:
         for path in sorted(Path(folder or ".").expanduser().iterdir()):
             if path.is_dir() and not path.name.startswith("."):
                 yield Candidate(f"{folder}{path.name}/")
-            elif path.suffix.lower() in ENDINGS and schemas.search(_head(path)):
+            elif path.suffix.lower() in ENDINGS and path.is_file() and schemas.search(_head(path)):
                 yield Candidate(f"{folder}{path.name}")
 
     return source

@@ -14,18 +14,12 @@ from typing import IO, Final
 from rebal.cli.errors import FileError, UsageError
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot, file_stem, format_of, load_snapshot
+from rebal.inspectors import files as text_files
 
 if sys.platform != "win32":
     import fcntl
 
 ENDING: Final = ".rebal.yaml"
-# A snapshot of a hundred thousand members has a tenth of it.
-_LARGEST: Final = 1 << 30
-_OTHERS: Final = {
-    b"\x1f\x8b": "is compressed; unpack it first (gunzip)",
-    b"\xff\xfe": "is UTF-16 text; save it as UTF-8",
-    b"\xfe\xff": "is UTF-16 text; save it as UTF-8",
-}
 
 
 def write_text(path: Path, text: str) -> None:
@@ -49,7 +43,10 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     temporary: str | None = None
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
-            with path.open("wb") as out:
+            # A pipe that nobody reads is an error at once.
+            handle = os.open(path, os.O_WRONLY | text_files.AT_ONCE)
+            os.set_blocking(handle, True)
+            with os.fdopen(handle, "wb") as out:
                 write(out)
             return
         handle, temporary = tempfile.mkstemp(prefix=".rebal-", suffix=".tmp", dir=target.parent)
@@ -104,7 +101,7 @@ def locked(path: Path, *, appending: bool) -> Iterator[IO[bytes]]:
     """
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT if appending else os.O_RDONLY
     try:
-        handle = os.open(path, flags, 0o666)
+        handle = os.open(path, flags | text_files.AT_ONCE, 0o666)
         # Not buffered: a buffer would hand a long line to the system in pieces.
         with os.fdopen(handle, "rb+" if appending else "rb", buffering=0) as file:
             _lock(handle, alone=appending)
@@ -137,33 +134,13 @@ def read_text(path: Path) -> str:
         FileError: missing, a folder, not readable, endless or not UTF-8 text.
     """
     try:
-        with path.open("rb") as file:
-            return text_of(path, file)
+        return text_files.read_text(path)
     except FileNotFoundError:
         raise FileError(f"{path}: there is no such file.") from None
     except IsADirectoryError:
         raise FileError(f"{path}: is a folder; name a snapshot file in it.") from None
     except OSError as error:
         raise FileError(f"cannot read {path}: {_why(error)}.") from None
-
-
-def text_of(path: Path, file: IO[bytes]) -> str:
-    """Return the text of the open file `path`, from its current place on.
-
-    Raises:
-        FileError: endless or not UTF-8 text.
-    """
-    # An unbuffered file returns at most 2 GiB at once, which is more than this.
-    data = file.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise FileError(f"{path}: is larger than {_LARGEST >> 20} MiB, so it is no document.")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        for start, what in _OTHERS.items():
-            if data.startswith(start):
-                raise FileError(f"{path}: {what}.") from None
-        raise FileError(f"{path}: not UTF-8 text (byte {error.start}).") from None
 
 
 def read_snapshot(path: Path) -> GroupSnapshot:
@@ -242,4 +219,5 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _why(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
+    text = error.strerror or str(error)
+    return text[:1].lower() + text[1:]

@@ -12,9 +12,10 @@ import msgspec
 
 from rebal.cli import output
 from rebal.cli.errors import FileError
-from rebal.cli.files import append_lines, locked, read_text, text_of
+from rebal.cli.files import append_lines, locked, read_text
 from rebal.groups.errors import RebalError
 from rebal.groups.snapshot.documents import dec_hook, enc_hook, format_of
+from rebal.inspectors.files import text_of
 from rebal.planner.plan import Plan, load_plan
 from rebal.planner.verification.journal import JOURNAL_SCHEMA, JournalEntry, plan_key
 
@@ -116,7 +117,7 @@ class Journal:
         if version == self._version:
             return
         notes: list[str] = []
-        there = dict(self._entries(text_of(path, file), path, notes))
+        there = dict(self._entries(text_of(file), path, notes))
         self._lost = [line for line in self._lines if line not in there]
         self._lines = {**self._lines, **there}
         self.entries = sorted(self._lines.values(), key=lambda entry: entry.at)
@@ -175,7 +176,7 @@ def journal_path(plan_file: Path) -> Path:
     same name, that journal is the one of the plan that it names, and each other plan has its own:
     `a.plan.json` → `a.plan.json.journal.jsonl`.
     """
-    file = plan_file.resolve() if plan_file.is_symlink() else plan_file
+    file = Path(os.path.realpath(plan_file)) if plan_file.is_symlink() else plan_file
     shared, own = file.with_suffix(ENDING), file.with_name(file.name + ENDING)
     alike = [path for path in map(file.with_suffix, PLAN_ENDINGS) if path.exists()]
     if file not in alike or alike == [file]:

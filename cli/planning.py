@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -274,7 +275,7 @@ def keep(plan: Plan, out: Path) -> None:
 
 def _history(out: Path) -> Path:
     """Return the name under which the plan in `out` is kept, beside the file itself."""
-    file = out.resolve() if out.is_symlink() else out
+    file = Path(os.path.realpath(out)) if out.is_symlink() else out
     return next_name(file, (*ENDINGS, JOURNAL))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr
@@ -301,7 +302,7 @@ def _check_abort(
         raise UsageError(
             "--abort plans the way back: leave out --watch, --until, --confirm, --step."
         )
-    if out is not None and out.resolve() == plan.resolve():
+    if out is not None and os.path.realpath(out) == os.path.realpath(plan):
         raise UsageError("--out names the plan that --abort leaves: give it another name.")
     params.check_ending(out)
     if abort and form == "jsonl":

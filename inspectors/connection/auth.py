@@ -7,15 +7,19 @@ endpoint by client credentials, or from a file that another program keeps fresh
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
+from errno import EINVAL
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from rebal.inspectors.errors import SettingError
+from rebal.inspectors.files import opened
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 URL: Final = "sasl.oauthbearer.token.endpoint.url"
@@ -149,7 +153,9 @@ def readable(key: str, name: str) -> str:
     """
     path = Path(name).expanduser()
     try:
-        with path.open("rb"):
+        with opened(path) as file:
+            if not S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(EINVAL, "it is no regular file")
             return str(path)
     except OSError as error:
         raise SettingError(f"{key}: cannot read {path}: {error.strerror}.") from None

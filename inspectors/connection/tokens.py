@@ -15,8 +15,10 @@ import msgspec
 
 from rebal.inspectors.connection.auth import OAuth
 from rebal.inspectors.errors import ConnectError
+from rebal.inspectors.files import read_text
 
 _USED: Final = 0.8
+_MOST: Final = 1 << 20
 _ASSUMED_LIFE: Final = 300.0
 # RFC 6750, section 2.1; a SASL message must contain nothing else.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
@@ -64,10 +66,9 @@ def forget(oauth: OAuth) -> None:
 
 def _from_file(name: str) -> Token:
     try:
-        text = Path(name).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it contains no token"
-        raise _refused(f"cannot read the token in {name}: {why}.") from None
+        text = read_text(Path(name), _MOST).strip()
+    except OSError as error:
+        raise _refused(f"cannot read the token in {name}: {error.strerror}.") from None
     token = _token(text, None, f"{name}: it contains no token")
     if token.expires <= time.time():
         at = datetime.fromtimestamp(token.expires, UTC)

@@ -10,10 +10,12 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from errno import ENXIO
 from pathlib import Path
 from typing import IO, Any, Final, Literal
 
 from rebal.groups.errors import DocumentError
+from rebal.inspectors.files import opened
 
 TextSource = Path | IO[Any]
 
@@ -46,7 +48,13 @@ class TextInput:
         Raises:
             DocumentError: the source is missing, unreadable, a directory, or damaged gz.
         """
-        return self._parts("readline", LONGEST_LINE)
+        for line in self._parts("readline", LONGEST_LINE):
+            # The hole ends within a block, which the file system fills up.
+            text = line.translate(None, b"\0") if line.startswith(b"\0") else line
+            if text:
+                yield text
+            elif len(line) == LONGEST_LINE:
+                raise DocumentError(f"{self.name}: holds no text; check the path.")
 
     def _parts(self, method: Literal["read", "readline"], size: int) -> Iterator[bytes]:
         """Yield what the stream's `method` returns for `size`, until the stream ends."""
@@ -57,7 +65,8 @@ class TextInput:
             elif str(source) == _STDIN:
                 yield from self._pieces(sys.stdin.buffer, method, size)
             else:
-                with source.open("rb", buffering=1 << 18) as stream:
+                with opened(source) as stream:
+                    _skip_hole(stream)
                     yield from self._pieces(stream, method, size)
                     # A log may grow while it is read: its last line is no newer than this.
                     changed = os.fstat(stream.fileno()).st_mtime
@@ -107,6 +116,15 @@ class TextInput:
                 yield piece
         except EOFError:
             self.cut_off = True
+
+
+def _skip_hole(stream: IO[bytes]) -> None:
+    """Skip the hole with which a log begins that was truncated while written (copytruncate)."""
+    try:
+        stream.seek(os.lseek(stream.fileno(), 0, os.SEEK_DATA))
+    except OSError as error:
+        if error.errno == ENXIO:
+            stream.seek(0, os.SEEK_END)
 
 
 def files_in(paths: Sequence[Path]) -> tuple[Path, ...]:

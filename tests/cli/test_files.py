@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from rebal.cli.errors import FileError, UsageError
 from rebal.groups.errors import DocumentError, RebalError
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.inspectors import files as text_files
 
 
 def test_a_saved_snapshot_reads_back_and_is_replaced_by_the_next(
@@ -98,7 +101,10 @@ def bad_files(tmp_path: Path, good: str) -> dict[str, tuple[Path, str]]:
     return {
         "missing": (tmp_path / "none.yaml", "there is no such file"),
         "folder": (tmp_path, "is a folder"),
-        "endless": (Path("/dev/zero"), "is larger than 0 MiB, so it is no document"),
+        "endless": (Path("/dev/zero"), "is no text"),
+        "sparse": (put("s.json", b""), "is no text"),
+        "pipe": (tmp_path / "p.yaml", "nothing was written to this pipe within 0.05 s"),
+        "name": (tmp_path / "\ud800.yaml", "no file can have this name"),
         "binary": (put("b.yaml", b"schema: \xff\xfe"), "not UTF-8 text"),
         "gz": (put("g.yaml", gzip.compress(good.encode())), "is compressed; unpack it first"),
         "UTF-16": (put("u.yaml", good.encode("utf-16")), "is UTF-16 text; save it as UTF-8"),
@@ -122,6 +128,9 @@ def bad_files(tmp_path: Path, good: str) -> dict[str, tuple[Path, str]]:
         "gz",
         "UTF-16",
         "endless",
+        "sparse",
+        "pipe",
+        "name",
         "empty",
         "cut off",
         "newer",
@@ -135,8 +144,10 @@ def test_a_file_that_is_no_snapshot_is_one_sentence(
     group: Callable[..., GroupSnapshot],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(files, "_LARGEST", 100_000)
+    monkeypatch.setattr("rebal.inspectors.files._PATIENCE", 0.05)
     path, said = bad_files(tmp_path, dump_snapshot(group(), "json"))[kind]
+    os.mkfifo(tmp_path / "p.yaml")
+    os.truncate(tmp_path / "s.json", 1 << 30)
     with pytest.raises(RebalError) as caught:
         files.read_snapshot(path)
     assert said in str(caught.value)
@@ -144,13 +155,33 @@ def test_a_file_that_is_no_snapshot_is_one_sentence(
     assert "\n" not in str(caught.value)
 
 
+def test_a_pipe_is_read_and_written_where_the_other_side_is_there(tmp_path: Path) -> None:
+    pipe = tmp_path / "p"
+    os.mkfifo(pipe)
+    with pytest.raises(FileError, match=r"cannot write .*p: no such device or address"):
+        files.write_text(pipe, "x")
+    with ThreadPoolExecutor(1) as other:
+        read = other.submit(text_files.read_text, pipe)
+        while not read.done():
+            with suppress(FileError):
+                files.write_text(pipe, "written")
+        assert read.result() == "written"
+
+
+def test_a_text_has_a_bound(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x" * 11)
+    assert text_files.read_text(tmp_path / "a", 11) == "x" * 11
+    with pytest.raises(OSError, match="is larger than 0 MiB, so it is no document"):
+        text_files.read_text(tmp_path / "a", 10)
+
+
 def test_a_file_that_may_not_be_read_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: Path, __: str) -> None:
+    def refuse(_: str, __: int) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(text_files, "_handle", refuse)
     with pytest.raises(FileError, match=r"cannot read .*a\.yaml: permission denied\."):
         files.read_snapshot(tmp_path / "a.yaml")
 

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -395,3 +396,15 @@ def test_a_log_in_utf_16_is_rejected_by_name(tmp_path: Path) -> None:
     (tmp_path / "app.log").write_bytes("[Consumer clientId=a]".encode("utf-16"))
     with pytest.raises(DocumentError, match=r"app\.log: is UTF-16 text; convert it to UTF-8"):
         read_client_logs([tmp_path / "app.log"])
+
+
+def test_the_hole_of_a_truncated_log_is_skipped_and_an_endless_one_is_an_error(tmp_path):
+    log = tmp_path / "a.log"
+    log.touch()
+    os.truncate(log, 1 << 30)
+    with log.open("ab") as end:
+        end.write(b"\0" * 9 + (LOGS / "java-3.9.1-static.log").read_bytes())
+    whole = read_client_logs([LOGS / "java-3.9.1-static.log"]).observations
+    assert len(whole) == len(read_client_logs([log]).observations) > 0
+    with pytest.raises(DocumentError, match=r"/dev/zero: holds no text"):
+        read_client_logs([Path("/dev/zero")])

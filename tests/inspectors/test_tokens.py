@@ -174,7 +174,7 @@ def test_a_file_is_read_at_each_login(tmp_path: Path) -> None:
     file.write_text("")
     assert refused(oauth) == f"{file}: it contains no token."
     file.write_bytes(b"\xff\x00")
-    assert refused(oauth) == f"cannot read the token in {file}: it contains no token."
+    assert refused(oauth) == f"cannot read the token in {file}: not UTF-8 text (byte 0)."
     for life in (60, 90):
         text = token(life, sub="me")
         file.write_text(f"{text}\n")

@@ -1,0 +1,83 @@
+"""Files that the operator names: `opened` opens each of them, `read_text` reads one as text.
+
+All that can be wrong with a file is an OSError, whose `strerror` is a clause for a sentence.
+Nothing waits for a pipe without a writer, and no file is read into memory that is no text.
+"""
+
+from __future__ import annotations
+
+import os
+from errno import EFBIG, EILSEQ, EINVAL, ETIMEDOUT
+from pathlib import Path
+from select import select
+from stat import S_ISFIFO
+from typing import IO, Final
+
+MOST: Final = 1 << 27
+"""The most bytes of a text; a snapshot of a hundred thousand members has fewer."""
+_PATIENCE: float = 3.0
+_PART: Final = 1 << 20
+_BUFFER: Final = 1 << 18
+# Windows has neither the flag nor named pipes among its files.
+AT_ONCE: Final = getattr(os, "O_NONBLOCK", 0)
+_OTHERS: Final = {
+    b"\x1f\x8b": "is compressed; unpack it first (gunzip)",
+    b"\xff\xfe": "is UTF-16 text; save it as UTF-8",
+    b"\xfe\xff": "is UTF-16 text; save it as UTF-8",
+    b"\0": "is no text",
+}
+
+
+def opened(path: Path) -> IO[bytes]:
+    """Open a file to read; a named pipe has some seconds for its first data.
+
+    Raises:
+        OSError: it cannot be opened, or nobody writes to the pipe.
+    """
+    try:
+        return open(path, "rb", buffering=_BUFFER, opener=_handle)
+    except ValueError:
+        raise OSError(EINVAL, "no file can have this name") from None
+
+
+def read_text(path: Path, most: int = MOST) -> str:
+    """Return the text of `path`.
+
+    Raises:
+        OSError: it cannot be read, is no UTF-8 text or has more than `most` bytes.
+    """
+    with opened(path) as file:
+        return text_of(file, most)
+
+
+def text_of(file: IO[bytes], most: int = MOST) -> str:
+    """Return the text of an open file, from its current place on; errors as in `read_text`."""
+    data = bytearray()
+    while part := file.read(_PART):
+        data += part
+        for start, what in _OTHERS.items():
+            if data.startswith(start):
+                raise OSError(EILSEQ, what)
+        if len(data) > most:
+            raise OSError(EFBIG, f"is larger than {most >> 20} MiB, so it is no document")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise OSError(EILSEQ, f"not UTF-8 text (byte {error.start})") from None
+
+
+def _handle(path: str, flags: int) -> int:
+    handle = os.open(path, flags | AT_ONCE)
+    try:
+        # The shell's own pipes, `<(command)`, have their writer from the start.
+        if (
+            S_ISFIFO(os.fstat(handle).st_mode)
+            and "/fd/" not in path
+            and not select([handle], [], [], _PATIENCE)[0]
+        ):
+            raise OSError(ETIMEDOUT, f"nothing was written to this pipe within {_PATIENCE:g} s")
+        os.set_blocking(handle, True)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
