@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -33,7 +34,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from rebal.cli.errors import DONE, FAILED, STOPPED, USAGE, exit_code
+from rebal.cli.errors import (
+    DONE,
+    FAILED,
+    STOPPED,
+    USAGE,
+    check_text,
+    exit_code,
+    without_logins,
+    without_secrets,
+)
 from rebal.cli.lazy import Entry, lazy_group
 from rebal.cli.output import say, unwritten
 from rebal.groups import VERSION
@@ -95,6 +105,7 @@ COMMANDS: Final = (
     Entry("completion", "completion_cmd", "Print the script that completes commands in a shell."),
     Entry("demo", "demo_cmd", "Walk through all of it on bundled groups; needs no Kafka."),
 )
+_WIDTH: Final = re.compile("[0-9]{1,5}")
 # typer exports only the leaves of its usage errors; every version raises others of this base too.
 _TYPED_WRONG: Final[type[Exception]] = next(
     kind
@@ -143,14 +154,19 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code. An error is one line on stderr."""
+    words = sys.argv[1:] if args is None else args
     try:
+        check_text(words, os.environ)
+        if not _WIDTH.fullmatch(os.environ.get("COLUMNS", "0")):
+            # rich takes "²" for a number.
+            del os.environ["COLUMNS"]
         result = build().main(args=args, prog_name="rebal", standalone_mode=False)
         code = result if isinstance(result, int) else DONE
     except RebalError as error:
-        say(str(error), *error.commands)
+        say(without_logins(str(error)), *error.commands)
         return exit_code(error)
     except _TYPED_WRONG as error:
-        return _usage(error)
+        return _usage(error, words)
     except (KeyboardInterrupt, typer.Abort):
         code = STOPPED
     except SystemExit as error:
@@ -172,6 +188,9 @@ def _fault(error: BaseException) -> int:
             say(str(problem), *problem.commands)
             return FAILED
         return DONE
+    if isinstance(error, OSError) and error.filename is not None:
+        say(f"{error.filename}: {(error.strerror or 'it cannot be used').lower()}.")
+        return FAILED
     if os.environ.get("REBAL_DEBUG"):
         raise error
     say(
@@ -189,9 +208,9 @@ def _is_of_echo(error: OSError) -> bool:
     return trace is not None and trace.tb_frame.f_code is typer.echo.__code__
 
 
-def _usage(error: Any) -> int:
+def _usage(error: Any, args: Sequence[str]) -> int:
     context = getattr(error, "ctx", None)
-    message = error.format_message()
+    message = without_secrets(error.format_message(), args)
     if type(error).__name__ == "NoArgsIsHelpError":
         with suppress(OSError):
             typer.echo(message, err=True)

@@ -173,10 +173,10 @@ class Lines:
 def page(view: Iterable[RenderableType | Lines], *, wide: bool = False) -> None:
     """Print a text view to stdout, as wide as the terminal (off a terminal, or wide: as it is)."""
     terminal = sys.stdout.isatty()
-    if wide or not (terminal or os.environ.get("COLUMNS", "").isdigit()):
+    if wide or not (terminal or os.environ.get("COLUMNS", "").isdecimal()):
         width = _UNLIMITED
     else:
-        width = max(40, shutil.get_terminal_size((100, 24)).columns)
+        width = min(_UNLIMITED, max(40, shutil.get_terminal_size((100, 24)).columns))
     colour = terminal and _colour_wanted()
     stream(_rendered(view, width, colour=colour, plain=is_ascii_only(sys.stdout)))
 

@@ -31,7 +31,6 @@ _SECRET: Final = re.compile("password|secret|jaas|token|key", re.IGNORECASE)
 _NO_SECRET: Final = (".location", ".type", ".url", ".client.id")
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)\Z")
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_ADDRESSES: Final = ("bootstrap.servers", "metadata.broker.list")
 _LONGEST: Final = 365 * 86_400
 ENDINGS: Final = (".yaml", ".yml", ".json")
 """Endings of the files of plans and snapshots; plans of one name share a journal."""
@@ -223,18 +222,15 @@ class Connection:
     missing: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Reject a login in an address at once: commands to paste repeat the addresses.
+        """Reject at once what may be a secret in the wrong place: commands to paste repeat these.
 
         Raises:
-            SettingError: a user name or a password in -b or -X bootstrap.servers.
+            SettingError: a login in an address, or a text of -X that is no setting.
         """
-        pairs = [pair.partition("=") for pair in self.overrides or ()]
-        typed = [self.bootstrap, *(value for key, _, value in pairs if key.strip() in _ADDRESSES)]
-        for text in typed:
-            if text and "@" in text:
-                from rebal.inspectors.connection.config import parse_servers
+        if self.overrides or "@" in (self.bootstrap or ""):
+            from rebal.inspectors.connection.config import check_typed
 
-                parse_servers(text)
+            check_typed(self.bootstrap, self.overrides or ())
 
     def config(self) -> ClusterConfig:
         """Return the connection described by the options, the environment and configuration files.
@@ -378,9 +374,10 @@ def key_and_value(name: str, text: str) -> tuple[str, str]:
     Raises:
         UsageError: it has no key, or no equals sign.
     """
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise UsageError(f"{name} {text}: expected key=value.")
+    key, _, value = text.partition("=")
+    if not key.strip() or not value.strip("="):
+        # Not repeated: it may be a secret that was typed without its key, which may end with `=`.
+        raise UsageError(f"{name}: expected KEY=VALUE (yours is not repeated here).")
     return key.strip(), value
 
 
@@ -491,7 +488,7 @@ def batch_of(text: str) -> int:
     """
     if text == "all":
         return 0
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise UsageError(f"--batch {text}: give a number of members to restart at a time, or all.")
     return int(text)
 

@@ -29,6 +29,7 @@ from rebal.inspectors.connection.auth import OAuth
 from rebal.inspectors.connection.properties import parse_properties
 from rebal.inspectors.connection.settings import Pem, Settings, layer, merge, typed
 from rebal.inspectors.errors import SettingError
+from rebal.inspectors.files import read_text
 
 CLIENT_ID: Final = "rebal"
 ENV_PREFIX: Final = "REBAL_X_"
@@ -136,6 +137,17 @@ def resolve(  # noqa: PLR0917 - the sources of settings, in no order of rank
     return ClusterConfig(bootstrap=servers, timeout_ms=timeout_ms, **typed(merged))
 
 
+def check_typed(bootstrap: str | None, overrides: Sequence[str]) -> None:
+    """Check what -b and -X say for themselves, before anything repeats it.
+
+    Raises:
+        SettingError: a login in an address, no key=value, or an unknown key.
+    """
+    for text in (bootstrap, layer(_from_overrides(overrides), "-X").get("bootstrap.servers")):
+        if text and "@" in text:
+            parse_servers(text)
+
+
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
     """Return the hosts and ports in `"a:9092, [::1]:9093, SSL://b"`; the default port is 9092.
 
@@ -174,11 +186,9 @@ def _path(text: str | None) -> Path | None:
 
 def _read(path: Path, what: str) -> dict[str, str]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except OSError as error:
         raise SettingError(f"{what}: cannot read {path}: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise SettingError(f"{what}: {path} is not a text file in UTF-8.") from None
     return parse_properties(text, path.name)
 
 
@@ -246,12 +256,12 @@ def profile_of(name: str | None, env: Mapping[str, str]) -> dict[str, str]:
 def _sections(path: Path, what: object) -> dict[object, object]:
     """Return the section `profiles` of a configuration file; errors name `what` asked for it."""
     try:
-        body = yaml.safe_load(path.read_text(encoding="utf-8"))
+        body = yaml.safe_load(read_text(path))
     except OSError as error:
         raise SettingError(
             f"{what}: cannot read {path}: {error.strerror} (REBAL_CONFIG sets the path)."
         ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""
         raise SettingError(f"{path}: not valid YAML{where}.") from None

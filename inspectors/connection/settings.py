@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -78,6 +79,8 @@ _REFUSED: Final = {
     ),
 }
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", auth.OAUTHBEARER)
+_LONGEST: Final = 100
+_NAME: Final = re.compile(r"[a-z]+([._-][a-z]+)+")
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -117,12 +120,15 @@ def layer(raw: Mapping[str, str], where: str) -> Settings:
         if key in _IGNORED or key.startswith(auth.OAUTH_IGNORED):
             continue
         if key not in _KNOWN:
+            if len(key) > _LONGEST or not _NAME.fullmatch(key):
+                # It may be a password that was typed without its key.
+                raise SettingError(f"{where}: a text (not repeated here) is no known setting.")
             near = difflib.get_close_matches(key, _KNOWN, 1, 0.8)
             hint = f" Did you mean {near[0]}?" if near else " Remove it for rebal."
             raise SettingError(f"{where}: the setting {raw_key} is not known.{hint}")
         if value.startswith("${") and value.endswith("}"):
             raise SettingError(
-                f"{where}: {raw_key} is a placeholder ({value.partition(':')[0][2:]} provider); "
+                f"{where}: {raw_key} is a placeholder (${{…}}), which only Java's client replaces; "
                 f"set it with REBAL_X_{key.upper().replace('.', '_')} instead."
             )
         made[key] = value
