@@ -19,8 +19,8 @@ from rebal.groups.commands import option, options
 
 CONNECTION: Final = ("bootstrap", "command_config", "profile", "overrides")
 EVIDENCE: Final = (
-    "probe", "assignors", "request_log", "client_log", "broker_log", "log_timezone", "inventory", "evidence",
-    "lake_option",
+    "probe", "assignors", "request_log", "client_log", "broker_log", "log_timezone", "inventory",
+    "evidence", "lake_option",
 )  # fmt: skip
 MEANS: Final = (*CONNECTION, "timeout", *EVIDENCE)
 ACCEPTED: Final = ("departed", "assume", "assume_family", "ignore", "reason")

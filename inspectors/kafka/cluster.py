@@ -65,8 +65,9 @@ class RawCluster:
         RequestError: a broker answered with an error, or not in time.
     """
 
-    def __init__(self, config: ClusterConfig) -> None:
+    def __init__(self, config: ClusterConfig, whole: Deadline | None = None) -> None:
         self.config = config
+        self._whole = whole
         self.cluster_id: str | None = None
         self.controller_id: int | None = None
         self.brokers: dict[int, tuple[str, int, str | None]] = {}
@@ -91,8 +92,8 @@ class RawCluster:
                 connection.close()
 
     def deadline(self) -> Deadline:
-        """Return the deadline of a new operation: `timeout_ms` from now."""
-        return Deadline(self.config.timeout_ms)
+        """Return the deadline of a new operation: `timeout_ms` from now, or that of the `whole`."""
+        return self._whole or Deadline(self.config.timeout_ms)
 
     def any(self, deadline: Deadline) -> Connection:
         """Return a connection to some broker; the first call reads the brokers' addresses."""
@@ -206,7 +207,7 @@ class RawCluster:
         named = None if topics is None else [{"name": name, "topic_id": None} for name in topics]
 
         def ask(connection: Connection, deadline: Deadline) -> Any:
-            return connection.send(
+            response = connection.send(
                 MetadataRequest,
                 deadline,
                 max_version=10 if operations else None,
@@ -215,6 +216,9 @@ class RawCluster:
                 include_cluster_authorized_operations=operations,
                 include_topic_authorized_operations=operations,
             )
+            if len(response.topics or ()) < len(named or ()):
+                raise RequestError("CORRUPT_MESSAGE", f"{connection.address} left out a topic")
+            return response
 
         return self.ask_any(deadline, ask)
 
@@ -230,6 +234,8 @@ class RawCluster:
         response = connection.send(
             MetadataRequest, deadline, topics=[], allow_auto_topic_creation=False
         )
+        if not response.brokers:
+            raise RequestError("CORRUPT_MESSAGE", f"{connection.address} names no broker")
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
         self.brokers = {b.node_id: (b.host, b.port, b.rack) for b in response.brokers}

@@ -23,6 +23,7 @@ from rebal.inspectors.kafka.describe import Described, committed_offsets, descri
 from rebal.inspectors.kafka.probe import MIN_VERSION
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC, rebalanced_since_load
 from rebal.inspectors.kafka.session import ahead_of_brokers
+from rebal.inspectors.kafka.wire import Deadline
 
 # AclOperation's codes, as answers list them among the authorized operations.
 _READ, _DESCRIBE, _ALTER_CONFIGS = 3, 8, 11
@@ -61,7 +62,7 @@ def examine(config: ClusterConfig, group: str | None = None) -> DoctorReport:
     Raises:
         ConnectError: the cluster cannot be reached (a rejected login is a row).
     """
-    with RawCluster(config) as raw:
+    with RawCluster(config, Deadline(config.timeout_ms)) as raw:
         found = _Examination(config, raw, group)
         rows = tuple(found.rows())
         return DoctorReport(
@@ -299,6 +300,8 @@ class _Examination:
         broker = self.coordinator_id
         if broker is None:
             _, brokers = admin.cluster(deadline)
+            if not brokers:
+                raise _Unavailable(Tri.CANNOT_TELL, "the brokers name no broker")
             broker = brokers[0].broker_id
         return f"{len(admin.settings(broker, deadline))} settings of broker {broker}"
 

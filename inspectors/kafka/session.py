@@ -155,6 +155,10 @@ def connect(config: ClusterConfig) -> Session:
             raise
         raw_error = error
     except (SettingError, RequestError) as error:
+        if isinstance(error, RequestError) and error.name == "CORRUPT_MESSAGE":
+            # librdkafka may crash on what is no answer.
+            raw.close()
+            raise ConnectError(str(error), "protocol") from None
         raw_error = error
     try:
         admin = _admin(config, deadline, tried=raw_error is not None)

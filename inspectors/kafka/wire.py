@@ -14,6 +14,7 @@ import ssl
 import struct
 import threading
 import time
+from errno import EINVAL
 from typing import Any, Final
 
 import kafka.errors
@@ -157,7 +158,7 @@ class Connection:
         try:
             if self.closed:
                 raise RequestError("DISCONNECTED", f"the connection to {self.address} was closed")
-            self._parser.send_request(request)
+            _encode(self._parser, request)
             self._socket.settimeout(max(0.001, deadline.left()))
             self._socket.sendall(self._parser.send_bytes())
             while True:
@@ -205,7 +206,10 @@ class Connection:
     def _open(
         self, host: str, port: int, config: ClusterConfig, deadline: Deadline
     ) -> socket.socket:
-        plain = socket.create_connection((host, port), timeout=max(0.001, deadline.left()))
+        try:
+            plain = socket.create_connection((host, port), timeout=max(0.001, deadline.left()))
+        except (UnicodeError, OverflowError):
+            raise OSError(EINVAL, f"{host}:{port} is no address") from None
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not config.tls:
             return plain
@@ -261,6 +265,13 @@ class Connection:
                 raise ConnectError(_wrong_login(self.address, config), "authentication") from None
         if not mechanism.is_authenticated():
             raise ConnectError(_wrong_login(self.address, config), "authentication")
+
+
+def _encode(parser: KafkaProtocol, request: Any) -> None:
+    try:
+        parser.send_request(request)
+    except struct.error:
+        raise RequestError("INVALID_REQUEST", "Kafka's names have at most 32,767 bytes") from None
 
 
 def message(kind: Any, version: int, **fields: Any) -> Any:
