@@ -1,0 +1,301 @@
+"""Hostile runs: `draw` makes one from a seed, `Range.run` carries it out in this process.
+
+A run has hostile option values, files, environment and broker answers. It must end with an exit
+code and sentences: no exception that is not rebal's own, no secret, within time and memory.
+"""
+
+import contextlib
+import io
+import os
+import random
+import resource
+import signal
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rebal.cli import app
+from rebal.cli.lazy import LazyCommand
+from rebal.inspectors import files
+from tests.hostile.broker import WAYS, WrongBroker
+from tests.hostile.ground import GOOD, SECRET, make_ground
+
+MOST_SECONDS = 10
+MOST_KILOBYTES = 300 << 10
+_TEXTS = (
+    "", " ", "-", "--", "=", "a=", "=b", "a=b", ",", "g", "checkout", "range", "0", "-1", "1",
+    "nan", "inf", "1e400", "9" * 400, "9" * 5000, "\udcff", "g\ud800", "a\udc80=b", "\n",
+    "\x1b[2J", "\u202e", "é" * 40_000, "(", "[a-", "(?P<", "a{99999}", "(a*)*b", "*", "%s", "{}",
+    "${HOME}", "../..", "1m", "1e9d", "٣m", "UTC", "../UTC", "+25:00", "file:///", "s3://b/p",
+    "http://[", "all", "cooperative", "consumer", "eager", "cooperative-sticky", "java",
+    "client-id=a:range", "client-id=a:", "instance-id=:", "RB102", "orders=3", "orders=-1",
+    "orders=999999999", "crash", "restart", "1.5", "²", "١", "99999999999",
+)  # fmt: skip
+_SERVERS = (
+    "127.0.0.1:1", "[::1", "::1:1", "h:99999", "h:²", "a..b:1", "x" * 70 + ":1", "\udcff:1",
+    f"user:{SECRET}@127.0.0.1:1", f"SSL://u:{SECRET}@h", ",", "h:1,,", ".:1", "é:1", "*:1",
+)  # fmt: skip
+_SETTINGS = (
+    SECRET, f"{SECRET}=", f"{SECRET}==", f"sasl.password={SECRET}", f"sasl.pasword={SECRET}",
+    f"sasl.password=${{{SECRET}}}", f"sasl.jaas.config={SECRET}", "security.protocol=SASL_SSL",
+    "security.protocol=SSL", "security.protocol=\udcff", "sasl.mechanism=PLAIN",
+    "sasl.mechanism=OAUTHBEARER", f"bootstrap.servers=u:{SECRET}@h:1", "bootstrap.servers=h:0",
+    "ssl.ca.location=/dev/zero", "ssl.ca.location=fifo.log", "ssl.keystore.location=sparse.log",
+    "ssl.ca.pem=x", f"ssl.key.password={SECRET}", "ssl.ca.location=nothing", "a=b", "=",
+    "ssl.keystore.type=PKCS12", "sasl.username=\udcff",
+    f"sasl.oauthbearer.token.endpoint.url=https://u:{SECRET}@h/",
+    "sasl.oauthbearer.token.endpoint.url=http://[",
+    "sasl.oauthbearer.token.endpoint.url=file:///dev/zero",
+    "sasl.oauthbearer.token.endpoint.url=http://h:x/",
+    f"sasl.oauthbearer.client.credentials.client.secret={SECRET}",
+    "sasl.oauthbearer.client.credentials.client.id=i",
+)  # fmt: skip
+_LISTEN = ("h:99999", "\udcff:1", "", ":", "256.1.1.1:1", "[::", "é..:1", "nothing:1", "1:2:3")
+_LASTS = ("--watch", "--until", "--every", "--for", "--listen", "--seed", "--runs", "--rounds")
+_VARIABLES = (
+    "REBAL_BOOTSTRAP", "REBAL_PROFILE", "REBAL_CONFIG", "REBAL_COMMAND_CONFIG", "REBAL_SNAPSHOT",
+    "REBAL_X_SASL_PASSWORD", "REBAL_X_", "REBAL_X_BOOTSTRAP_SERVERS", "REBAL_X_NOTHING",
+    "XDG_CONFIG_HOME", "COLUMNS", "TERM", "NO_COLOR", "TZ", "HOME", "REBAL_X_SECURITY_PROTOCOL",
+)  # fmt: skip
+_LIVE = 0.02
+# Commands that get far, to which hostile options are added; S is a good or a damaged document.
+_WHOLE = {
+    ("inspect",): ("--snapshot", "S"),
+    ("plan-upgrade",): ("--snapshot", "S"),
+    ("simulate",): ("--snapshot", "S", "--assignor", "sticky"),
+    ("diff",): ("S", "S"),
+    ("verify",): ("plan.yaml", "--snapshot", "S"),
+    ("show",): ("plan.yaml",),
+    ("completion",): ("bash", "--complete", "rebal show S"),
+}
+# Nothing here starts a JVM: `fleet scan` ends where it looks for one.
+_KEPT_OUT = {"JAVA_HOME": "/nothing", "PATH": "/nothing", "SPARK_HOME": ""}
+
+
+@dataclass
+class Run:
+    """One command with what surrounds it; `damage` is a file that is written before it."""
+
+    words: list[str]
+    env: dict[str, str] = field(default_factory=dict)
+    damage: tuple[str, bytes] | None = None
+    way: str = "honest"
+    after: int = 0
+    seed: int = 0
+
+
+@dataclass
+class End:
+    """The end of a run: `fault` says what must not be, and is empty for a good one."""
+
+    code: int | None
+    fault: str
+    seconds: float
+    kilobytes: int
+    said: str = ""
+
+
+@cache
+def commands() -> dict[tuple[str, ...], list[Any]]:
+    """Every command with its parameters."""
+
+    def walk(entries: Any, before: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+        for entry in entries:
+            if entry.under:
+                yield from walk(entry.under, (*before, entry.name))
+            else:
+                yield (*before, entry.name), LazyCommand(entry).load().params
+
+    return dict(walk(app.COMMANDS, ()))
+
+
+def draw(seed: int, places: list[str], port: int, share: float = _LIVE) -> Run:
+    """Make the run of this seed; `places` are the names of files, `port` is the wrong broker's.
+
+    Of all commands that may ask a broker, a `share` asks the wrong one.
+    """
+    drawn = random.Random(seed)
+    # The demo walks through everything at each run, the pack command packs a megabyte, and
+    # `groups` waits for a broker in nearly each.
+    weights = {
+        ("demo",): 0.01, ("fleet", "pack"): 0.02, ("schema",): 0.3, ("explain",): 0.3,
+        ("groups",): 0.4, ("plan-upgrade",): 0.6,
+    }  # fmt: skip
+    names = list(commands())
+    (command,) = drawn.choices(names, [weights.get(name, 1) for name in names])
+    run = Run([*command], seed=seed)
+    params = [param for param in commands()[command] if param.name != "help"]
+    live = drawn.random() < share
+    whole = _WHOLE.get(command) if drawn.random() < 0.25 else None
+    wanted = [one for one in params if one.param_type_name == "argument" and drawn.random() < 0.9]
+    if whole:
+        documents = [*(good.name for good in GOOD if good.suffix == ".yaml"), "damaged.yaml"]
+        run.words += [drawn.choice(documents) if word == "S" else word for word in whole]
+        wanted = []
+    wanted += drawn.sample(params, min(len(params), drawn.choice((0, 1, 1, 2, 3, 5))))
+    for param in wanted:
+        run.words += _typed(param, drawn, places)
+    if drawn.random() < 0.05:
+        run.words.insert(drawn.randrange(len(run.words) + 1), drawn.choice(_TEXTS))
+    if any("-b" in param.opts for param in params):
+        if live:
+            run.words += ["-b", f"127.0.0.1:{port}", "--timeout", "0.3"]
+            run.way, run.after = drawn.choice(WAYS), drawn.randrange(8)
+        else:
+            run.words += ["--timeout", drawn.choice(("0.1", "0.2"))]
+    for _ in range(drawn.choice((0, 0, 0, 1, 2))):
+        name = drawn.choice(_VARIABLES)
+        value = drawn.choice((*_TEXTS, *places, *_SERVERS, "prod", "date.yaml"))
+        # A variable holds bytes: of all lone surrogates only those that stand for a byte.
+        value = value.replace("\ud800", "\udcff")
+        run.env[name] = SECRET if name.startswith("REBAL_X_SASL") else value
+    if drawn.random() < 0.3:
+        run.damage = _damaged(drawn)
+    return run
+
+
+def _typed(param: Any, drawn: random.Random, places: list[str]) -> list[str]:
+    """Return the words of one option or argument with a hostile value."""
+    name = drawn.choice(param.opts) if param.opts else ""
+    if name in ("--watch", "--listen"):
+        return [name, drawn.choice(_LISTEN)] if name == "--listen" else []
+    kind = str(param.type)
+    if kind == "BOOL":
+        return [name]
+    if name in _LASTS and drawn.random() < 0.8:
+        values: tuple[str, ...] = ("1", "2", "0", "x")
+    elif name in ("--bootstrap", "-b"):
+        values = _SERVERS
+    elif name in ("-X", "--lake-option", "--spark-conf"):
+        values = _SETTINGS
+    elif "Path" in kind or param.metavar in ("LAKE", "PATH...", "NAME|FILE", "[B]"):
+        values = (*places, *(good.name for good in GOOD for _ in range(6)), "damaged.yaml")
+    elif kind.startswith("Choice") and drawn.random() < 0.7:
+        values = tuple(param.type.choices)
+    else:
+        values = _TEXTS
+    value = drawn.choice(values)
+    if param.param_type_name == "argument":
+        return [value]
+    joined = drawn.random() < 0.2
+    return [f"{name}={value}" if name.startswith("--") else f"{name}{value}"] if joined else [
+        name, value,
+    ]  # fmt: skip
+
+
+def _damaged(drawn: random.Random) -> tuple[str, bytes]:
+    """Return a good document with some bytes changed, cut or repeated."""
+    good = drawn.choice([path for path in GOOD if path.suffix == ".yaml"])
+    data = bytearray(_bytes(drawn.choice((good, Path("plan.yaml")))))
+    for _ in range(drawn.randint(1, 4)):
+        at = drawn.randrange(len(data))
+        part = drawn.choice(
+            (b"", b"\xff", b'"\\ud800"', b": ", b"- ", b"\n", b"~", b"-1", b"!!int x")
+        )
+        data[at : at + drawn.choice((0, 1, 8))] = part
+    if drawn.random() < 0.2:
+        del data[drawn.randrange(len(data)) :]
+    return "damaged.yaml", bytes(data)
+
+
+@cache
+def _bytes(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+class LateError(BaseException):
+    """The alarm of a run that lasts too long."""
+
+
+class Range:
+    """A folder of hostile files and a wrong broker, in which runs are carried out."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        # A pipe without a writer takes this long in each run that names it.
+        files._PATIENCE = 0.05
+        self.places = make_ground(folder)
+        names = [good.name for good in GOOD if good.suffix == ".yaml"]
+        self.broker = WrongBroker()
+        with contextlib.redirect_stderr(_stream()), contextlib.redirect_stdout(_stream()):
+            app.run(["plan-upgrade", "--snapshot", "checkout.rebal.yaml", "--out", "plan.yaml"])
+        # Files that a run may have replaced.
+        self._good = {Path(name): _bytes(Path(name)) for name in (*names, "plan.yaml")}
+
+    def run(self, run: Run) -> End:
+        """Carry one run out in this process."""
+        self._prepare(run)
+        out, err = _stream(), _stream()
+        before = dict(os.environ)
+        os.environ.update({**_KEPT_OUT, "HOME": str(self._folder), "REBAL_DEBUG": "1", **run.env})
+        code, fault = None, ""
+        _reset_peak()
+        begin = time.monotonic()
+        signal.signal(signal.SIGALRM, _late)
+        signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                code = app.run(run.words)
+        except (Exception, LateError) as error:
+            fault = f"{type(error).__name__} {_where(error)}"
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            os.environ.clear()
+            os.environ.update(before)
+        taken = time.monotonic() - begin
+        said = out.buffer.getvalue() + err.buffer.getvalue()  # type: ignore[attr-defined]
+        end = End(code, fault, taken, _peak(), said.decode("utf-8", "replace"))
+        return self._judged(end)
+
+    def _prepare(self, run: Run) -> None:
+        for path, data in self._good.items():
+            if not path.is_file() or path.stat().st_size != len(data):
+                path.write_bytes(data)
+        if run.damage:
+            (self._folder / run.damage[0]).write_bytes(run.damage[1])
+        self.broker.way, self.broker.after = run.way, run.after
+        self.broker.seed = run.seed
+
+    def _judged(self, end: End) -> End:
+        if not end.fault:
+            if SECRET in end.said:
+                end.fault = "the secret is printed"
+            elif end.code not in (0, 1, 2, 3, 4):
+                end.fault = f"exit code {end.code}"
+            elif end.code in (1, 2) and not end.said.strip():
+                end.fault = f"exit code {end.code} without a sentence"
+            elif "this is a fault" in end.said or "Traceback" in end.said:
+                end.fault = "a fault of rebal"
+            elif end.kilobytes > MOST_KILOBYTES:
+                end.fault = f"{end.kilobytes >> 10} MiB"
+        return end
+
+
+def _stream() -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+
+
+def _late(*_: object) -> None:
+    raise LateError
+
+
+def _where(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [one for one in frames if "/tests/" not in one.filename]
+    return " < ".join(f"{Path(one.filename).name}:{one.lineno}" for one in reversed(ours[-4:]))
+
+
+def _reset_peak() -> None:
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
