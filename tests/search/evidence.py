@@ -76,8 +76,6 @@ _kept = lru_cache(maxsize=1 << 14)
 vars(request_logs)["parse"] = _kept(parse)
 vars(client_lines).update(
     WANTED=SimpleNamespace(search=_kept(client_lines.WANTED.search)),
-    texts=_kept(lambda *line, texts=client_lines.texts: tuple(texts(*line))),
-    setting_of=_kept(client_lines.setting_of),
     event_of=_kept(client_lines.event_of),
 )
 
