@@ -63,7 +63,7 @@ def test_a_plan_names_the_rejected_client_first(
     app.run(["plan-upgrade", "--snapshot", saved({**RANGE, "refusals": [REJECTED]}), *more])
     text = capsys.readouterr().out
     assert text.startswith("REJECTED    RB904 c was rejected once")
-    assert ("step 2: blocks  RB904" in text) is bool(more)
+    assert text.count("RB904 c was rejected once") == 1 + bool(more)
 
 
 def test_a_plan_does_not_lead_with_a_rejection_that_is_ignored(saved: Any, capsys: Said) -> None:

@@ -81,9 +81,9 @@ def test_verify_and_diff_take_them_too(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["fleet", "report", "LAKE", "--lake-option", "x"], "--lake-option x: expected key=value"),
+        (["fleet", "report", "LAKE", "--lake-option", "x"], "--lake-option: expected KEY=VALUE"),
         (["groups", "--lake-option", "A=b"], "name the lake with --evidence"),
-        (["inspect", NAME, "--evidence", "LAKE", "--lake-option", "=b"], "expected key=value"),
+        (["inspect", NAME, "--evidence", "LAKE", "--lake-option", "=b"], "expected KEY=VALUE"),
     ],
 )
 def test_a_setting_that_is_none_is_a_usage_error(

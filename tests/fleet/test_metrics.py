@@ -270,7 +270,7 @@ def test_a_file_stays_where_the_lake_cannot_be_read(tmp_path: Path, capsys: Said
         (["{lake}", "--match", "("], 2, "not a regular expression"),
         (["{lake}", "--match", "nobody"], 2, "no group of the last scan matches nobody"),
         (["{lake}", "--to", "moon"], 2, "--to moon: expected"),
-        (["{lake}", "--lake-option", "moon"], 2, "--lake-option moon: expected"),
+        (["{lake}", "--lake-option", "moon"], 2, "--lake-option: expected KEY=VALUE"),
         (["{lake}#north"], 1, "no finished scan of the cluster north is there"),
         (["{empty}"], 1, "no scan wrote it"),
         (["{empty}/no"], 1, "there is no such folder"),

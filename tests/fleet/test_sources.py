@@ -88,7 +88,7 @@ def test_a_folder_without_a_captured_file(tmp_path: Path) -> None:
     [
         (["--offsets", "a", "--segments", "b"], "a scan reads records from one source"),
         (["--offsets", "a", "-b", "127.0.0.1:1"], "a scan reads records from one source"),
-        (["--offsets", "a", "--spark-conf", "x"], "expected key=value"),
+        (["--offsets", "a", "--spark-conf", "x"], "expected KEY=VALUE"),
     ],
 )
 def test_wrong_usage(

@@ -112,7 +112,7 @@ def test_an_option_takes_all_the_paths_that_follow(orders: list[ScanOrder], tmp_
         (["--every", "soon"], "--every soon: expected a duration such as 90s"),
         (["--every", "5m", "-o", "json"], "--every prints sentences: leave out -o"),
         (["--cluster", "a#b"], "expected a name without #"),
-        (["--lake-option", "x"], "--lake-option x: expected key=value"),
+        (["--lake-option", "x"], "--lake-option: expected KEY=VALUE"),
     ],
 )
 def test_options_that_cannot_be(

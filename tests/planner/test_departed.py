@@ -68,8 +68,8 @@ def test_a_step_waits_for_the_answer_about_a_member_that_left_before_the_plan() 
         (said,) = (f for f in told.findings if f.rule == "RB121")
         assert said.message.endswith("Its return is rejected once step 2 has begun.")
         assert [one.line for one in said.commands] == [
-            "rebal verify plan.yaml --expect-members 3 --probe",
-            "rebal verify plan.yaml --departed a2 --probe",
+            "rebal verify plan.yaml --expect-members 3",
+            "rebal verify plan.yaml --departed a2",
         ]
 
 

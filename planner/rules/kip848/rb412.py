@@ -1,7 +1,17 @@
 """RB412: a client that does not support KIP-848."""
 
 from rebal.groups.clients import NEVER, UNKNOWN, family
-from rebal.planner.rules.registry import Context, Facts, Findings, Risk, Severity, Tri, found, rule
+from rebal.planner.rules.registry import (
+    Context,
+    Facts,
+    Findings,
+    Risk,
+    Severity,
+    Trait,
+    Tri,
+    found,
+    rule,
+)
 from rebal.planner.rules.scope import still_classic, to_consumer
 from rebal.planner.versions import exact_version
 
@@ -12,6 +22,7 @@ from rebal.planner.versions import exact_version
     "This client cannot use group.protocol=consumer",
     reference="KIP-848; the clients' own change logs (groups/data/clients.yaml)",
     applies=(to_consumer,),
+    traits=(Trait.STATED,),
     accepts=Risk.OLD_CLIENT,
 )
 def no_kip848_client(context: Context) -> Findings:
