@@ -126,7 +126,8 @@ class GroupFacts:
         self.snapshot = snapshot
         self.group = snapshot.group
         self.target = target
-        self.remembers = remembers
+        # A load that is proven voids the user's word.
+        self.remembers = remembers and self.reloaded is not Tri.YES
         self._assumed = families or {}
 
     @cached_property

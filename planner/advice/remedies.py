@@ -191,7 +191,8 @@ def _or_not_loaded(context: Context, made: Advice) -> Advice:
     joined = [f.member.joined_at for f in context.members if f.member.joined_at is not None]
     if len(joined) < len(context.members) or not context.restarted:
         return made
-    fact = f"no broker has stopped or lost its partitions since {max(joined):%H:%M:%SZ}"
+    since = f"{max(joined):%H:%M:%SZ}"
+    fact = f"no broker has stopped or moved since {since}, nor will until the plan is carried out"
     return stated(context, made, Risk.FORGOTTEN_LISTS, fact)
 
 

@@ -122,11 +122,13 @@ def test_a_load_since_the_refresh_that_no_right_shows_can_be_ruled_out_by_the_op
     again = [java("a2", BOTH, client="a", joined=2), java("b", BOTH, joined=2)]
     standing = told(made, again, reloaded=None)
     assert (standing.advice.action, standing.exit_code) == ("evidence", 4)
-    assert "since 09:02:00Z, say so" in standing.next
+    assert "no broker has stopped or moved since 09:02:00Z" in standing.next
     assert "--ignore RB113 --reason" in standing.advice.command
     ignore = Accepted(ignore={"RB113": "looked"})
     seen_now = look(1, again, reloaded=None)
     assert verify(made, [], seen_now, accepted=ignore).advice.recommended
+    loaded = look(1, again, reloaded=True)
+    assert verify(made, [], loaded, accepted=ignore).advice.assignors != ("cooperative-sticky",)
 
 
 def test_a_plan_whose_lists_do_not_hold_the_elected_assignor_is_not_carried_on() -> None:
