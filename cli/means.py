@@ -7,6 +7,7 @@ An option that is given again takes the place of the plan's own; `-X` adds one s
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -105,7 +106,7 @@ def reaching(context: typer.Context, connection: Connection) -> Connection:
     """Return the connection, with the variables that the plan needs for it and that are not set."""
     again = any(is_typed(context, name) for name in CONNECTION)
     if context.obj is None or again:
-        return connection
+        return replace(connection, bootstrap=None) if _names_brokers(context) else connection
     given = context.obj.given
     missing = [
         name
@@ -113,6 +114,17 @@ def reaching(context: typer.Context, connection: Connection) -> Connection:
         if name not in os.environ and (name.startswith("REBAL_X_") or not connection.names_broker())
     ]
     return replace(connection, missing=missing)
+
+
+def _names_brokers(context: typer.Context) -> bool:
+    """Return whether typed settings, and not -b, name the brokers: they replace the plan's own."""
+    if context.obj is None or is_typed(context, "bootstrap") or is_typed(context, "profile"):
+        return is_typed(context, "profile") and not is_typed(context, "bootstrap")
+    said = list(context.params["overrides"] or ()) if is_typed(context, "overrides") else []
+    if is_typed(context, "command_config"):
+        with suppress(OSError, UnicodeDecodeError):
+            said += Path(context.params["command_config"]).read_text("utf-8").splitlines()
+    return any(one.replace(" ", "").startswith("bootstrap.servers=") for one in said)
 
 
 def source_of(
