@@ -109,7 +109,7 @@ def test_a_member_that_went_back_to_its_old_list_unseen(group: PlannedGroup) -> 
     assert not recommends(told, FINAL) or told["advice"]["names"] == ["app-2"], told["advice"]
     told = group.verify(*log_of(group))
     assert told["exit_code"] == 3
-    assert not recommends(told, FINAL), told["advice"]
+    assert not recommends(told, FINAL) or told["advice"]["names"] == ["app-2"], told["advice"]
     group.dies("app-0", FINAL)
 
 
