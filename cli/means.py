@@ -7,7 +7,6 @@ An option that is given again takes the place of the plan's own; `-X` adds one s
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -118,13 +117,13 @@ def reaching(context: typer.Context, connection: Connection) -> Connection:
 
 def _names_brokers(context: typer.Context) -> bool:
     """Return whether typed settings, and not -b, name the brokers: they replace the plan's own."""
-    if context.obj is None or is_typed(context, "bootstrap") or is_typed(context, "profile"):
-        return is_typed(context, "profile") and not is_typed(context, "bootstrap")
-    said = list(context.params["overrides"] or ()) if is_typed(context, "overrides") else []
-    if is_typed(context, "command_config"):
-        with suppress(OSError, UnicodeDecodeError):
-            said += Path(context.params["command_config"]).read_text("utf-8").splitlines()
-    return any(one.replace(" ", "").startswith("bootstrap.servers=") for one in said)
+    if context.obj is None or is_typed(context, "bootstrap"):
+        return False
+    from rebal.inspectors.connection.config import names_brokers
+
+    given = {name: context.params[name] for name in CONNECTION if is_typed(context, name)}
+    file = given.get("command_config")
+    return "profile" in given or names_brokers(file, given.get("overrides") or ())
 
 
 def source_of(

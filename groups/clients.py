@@ -155,11 +155,11 @@ def fixes_protocol(software: Software | None) -> bool:
     """
     key = proven_family(software)
     text = "" if software is None or software.family else software.version_range or ""
-    left = (key,) if key else tuple(re.findall(r"[a-z][a-z-]*", text.replace(" or ", " ")))
-    known = [families().get(each) for each in left]
-    return bool(known) and all(
-        one is not None and one.mixed is not Tri.CANNOT_TELL and not one.follows_vote
-        for one in known
+    left = (key,) if key else named_families(text)
+    # A snapshot's file may name any family.
+    known = [one for one in map(families().get, left) if one is not None]
+    return len(known) == text.count(" or ") + 1 and all(
+        one.mixed is not Tri.CANNOT_TELL and not one.follows_vote for one in known
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,8 +15,8 @@ from rebal.planner.commands import show
 from rebal.planner.verdict import UNPROVEN
 
 if TYPE_CHECKING:
-    from rebal.cli.journal import Journal
     from rebal.planner.plan import Plan, Setting, Step
+    from rebal.planner.verification.journal import JournalEntry
 
 ShowFormat = Literal["text", "json", "yaml", "markdown", "sarif", "github", "html"]
 """Values of `-o`; html is for --timeline."""
@@ -88,9 +89,10 @@ def command(
         _print_timeline(kept, journal or journal_path(plan), form, wide=wide)
     elif config:
         chosen = _step(kept, step, plan)
-        family = family or _family(kept, chosen, Journal(journal_path(plan), kept))
+        entries = Journal(journal_path(plan), kept).entries
+        family = family or _family(kept, chosen, entries)
         output.write(f"{_setting(chosen, family, as_, plan).text}\n")
-        if waits := _waits_for(kept, chosen, journal_path(plan)):
+        if waits := _waits_for(kept, chosen, entries):
             output.say(f"do not deploy it yet: {waits}. Check with:", kept.given.verify())
             return UNPROVEN
     elif step is not None:
@@ -102,11 +104,9 @@ def command(
     return DONE
 
 
-def _waits_for(plan: Plan, step: Step, path: Path) -> str:
+def _waits_for(plan: Plan, step: Step, entries: Sequence[JournalEntry]) -> str:
     """Return what must come before the step, as the plan and its journal show; empty: nothing."""
-    from rebal.cli.journal import Journal
-
-    held = {entry.step for entry in Journal(path, plan).entries if entry.gate == "yes"}
+    held = {entry.step for entry in entries if entry.gate == "yes"}
     # A step before the next one was over already.
     first = plan.next_step or len(plan.steps) + 1
     before = next((n for n in range(first, step.id) if n not in held), None)
@@ -146,12 +146,12 @@ def _step(plan: Plan, number: int | None, file: Path) -> Step:
     raise UsageError(f"{file}: there is no step {number}; {there}.")
 
 
-def _family(plan: Plan, step: Step, journal: Journal) -> str | None:
+def _family(plan: Plan, step: Step, entries: Sequence[JournalEntry]) -> str | None:
     """Return the family that all members of the last look are proven to run; None for several."""
     from rebal.groups.clients import proven_family
     from rebal.planner.verification.journal import known_before
 
-    looks = [entry for entry in journal.entries if entry.blind is None]
+    looks = [entry for entry in entries if entry.blind is None]
     known = known_before(plan, looks)
     ids = looks[-1].ids if looks else ()
     found = {proven_family(known.get(each, (None, None))[1]) for each in ids}

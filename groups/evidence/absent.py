@@ -85,7 +85,7 @@ class _Joins:
     def after(self, one: Refusal, is_later: Callable[[Joined], bool]) -> list[Joined]:
         """Return the later accepted joins of the client that was rejected.
 
-        A dynamic client comes back with a new member id, or on its connection: an older id is that
+        A dynamic client rejoins with a new member id, or on its connection: an older id is that
         of another process with its client id and address.
         """
         found = [join for key in _keys(one) for join in self._by.get(key, ()) if is_later(join)]

@@ -148,6 +148,17 @@ def check_typed(bootstrap: str | None, overrides: Sequence[str]) -> None:
             parse_servers(text)
 
 
+def names_brokers(command_config: Path | None, overrides: Sequence[str]) -> bool:
+    """Return whether --command-config or -X names the brokers.
+
+    Raises:
+        SettingError: the file cannot be read, or a setting cannot be used.
+    """
+    file = _read(command_config, "--command-config") if command_config else {}
+    layers = layer(file, "--command-config"), layer(_from_overrides(overrides), "-X")
+    return any("bootstrap.servers" in each for each in layers)
+
+
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
     """Return the hosts and ports in `"a:9092, [::1]:9093, SSL://b"`; the default port is 9092.
 

@@ -87,8 +87,8 @@ def split(raw: bytes, zone: Zone) -> Iterator[Text]:
     head = line[: max(start, 0)]
     # A line of the program's own may hold JSON too.
     wrapped = start >= 0 and not _TIMES.sub("", head).strip(" []")
-    found = (each for key in _MESSAGES if wrapped for each in unwrap(line, _NOTHING, zone, key))
-    inner = next(found, None)
+    keys = (key for key in _MESSAGES if wrapped and f'"{key}"' in line)
+    inner = next((each for key in keys for each in unwrap(line, _NOTHING, zone, key)), None)
     if inner is None or inner.wrapper_time is None:
         yield _named(line, stamp_of(line, zone))
         return

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.broker import Broker
+from tests.kafka.jars import BROKER_VERSIONS, SCALA
 from tests.kafka.members import Members
 from tests.live.obey import Process
 from tests.live.obey_ends import End, Operator
@@ -114,20 +115,27 @@ def test_each_path_ends_with_the_first_rights(
     ends(carry_out(path, RIGHTS[0], kafka41))
 
 
-@pytest.fixture(scope="module", params=["4.1.1", "3.9.1", "4.4.0"])
+@pytest.fixture(scope="module")
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker of each version of the table."""
     with Broker(request.param) as made:
         yield made
 
 
+# KIP-848 came with the Java coordinator.
+TABLE = [
+    (version, path)
+    for version in BROKER_VERSIONS
+    for path, (goal, _) in PATHS.items()
+    if goal != "consumer" or version != SCALA
+]
+
+
 @pytest.mark.full
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("right", RIGHTS)
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(("broker", "path"), TABLE, indirect=["broker"], scope="module")
 def test_every_path_ends_with_any_rights(
-    path: str, right: str, broker: Broker, carry_out: CarryOut
+    broker: Broker, path: str, right: str, carry_out: CarryOut
 ) -> None:
-    if PATHS[path][0] == "consumer" and broker.is_scala_coordinator:
-        pytest.skip("KIP-848 came with 4.0")
     ends(carry_out(path, right, broker))

@@ -371,11 +371,11 @@ class _Walk:
 
 
 class _Order:
-    """The order of one track's lines: `is_mixed` if it does not tell the lists of its clients.
+    """The order of one track's lines: `is_mixed` if it leaves open which client has which list.
 
     One client at a time prints its configuration, joins, loses its id and joins again, and closes.
-    Clients that did so in parallel are told by nothing but equal lists, and a line of a client
-    whose start is missing shows that its list is not known.
+    Equal lists alone decide where clients did so in parallel. A line of a client whose start is
+    missing shows that its list is not known.
     """
 
     def __init__(self) -> None:

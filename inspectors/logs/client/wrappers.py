@@ -1,4 +1,4 @@
-"""What log collectors put around a line: learned from the blocks of settings, not listed.
+"""Wrappers that log collectors put around a line, learned from the blocks of settings.
 
 A Java client prints `ConsumerConfig values: ` and then one setting on each line. What stands before
 a setting was put there by the collector: the program's name in most of them. The line that begins

@@ -79,7 +79,7 @@ class _Pending(NamedTuple):
 
 
 class OtherClients:
-    """What the clients other than Java in one source showed; complete when its lines were read."""
+    """Observations of one source's clients that are not Java's; whole once its lines were read."""
 
     def __init__(self, source: TextInput, zone: Zone) -> None:
         self._source = source
