@@ -398,10 +398,12 @@ class Context(GroupFacts):
             if said and said[0].detail
         }
         inferred = f"Inferred: {'; '.join(sorted(told))}. " if told else ""
+        others = self._choices(found)[_ANSWERS:]
+        more = f" ({', '.join(others)} can stand in it too)" if others else ""
         return (
             f"{inferred}To be sure, add --client-log of one start, --request-log (ApiVersions "
             "names the client) or its image with --inventory. Or answer: run the command of the "
-            f"right client; any of {', '.join(families())} can stand in it."
+            f"right client{more}."
         )
 
     def stating(self, found: Sequence[Facts]) -> tuple[NamedCommand, ...]:
@@ -409,10 +411,9 @@ class Context(GroupFacts):
         evidence leaves; each states what else its path asks for: the clients' version and unread
         settings in a move to KIP-848, the interruption where all members must stop.
         """
-        left = dict.fromkeys(key for facts in found for key in self._left(facts))
         unproven = [facts for facts in self.members if not facts.family_proven]
         made = []
-        for key in list(left)[:_ANSWERS]:
+        for key in self._choices(found)[:_ANSWERS]:
             of_it = [facts for facts in found if key in self._left(facts)]
             every = len(of_it) == len(unproven)
             values = [key] if every else [assumed(f.member.client_id, key) for f in of_it]
@@ -434,6 +435,9 @@ class Context(GroupFacts):
             line = self.given.verify(*words) if self.anew else self.replan(*words)
             made.append(NamedCommand(f"if {runs} {key}", line))
         return tuple(made)
+
+    def _choices(self, found: Sequence[Facts]) -> list[str]:
+        return list(dict.fromkeys(key for facts in found for key in self._left(facts)))
 
     def _left(self, facts: Facts) -> tuple[str, ...]:
         """Return the families that the evidence leaves: those that the bytes do not exclude."""
