@@ -122,8 +122,8 @@ def next_rebalance(who: str, assignors: Sequence[str]) -> str:
     """Return how a rebalance proves these members without anybody's word, and its cost."""
     return (
         f"or have {who} proven by the next rebalance: wait for your next deployment, or start one "
-        f"more member with [{', '.join(assignors)}] and stop it once the group is Stable (about 4 "
-        "rebalances, each stops only the partitions that move)"
+        f"more member with [{', '.join(assignors)}] and stop it once the group is Stable (usually "
+        "3 rebalances, each stops only the partitions that move)"
     )
 
 
