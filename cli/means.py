@@ -122,7 +122,8 @@ def _names_brokers(context: typer.Context) -> bool:
     from rebal.inspectors.connection.config import names_brokers
 
     given = {name: context.params[name] for name in CONNECTION if is_typed(context, name)}
-    file = given.get("command_config")
+    # The parser's own value is a text.
+    file = Path(given["command_config"]) if "command_config" in given else None
     return "profile" in given or names_brokers(file, given.get("overrides") or ())
 
 

@@ -97,10 +97,18 @@ def test_an_option_that_is_given_again_takes_the_place_of_the_plans_own(
     assert (config.bootstrap, config.protocol, more["probe"]) == ("kafka-2:9092", "SSL", True)
     typed = f"rebal verify plans/a.yaml {shlex.join(again)} --expect-members 2"
     assert f"\n            {typed}\n" in said.out
-    # One setting more is no other connection.
-    assert app.run(["verify", "plans/a.yaml", "-X", "client.id=x"]) in (1, 4)
-    if len(cluster.asked) > 2:
-        assert cluster.asked[2][0].protocol == "SSL"
+    # One setting more is no other connection; settings that name the brokers are one.
+    Path("other.properties").write_text("bootstrap.servers = kafka-3:9092\n")
+    Path("more.properties").write_text("client.id = x\n")
+    for words, host in (
+        (["-X", "client.id=x"], "kafka-1:9092"),
+        (["-X", "bootstrap.servers=kafka-2:9092"], "kafka-2:9092"),
+        (["--command-config", "other.properties"], "kafka-3:9092"),
+        (["--command-config", "more.properties"], "kafka-1:9092"),
+    ):
+        assert app.run(["verify", "plans/a.yaml", *words]) == 4
+        config, _ = cluster.asked[-1]
+        assert (config.bootstrap, config.protocol) == (host, "SSL"), words
 
 
 def test_a_secret_is_named_by_its_variable_and_asked_for(
