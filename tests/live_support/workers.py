@@ -1,6 +1,7 @@
 """A Connect cluster under a test's control, and what its workers logged of each rebalance."""
 
 import re
+import time
 from collections.abc import Mapping
 
 from tests.kafka.broker import Broker
@@ -37,6 +38,18 @@ class Workers:
         for worker in self.running.values():
             worker.wait_for("joined", timeout=60)
         wait_workers(self.broker, list(self.running.values()))
+
+    def wait_quiet(self, seconds: float) -> None:
+        """Wait until no worker has joined a new generation for so long."""
+        seen, since = 0, time.monotonic()
+
+        def quiet() -> bool:
+            nonlocal seen, since
+            if (newest := max(self.rebalances())) != seen:
+                seen, since = newest, time.monotonic()
+            return time.monotonic() - since >= seconds
+
+        wait_for(f"{seconds} s without a rebalance", quiet, timeout=60, every=0.3)
 
     @property
     def protocols(self) -> set[str | None]:
