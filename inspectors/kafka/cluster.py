@@ -1,17 +1,20 @@
 """Plain requests to the brokers of one cluster: `RawCluster`.
 
-There is one connection for each broker. Only three things are retried: the search for a
-coordinator, a request to a coordinator that is loading, and a request that any broker can answer.
-A broker that cannot be reached delays only its own groups, by one timeout.
+A broker gets one connection, and more where several threads ask it at once. Only three things are
+retried: the search for a coordinator, a request to a coordinator that is loading or has moved, and
+a request that any broker can answer. A broker that cannot be reached delays only its own groups, by
+one timeout.
 """
 
 from __future__ import annotations
 
+import random
 import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
@@ -31,7 +34,10 @@ _BY_METADATA_VERSION: Final = {
     29: "4.2", 30: "4.3", 33: "4.4",
 }  # fmt: skip
 _NO_ANSWER: Final = frozenset({"TIMED_OUT", "DISCONNECTED"})
+_SILENT: Final = _NO_ANSWER | {"UNREACHABLE"}
 _CONNECT_ROUNDS: Final = 3
+_SIDE_BY_SIDE: Final = 4
+"""Connections to one broker at most."""
 _SHORTEST: Final = 0.05
 
 
@@ -72,7 +78,8 @@ class RawCluster:
         self.controller_id: int | None = None
         self.brokers: dict[int, tuple[str, int, str | None]] = {}
         self._bootstrap: Connection | None = None
-        self._nodes: dict[int, Connection] = {}
+        self._nodes: dict[int, list[Connection]] = {}
+        self._coordinators: dict[str, int] = {}
         self._silent: dict[int, RequestError] = {}
         self._closed = False
         self._lock = threading.RLock()
@@ -87,7 +94,7 @@ class RawCluster:
     def close(self) -> None:
         """Close every connection without a lock, so that no other thread can delay it."""
         self._closed = True
-        for connection in (self._bootstrap, *list(self._nodes.values())):
+        for connection in (self._bootstrap, *chain.from_iterable(list(self._nodes.values()))):
             if connection is not None:
                 connection.close()
 
@@ -105,7 +112,7 @@ class RawCluster:
             return self._bootstrap
 
     def node(self, broker_id: int, deadline: Deadline) -> Connection:
-        """Return a connection to one broker.
+        """Return a connection to one broker, an idle one if it has one.
 
         Raises:
             RequestError: UNREACHABLE or TIMED_OUT where the broker cannot be connected.
@@ -124,9 +131,10 @@ class RawCluster:
         if not gate.acquire(timeout=deadline.left()):
             raise _unreachable(broker_id, host, port, None)
         try:
-            found = self._nodes.get(broker_id)
-            if found is not None and not found.closed:
-                return found
+            opened = [each for each in self._nodes.get(broker_id, ()) if not each.closed]
+            idle = next((each for each in opened if not each.busy), None)
+            if idle is not None or len(opened) == _SIDE_BY_SIDE:
+                return idle or random.choice(opened)
             if broker_id in self._silent:
                 raise self._silent[broker_id]
             whole = deadline.left() > self.config.timeout_ms / 2000
@@ -143,7 +151,7 @@ class RawCluster:
                 if late and whole:
                     self._silent[broker_id] = unreachable
                 raise unreachable from None
-            self._nodes[broker_id] = made
+            self._nodes[broker_id] = [*opened, made]
             return made
         finally:
             gate.release()
@@ -167,7 +175,12 @@ class RawCluster:
         return ask(other, deadline)
 
     def coordinator(self, group_id: str, deadline: Deadline) -> int:
-        """Return the broker id of the group's coordinator; waits while one is elected."""
+        """Return the broker id of the group's coordinator; waits while one is elected.
+
+        A broker is asked once for each group: `on_coordinator` asks again when it has moved.
+        """
+        if group_id in self._coordinators:
+            return self._coordinators[group_id]
 
         def ask() -> int:
             response = self.ask_any(
@@ -185,17 +198,31 @@ class RawCluster:
                 name = error_name(answer.error_code)
                 raise RequestError(name, f"no coordinator for {group_id}: {name}")
             self.brokers.setdefault(answer.node_id, (answer.host, answer.port, None))
+            self._coordinators[group_id] = int(answer.node_id)
             return int(answer.node_id)
 
         return retry(ask, deadline)
 
     def on_coordinator(
-        self, group_id: str, deadline: Deadline, ask: Callable[[Connection], _T]
+        self, group_id: str, deadline: Deadline, ask: Callable[[Connection, int], _T]
     ) -> _T:
-        """Return `ask(connection)` of the coordinator; retries while it is loading or moving."""
-        return retry(
-            lambda: ask(self.node(self.coordinator(group_id, deadline), deadline)), deadline
-        )
+        """Return `ask(connection, broker id)` of the coordinator; retries while it loads or moves.
+
+        One that was found earlier and does not answer may have moved: it is searched for again.
+        """
+
+        def once() -> _T:
+            known = group_id in self._coordinators
+            try:
+                broker = self.coordinator(group_id, deadline)
+                return ask(self.node(broker, deadline), broker)
+            except RequestError as error:
+                self._coordinators.pop(group_id, None)
+                if not known or error.name not in _SILENT or deadline.over:
+                    raise
+            return once()
+
+        return retry(once, deadline)
 
     def metadata(
         self, topics: list[str] | None, deadline: Deadline, *, operations: bool = False

@@ -36,7 +36,7 @@ from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscr
 from rebal.groups.wire.user_data import decode_worker, decode_worker_assignment
 from rebal.inspectors import clock
 from rebal.inspectors.errors import RequestError, error_name
-from rebal.inspectors.kafka.cluster import RawCluster, retry
+from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.descriptions import (
     ConsumerGroupDescribeRequest,
     ShareGroupDescribeRequest,
@@ -83,16 +83,14 @@ def describe(
         ConnectError: the cluster cannot be reached.
     """
 
-    def ask() -> Described:
-        broker = cluster.coordinator(group_id, deadline)
-        connection = cluster.node(broker, deadline)
+    def ask(connection: Connection, broker: int) -> Described:
         found = describe_many(connection, broker, [group_id], deadline, operations=operations)
         answer = found[group_id]
         if isinstance(answer, RequestError):
             raise answer
         return answer
 
-    return retry(ask, deadline)
+    return cluster.on_coordinator(group_id, deadline, ask)
 
 
 def describe_many(
@@ -391,7 +389,7 @@ def committed_offsets(raw: RawCluster, group_id: str, deadline: Deadline) -> Off
         RequestError: the coordinator's error, or no answer in time.
     """
 
-    def ask(connection: Connection) -> Offsets:
+    def ask(connection: Connection, _: int) -> Offsets:
         answer = offsets_of_many(connection, [group_id], deadline)[group_id]
         if isinstance(answer, RequestError):
             raise answer

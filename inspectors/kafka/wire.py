@@ -189,6 +189,11 @@ class Connection:
             ) from None
 
     @property
+    def busy(self) -> bool:
+        """True while a thread waits for a response."""
+        return self._lock.locked()
+
+    @property
     def closed(self) -> bool:
         """True if the connection is closed."""
         return self._socket.fileno() < 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -75,3 +76,28 @@ def test_a_coordinator_that_keeps_loading_is_waited_for_to_the_end(clock: Clock)
         retry(ask, deadline)
     assert deadline.waited() == "1 s"
     assert clock.now == pytest.approx(101, abs=0.1)
+
+
+def test_a_coordinator_that_falls_silent_is_searched_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raw = RawCluster(ClusterConfig(bootstrap="127.0.0.1:1"))
+    found = iter([1, 2])
+    answers: list[int] = []
+
+    def search(*_: Any) -> Any:
+        return SimpleNamespace(
+            coordinators=(), error_code=0, node_id=next(found), host="127.0.0.1", port=1
+        )
+
+    def ask(_: Any, broker: int) -> int:
+        if answers and broker == 1:
+            raise RequestError("UNREACHABLE", "broker 1 cannot be reached")
+        answers.append(broker)
+        return broker
+
+    monkeypatch.setattr(raw, "ask_any", search)
+    monkeypatch.setattr(raw, "node", lambda *_: None)
+    for _ in range(3):
+        raw.on_coordinator("checkout", Deadline(1_000), ask)
+    assert answers == [1, 2, 2]
