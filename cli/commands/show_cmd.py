@@ -12,6 +12,7 @@ import typer
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, UsageError, did_you_mean
 from rebal.planner.commands import show
+from rebal.planner.kinds import Action
 from rebal.planner.verdict import UNPROVEN
 
 if TYPE_CHECKING:
@@ -112,8 +113,10 @@ def _waits_for(plan: Plan, step: Step, entries: Sequence[JournalEntry]) -> str:
     before = next((n for n in range(first, step.id) if n not in held), None)
     if before is not None:
         return f"step {step.id} waits for the gate of step {before}, which no look has seen to hold"
-    if step.id == plan.next_step and step.exit_code:
-        return f"step {step.id} could not start when the plan was made"
+    advised = {entry.advised.action for entry in entries if entry.advised and entry.step == step.id}
+    begun = advised & {Action.RESTART, Action.CUT_OVER}
+    if step.id == plan.next_step and step.exit_code and not begun:
+        return f"step {step.id} could not start when the plan was made, nor since"
     return ""
 
 

@@ -99,6 +99,28 @@ def test_set_prints_configuration_and_nothing_else(
     assert (early in said.err) is bool(step)
 
 
+def test_set_of_a_step_that_had_to_wait_is_given_once_a_look_has_advised_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = {"group.consumer.migration.policy": "bidirectional", "group.max.size": "99"}
+    for state in ("Reconciling", "Stable"):
+        group = look(
+            1, pods(1, 1, list=[]), type="consumer", state=state, assignor="range",
+            cluster={"settings": settings},
+        )  # fmt: skip
+        Path(f"{state}.yaml").write_text(dump_snapshot(group))
+    words = ["--to", "eager", "--out", "a.plan.yaml"]
+    app.run(["plan-upgrade", "--snapshot", "Reconciling.yaml", *words])
+    capsys.readouterr()
+    assert app.run(["show", "a.plan.yaml", "--set"]) == 4
+    assert "step 1 could not start when the plan was made, nor since" in capsys.readouterr().err
+    words = ["--journal", "a.plan.journal.jsonl", "--snapshot", "Stable.yaml"]
+    app.run(["verify", "a.plan.yaml", *words])
+    capsys.readouterr()
+    assert KEY in shown(capsys, "a.plan.yaml", "--set")
+
+
 def test_set_of_step_2_is_given_once_a_look_has_shown_the_gate(plan: Path, capsys: Said) -> None:
     members = pods(2, 2, list=["cooperative-sticky", "range"])
     for name, seen in (("half", [pods(1, 1)[0], members[1]]), ("ready", members)):
