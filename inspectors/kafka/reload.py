@@ -47,6 +47,7 @@ LATEST, EARLIEST = -1, -2
 _FETCH_BYTES: Final = 4 * 1024 * 1024
 _FETCH_MAX_VERSION: Final = 12  # later versions name a topic by its id
 _MOST_BYTES: Final = 512 * 1024 * 1024
+_MOST_KEPT: Final = 64 * 1024 * 1024
 MOST_SECONDS: Final = 5.0
 # Offsets within a record batch's header, and its size.
 _BATCH_PREFIX, _ATTRIBUTES, _LAST_DELTA, _BASE_TIMESTAMP, _COUNT = 12, 21, 23, 27, 57
@@ -58,6 +59,36 @@ class StoredGroup(NamedTuple):
 
     offset: int
     value: GroupMetadata | None
+
+
+class _Fetched(NamedTuple):
+    """The whole record batches of one fetch, and the offset after them."""
+
+    size: int
+    batches: tuple[bytes, ...]
+    next_offset: int
+
+
+class Fetches:
+    """What was fetched of `__consumer_offsets` for several groups that are read together.
+
+    The records below an offset stay the same within a leader epoch, so the groups of a partition
+    need each of them once. Who keeps this longer than for one look would miss a new topic.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, int, int], _Fetched] = {}
+        self._bytes = 0
+
+    def get(self, partition: int, epoch: int, offset: int) -> _Fetched | None:
+        """Return the batches from `offset` on, if they were fetched before."""
+        return self._kept.get((partition, epoch, offset))
+
+    def keep(self, partition: int, epoch: int, offset: int, fetched: _Fetched) -> None:
+        """Keep these batches, unless all of them together take too much memory."""
+        if self._bytes + fetched.size <= _MOST_KEPT:
+            self._kept[partition, epoch, offset] = fetched
+            self._bytes += fetched.size
 
 
 class TooMuchError(Exception):
@@ -79,8 +110,16 @@ class OffsetsLog:
     records in all batches.
     """
 
-    def __init__(self, leader: Connection, partition: int, epoch: int, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        leader: Connection,
+        partition: int,
+        epoch: int,
+        deadline: Deadline,
+        fetches: Fetches | None = None,
+    ) -> None:
         self._leader = leader
+        self._fetches = fetches or Fetches()
         self._partition = partition
         self._epoch = epoch
         self._deadline = deadline
@@ -145,11 +184,9 @@ class OffsetsLog:
         while at < end:
             if self._bytes > _MOST_BYTES or time.monotonic() > self._end:
                 raise TooMuchError
-            data = self._fetch(at)
-            self._bytes += len(data)
-            moved = at
-            for batch, next_offset in _batches(data):
-                moved = max(moved, next_offset)
+            fetched = self._fetched(at)
+            self._bytes += fetched.size
+            for batch in fetched.batches:
                 self.counted += struct.unpack_from(">i", batch, _COUNT)[0]
                 if self.first_timestamp_ms is None:
                     self.first_timestamp_ms = struct.unpack_from(">q", batch, _BASE_TIMESTAMP)[0]
@@ -159,9 +196,24 @@ class OffsetsLog:
                 for record in _records(batch):
                     if at <= record.offset < end and record.key == key:
                         yield StoredGroup(record.offset, _value(record.value))
-            if moved <= at:
+            if fetched.next_offset <= at:
                 return
-            at = moved
+            at = fetched.next_offset
+
+    def _fetched(self, offset: int) -> _Fetched:
+        kept = self._fetches.get(self._partition, self._epoch, offset)
+        if kept is not None:
+            return kept
+        data = self._fetch(offset)
+        found = list(_batches(data))
+        fetched = _Fetched(
+            size=len(data),
+            batches=tuple(batch for batch, _ in found),
+            next_offset=max([offset, *(after for _, after in found)]),
+        )
+        if found:
+            self._fetches.keep(self._partition, self._epoch, offset, fetched)
+        return fetched
 
     def _fetch(self, offset: int) -> bytes:
         response = self._leader.send(
@@ -268,19 +320,23 @@ class Earlier(NamedTuple):
 
 
 def rebalanced_since_load(
-    cluster: RawCluster, group_id: str, deadline: Deadline | None = None
+    cluster: RawCluster,
+    group_id: str,
+    deadline: Deadline | None = None,
+    *,
+    fetches: Fetches | None = None,
 ) -> Reading:
     """Return whether a rebalance of the classic group has completed since its last load.
 
     The answer is `cannot tell`, with the reason, if this user may not read the topic or the
-    partition is too large to read in a few seconds.
+    partition is too large to read in a few seconds. `fetches` is shared with other groups.
 
     Raises:
         ConnectError: the cluster cannot be reached.
     """
     deadline = deadline or cluster.deadline()
     try:
-        return _unless_unnoticed(cluster, _read(cluster, group_id, deadline), deadline)
+        return _unless_unnoticed(cluster, _read(cluster, group_id, deadline, fetches), deadline)
     except TooMuchError:
         return Reading(
             Tri.CANNOT_TELL,
@@ -325,7 +381,9 @@ def _unless_unnoticed(cluster: RawCluster, reading: Reading, deadline: Deadline)
     )
 
 
-def _read(cluster: RawCluster, group_id: str, deadline: Deadline) -> Reading:
+def _read(
+    cluster: RawCluster, group_id: str, deadline: Deadline, fetches: Fetches | None
+) -> Reading:
     metadata = cluster.metadata([OFFSETS_TOPIC], deadline)
     topic = metadata.topics[0]
     check(topic.error_code)
@@ -336,7 +394,7 @@ def _read(cluster: RawCluster, group_id: str, deadline: Deadline) -> Reading:
     if epoch is None or epoch < 0:
         return Reading(Tri.CANNOT_TELL, "the broker does not report leader epochs")
     leader = cluster.node(partition.leader_id, deadline)
-    log = OffsetsLog(leader, number, epoch, deadline)
+    log = OffsetsLog(leader, number, epoch, deadline, fetches)
     if epoch == 0:
         return Reading(
             Tri.YES,

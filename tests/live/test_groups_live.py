@@ -15,6 +15,7 @@ from tests.kafka.recorder import Recorder
 from tests.kafka.security import USERS
 
 DESCRIBE_GROUPS, FIND_COORDINATOR, OFFSET_FETCH, LIST_OFFSETS = 15, 10, 9, 2
+JOIN_GROUP, FETCH = 11, 1
 KINDS = (("range",), ("cooperative-sticky",), ("range", "cooperative-sticky"))
 MOST_IN_FLIGHT = 4
 Said = pytest.CaptureFixture[str]
@@ -119,6 +120,25 @@ def test_a_group_without_the_right_to_describe_it_is_a_line_and_exit_1(
     out = capsys.readouterr().out
     assert "not read" in out
     assert "hidden-no: no right to describe it" in out
+
+
+def test_groups_probed_side_by_side_are_asked_each_question_once(
+    broker: Broker, recorder: Recorder, address: str, capsys: Said
+) -> None:
+    names = _crowded(broker, "probed", 60)
+    recorder.reset()
+    assert app.run(["inspect", "-b", address, "--match", "probed-.*", "--probe", "-o", "json"]) == 0
+    groups = json.loads(capsys.readouterr().out)["groups"]
+    answers = {each["group_id"]: each["probe"]["answers"] for each in groups}
+    assert set(answers) == set(names)
+    for number, name in enumerate(names):
+        yes = {one["assignor"] for one in answers[name] if one["supported"] == "yes"}
+        assert yes == set(KINDS[number % len(KINDS)])
+    assert recorder.requests[JOIN_GROUP] == sum(map(len, answers.values()))
+    # A look before the first answer and one after each; those between them find no coordinator.
+    assert recorder.requests[FIND_COORDINATOR] <= 4 * len(names)
+    # The groups of one partition of the offsets topic share what was fetched of it.
+    assert recorder.requests[FETCH] < len(names)
 
 
 @pytest.mark.full
