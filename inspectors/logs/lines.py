@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rebal.groups.model import Record
 
 _TIME: Final = re.compile(
-    r"(?<!\d)(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
+    r"(?<!\d)(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)"
     r"(?: ?(Z|UTC|[+-]\d\d:?\d\d)(?![\w:]))?"
 )
 # The preferred ones first: stores add the time at which they received a line.
@@ -147,14 +147,15 @@ def stamp_of(prefix: str, zone: Zone = NO_OFFSET) -> Stamp | None:
     """
     best: Stamp | None = None
     for match in _TIME.finditer(prefix[:_NO_TIME_PREFIX]):
-        zone_text = match[8]
-        if best is not None and zone_text is None:
+        time, offset = match.groups()
+        if best is not None and offset is None:
             continue
         try:
-            at = datetime(*(int(match[i]) for i in range(1, 7)), tzinfo=UTC)  # type: ignore[misc,arg-type]
-            at += timedelta(microseconds=int((match[7] or "0").ljust(6, "0")[:6]))
-            if zone_text:
-                return Stamp(at - _offset_of(zone_text), local=False)
+            at = datetime.fromisoformat(
+                time.replace("/", "-") + (offset or "Z").replace("UTC", "Z")
+            )
+            if offset:
+                return Stamp(at.astimezone(UTC), local=False)
             best = Stamp(_in_zone(at, zone), local=zone is None)
         except (ValueError, OverflowError):
             continue
@@ -172,13 +173,6 @@ def _in_zone(local: datetime, zone: Zone) -> datetime:
     if isinstance(zone, tzinfo):
         return local.replace(tzinfo=zone).astimezone(UTC)
     return local if zone is None else local - zone
-
-
-def _offset_of(zone: str) -> timedelta:
-    if zone in ("Z", "UTC"):
-        return NO_OFFSET
-    sign = -1 if zone[0] == "-" else 1
-    return sign * timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
 
 
 def _wrapper_time(value: object, zone: Zone) -> Stamp | None:
