@@ -56,7 +56,15 @@ CALLBACK_CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
 NO_UNSIGNED: Final = "unsigned tokens are for tests only: give a token endpoint or a token file"
 
 
-class OAuth(msgspec.Struct, frozen=True, kw_only=True):
+class Secretive(msgspec.Struct, frozen=True):
+    """A record that holds secrets, which its `__repr__` leaves out."""
+
+    def __rich_repr__(self) -> Any:
+        """Yield the repr, so that rich prints no more than it does."""
+        yield repr(self)
+
+
+class OAuth(Secretive, frozen=True, kw_only=True):
     """The source of OAUTHBEARER tokens; its repr leaves the secret out.
 
     `file` is a token file that is read at each login. Otherwise `url` is the token endpoint, whose
@@ -76,10 +84,6 @@ class OAuth(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"OAuth({self.who})"
-
-    def __rich_repr__(self) -> Any:
-        """Yield the repr, so that rich prints no more than it does."""
-        yield repr(self)
 
     @property
     def who(self) -> str:

@@ -20,12 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-import msgspec
 import yaml
 
-from rebal.inspectors.connection.auth import OAuth
+from rebal.inspectors.connection.auth import OAuth, Secretive
 from rebal.inspectors.connection.properties import parse_properties
 from rebal.inspectors.connection.settings import Pem, Settings, layer, merge, typed
 from rebal.inspectors.errors import SettingError
@@ -37,7 +36,7 @@ ENV_PREFIX: Final = "REBAL_X_"
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
 
-class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterConfig(Secretive, frozen=True, kw_only=True):
     """The connection settings of one cluster, secrets included; its repr leaves the secrets out.
 
     `timeout_ms` is the total time of one operation. `ca`, `certificate` and `key` are PEM, in a
@@ -63,10 +62,6 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         login = f", {self.mechanism} as {self.who}" if self.mechanism else ""
         return f"ClusterConfig({self.bootstrap}, {self.protocol}{login}, {self.timeout_ms} ms)"
-
-    def __rich_repr__(self) -> Any:
-        """Yield the repr, so that rich prints no more than it does."""
-        yield repr(self)
 
     @property
     def who(self) -> str | None:

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from rebal.inspectors.connection import auth
 from rebal.inspectors.errors import SettingError
 
@@ -84,7 +82,7 @@ _NAME: Final = re.compile(r"[a-z]+([._-][a-z]+)+")
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-class Pem(msgspec.Struct, frozen=True):
+class Pem(auth.Secretive, frozen=True):
     """PEM text, inline or in a file; its repr never shows the text."""
 
     file: str | None = None
@@ -92,10 +90,6 @@ class Pem(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"Pem({self.file or 'inline'})"
-
-    def __rich_repr__(self) -> Any:
-        """Yield the repr, so that rich prints no more than it does."""
-        yield repr(self)
 
 
 def layer(raw: Mapping[str, str], where: str) -> Settings:

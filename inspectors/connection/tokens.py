@@ -11,9 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
-from rebal.inspectors.connection.auth import OAuth
+from rebal.inspectors.connection.auth import OAuth, Secretive
 from rebal.inspectors.errors import ConnectError
 from rebal.inspectors.files import read_text
 
@@ -24,7 +22,7 @@ _ASSUMED_LIFE: Final = 300.0
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 
 
-class Token(msgspec.Struct, frozen=True):
+class Token(Secretive, frozen=True):
     """One access token; `expires` and `renew` are seconds since 1970. Never print it."""
 
     value: str
