@@ -67,7 +67,7 @@ def examine(config: ClusterConfig, group: str | None = None) -> DoctorReport:
         rows = tuple(found.rows())
         return DoctorReport(
             bootstrap=config.bootstrap,
-            principal=found.principal,
+            principal=principal_of(config),
             group_id=group,
             rows=rows,
             coordinator_id=found.coordinator_id,
@@ -97,7 +97,6 @@ class _Examination:
         self._described: Described | None = None
         self._raw_is_in = False
         self._denied = False
-        self.principal = principal_of(config)
 
     @property
     def coordinator_id(self) -> int | None:
@@ -167,11 +166,8 @@ class _Examination:
                 raise
             available, why = Tri.NO, str(error)
         is_in = self._raw_is_in or self._admin is not None
-        line = self._acl(*grant) if grant and is_in else ""
+        line = acl(self._config, *grant) if grant and is_in else ""
         return DoctorRow(source=source, available=available, why=why, adds=adds, grant=line)
-
-    def _acl(self, operation: str, *resource: str) -> str:
-        return acl(self._config, operation, *resource)
 
     def _log_in_raw(self) -> str:
         self._raw.any(self._raw.deadline())
