@@ -17,7 +17,7 @@ from typing import IO, Any, Final, Literal
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.files import opened
 
-TextSource = Path | IO[Any]
+TextSource = Path | IO[bytes]
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
@@ -96,12 +96,7 @@ class TextInput:
             parts.append(part)
         return b"".join(parts)
 
-    def _pieces(self, stream: IO[Any], method: str, size: int) -> Iterator[bytes]:
-        if isinstance(stream, io.TextIOBase):
-            take_text = getattr(stream, method)
-            while text := take_text(size):
-                yield text.encode("utf-8", "replace")
-            return
+    def _pieces(self, stream: IO[bytes], method: str, size: int) -> Iterator[bytes]:
         # In memory there is no `peek`.
         buffered: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
         joined: IO[bytes] = buffered

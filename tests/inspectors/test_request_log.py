@@ -278,10 +278,6 @@ def test_a_gz_that_ends_too_early_gives_what_it_holds(tmp_path: Path):
     assert 100 < reading.counts.joins < 2000
 
 
-def test_a_text_stream_is_read_too():
-    assert read_request_log([io.StringIO(line(join()))]).counts.joins == 1
-
-
 def test_standard_input(monkeypatch):
     stdin = io.TextIOWrapper(io.BytesIO(gzip.compress(line(join()).encode())))
     monkeypatch.setattr("sys.stdin", stdin)
