@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.commands import Command, option, options, quoted, rebal
+from rebal.groups.commands import Command, option, quoted, rebal
 from rebal.groups.model import GroupSnapshot, GroupType, Record
 
 COOPERATIVE: Final = "cooperative"
@@ -185,17 +185,19 @@ class Given(Record, frozen=True, kw_only=True):
         return Command(tool, *brokers, *config, *words)
 
     def remove_static(self, group: str, instances: Iterable[str]) -> Iterator[NamedCommand]:
-        """Yield the command that removes static members that are down from a classic group.
+        """Yield a command for each of these static members that removes its entry from a classic
+        group: it fences a member that runs.
 
         It is of kafka-python's command line, which rebal brings; none where it would lack settings
         of the connection. Nothing that rebal runs removes a member.
         """
-        names = options("-i", list(instances))
         more = {"-X", "--profile"}.intersection(self.connection) or self.properties
-        if names and self.brokers and not more and {*self.environment} <= {OFFLINE}:
-            tool = ("python", "-m", "kafka.admin", "-b", self.brokers, "groups", "remove-members")
-            line = Command(*tool, *option("-g", group), *names)
-            yield NamedCommand("only if it is down: remove its entry", line)
+        if not self.brokers or more or not {*self.environment} <= {OFFLINE}:
+            return
+        tool = ("python", "-m", "kafka.admin", "-b", self.brokers, "groups", "remove-members")
+        for instance in instances:
+            line = Command(*tool, *option("-g", group), *option("-i", instance))
+            yield NamedCommand(f"only if {instance} is gone for good: remove its entry", line)
 
     def _of_group(self, command: str, group: str | None, words: tuple[str, ...]) -> Command:
         return rebal(command, () if group is None or self.snapshot else (group,), words)

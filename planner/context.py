@@ -15,7 +15,7 @@ from rebal.groups.classes import disproved
 from rebal.groups.clients import families, proven_family, version_tuple
 from rebal.groups.commands import Command, option, options
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
-from rebal.groups.model import GroupSnapshot, Knowledge, RebalanceProtocol, Tri
+from rebal.groups.model import GroupSnapshot, GroupType, Knowledge, RebalanceProtocol, Tri
 from rebal.planner.admission.memory import CoordinatorMemory, memory_of
 from rebal.planner.admission.rejected import still_out
 from rebal.planner.clients import (
@@ -501,3 +501,14 @@ class Context(GroupFacts):
     def back_in_time(self, facts: Facts) -> bool:
         """Return whether this static member restarts within its session timeout."""
         return back_in_time(of_family(facts.member, facts.family), self.speed.restart)
+
+    def removals(self, down: Iterable[Facts], most: int = 6) -> tuple[NamedCommand, ...]:
+        """Return the commands that remove the entries of the static members among `down`.
+
+        They are for members whose process is gone for good, and of a classic group only.
+        """
+        if self.group.type is not GroupType.CLASSIC:
+            return ()
+        ids = (facts.member.instance_id for facts in down)
+        named = list(filter(None, ids))[:most]
+        return tuple(self.given.remove_static(self.group.group_id, named))

@@ -262,8 +262,9 @@ class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
     another setting that the step changes). `after` says what to check during the action, a sentence
     each. `verdict` is the coordinator's answer to the joins of the action: only "yes" recommends
     it; `error` is Kafka's name of the rejection where it is "no". `evidence_needed` would decide a
-    "cannot tell", the cheapest first. `command` is the command to run afterwards. `risks` are
-    dangers that the admission check does not cover. `valid_while` is None where nothing joins.
+    "cannot tell", the cheapest first. `command` is the command to run afterwards, `commands` are
+    those that may be run instead, each under the condition of its use. `risks` are dangers that the
+    admission check does not cover. `valid_while` is None where nothing joins.
     """
 
     action: Action = Action.NONE
@@ -280,6 +281,7 @@ class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
     reason: str = ""
     evidence_needed: tuple[str, ...] = ()
     command: str = ""
+    commands: tuple[NamedCommand, ...] = ()
     step: int | None = None
     risks: tuple[str, ...] = ()
     valid_while: ValidWhile | None = None

@@ -289,6 +289,7 @@ def _rows(standing: Standing) -> Rows:
         yield Text("note", style="dim"), Text(note, style="dim")
     yield Text("next:", style="bold"), standing.next
     yield from (("", Text(line, style="dim")) for line in beside(standing.advice))
+    yield from to_run(standing.advice.commands)
 
 
 def next_command(standing: Standing) -> Group:

@@ -38,7 +38,7 @@ from rebal.planner.facts import listed
 from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind, Verdict
 from rebal.planner.rules import Trait, has, rules
-from rebal.planner.verification.dangers import Danger, decides
+from rebal.planner.verification.dangers import Danger, DangerKind, decides
 from rebal.planner.verification.journal import Advised, JournalEntry
 from rebal.planner.verification.lag import unread
 from rebal.planner.verification.members import StepStanding
@@ -208,7 +208,7 @@ def _instead(look: Look, made: Advice) -> Advice:
         f"begins that anew. Restart nothing and look again after {until:%H:%M:%SZ}",
         step=look.number,
     )
-    return replace(waits, instead_of=made.action)
+    return replace(waits, instead_of=made.action, commands=look.context.removals(static))
 
 
 def start_rejected(look: Look) -> Advice | None:
@@ -229,7 +229,10 @@ def heed_danger(look: Look) -> Advice | None:
     stopping = [each for each in look.dangers if not each.kind.curable]
     if not stopping:
         return None
-    return advised.stop(f"{stopping[0].message} {stopping[0].fix}", step=look.number)
+    first = stopping[0]
+    made = advised.stop(f"{first.message} {first.fix}", step=look.number)
+    owners = look.members(first.members) if first.kind is DangerKind.LAG else ()
+    return replace(made, commands=look.context.removals(owners))
 
 
 def heed_finding(look: Look) -> Advice | None:
@@ -482,12 +485,14 @@ def wait_for_entry(look: Look) -> Advice | None:
     if not out:
         return None
     last = max(out, key=lambda one: (one.until, one.name))
-    return advised.wait(
+    behind = [facts for facts in look.context.members if facts.name in last.behind]
+    waits = advised.wait(
         f"{last.label} was rejected and no log shows that it rejoined; "
         f"{listed(last.behind)} may have stopped: the coordinator counts a stopped static "
         f"member until its session ends. Look again after {last.until:%H:%M:%SZ}",
         step=look.number,
     )
+    return replace(waits, commands=look.context.removals(behind))
 
 
 def find_owner(look: Look) -> Advice | None:

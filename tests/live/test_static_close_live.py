@@ -14,8 +14,9 @@ from rebal.groups.model import GroupSnapshot
 from rebal.inspectors.kafka.read import read_groups
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
+from rebal.planner.verification.verify import verify
 from tests.kafka import jars
-from tests.kafka.members import Members, wait_assigned
+from tests.kafka.members import Member, Members, wait_assigned
 from tests.live_support import config_of
 
 pytestmark = pytest.mark.full
@@ -73,14 +74,15 @@ def test_entry_of_a_static_member_that_is_down_is_removed_by_the_printed_command
 ) -> None:
     kafka = request.getfixturevalue(broker)
     kafka.create_topic(topic_name, 2)
-    started = [
-        members.start(
-            "java-4.1.1", kafka, name, group_id, topics=[topic_name], assignors=assignors,
-            instance_id=name, session_timeout_ms=60_000,
+
+    def start(name: str, *assignors: str) -> Member:
+        return members.start(
+            "java-4.1.1", kafka, name, group_id, topics=[topic_name], assignors=list(assignors),
+            instance_id=name, session_timeout_ms=1_800_000,
             settings={"heartbeat.interval.ms": "1000"},
-        )
-        for name, assignors in (("app-0", ["cooperative-sticky", "range"]), ("app-1", ["range"]))
-    ]  # fmt: skip
+        )  # fmt: skip
+
+    started = [start("app-0", "cooperative-sticky", "range"), start("app-1", "range")]
     wait_assigned(started, 2, quiet=0.0)
     started[1].crash()
     (seen,) = read_groups(config_of(kafka), [group_id], probe=True)
@@ -90,7 +92,8 @@ def test_entry_of_a_static_member_that_is_down_is_removed_by_the_printed_command
     lists = [f"instance-id=app-{n}:{names}" for n, names in ((0, "cooperative-sticky,range"),
                                                              (1, "range"))]  # fmt: skip
     known, _ = apply_assumptions(seen, lists)
-    (forgotten,) = [one for one in make_plan(known, given=given).findings if one.rule == "RB102"]
+    plan = make_plan(known, given=given)
+    (forgotten,) = [one for one in plan.findings if one.rule == "RB102"]
     (command,) = [one.line for one in forgotten.commands if "remove" in one.use]
     program, *words = shlex.split(command)
     assert program == "python"
@@ -104,3 +107,12 @@ def test_entry_of_a_static_member_that_is_down_is_removed_by_the_printed_command
         time.sleep(0.3)
     assert [one.instance_id for one in seen.members] == ["app-0"]
     assert seen.group.assignor == "cooperative-sticky"
+    known, _ = apply_assumptions(seen, lists[:1])
+    advice = verify(plan, [], known, expect_members=1).advice
+    assert (advice.recommended, advice.names) == (True, ("app-0",))
+    started[0].stop()
+    wait_assigned([start("app-0", *advice.assignors)], 2, quiet=0.0)
+    (seen,) = read_groups(config_of(kafka), [group_id])
+    assert isinstance(seen, GroupSnapshot)
+    known, _ = apply_assumptions(seen, [f"instance-id=app-0:{advice.assignors[0]}"])
+    assert verify(plan, [], known, expect_members=1).finished

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot
+from rebal.planner.commands import Given
 from rebal.planner.kinds import Action
 from rebal.planner.paths import make_plan
 from rebal.planner.verification.outsiders import OutsiderKind
@@ -108,7 +109,8 @@ def test_only_static_members_that_may_have_stopped_are_named() -> None:
     """s-1 joined after the rejection."""
     begun = [app(0, list=BOTH)]
     begun += [app(n, list=BOTH, instance=f"s-{n}", **SESSION) for n in (1, 2)]
-    tell = Story(make_plan(look(0, begun, cluster=NO_LIMIT), expect_members=3))
+    given = Given(connection=("-b", "h:9092"), brokers="h:9092", plan="p.yaml")
+    tell = Story(make_plan(look(0, begun, cluster=NO_LIMIT), expect_members=3, given=given))
     two = app(2, 2, list=FINAL, instance="s-2", joined=1, **SESSION)
     tell(coop(1.5, [*final(0), begun[1], two]))
     one = app(1, 2, list=FINAL, instance="s-1", joined=5, **SESSION)
@@ -116,6 +118,9 @@ def test_only_static_members_that_may_have_stopped_are_named() -> None:
     now = tell(seen, expect_members=3)
     assert "s-2 may have stopped" in now.next
     assert "s-1" not in now.next
+    (removal,) = now.advice.commands
+    assert removal.use == "only if s-2 is gone for good: remove its entry"
+    assert removal.line.endswith(f"groups remove-members -g {seen.group.group_id} -i s-2")
 
 
 def test_rejection_of_unknown_time_gets_no_time_when_its_log_is_left_out() -> None:

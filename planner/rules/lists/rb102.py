@@ -40,8 +40,9 @@ def forgotten_member(context: Context) -> Findings:
 
     How to fix it: restart the member that is named with the list of the first bounce, and make the
     plan again before the second bounce. The coordinator counts a static member that is down, with
-    its old list, until its session ends: removeMembersFromConsumerGroup of Kafka's Admin API takes
-    such an entry out of a classic group (kafka-python: `groups remove-members`).
+    its old list, until its session ends. If its process is gone for good,
+    removeMembersFromConsumerGroup of Kafka's Admin API takes its entry out of a classic group
+    (kafka-python: `groups remove-members`); a member that runs is fenced by it.
 
     Does not fire while no member has the target yet: then the first bounce has not begun, and its
     to-do list names every member. Cannot tell: the probe shows that some member lacks the target,
@@ -59,10 +60,7 @@ def forgotten_member(context: Context) -> Findings:
                 tuple(filter(None, [context.target, context.keep])),
                 then=f" before any member drops {context.keep or 'the old assignor'}",
             ),
-            commands=context.given.remove_static(
-                context.group.group_id,
-                (one.member.instance_id for one in named if one.member.instance_id),
-            ),
+            commands=context.removals(named),
             before_step=context.narrow_step,
         )
     elif not named and context.unsure and context.probed(context.target) is Tri.NO:
