@@ -15,8 +15,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Tri
 from rebal.planner.admission.rejected import if_renamed
@@ -27,7 +30,12 @@ from rebal.planner.facts import owned
 from rebal.planner.kinds import PathKind
 from rebal.planner.plan import Aim, Finding, Plan, Severity, Step
 from rebal.planner.rules import Trait, evaluate, has, rules
-from rebal.planner.verification.journal import JournalEntry, SeenMember
+from rebal.planner.verification.journal import (
+    JournalEntry,
+    SeenMember,
+    look_of,
+    same_since,
+)
 from rebal.planner.verification.members import MemberStanding
 from rebal.planner.verification.outsiders import Outsider
 
@@ -90,7 +98,7 @@ def dangers(
     seen = [entry for entry in entries if entry.blind is None]
     return (
         *_rejected(rejected, context),
-        *_storm(seen, context),
+        *_storm(plan, seen, context),
         *_idle(plan, seen, context),
     )
 
@@ -159,13 +167,13 @@ def _shares(facts: Facts, out: Outsider, context: Context) -> bool:
     return not out.list or any(context.supports(facts, name) is not Tri.NO for name in out.list)
 
 
-def _storm(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
+def _storm(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
     now = context.snapshot.captured_at
     window = [entry for entry in seen if now - entry.at <= WINDOW]
     if not window:
         return
-    unstable = _unstable_since(seen, context)
-    if unstable is not None and now - unstable >= STUCK:
+    unstable = same_since(seen, now, lambda entry: entry.state not in _QUIET)
+    if context.group.state not in _QUIET and now - unstable >= STUCK:
         yield Danger(
             kind=DangerKind.STUCK,
             message=f"the group has not been Stable since {unstable:%H:%M:%SZ}: a member does not "
@@ -173,18 +181,7 @@ def _storm(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
             fix="Look for a member that is busy or hangs in its listener (max.poll.interval.ms).",
             since=unstable,
         )
-    looks = [
-        *(
-            _Roster(entry.at, entry.state, entry.generation, tuple(map(_place, entry.members)))
-            for entry in window
-        ),
-        _Roster(
-            now,
-            str(context.group.state),
-            context.generation,
-            tuple(map(_place, context.snapshot.members)),
-        ),
-    ]
+    looks = [*window, replace(look_of(plan, context.snapshot), generation=context.generation)]
     expected = context.expected or len(context.members)
     excess = _excess(looks, expected)
     loops = {} if excess else _loops(looks)
@@ -208,24 +205,11 @@ def _storm(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
         )
 
 
-class _Roster(NamedTuple):
-    """The members at one look: of each its instance id, else its client id, and its member id."""
-
-    at: datetime
-    state: str
-    generation: int | None
-    members: tuple[tuple[str, str], ...]
-
-    @property
-    def ids(self) -> frozenset[str]:
-        return frozenset(member_id for _, member_id in self.members)
+def _client(member: SeenMember) -> str:
+    return member.instance_id or member.client_id
 
 
-def _place(member: SeenMember | Member) -> tuple[str, str]:
-    return member.instance_id or member.client_id, member.member_id
-
-
-def _excess(looks: Sequence[_Roster], expected: int) -> tuple[int, int] | None:
+def _excess(looks: Sequence[JournalEntry], expected: int) -> tuple[int, int] | None:
     """Return the numbers of rebalances and of new member ids, if restarts do not explain them."""
     pairs = list(pairwise(looks))
     changes = sum(len(a.ids ^ b.ids) for a, b in pairs)
@@ -240,15 +224,15 @@ def _excess(looks: Sequence[_Roster], expected: int) -> tuple[int, int] | None:
     return None
 
 
-def _loops(looks: Sequence[_Roster]) -> dict[str, int]:
+def _loops(looks: Sequence[JournalEntry]) -> dict[str, int]:
     """Return the members that rejoin again and again, outside of a roll-out, and how often."""
     met: dict[str, set[str]] = defaultdict(set)
     shared: set[str] = set()
     for look in looks:
-        often = Counter(name for name, _ in look.members)
+        often = Counter(map(_client, look.members))
         shared |= {name for name, count in often.items() if count > 1}
-        for name, member_id in look.members:
-            met[name].add(member_id)
+        for member in look.members:
+            met[_client(member)].add(member.member_id)
     return {
         name: len(found) - 1
         for name, found in met.items()
@@ -257,21 +241,21 @@ def _loops(looks: Sequence[_Roster]) -> dict[str, int]:
 
 
 def _leaves_window(
-    looks: Sequence[_Roster], found: Callable[[Sequence[_Roster]], bool]
+    looks: Sequence[JournalEntry], found: Callable[[Sequence[JournalEntry]], bool]
 ) -> datetime:
     """Return when so many looks are older than `WINDOW` that the others do not show it."""
     first = next(n for n in range(1, len(looks) + 1) if not found(looks[n:]))
     return looks[first - 1].at + WINDOW
 
 
-def _calm_at(looks: Sequence[_Roster], name: str | None = None) -> datetime:
+def _calm_at(looks: Sequence[JournalEntry], name: str | None = None) -> datetime:
     """Return when the group, or the member `name`, has been quiet for longer than ever between its
     rejoins, if it stays so.
     """
     joins: list[datetime] = []
     restless, known = looks[0].at, looks[0].ids
     for before, look in pairwise(looks):
-        mine = {member_id for who, member_id in look.members if name in (None, who)}
+        mine = {one.member_id for one in look.members if name in (None, _client(one))}
         if mine - known or (name is None and look.generation != before.generation):
             joins.append(look.at)
         if not mine or look.state not in _QUIET:
@@ -282,43 +266,22 @@ def _calm_at(looks: Sequence[_Roster], name: str | None = None) -> datetime:
     return max([restless, *joins]) + max([CALM, *between])
 
 
-def _unstable_since(seen: Sequence[JournalEntry], context: Context) -> datetime | None:
-    if context.group.state in _QUIET:
-        return None
-    since = context.snapshot.captured_at
-    for entry in reversed(seen):
-        if entry.state in _QUIET:
-            break
-        since = entry.at
-    return since
-
-
 def _idle(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
     """Yield the danger of members that own nothing for too long while others own several."""
-    if not context.stable:
-        return
-    idle = unfairly_idle(context.snapshot)
+    late = _idling(seen, context, late=True)
     usual = 0 if plan.baseline.redacted else len(unfairly_idle(plan.baseline))
-    now = context.snapshot.captured_at
-    patience = WARM if context.streams else IDLE
-    late = [(m, since) for m, since in _idling(idle, seen, now) if now - since >= patience]
     if len(late) <= usual:
         return
-    labels = {facts.member.member_id: facts.name for facts in context.members}
-    who = ", ".join(
-        f"{labels[member.member_id]} (since {since:%H:%M:%SZ})" for member, since in late
-    )
-    one = len(late) == 1
     yield Danger(
         kind=DangerKind.IDLE,
-        message=f"{who} own{'s' if one else ''} no partition while others own several, and a "
-        "member's first seconds are over.",
+        message=f"{_each_since(context, late)} own{'s' if len(late) == 1 else ''} no partition "
+        "while others own several, and a member's first seconds are over.",
         fix="Look at its log: its tasks should have caught up by now (KIP-441)."
         if context.streams
         else "Check its rebalance callback: in a cooperative group it must use the incremental "
         "calls (RB302), and its listener must treat an assignment as an addition (RB301).",
-        members=tuple(member.member_id for member, _ in late),
-        since=min(since for _, since in late),
+        members=tuple(late),
+        since=min(late.values()),
     )
 
 
@@ -326,28 +289,39 @@ def first_seconds(seen: Sequence[JournalEntry], context: Context) -> str | None:
     """Return a note on members that own nothing yet and are no danger before `IDLE` has passed;
     None if there are none.
     """
-    now = context.snapshot.captured_at
-    if not context.stable:
+    fresh = _idling(seen, context, late=False)
+    if not fresh:
         return None
-    patience = WARM if context.streams else IDLE
-    labels = {facts.member.member_id: facts.name for facts in context.members}
-    fresh = [
-        f"{labels[member.member_id]} (since {since:%H:%M:%SZ})"
-        for member, since in _idling(unfairly_idle(context.snapshot), seen, now)
-        if now - since < patience
-    ]
     return (
-        f"owns no partition yet: {', '.join(fresh)}; normal in a member's first seconds, a danger "
-        f"after {patience.seconds} s"
-        if fresh
-        else None
+        f"owns no partition yet: {_each_since(context, fresh)}; normal in a member's first "
+        f"seconds, a danger after {_patience(context).seconds} s"
     )
 
 
-def _idling(
-    idle: Sequence[Member], seen: Sequence[JournalEntry], now: datetime
-) -> list[tuple[Member, datetime]]:
-    return [(member, _idle_since(member, seen) or now) for member in idle]
+def _patience(context: Context) -> timedelta:
+    return WARM if context.streams else IDLE
+
+
+def _idling(seen: Sequence[JournalEntry], context: Context, *, late: bool) -> dict[str, datetime]:
+    """Return member id → since when every look shows it without partitions, of the unfairly idle
+    members: of those that are so for too long (`late`), or of the others.
+    """
+    now = context.snapshot.captured_at
+    idle = unfairly_idle(context.snapshot) if context.stable else []
+    since = {
+        member.member_id: same_since(seen, now, partial(_owns_nothing, member.member_id))
+        for member in idle
+    }
+    return {id_: at for id_, at in since.items() if (now - at >= _patience(context)) is late}
+
+
+def _owns_nothing(member_id: str, entry: JournalEntry) -> bool:
+    return any(one.member_id == member_id and not one.partitions for one in entry.members)
+
+
+def _each_since(context: Context, idle: Mapping[str, datetime]) -> str:
+    labels = {facts.member.member_id: facts.name for facts in context.members}
+    return ", ".join(f"{labels[id_]} (since {since:%H:%M:%SZ})" for id_, since in idle.items())
 
 
 def unfairly_idle(snapshot: GroupSnapshot) -> list[Member]:
@@ -373,17 +347,6 @@ def unfairly_idle(snapshot: GroupSnapshot) -> list[Member]:
 def _wants(member: Member) -> set[str]:
     topics = member.subscription.topics if member.subscription else ()
     return {*topics, *member.subscribed_topics}
-
-
-def _idle_since(member: Member, seen: Sequence[JournalEntry]) -> datetime | None:
-    """Return since when every look shows the member without partitions (None: this look only)."""
-    since = None
-    for entry in reversed(seen):
-        before = next((m for m in entry.members if m.member_id == member.member_id), None)
-        if before is None or before.partitions:
-            break
-        since = entry.at
-    return since
 
 
 def live_findings(

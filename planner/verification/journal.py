@@ -6,7 +6,8 @@ when its object is built. So what an entry proves of an id still holds at any la
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -30,6 +31,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.planner.admission.rejected import joined_since, member_of
+from rebal.planner.facts import owned
 from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Plan
 
@@ -143,6 +145,41 @@ class JournalEntry(Record, frozen=True, kw_only=True):
         return frozenset(member.member_id for member in self.members)
 
 
+def same_since(
+    seen: Sequence[JournalEntry], now: Moment, holds: Callable[[JournalEntry], bool]
+) -> Moment:
+    """Return since when every look fits: the oldest of the newest looks that `holds` accepts.
+
+    `seen` are the earlier looks, oldest first. `now` is the present one, which fits.
+    """
+    return min((entry.at for entry in takewhile(holds, reversed(seen))), default=now)
+
+
+def look_of(plan: Plan, snapshot: GroupSnapshot) -> JournalEntry:
+    """Return the entry of a look, with what the look alone shows of the group and its members."""
+    return JournalEntry(
+        at=snapshot.captured_at,
+        plan=plan_key(plan),
+        group_id=plan.group_id,
+        state=str(snapshot.group.state),
+        assignor=snapshot.group.assignor,
+        generation=snapshot.group.generation,
+        members=tuple(
+            SeenMember(
+                member_id=member.member_id,
+                name=member.client_id,
+                client_id=member.client_id,
+                host=member.host,
+                instance_id=member.instance_id,
+                partitions=owned(member),
+                kept=member.kept_partitions > 0,
+            )
+            for member in snapshot.members
+        ),
+        rejected=snapshot.refusals,
+    )
+
+
 def plan_key(plan: Plan) -> str:
     """Return the key that ties a journal to its plan: group, path, target and time of the plan."""
     return f"{plan.group_id} {plan.path} {plan.target} {plan.made_at.isoformat()}"
@@ -208,17 +245,8 @@ Shown: TypeAlias = dict[tuple[object, ...], tuple[Refusal, JournalEntry]]
 
 def first_shown(plan: Plan, entries: Sequence[JournalEntry]) -> Shown:
     """Return the rejections that the plan's baseline and the looks showed."""
-    base = plan.baseline
-    members = tuple(SeenMember(member_id=member.member_id) for member in base.members)
-    first = JournalEntry(
-        at=base.captured_at,
-        plan=plan_key(plan),
-        group_id=plan.group_id,
-        members=members,
-        rejected=base.refusals,
-    )
     found: Shown = {}
-    for look in (first, *entries):
+    for look in (look_of(plan, plan.baseline), *entries):
         for one in look.rejected:
             key = rejection_key(one)
             # A later look may show that its client is back.

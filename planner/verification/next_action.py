@@ -39,7 +39,7 @@ from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind, Verdict
 from rebal.planner.rules import Trait, has, rules
 from rebal.planner.verification.dangers import Danger, DangerKind, decides
-from rebal.planner.verification.journal import Advised, JournalEntry
+from rebal.planner.verification.journal import Advised, JournalEntry, same_since
 from rebal.planner.verification.lag import unread
 from rebal.planner.verification.members import StepStanding
 from rebal.planner.verification.outsiders import (
@@ -194,13 +194,10 @@ def _changed_nothing(look: Look, made: Advice) -> bool:
 def _instead(look: Look, made: Advice) -> Advice:
     """Return what follows where a rebalance changed nothing: the end of an entry's session."""
     static = [facts for facts in look.context.members if facts.static]
-    since = look.context.snapshot.captured_at
-    for entry in reversed(look.seen):
-        if entry.generation != look.context.generation:
-            break
-        since = entry.at
+    now, generation = look.context.snapshot.captured_at, look.context.generation
+    since = same_since(look.seen, now, lambda entry: entry.generation == generation)
     until = since + longest_session(facts.member for facts in static)
-    if not static or look.context.snapshot.captured_at >= until:
+    if not static or now >= until:
         return made
     waits = advised.wait(
         f"the rebalance changed nothing, so one of {look.context.named(static)} may have stopped: "

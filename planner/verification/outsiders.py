@@ -34,6 +34,7 @@ from rebal.planner.verification.journal import (
     is_same,
     known_before,
     rejection_key,
+    same_since,
 )
 from rebal.planner.verification.plan_context import context_of
 
@@ -378,12 +379,8 @@ def _hidden_until(
     static = [facts for facts in context.members if facts.static]
     ids = {facts.member.member_id for facts in context.members}
     lasts = longest_session(facts.member for facts in static)
-    same_since = context.snapshot.captured_at
-    for entry in reversed(seen):
-        if entry.ids != ids:
-            break
-        same_since = entry.at
-    until = max(at, same_since) + lasts
+    same = same_since(seen, context.snapshot.captured_at, lambda entry: entry.ids == ids)
+    until = max(at, same) + lasts
     if at < _began(plan) - lasts or context.snapshot.captured_at >= until:
         return until, ()
     known = set().union(*(entry.ids for entry in seen if entry.at <= at))

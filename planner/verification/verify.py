@@ -22,7 +22,6 @@ from rebal.planner.advice.wording import sentence
 from rebal.planner.commands import Given
 from rebal.planner.context import EAGER, Context
 from rebal.planner.difference import environment
-from rebal.planner.facts import owned
 from rebal.planner.kinds import Action, PathKind
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Advice, Finding, Plan, Setting, Verdict
@@ -41,12 +40,11 @@ from rebal.planner.verification.journal import (
     Advised,
     Confirmation,
     JournalEntry,
-    SeenMember,
     Shown,
     assumed,
     first_shown,
     known_before,
-    plan_key,
+    look_of,
     proven_list,
     proven_software,
     rejection_key,
@@ -425,26 +423,18 @@ def entry_of(
     lag, committed = lag_of(snapshot)
     current = next((each for each in standing.steps if each.id == standing.step), None)
     later = standing.gate is Tri.YES and current is not None and current != standing.steps[-1]
-    return JournalEntry(
-        at=standing.at,
-        plan=plan_key(plan),
-        group_id=plan.group_id,
+    look = look_of(plan, snapshot)
+    return replace(
+        look,
         step=standing.step or 1,
         # A gate that holds opens no step while a question or a danger is open.
         gate=Tri.CANNOT_TELL if later and standing.exit_code else standing.gate,
         finished=standing.finished,
-        state=standing.state,
-        assignor=standing.assignor,
         generation=standing.generation,
         members=tuple(
-            SeenMember(
-                member_id=member.member_id,
+            replace(
+                seen,
                 name=labels.get(member.member_id, member.client_id),
-                client_id=member.client_id,
-                host=member.host,
-                instance_id=member.instance_id,
-                partitions=owned(member),
-                kept=member.kept_partitions > 0,
                 made=tuple(n for n, (done, _) in by_step.items() if member.member_id in done),
                 lacks=tuple(
                     n
@@ -455,7 +445,7 @@ def entry_of(
                 assignors=_news(proven_list(member), known.get(member.member_id)),
                 software=_news(proven_software(member), known.get(member.member_id)),
             )
-            for member in snapshot.members
+            for seen, member in zip(look.members, snapshot.members, strict=True)
         ),
         lag=lag,
         committed=committed,
