@@ -20,6 +20,7 @@ from rebal.planner.plan import Plan
 from rebal.planner.verification.journal import JournalEntry, SeenMember
 
 _REST: Final = (GroupState.STABLE.value, GroupState.EMPTY.value)
+_NOT_ALIKE: Final = 4
 
 
 class Made(Record, frozen=True, kw_only=True):
@@ -170,33 +171,28 @@ def _restless(looks: Sequence[JournalEntry]) -> tuple[float, float]:
 
 def _members(looks: Sequence[JournalEntry]) -> Iterator[MemberTimeline]:
     """Yield each place of the service; a new id takes the place of one that has left."""
-    places: list[list[tuple[SeenMember, Tenure]]] = []
+    places: list[list[Tenure]] = []
+    known: dict[str, SeenMember] = {}
     shared = _shared_clients(looks)
     for look in looks:
-        here = {member.member_id: member for member in look.members}
-        word = look.confirmed
-        free = [place for place in places if place[-1][0].member_id not in here]
-        for place in places:
-            member, tenure = place[-1]
-            if member.member_id in here:
-                place[-1] = here[member.member_id], replace(tenure, until=look.at)
-        there = {place[-1][0].member_id for place in places}
-        for member in here.values():
-            if member.member_id not in there:
-                tenure = Tenure(member_id=member.member_id, since=look.at, until=look.at)
-                taken = _place_of(member, free, shared)
-                if taken is None:
-                    places.append([(member, tenure)])
-                else:
-                    free.remove(taken)
-                    taken.append((member, tenure))
-        for place in places:
-            member, tenure = place[-1]
-            if member.member_id in here:
-                said = word.step if word and member.member_id in word.members else None
-                place[-1] = member, _with_made(tenure, member, look.at, said)
+        here, word = {member.member_id: member for member in look.members}, look.confirmed
+        taken = {place[-1].member_id: place for place in places}
+        free = [place for id_, place in taken.items() if id_ not in here]
+        for id_, member in here.items():
+            place = taken.get(id_)
+            if place is None:
+                alike = [_likeness(known[each[-1].member_id], member, shared) for each in free]
+                best = min(alike, default=_NOT_ALIKE)
+                place = free.pop(alike.index(best)) if best < _NOT_ALIKE else []
+                if not place:
+                    places.append(place)
+                place.append(Tenure(member_id=id_, since=look.at, until=look.at))
+            said = word.step if word and id_ in word.members else None
+            place[-1] = _with_made(replace(place[-1], until=look.at), member, look.at, said)
+        known |= here
     for place in places:
-        yield _timeline(place, [look.at for look in looks])
+        first, last = known[place[0].member_id], known[place[-1].member_id]
+        yield _timeline(first, last, place, [look.at for look in looks])
 
 
 def _shared_clients(looks: Sequence[JournalEntry]) -> frozenset[str]:
@@ -205,44 +201,19 @@ def _shared_clients(looks: Sequence[JournalEntry]) -> frozenset[str]:
     return frozenset(client for count in counts for client, times in count.items() if times > 1)
 
 
-def _place_of(
-    member: SeenMember,
-    free: Sequence[list[tuple[SeenMember, Tenure]]],
-    shared: frozenset[str],
-) -> list[tuple[SeenMember, Tenure]] | None:
-    """Return the place that the member takes: of its instance id, else its client id and host.
+def _likeness(was: SeenMember, now: SeenMember, shared: frozenset[str]) -> int:
+    """Return how surely a member that left has come back as `now`: 0 for an equal instance id, 1
+    for an equal client id and host, 2 for an equal client id, `_NOT_ALIKE`.
 
-    A member that became static, or dynamic, is known by a client id that no other member has.
+    A member that became static, or dynamic, is known by a client id that no other member has (3).
     """
-    last = [(place[-1][0], place) for place in free]
-    if member.instance_id is not None:
-        mine = next((p for was, p in last if was.instance_id == member.instance_id), None)
-        return mine or _turned(member, last, shared)
-    dynamic = [(was, place) for was, place in last if was.instance_id is None]
-    same = [(was, place) for was, place in dynamic if was.client_id == member.client_id]
-    for was, place in same:
-        if was.host == member.host:
-            return place
-    return same[0][1] if same else _turned(member, last, shared)
-
-
-def _turned(
-    member: SeenMember,
-    last: Sequence[tuple[SeenMember, list[tuple[SeenMember, Tenure]]]],
-    shared: frozenset[str],
-) -> list[tuple[SeenMember, Tenure]] | None:
-    """Return the place of the member that got an instance id, or lost it, in this restart."""
-    if not member.client_id or member.client_id in shared:
-        return None
-    static = member.instance_id is not None
-    return next(
-        (
-            place
-            for was, place in last
-            if was.client_id == member.client_id and (was.instance_id is not None) is not static
-        ),
-        None,
-    )
+    if was.instance_id is not None and now.instance_id is not None:
+        return 0 if was.instance_id == now.instance_id else _NOT_ALIKE
+    if was.client_id != now.client_id:
+        return _NOT_ALIKE
+    if was.instance_id == now.instance_id:
+        return 1 if was.host == now.host else 2
+    return _NOT_ALIKE if not now.client_id or now.client_id in shared else 3
 
 
 def _with_made(tenure: Tenure, member: SeenMember, at: datetime, said: int | None) -> Tenure:
@@ -258,10 +229,12 @@ def _with_made(tenure: Tenure, member: SeenMember, at: datetime, said: int | Non
 
 
 def _timeline(
-    place: Sequence[tuple[SeenMember, Tenure]], ends: Sequence[datetime]
+    first: SeenMember, last: SeenMember, tenures: Sequence[Tenure], ends: Sequence[datetime]
 ) -> MemberTimeline:
-    """Return one place's timeline; `ends` are all looks, so those without the member are known."""
-    tenures = [tenure for _, tenure in place]
+    """Return one place's timeline; `ends` are all looks, so those without the member are known.
+
+    `first` and `last` are its first and its last id as last seen.
+    """
     left = [tenure.until for tenure in tenures]
     back = [*(tenure.since for tenure in tenures[1:]), None]
     least = most = 0.0
@@ -269,10 +242,9 @@ def _timeline(
         without = [at for at in ends if since < at and (until is None or at < until)]
         least += (without[-1] - without[0]).total_seconds() if without else 0
         most += ((until or ends[-1]) - since).total_seconds()
-    member = place[-1][0]
     return MemberTimeline(
-        name=place[0][0].name or member.member_id,
-        host=member.host,
+        name=first.name or last.member_id,
+        host=last.host,
         tenures=tuple(tenures),
         away_least=least,
         away_most=most,
