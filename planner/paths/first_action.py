@@ -20,8 +20,7 @@ def first_action(plan: Plan, context: Context) -> Actions:
     """
     step = plan.step(plan.next_step)
     if step is None:
-        done = plan.verdict is Verdict.DONE
-        if done:
+        if plan.verdict is Verdict.DONE:
             return advised.nothing("nothing is left to do"), ()
         return _hindered(plan, None, context), ()
     if context.members and context.group.state is not GroupState.STABLE:

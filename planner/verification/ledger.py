@@ -18,10 +18,10 @@ from rebal.planner.verification.plan_context import context_of
 class Ledger:
     """Answers about member ids from the baseline, the journal and this look.
 
-    `answers(step, id)` are the distinct answers, each with its source. `before(step)` are the ids
+    `answers(step, id)` are the distinct answers, each with its source. `before[step]` are the ids
     that were there before the step began; `opened` are the steps whose beginning a look shows.
     `kept` are the ids that had kept partitions when they joined, with the look that shows it.
-    `first_seen(id)` is the time of the first look with the id.
+    `first_seen` is the time of the first look with an id, which is this look for a new one.
     `words` are the user's own answers, by step and id. Entries `later` than this look prove nothing
     of it, but what they say against the user's word stands: clocks differ.
     """
@@ -35,16 +35,17 @@ class Ledger:
     ) -> None:
         self._plan = plan
         self._said: dict[tuple[int, str], dict[Tri, str]] = defaultdict(dict)
-        self._before: dict[int, set[str]] = defaultdict(set)
+        self.before: dict[int, set[str]] = defaultdict(set)
         self.opened: set[int] = set()
         self.words: dict[tuple[int, str], str] = {}
         self.kept: dict[str, datetime] = {}
-        self._first_seen: dict[str, datetime] = {}
-        self._at = context.snapshot.captured_at
+        self.first_seen: dict[str, datetime] = {}
         self._from_baseline()
         self._from_journal(entries)
         for entry in later:
             self._void(entry)
+        for member in context.snapshot.members:
+            self.first_seen.setdefault(member.member_id, context.snapshot.captured_at)
         self.now = self._add(context, "")
 
     def _from_baseline(self) -> None:
@@ -56,7 +57,7 @@ class Ledger:
         here = {member.member_id for member in baseline.members}
         for step in self._plan.steps:
             if step.id >= first:
-                self._before[step.id] |= here
+                self.before[step.id] |= here
         if not any(map(assumed, baseline.members)):
             self._add(context_of(self._plan, baseline), "the plan's baseline")
 
@@ -71,7 +72,7 @@ class Ledger:
                 continue
             where = f"the journal, {entry.at:%b %d %H:%MZ}"
             for member in entry.members:
-                self._first_seen.setdefault(member.member_id, entry.at)
+                self.first_seen.setdefault(member.member_id, entry.at)
                 if member.kept:
                     self.kept[member.member_id] = entry.at
                 for answer, steps in ((Tri.YES, member.made), (Tri.NO, member.lacks)):
@@ -80,7 +81,7 @@ class Ledger:
             self._void(entry)
             for step in self._plan.steps:
                 if step.id > entry.step:
-                    self._before[step.id] |= entry.ids
+                    self.before[step.id] |= entry.ids
             if entry.gate is Tri.YES:
                 self.opened.add(entry.step + 1)
             if entry.confirmed is not None:
@@ -111,14 +112,6 @@ class Ledger:
         """Return the answer; cannot tell if there is none, or if several answers differ."""
         return agreed(self.answers(step, member_id))
 
-    def first_seen(self, member_id: str) -> datetime:
-        """Return the time of the first look with this member id, which may be this look."""
-        return self._first_seen.get(member_id, self._at)
-
-    def before(self, step: int) -> frozenset[str]:
-        """Return the ids that were in the group before the step began."""
-        return frozenset(self._before.get(step, ()))
-
     def came_finished(self, step: Step, facts: Facts) -> bool:
         """Return whether this member may have got its final list before `step` began.
 
@@ -128,4 +121,4 @@ class Ledger:
         aside = {family for each in self._plan.steps for family in each.left_out}
         stops = [s.id for s in self._plan.steps if s.kind is StepKind.CUT_OVER and s.id < step.id]
         maybe = facts.family is None or facts.family in aside
-        return maybe and any(facts.member.member_id not in self.before(number) for number in stops)
+        return maybe and any(facts.member.member_id not in self.before[number] for number in stops)

@@ -83,14 +83,14 @@ def standing_of(context: Context, step: Step, ledger: Ledger) -> list[MemberStan
 
 def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> MemberStanding:
     member = facts.member
-    there = member.member_id in ledger.before(step.id)
+    there = member.member_id in ledger.before[step.id]
     found = ledger.answers(step.id, member.member_id)
     proof = ledger.now[step.id, member.member_id]
     word = ledger.words.get((step.id, member.member_id))
     done = ledger.answer(step.id, member.member_id)
     by_hand = False
     names = confirmable_list(step)
-    newer = written_later(facts, ledger.first_seen(member.member_id))
+    newer = written_later(facts, ledger.first_seen[member.member_id])
     doubt = not_confirmable(
         facts, step, restarted=not there, opened=step.id in ledger.opened, newer=newer
     )
@@ -300,7 +300,7 @@ def begun_step(
         reached = any(entry.step >= step.id for entry in seen)
         held = [entry for entry in seen if entry.step == before.id and entry.gate is Tri.YES]
         opened = plan.next_step == step.id or bool(held)
-        there = ledger.before(step.id)
+        there = ledger.before[step.id]
         came = bool(there) and bool(here - there)
         if made or reached or (opened and (came or bool(_stopped(step, held) - here))):
             current = step.id
