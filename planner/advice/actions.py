@@ -102,13 +102,15 @@ def start_of(
 
     An empty one is the list that each of them has: `own`, as far as it is known.
     """
-    found: list[Advice] = []
     # Whoever was a member before found room.
     memory = replace(context.memory, room=max(context.memory.room, len(names)))
     static = tuple(instances) or (None,) * len(names)
     lists_ = tuple(own) or ((),) * len(names)
     ways: list[tuple[tuple[str, ...], str]] = [(each, "") for each in dict.fromkeys(lists)]
-    for assignors, change in [*ways, *([((), consumer_change(None))] if kip848 else [])]:
+    if kip848:
+        ways.append(((), consumer_change(None)))
+
+    def start(assignors: tuple[str, ...], change: str) -> Advice:
         joins = [
             Join(
                 assignors=assignors or list_ or None,
@@ -119,20 +121,16 @@ def start_of(
             )
             for name, instance, list_ in zip(names, static, lists_, strict=True)
         ]
-        answer = admitted(memory, joins)
-        found.append(
-            Advice(
-                action=Action.START,
-                names=tuple(names),
-                assignors=assignors,
-                change=change,
-                step=step,
-                **_judged(context, answer),
-            )
+        return Advice(
+            action=Action.START,
+            names=tuple(names),
+            assignors=assignors,
+            change=change,
+            step=step,
+            **_judged(context, admitted(memory, joins)),
         )
-        if answer.verdict is Tri.YES:
-            break
-    return worded(first(found))
+
+    return worded(first(start(*way) for way in ways))
 
 
 def cut_over_of(
@@ -270,7 +268,7 @@ def wait(reason: str, *, step: int | None = None) -> Advice:
 def stop(reason: str, *, by: str = "this", step: int | None = None) -> Advice:
     """Return the advice to restart nothing until the operator has dealt with `by`, a rule's id."""
     made = Advice(action=Action.STOP, verdict=Tri.NO, reason=reason, step=step)
-    return replace(made, text=text.stop(by))
+    return replace(made, text=f"restart nothing more until {by} is dealt with")
 
 
 def nothing(reason: str, *, step: int | None = None) -> Advice:
@@ -305,15 +303,6 @@ def acceptable(advice: Advice, ignore: Mapping[str, str]) -> bool:
 def accepted(advice: Advice) -> Advice:
     """Return the advice with the verdict yes and the reason that the user accepted its risk."""
     return worded(replace(advice, verdict=Tri.YES, reason=f"accepted by you: {advice.reason}"))
-
-
-def finished(done: int, vouched: Sequence[str], *, step: int) -> Advice:
-    """Return the end of a plan; `vouched` are those of the `done` members that are done by the
-    operator's statement alone.
-    """
-    if not vouched:
-        return nothing("the plan is carried out", step=step)
-    return nothing(f"finished; {text.by_word(done, vouched)}", step=step)
 
 
 def confirm(
@@ -377,15 +366,16 @@ def count(reason: str, here: int, more: int, *, step: int | None = None) -> Advi
 def open_question(finding: Finding, *, step: int | None = None) -> Advice:
     """Return the advice to settle a rule whose answer is cannot tell."""
     asks = any(ANSWER in one.line for one in finding.commands)
-    what = text.unknown_client(finding.message) if asks else finding.fix or finding.message
-    said = f"first {finding.rule}: {what}"
+    what = finding.fix or finding.message
+    if asks:
+        what = f"restart nothing before the client is known: {finding.message}"
     return Advice(
         action=Action.EVIDENCE,
         verdict=Tri.CANNOT_TELL,
         reason=finding.message,
         command=next((one.line for one in finding.commands if one.use.startswith(ACCEPT)), ""),
         step=step,
-        text=said,
+        text=f"first {finding.rule}: {what}",
     )
 
 

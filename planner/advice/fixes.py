@@ -26,10 +26,14 @@ def restart_fix(
     `change` is a sentence to put before it, `then` are words to add. If a restart is not admitted,
     the fix says not to restart that member, and why.
     """
-    found = [restart_of(context, facts, assignors) for facts in members[:TRIED]]
     refusing = [f for f in members if starts_with(context, f, assignors) is not Tri.YES]
     if refusing:
-        return text.not_known_to_start(context.named(refusing), assignors)
+        return (
+            f"Do not restart {context.named(refusing)} with [{', '.join(assignors)}] yet: not "
+            "every client starts with a list of eager and cooperative assignors, and this one is "
+            "not known to (RB104, RB906)."
+        )
+    found = [restart_of(context, facts, assignors) for facts in members[:TRIED]]
     who = context.named(members)
     return text.restart_fix(found, who, assignors, change=change, then=then)
 

@@ -108,11 +108,6 @@ def _look(advice: Advice) -> str:
     )
 
 
-def unknown_client(message: str) -> str:
-    """Return the instruction to restart nothing before the question on a client is answered."""
-    return f"restart nothing before the client is known: {message}"
-
-
 def by_word(done: int, vouched: Sequence[str]) -> str:
     """Return how many of `done` members are proven, and which ones the operator confirmed."""
     return f"proven: {done - len(vouched)}, confirmed by you: {len(vouched)} ({', '.join(vouched)})"
@@ -125,11 +120,6 @@ def next_rebalance(who: str, assignors: Sequence[str]) -> str:
         f"more member with [{', '.join(assignors)}] and stop it once the group is Stable (usually "
         "3 rebalances, each stops only the partitions that move)"
     )
-
-
-def stop(by: str) -> str:
-    """Return the instruction to restart nothing more until `by` is dealt with."""
-    return f"restart nothing more until {by} is dealt with"
 
 
 def sentence(advice: Advice) -> str:
@@ -151,14 +141,6 @@ def restart_fix(
         return f"{lead}Restart {who}{brings}{each}{then}."
     answer = "is rejected" if bad[0].verdict is Tri.NO else "is not proven to be admitted"
     return f"Do not restart {bad[0].names[0]}{brings} yet: it {answer}, {bad[0].reason}."
-
-
-def not_known_to_start(who: str, assignors: Sequence[str]) -> str:
-    """Return the warning not to restart clients that may fail to start with the list."""
-    return (
-        f"Do not restart {who} with [{', '.join(assignors)}] yet: not every client starts with a "
-        "list of eager and cooperative assignors, and this one is not known to (RB104, RB906)."
-    )
 
 
 def in_order(labels: Sequence[str]) -> Iterator[str]:

@@ -32,6 +32,7 @@ from rebal.planner.admission.check import Needs
 from rebal.planner.admission.rejected import rejected_again, still_out
 from rebal.planner.advice import actions as advised
 from rebal.planner.advice.steps import Actions, step_action, wide_list, with_setting
+from rebal.planner.advice.wording import by_word
 from rebal.planner.clients import is_mixed
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed
@@ -511,7 +512,8 @@ def end(look: Look) -> Advice:
     if look.step is None or look.current is None:
         return advised.nothing("the plan is carried out")
     vouched = [facts.name for facts in look.members(look.current.vouched)]
-    return advised.finished(len(look.current.done), vouched, step=look.step.id)
+    proof = f"finished; {by_word(len(look.current.done), vouched)}"
+    return advised.nothing(proof if vouched else "the plan is carried out", step=look.step.id)
 
 
 CANDIDATES: Final[tuple[Candidate, ...]] = (
