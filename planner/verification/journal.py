@@ -6,7 +6,7 @@ when its object is built. So what an entry proves of an id still holds at any la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Final, TypeAlias
 
@@ -156,7 +156,10 @@ def same_since(
 
 
 def look_of(plan: Plan, snapshot: GroupSnapshot) -> JournalEntry:
-    """Return the entry of a look, with what the look alone shows of the group and its members."""
+    """Return the entry of a look, with what the look alone shows of the group and its members.
+
+    An exact list is in it although the user may only assume it.
+    """
     return JournalEntry(
         at=snapshot.captured_at,
         plan=plan_key(plan),
@@ -173,6 +176,10 @@ def look_of(plan: Plan, snapshot: GroupSnapshot) -> JournalEntry:
                 instance_id=member.instance_id,
                 partitions=owned(member),
                 kept=member.kept_partitions > 0,
+                assignors=member.assignors
+                if member.assignors.knowledge is Knowledge.EXACT
+                else None,
+                software=proven_software(member),
             )
             for member in snapshot.members
         ),
@@ -303,9 +310,11 @@ def known_before(
 ) -> dict[str, tuple[AssignorList | None, Software | None]]:
     """Return member id → exact list and client, from the plan's baseline and the journal."""
     known: dict[str, tuple[AssignorList | None, Software | None]] = {}
-    for member_id, assignors, software in _facts(plan, entries):
-        before = known.get(member_id, (None, None))
-        known[member_id] = (assignors or before[0], software or before[1])
+    first = [] if plan.baseline.redacted else [look_of(plan, plan.baseline)]
+    for look in (*first, *entries):
+        for seen in look.members:
+            before = known.get(seen.member_id, (None, None))
+            known[seen.member_id] = (seen.assignors or before[0], seen.software or before[1])
     return known
 
 
@@ -323,18 +332,6 @@ def proven_list(member: Member) -> AssignorList | None:
 def proven_software(member: Member) -> Software | None:
     """Return the member's client where the client itself named it."""
     return member.software if proven_family(member.software) is not None else None
-
-
-def _facts(
-    plan: Plan, entries: Sequence[JournalEntry]
-) -> Iterator[tuple[str, AssignorList | None, Software | None]]:
-    """Yield member id, list and client as the baseline and the journal have them, oldest first."""
-    for member in () if plan.baseline.redacted else plan.baseline.members:
-        exact = member.assignors.knowledge is Knowledge.EXACT
-        yield member.member_id, member.assignors if exact else None, proven_software(member)
-    for entry in entries:
-        for seen in entry.members:
-            yield seen.member_id, seen.assignors, seen.software
 
 
 def _with(member: Member, assignors: AssignorList | None, software: Software | None) -> Member:
