@@ -13,22 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from rebal.groups.evidence.absent import client_of, without_departed
-from rebal.groups.model import Departed, GroupSnapshot, Moment, Record
+from rebal.groups.model import Departed, GroupSnapshot, Moment
 from rebal.planner.plan import Accepted, Plan
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.plan_context import context_of
-
-
-class Stated(Record, frozen=True, kw_only=True):
-    """The plan and the group as the user's word leaves them.
-
-    `accepted` holds everything that was said so far. `expected` is the number of members.
-    """
-
-    plan: Plan
-    snapshot: GroupSnapshot
-    accepted: Accepted
-    expected: int
 
 
 def as_stated(
@@ -37,8 +25,9 @@ def as_stated(
     snapshot: GroupSnapshot,
     given: Accepted | None,
     expect_members: int | None,
-) -> Stated:
-    """Return the plan and the group without the clients that left for good.
+) -> tuple[Plan, GroupSnapshot, Accepted, int]:
+    """Return the plan and the group without the clients that left for good, all that was said so
+    far, and the number of members.
 
     The group's departed members are those that may still return: of the plan's baseline and of this
     look's logs, but none that the number of members counts. `entries` are the earlier looks, oldest
@@ -55,11 +44,11 @@ def as_stated(
     if own and plan.accepted.members is None:
         plan = replace(plan, expected_members=context_of(plan, baseline).expected)
     seen = without_departed(snapshot, since)
-    return Stated(
-        plan=plan,
-        snapshot=replace(seen, departed=tuple(_may_return(plan, entries, seen))),
-        accepted=replace(accepted, departed=tuple(since), members=number),
-        expected=number or plan.expected_members or len(baseline.members),
+    return (
+        plan,
+        replace(seen, departed=tuple(_may_return(plan, entries, seen))),
+        replace(accepted, departed=tuple(since), members=number),
+        number or plan.expected_members or len(baseline.members),
     )
 
 

@@ -171,8 +171,9 @@ def verify(
     ahead = [entry for entry in entries if entry.at > snapshot.captured_at]
     entries = [entry for entry in entries if entry.at <= snapshot.captured_at]
     seen = [entry for entry in entries if entry.blind is None]
-    word = as_stated(plan, entries, snapshot, accepted, expect_members)
-    plan, snapshot, accepted, expected = word.plan, word.snapshot, word.accepted, word.expected
+    plan, snapshot, accepted, expected = as_stated(
+        plan, entries, snapshot, accepted, expect_members
+    )
     known = remembered(plan, seen, snapshot)
     context = context_of(plan, known, expected, accepted, given)
     estimated = estimates(plan, accepted.members)
