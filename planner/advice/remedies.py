@@ -159,7 +159,7 @@ def _remedy(
     """
     if context.group.state is not GroupState.STABLE:
         return wait(barred.reason, step=step)
-    lacking = [f for f in others if _lacks_all(context, f, assignors)]
+    lacking = [f for f in others if {context.supports(f, name) for name in assignors} <= {Tri.NO}]
     able = [f for f in lacking if starts_with(context, f, wide) is Tri.YES]
     if able and wide:
         back = first(restart_of(context, f, wide, step=step) for f in able[:TRIED])
@@ -211,7 +211,3 @@ def _no_wide_list(
 def _knows_nothing_more(context: Context) -> bool:
     """No list is known, so that a rebalance (which shows every list) is the next evidence."""
     return not any(f.member.assignors.knowledge is Knowledge.EXACT for f in context.members)
-
-
-def _lacks_all(context: Context, facts: Facts, assignors: Sequence[str]) -> bool:
-    return all(context.supports(facts, name) is Tri.NO for name in assignors)

@@ -116,15 +116,6 @@ class Look:
         by_id = {facts.member.member_id: facts for facts in self.context.members}
         return [by_id[each] for each in ids if each in by_id]
 
-    @cached_property
-    def open_findings(self) -> list[Finding]:
-        """Return the findings that keep members from being restarted until they are decided."""
-        return [
-            one
-            for one in self.findings
-            if decides(one, Tri.CANNOT_TELL) and not has(one, Trait.ADMISSION)
-        ]
-
     def lists(self, out: Sequence[Outsider]) -> list[tuple[str, ...]]:
         """Return the lists that lead on and that all these clients start with, the elected one
         last.
@@ -370,7 +361,11 @@ def settle_question(look: Look) -> Advice | None:
     """Settle what a rule asks before a member is restarted."""
     if look.current is None or look.step is None:
         return None
-    asked = look.open_findings
+    asked = [
+        one
+        for one in look.findings
+        if decides(one, Tri.CANNOT_TELL) and not has(one, Trait.ADMISSION)
+    ]
     if not look.holds:
         asked = [one for one in asked if not has(one, Trait.PENDING)]
         lists = [facts.member.assignors for facts in look.members(look.current.unknown)]
