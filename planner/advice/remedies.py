@@ -19,7 +19,6 @@ from rebal.planner.advice.actions import (
     cut_over_of,
     evidence,
     first,
-    nothing,
     rebalance_of,
     replan,
     restart_of,
@@ -112,23 +111,21 @@ def narrowing(
     *,
     step: int | None = None,
 ) -> tuple[Advice, tuple[Advice, ...]]:
-    """Return the advice to restart one of `to_do` with the list, and the restarts that are
-    withheld.
+    """Return the advice to restart one of `to_do` (not empty) with the list, and the restarts that
+    are withheld.
 
     A member whose client does not start with the list, as its evidence has it, is left as it is.
     Where none is admitted, the advice prepares it: give the `wide` list to the members that lack
     the assignor, make the coordinator remember every list again, or add the evidence that decides.
     """
     able = [f for f in to_do if starts_with(context, f, assignors) is not Tri.NO]
-    if to_do and not able:
+    if not able:
         return _no_wide_list(context, to_do, assignors, step), ()
     tried = [restart_of(context, facts, assignors, step=step) for facts in able[:TRIED]]
     good = next((one for one in tried if one.verdict is Tri.YES), None)
     withheld = tuple(one for one in tried if one.verdict is not Tri.YES)[:LISTED]
     if good is not None:
         return good, withheld
-    if not tried:
-        return nothing("no member is left to restart in this step", step=step), ()
     # Where some find the group full or their session out of bounds, the others may be admitted.
     by_list = [one for one in tried if one.error in (None, INCONSISTENT)] or tried
     barred = next((one for one in by_list if one.verdict is Tri.NO), by_list[0])

@@ -77,6 +77,8 @@ def _of_aim(
         return _accepted(with_setting(made, step), withheld, ignore)
     if aim is Aim.REFRESH:
         return remedies.cure_of(context, step=step.id), ()
+    if not to_do:
+        return advised.nothing("no member is left to restart in this step", step=step.id), ()
     if aim is Aim.CONSUMER:
         return _converted(context, to_do, step), ()
     if aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC) and step.target_list:
@@ -84,8 +86,6 @@ def _of_aim(
             context, to_do, step.target_list, wide_list(plan, context), step=step.id
         )
         return _accepted(made, withheld, ignore)
-    if not to_do:
-        return advised.nothing("no member is left to restart in this step", step=step.id), ()
     made = advised.restart_of(context, to_do[0], step=step.id)
     own, members = to_do[0].member.member_id, context.snapshot.members
     if (named := process_names(members).get(own)) is not None:
@@ -115,8 +115,6 @@ def _accepted(made: Advice, withheld: tuple[Advice, ...], ignore: Mapping[str, s
 
 def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
     """Return the restart with group.protocol=consumer, which the conversion's conditions admit."""
-    if not to_do:
-        return advised.nothing("no member is left to restart in this step", step=step.id)
     answers = online(context)
     verdict = allows(answers)
     against = next((a for a in answers if a.allows is verdict is not Tri.YES), None)

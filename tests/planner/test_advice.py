@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, Refusal, Source, Tri
 from rebal.planner.advice.remedies import narrowing
+from rebal.planner.advice.steps import step_action
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Advice, Plan
 from rebal.planner.rules import evaluate
@@ -247,6 +248,7 @@ def test_advice_that_restarts_nobody_names_its_step() -> None:
     mixed = ("cooperative-sticky", "range")
     context = context_of({"members": [java("a", RANGE, family="librdkafka")]})
     unable, _ = narrowing(context, context.members, mixed, mixed, step=2)
-    nobody, _ = narrowing(context, (), mixed, mixed, step=2)
+    made = plan([java("a", RANGE), java("b", RANGE)])
+    nobody, _ = step_action(made, made.steps[1], context, (), ignore={})
     found = [(one.action, one.step) for one in (unable, nobody)]
     assert found == [("replan", 2), ("none", 2)]
