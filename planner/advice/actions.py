@@ -300,11 +300,6 @@ def acceptable(advice: Advice, ignore: Mapping[str, str]) -> bool:
     return advice.verdict is Tri.CANNOT_TELL and bool(kinds & set(advice.evidence_needed))
 
 
-def accepted(advice: Advice) -> Advice:
-    """Return the advice with the verdict yes and the reason that the user accepted its risk."""
-    return worded(replace(advice, verdict=Tri.YES, reason=f"accepted by you: {advice.reason}"))
-
-
 def confirm(
     context: Context, step: int, members: Sequence[Facts], names: Sequence[str], *, shown: bool
 ) -> Advice:

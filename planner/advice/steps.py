@@ -110,7 +110,8 @@ def _accepted(made: Advice, withheld: tuple[Advice, ...], ignore: Mapping[str, s
     if made.recommended or chosen is None:
         return made, withheld
     rest = tuple(one for one in withheld if one is not chosen)
-    return advised.accepted(chosen), rest
+    reason = f"accepted by you: {chosen.reason}"
+    return advised.worded(replace(chosen, verdict=Tri.YES, reason=reason)), rest
 
 
 def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
