@@ -10,7 +10,7 @@ TIMES  := --durations=0 --durations-min=0.05
 # Links that show the rooms as rebal.*, as an installed rebal does: for mypy, pyright and editors.
 LINKS  := build/typing/rebal
 
-.PHONY: help demo pictures screens search test test-live test-fast test-full mutants coverage lint types schemas bench lock clean
+.PHONY: help demo pictures screens search test test-live test-fast test-full mutants hostile coverage lint types schemas bench lock clean
 
 help:
 	@echo "make demo       the main job in four chapters, on captured groups (no Kafka, no Java)"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-fast  the tests without Java, under a minute"
 	@echo "make test-full  every path and version, long stories included: two to three hours"
 	@echo "make mutants    120 mutants, drawn at random, against the pure planner tests"
+	@echo "make hostile    2,000 runs with hostile options, files and broker answers"
 	@echo "make search     200,000 generated roll-outs, as rebal advises them (an hour and a half)"
 	@echo "make coverage   the share of the statements that the fast tests run"
 	@echo "make schemas    the JSON Schemas of the documents, anew from their records"
@@ -74,11 +75,16 @@ test-fast: $(READY)
 
 test-full: $(READY)
 	REBAL_FULL=1 $(PYTEST) $(TIMES); tested=$$?; \
-	$(MAKE) mutants && exit $$tested
+	$(MAKE) hostile mutants && exit $$tested
 
 # The survivors are printed as diffs; SEED=7 draws the mutants of another run again.
 mutants: $(READY)
 	$(BIN)/python -m tests.mutants --sample 120 $(if $(SEED),--seed $(SEED))
+
+# Each kind of fault is printed once, with the seed of its run.
+hostile: $(READY)
+	$(BIN)/python -m tests.hostile --runs 2000 \
+		--seed $(or $(SEED),$$($(BIN)/python -c 'import secrets; print(secrets.randbelow(10**9))'))
 
 # Generated histories in which rebal's advice is carried out; counter-examples are printed.
 search: $(READY)
