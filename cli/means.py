@@ -46,7 +46,7 @@ def kept_plan(context: typer.Context, name: str) -> str:
     parser = context.command.make_parser(context)
     parser.ignore_unknown_options = True
     kept, _, _ = parser.parse_args([*given.connection, *plan.evidence, *saved])
-    folder = Path(os.path.relpath(file.resolve().parent / given.folder))
+    folder = Path(os.path.relpath(Path(os.path.realpath(file)).parent / given.folder))
     context.default_map = {
         name: _from(folder, value) if name in _PATHS else value
         for name, value in kept.items()

@@ -288,7 +288,8 @@ class Connection:
         left: Path | None = None,
     ) -> Given:
         """Return what a printed command repeats: these options without secrets, and the others."""
-        folder = os.path.relpath(Path.cwd(), plan.resolve().parent) if plan is not None else "."
+        beside = Path.cwd() if plan is None else Path(os.path.realpath(plan)).parent
+        folder = os.path.relpath(Path.cwd(), beside)
         from rebal.planner.commands import OFFLINE, Given
 
         words = option("-b", self.bootstrap) if self.bootstrap else ()
@@ -488,8 +489,10 @@ def batch_of(text: str) -> int:
     """
     if text == "all":
         return 0
-    if not text.isdecimal() or int(text) < 1:
-        raise UsageError(f"--batch {text}: give a number of members to restart at a time, or all.")
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
+        raise UsageError(
+            f"--batch {text[:100]}: give a number of members to restart at a time, or all."
+        )
     return int(text)
 
 

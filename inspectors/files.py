@@ -28,6 +28,11 @@ _OTHERS: Final = {
 }
 
 
+def expanded(text: str) -> Path:
+    """Return the path with `~` expanded, or as it is where no home is known."""
+    return Path(os.path.expanduser(text))
+
+
 def opened(path: Path) -> IO[bytes]:
     """Open a file to read; a named pipe has some seconds for its first data.
 

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Mapping
 from errno import EINVAL
-from pathlib import Path
 from stat import S_ISREG
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -19,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from rebal.inspectors.errors import SettingError
-from rebal.inspectors.files import opened
+from rebal.inspectors.files import expanded, opened
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 URL: Final = "sasl.oauthbearer.token.endpoint.url"
@@ -155,7 +154,7 @@ def readable(key: str, name: str) -> str:
     Raises:
         SettingError: the file cannot be read.
     """
-    path = Path(name).expanduser()
+    path = expanded(name)
     try:
         with opened(path) as file:
             if not S_ISREG(os.fstat(file.fileno()).st_mode):

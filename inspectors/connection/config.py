@@ -28,7 +28,7 @@ from rebal.inspectors.connection.auth import OAuth, Secretive
 from rebal.inspectors.connection.properties import parse_properties
 from rebal.inspectors.connection.settings import Pem, Settings, layer, merge, typed
 from rebal.inspectors.errors import SettingError
-from rebal.inspectors.files import read_text
+from rebal.inspectors.files import expanded, read_text
 
 CLIENT_ID: Final = "rebal"
 ENV_PREFIX: Final = "REBAL_X_"
@@ -187,7 +187,7 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def _path(text: str | None) -> Path | None:
-    return Path(text).expanduser() if text else None
+    return expanded(text) if text else None
 
 
 def _read(path: Path, what: str) -> dict[str, str]:
@@ -222,7 +222,7 @@ def _from_overrides(overrides: Sequence[str]) -> dict[str, str]:
 
 def config_path(env: Mapping[str, str]) -> Path:
     """Return the path of the user's configuration file, whether it exists or not."""
-    base = Path(env.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+    base = expanded(env.get("XDG_CONFIG_HOME") or "~/.config")
     return _path(env.get("REBAL_CONFIG")) or base / "rebal" / "config.yaml"
 
 

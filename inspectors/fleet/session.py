@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from rebal.groups.model import Record
+from rebal.inspectors.files import expanded
 from rebal.inspectors.fleet.engine import SparkError, end, engine_of
 from rebal.inspectors.fleet.remote import active_session, remote_session, require_server
 
@@ -364,7 +365,7 @@ def _packages() -> dict[str, str]:
     """
     from pyspark import __version__
 
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rebal" / "ivy"
+    cache = expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "rebal" / "ivy"
     settings = cache / "ivysettings.xml"
     try:
         cache.mkdir(parents=True, exist_ok=True)

@@ -196,6 +196,15 @@ def test_out_writes_a_plan_that_reads_back_with_its_baseline(
     assert {step.gate.command for step in read.steps} == {f"rebal verify {out}"}
 
 
+def test_out_to_a_link_that_leads_to_itself_is_one_sentence(
+    group: Make, save: Any, tmp_path: Path, capsys: Said
+) -> None:
+    out = tmp_path / "loop.yaml"
+    out.symlink_to(out)
+    assert plan(save(group()), "--out", str(out)) == 1
+    assert f"rebal: cannot write {out}: too many levels" in capsys.readouterr().err
+
+
 def test_markdown_is_a_runbook(group: Make, save: Any, capsys: Said) -> None:
     assert plan(save(group()), "-o", "markdown") == 0
     text = capsys.readouterr().out

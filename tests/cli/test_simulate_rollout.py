@@ -423,6 +423,7 @@ def test_the_example_scripts_fit_the_schema() -> None:
         (["--script", "crash", "--rebalance-timeout", "9"], "--param max-poll=TIME sets max.poll"),
         (["--script", "crash", "--param", "heartbeat=0"], "heartbeat=0: expected at least 0.01 s."),
         (["--script", "crash", "--batch", "none"], "--batch none: give a number of members"),
+        (["--script", "crash", "--batch", "9" * 5000], "--batch 9"),
         (["--assignor", "range", "--runs", "2"], "are for a rehearsal: add --rollout PLAN or --s"),
         (["--script", "crash", "--rollout", "p.yaml"], "name the plan's steps in a script file"),
         (["--script", "s.yaml", "--rollout", "p.yaml"], "no event of s.yaml is a step of the plan"),

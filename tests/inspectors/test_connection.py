@@ -260,6 +260,12 @@ def test_no_bootstrap_server_says_where_it_can_come_from() -> None:
         made(bootstrap=None)
 
 
+def test_a_home_that_is_none_leaves_the_path_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "~")
+    with pytest.raises(SettingError, match=r"--profile prod: cannot read ~/.config/rebal/"):
+        made(profile="prod", env={})
+
+
 def test_profiles_that_are_not_there(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     env = {"REBAL_CONFIG": str(path)}

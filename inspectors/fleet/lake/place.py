@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from rebal.groups.errors import DocumentError
+from rebal.inspectors.files import expanded
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -71,7 +72,7 @@ class Place:
         if self._scheme != "file":
             return None
         if _SCHEME.match(self.text) is None:
-            return Path(os.path.abspath(Path(self.text).expanduser()))
+            return Path(os.path.abspath(expanded(self.text)))
         return Path(urlsplit(self.text).path)
 
     @property
