@@ -30,7 +30,7 @@ class _Moment(NamedTuple):
     line: int
     stamp: Stamp | None
 
-    def is_before(self, other: _Moment) -> bool:
+    def is_before(self, other: _Moment, skew: timedelta = _SKEW) -> bool:
         """Return whether the line is older than the other, or may be by the clocks of two hosts."""
         if self.lives is other.lives:
             return self.line < other.line
@@ -39,13 +39,16 @@ class _Moment(NamedTuple):
             one is not None
             and two is not None
             and one.local is two.local
-            and one.at <= two.at + _SKEW
+            and one.at <= two.at + skew
         )
 
 
 class _Join(NamedTuple):
+    """A join; `begun` is the first request since the client's last answer, `sent` the last one."""
+
     number: int
     event: ClientLine
+    begun: _Moment
     sent: _Moment
     answered: _Moment
 
@@ -55,6 +58,7 @@ class Rosters:
 
     def __init__(self) -> None:
         self._printed: dict[str, dict[int, list[tuple[_Moment, tuple[str, ...]]]]] = {}
+        self._begun: dict[_Client, _Moment] = {}
         self._sent: dict[_Client, _Moment] = {}
         self._joins: dict[Lives, list[_Join]] = defaultdict(list)
         self._clusters: dict[Lives, set[str]] = defaultdict(set)
@@ -69,12 +73,14 @@ class Rosters:
         if event.kind == "cluster":
             self._clusters[lives].add(event.cluster_id)
         elif event.kind == "joining":
+            self._begun.setdefault(client, moment)
             self._sent[client] = moment
         elif event.roster and generation is not None:
             group = self._printed.setdefault(event.group_id, {})
             group.setdefault(generation, []).append((moment, event.roster))
-        elif event.kind == "joined" and not event.member_id and client in self._sent:
-            self._joins[lives].append(_Join(number, event, self._sent[client], moment))
+        elif event.kind == "joined" and not event.member_id and client in self._begun:
+            begun, sent = self._begun.pop(client), self._sent[client]
+            self._joins[lives].append(_Join(number, event, begun, sent, moment))
 
     def bind(self) -> None:
         """Tell each program's joins which member ids they may have."""
@@ -99,7 +105,9 @@ class Rosters:
             name
             for generation, all_printed in group.items()
             if generation < (event.generation_id or 0)
-            for _, before in all_printed
+            for printed, before in all_printed
+            # A generation that ended before the client had its answer may have its own id.
+            if printed.is_before(join.begun, timedelta())
             for name in before
         }
         own = re.compile(re.escape(event.instance_id or event.client_id) + _UUID)
