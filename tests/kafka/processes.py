@@ -2,6 +2,8 @@
 
 import atexit
 import contextlib
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -106,6 +108,18 @@ RUNNING: dict[int, ChildProcess] = {}
 def _kill_all() -> None:
     for child in list(RUNNING.values()):
         child.kill()
+
+
+def freeze(pid: int) -> None:
+    """Stop a process with SIGSTOP and wait until it stands still: a busy machine takes a while."""
+    os.kill(pid, signal.SIGSTOP)
+    status = Path(f"/proc/{pid}/status")
+    wait_for(
+        f"process {pid} to stand still",
+        lambda: "State:\tT" in status.read_text(),
+        timeout=10,
+        every=0.01,
+    )
 
 
 def wait_for(

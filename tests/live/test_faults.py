@@ -26,7 +26,7 @@ from rebal.inspectors.kafka.read import GroupFailure, read_groups
 from rebal.inspectors.kafka.wire import Connection, Deadline
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
-from tests.kafka.processes import wait_for
+from tests.kafka.processes import freeze, wait_for
 from tests.live_support import config_of
 
 SECOND = 1000
@@ -328,7 +328,7 @@ def test_a_broker_that_stops_in_the_middle(
     pid = own.process.pid
 
     def hangs(*arguments: Any, **options: Any) -> Any:
-        os.kill(pid, signal.SIGSTOP)
+        freeze(pid)
         return describe(*arguments, **options)
 
     monkeypatch.setattr(live_group, "describe", hangs)

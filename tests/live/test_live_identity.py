@@ -8,7 +8,7 @@ from rebal.groups.model import GroupSnapshot
 from rebal.inspectors.kafka.read import read_groups
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
-from tests.kafka.processes import wait_for
+from tests.kafka.processes import freeze, wait_for
 from tests.kafka.rolling import Rolling
 from tests.live_support import config_of
 
@@ -63,7 +63,7 @@ def test_an_expired_session_gives_a_new_id_without_a_new_process(
     wait_assigned([own], 2)
     first = ids(kafka41, group_id)
     pid = own.host.process.pid
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     try:
         wait_for("the session to expire", lambda: not ids(kafka41, group_id), timeout=20)
     finally:

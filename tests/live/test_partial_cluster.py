@@ -14,7 +14,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from rebal.cli import app
 from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups
 from tests.kafka.broker import Broker
-from tests.kafka.processes import wait_for
+from tests.kafka.processes import freeze, wait_for
 from tests.live_support import config_of
 
 GROUPS = tuple(f"pay-{number}" for number in range(8))
@@ -96,7 +96,7 @@ def test_groups_of_the_reachable_broker_are_shown_and_the_others_named(
     assert [group["group_id"] for group in body["groups"]] == list(GROUPS)
 
     # It accepts connections and is silent, as behind a firewall that drops packets.
-    os.kill(second.process.pid, signal.SIGSTOP)
+    freeze(second.process.pid)
     try:
         code, body, err = inspect(capsys, *words)
         gone = f"broker 2 at {second.bootstrap} cannot be reached (no answer)"
