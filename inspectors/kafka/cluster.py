@@ -34,7 +34,7 @@ _BY_METADATA_VERSION: Final = {
     29: "4.2", 30: "4.3", 33: "4.4",
 }  # fmt: skip
 _NO_ANSWER: Final = frozenset({"TIMED_OUT", "DISCONNECTED"})
-_SILENT: Final = _NO_ANSWER | {"UNREACHABLE"}
+_GONE: Final = _NO_ANSWER | {"UNREACHABLE"}
 _CONNECT_ROUNDS: Final = 3
 _SIDE_BY_SIDE: Final = 4
 """Connections to one broker at most."""
@@ -143,6 +143,9 @@ class RawCluster:
             except ssl.SSLError as error:
                 raise _unreachable(broker_id, host, port, str(error.reason or error)) from None
             except (OSError, RequestError) as error:
+                if opened:
+                    # A broker may limit the connections of a client: the busy ones are enough.
+                    return random.choice(opened)
                 late = isinstance(error, TimeoutError) or getattr(error, "name", "") == "TIMED_OUT"
                 if isinstance(error, RequestError) and not late:
                     raise
@@ -218,7 +221,7 @@ class RawCluster:
                 return ask(self.node(broker, deadline), broker)
             except RequestError as error:
                 self._coordinators.pop(group_id, None)
-                if not known or error.name not in _SILENT or deadline.over:
+                if not known or error.name not in _GONE or deadline.over:
                     raise
             return once()
 

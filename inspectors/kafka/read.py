@@ -60,7 +60,6 @@ from rebal.inspectors.kafka.listing import (
 )
 from rebal.inspectors.kafka.probe import probe_group
 from rebal.inspectors.kafka.reload import (
-    Fetches,
     Reading,
     proven_by_probe,
     rebalanced_since_load,
@@ -82,11 +81,8 @@ def read_group(
     *,
     probe: bool = False,
     assignors: Sequence[str] = (),
-    fetches: Fetches | None = None,
 ) -> GroupSnapshot:
     """Return the group as it is now, with the bounds of its members' assignor lists.
-
-    `fetches` is shared with other groups that are read and probed at the same time.
 
     Raises:
         RequestError: the group cannot be described.
@@ -109,7 +105,7 @@ def read_group(
     compared = measured is not None
     snapshot = replace(snapshot, clock_ahead_ms=ahead_ms, clock_compared=compared)
     if probe:
-        snapshot = _probed(session, snapshot, assignors, fetches)
+        snapshot = _probed(session, snapshot, assignors)
     return merge(snapshot, ())
 
 
@@ -278,12 +274,7 @@ def _topic_note(name: str, error: RequestError) -> str:
     return f"topic {name} was not read: {error.reason}"
 
 
-def _probed(
-    session: Session,
-    snapshot: GroupSnapshot,
-    assignors: Sequence[str],
-    fetches: Fetches | None,
-) -> GroupSnapshot:
+def _probed(session: Session, snapshot: GroupSnapshot, assignors: Sequence[str]) -> GroupSnapshot:
     group = snapshot.group
     if session.raw is None:
         why = "it is sent with kafka-python, which cannot log in here"
@@ -295,7 +286,7 @@ def _probed(
     probe = replace(probe, answers=answers)
     if group.type is not GroupType.CLASSIC or group.protocol_type != CONSUMER:
         return replace(snapshot, probe=probe)
-    reading = rebalanced_since_load(session.raw, group.group_id, fetches=fetches)
+    reading = rebalanced_since_load(session.raw, group.group_id, fetches=session.fetches)
     yes = [answer.assignor for answer in probe.answers if answer.supported is Tri.YES]
     reading = proven_by_probe(reading, group.assignor, yes)
     return _with_reading(replace(snapshot, probe=probe), reading)
@@ -422,14 +413,11 @@ def read_all(
     threads: int = _THREADS,
 ) -> list[GroupSnapshot | GroupFailure]:
     """Return what `read_groups` returns, over the connections of `session`."""
-    fetches = Fetches()
 
     def one(group_id: str) -> GroupSnapshot | GroupFailure:
         deadline = Deadline(session.config.timeout_ms)
         try:
-            return read_group(
-                session, group_id, deadline, probe=probe, assignors=assignors, fetches=fetches
-            )
+            return read_group(session, group_id, deadline, probe=probe, assignors=assignors)
         except RequestError as error:
             return failure_of(group_id, error, deadline)
         except ConnectError as error:

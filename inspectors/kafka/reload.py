@@ -70,10 +70,10 @@ class _Fetched(NamedTuple):
 
 
 class Fetches:
-    """What was fetched of `__consumer_offsets` for several groups that are read together.
+    """Batches of `__consumer_offsets` that were fetched in one look, for all groups of a partition.
 
-    The records below an offset stay the same within a leader epoch, so the groups of a partition
-    need each of them once. Who keeps this longer than for one look would miss a new topic.
+    The records below an offset stay the same within a leader epoch; a longer life than one look
+    would miss a topic that was made anew.
     """
 
     def __init__(self) -> None:

@@ -23,6 +23,7 @@ from rebal.inspectors.errors import (
 from rebal.inspectors.kafka.admin import Admin
 from rebal.inspectors.kafka.brokers import group_settings
 from rebal.inspectors.kafka.cluster import RawCluster, broker_version
+from rebal.inspectors.kafka.reload import Fetches
 from rebal.inspectors.kafka.wire import Deadline
 
 _METADATA: Final = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
@@ -44,6 +45,7 @@ class Session:
         self.raw = raw
         self.admin = admin
         self.notes = notes
+        self.fetches = Fetches()
         self._settings: dict[int, Mapping[str, str] | RequestError | ConnectError] = {}
         self._lock = threading.Lock()
         self._ahead: timedelta | None = None

@@ -78,6 +78,26 @@ def test_a_coordinator_that_keeps_loading_is_waited_for_to_the_end(clock: Clock)
     assert clock.now == pytest.approx(101, abs=0.1)
 
 
+def test_a_broker_that_allows_one_connection_is_asked_over_the_busy_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raw = RawCluster(ClusterConfig(bootstrap="127.0.0.1:1"))
+    raw.brokers[1] = ("127.0.0.1", 1, None)
+    first = SimpleNamespace(closed=False, busy=False)
+    made = iter([first])
+
+    def connection(*_: Any) -> Any:
+        for each in made:
+            return each
+        raise ConnectionResetError
+
+    monkeypatch.setattr(raw, "any", lambda _: None)
+    monkeypatch.setattr(cluster, "Connection", connection)
+    assert raw.node(1, Deadline(1_000)) is first
+    first.busy = True
+    assert raw.node(1, Deadline(1_000)) is first
+
+
 def test_a_coordinator_that_falls_silent_is_searched_for_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

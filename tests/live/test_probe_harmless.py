@@ -13,7 +13,6 @@ from rebal.inspectors.kafka.probe import probe_group
 from rebal.inspectors.kafka.read import read_groups
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
-from tests.kafka.rawgroup import RawGroup
 from tests.live_support import config_of, stored_generations
 
 ASKED = ("range", "cooperative-sticky", "sticky", "roundrobin")
@@ -132,30 +131,6 @@ def joins_sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
     monkeypatch.setattr(Connection, "exchange", counting)
     return lambda: sent
-
-
-def test_groups_that_are_read_side_by_side_get_one_join_a_question(
-    kafka41: Broker, joins_sent: Callable[[], int]
-) -> None:
-    kafka41.wait_coordinator("any")
-    groups = [RawGroup(kafka41) for _ in range(12)]
-    try:
-        for group in groups:
-            group.form([group.member("range", "sticky"), group.member("range")])
-        before = [stored_generations(kafka41, group.id) for group in groups]
-        found = read_groups(config_of(kafka41), [group.id for group in groups], probe=True)
-        questions = 0
-        for read_now in found:
-            assert isinstance(read_now, GroupSnapshot), read_now
-            assert read_now.probe is not None
-            answers = {one.assignor: one.supported for one in read_now.probe.answers}
-            assert (answers["range"], answers["sticky"]) == (Tri.YES, Tri.NO)
-            questions += len(answers)
-        assert joins_sent() == questions
-        assert [stored_generations(kafka41, group.id) for group in groups] == before
-    finally:
-        for group in groups:
-            group.end()
 
 
 def test_a_kip848_group_is_refused(
