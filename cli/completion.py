@@ -173,8 +173,10 @@ def _documents(*kinds: str) -> Callable[[_Typed, str], Iterator[Candidate]]:
     schemas = re.compile(rf"rebal\.(?:{'|'.join(kinds)})/\d")
 
     def source(_: _Typed, prefix: str) -> Iterator[Candidate]:
+        from rebal.inspectors.files import expanded
+
         folder = prefix[: prefix.rfind("/") + 1]
-        for path in sorted(Path(folder or ".").expanduser().iterdir()):
+        for path in sorted(expanded(folder or ".").iterdir()):
             if path.is_dir() and not path.name.startswith("."):
                 yield Candidate(f"{folder}{path.name}/")
             elif path.suffix.lower() in ENDINGS and path.is_file() and schemas.search(_head(path)):

@@ -56,7 +56,7 @@ def commands(lines: Iterable[str | NamedCommand]) -> tuple[NamedCommand, ...]:
 
 
 class Given(Record, frozen=True, kw_only=True):
-    """What the user gave on this command line, as words that the next commands repeat.
+    """Options of this command line, as words that the next commands repeat.
 
     `connection` are the options that reach the cluster, without secrets, and `evidence` those that
     add evidence. `wishes` are the other options of plan-upgrade. `looks` are the options of verify

@@ -51,6 +51,7 @@ CONSUMER: Final = "consumer"
 COOPERATIVE_STICKY: Final = "cooperative-sticky"
 # How many families are named where the bytes exclude none.
 _ANSWERS: Final = 4
+_MOST_REMOVALS: Final = 6
 
 
 class Context(GroupFacts):
@@ -502,13 +503,14 @@ class Context(GroupFacts):
         """Return whether this static member restarts within its session timeout."""
         return back_in_time(of_family(facts.member, facts.family), self.speed.restart)
 
-    def removals(self, down: Iterable[Facts], most: int = 6) -> tuple[NamedCommand, ...]:
-        """Return the commands that remove the entries of the static members among `down`.
+    def removals(self, down: Iterable[Facts]) -> tuple[NamedCommand, ...]:
+        """Return the commands that remove the entries of the static members among `down`, of at
+        most `_MOST_REMOVALS`.
 
         They are for members whose process is gone for good, and of a classic group only.
         """
         if self.group.type is not GroupType.CLASSIC:
             return ()
         ids = (facts.member.instance_id for facts in down)
-        named = list(filter(None, ids))[:most]
+        named = list(filter(None, ids))[:_MOST_REMOVALS]
         return tuple(self.given.remove_static(self.group.group_id, named))

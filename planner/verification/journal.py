@@ -62,7 +62,7 @@ class SeenMember(Record, frozen=True, kw_only=True):
 
 
 class Advised(Record, frozen=True, kw_only=True):
-    """What a look advised, where it lets somebody join or waits instead; fields as in `Advice`."""
+    """Advice of a look, where it lets somebody join or waits instead; fields as in `Advice`."""
 
     action: Action
     instead_of: Action | None = None

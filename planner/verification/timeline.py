@@ -202,7 +202,7 @@ def _shared_clients(looks: Sequence[JournalEntry]) -> frozenset[str]:
 
 
 def _likeness(was: SeenMember, now: SeenMember, shared: frozenset[str]) -> int:
-    """Return how surely a member that left has come back as `now`: 0 for an equal instance id, 1
+    """Return how surely a member that left has rejoined as `now`: 0 for an equal instance id, 1
     for an equal client id and host, 2 for an equal client id, `_NOT_ALIKE`.
 
     A member that became static, or dynamic, is known by a client id that no other member has (3).
