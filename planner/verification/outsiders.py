@@ -15,7 +15,16 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from rebal.groups.clients import proven_family
-from rebal.groups.model import Evidence, GroupSnapshot, Member, Moment, Record, Refusal, Tri
+from rebal.groups.model import (
+    Evidence,
+    GroupSnapshot,
+    GroupState,
+    Member,
+    Moment,
+    Record,
+    Refusal,
+    Tri,
+)
 from rebal.groups.snapshot.redact import random_end
 from rebal.planner.admission.rejected import (
     address,
@@ -322,26 +331,43 @@ def _rejections(
     shown, now = first_shown(plan, seen), context.snapshot.captured_at
     compared = plan.baseline.clock_compared and context.snapshot.clock_compared
     full = not context.missing and len(context.members) >= (context.expected or 1)
+    counted = None if estimated else context.expected
     for one in still_out(context.snapshot):
         _, look = shown.get(rejection_key(one), (None, None))
         shown_at = look.at if look is not None else now
         old = one.at is not None and one.at < _began(plan) - timedelta(days=1)
         at = one.at if compared or old else None
         latest = min(at or shown_at, shown_at)
-        until, behind = _hidden_until(plan, seen, context, latest)
+        until, behind = _hidden_until(plan, seen, context, latest, counted)
         lasts = longest_session(
             f.member
             for f in context.members
             if at is None or (f.static and f.member.instance_id == one.instance_id)
         )
         doubt = Doubt.TIME if full and one.at is None else Doubt.NONE
-        past = [now - lasts] if full and not (at is None and behind) else []
-        if all(latest > each for each in (*past, *_settled(plan, seen, context, one))):
+        # Its own old entry, with the id that it had, does not stand for it.
+        filled = behind or (look is not None and _rebalanced_since(look, context))
+        open_ = full and at is None and filled and one.instance_id not in behind
+        past = [now - lasts] if full else []
+        bounds = (*past, *_settled(plan, seen, context, one))
+        if not open_ and all(latest > each for each in bounds):
             yield _Rejection(one, doubt)
         elif estimated and one.instance_id not in static:
             yield _Rejection(one, Doubt.COUNT)
         else:
             yield _Rejection(one, Doubt.ENTRY if behind else Doubt.PAST, until, behind)
+
+
+def _rebalanced_since(look: JournalEntry, context: Context) -> bool:
+    """Return whether a rebalance was completed since this look: each dynamic member joined in it.
+
+    A dynamic member that is new begins one; a static member that restarts does not (KIP-345).
+    """
+    if {look.state, str(context.group.state)} != {str(GroupState.STABLE)}:
+        return False
+    before, now = look.generation, context.generation
+    new = {f.member.member_id for f in context.members if not f.static} - look.ids
+    return bool(new) or (before is not None and now is not None and now > before)
 
 
 def _settled(
@@ -368,18 +394,27 @@ def _settled(
 
 
 def _hidden_until(
-    plan: Plan, seen: Sequence[JournalEntry], context: Context, at: datetime
+    plan: Plan,
+    seen: Sequence[JournalEntry],
+    context: Context,
+    at: datetime,
+    counted: int | None,
 ) -> tuple[datetime, tuple[str, ...]]:
     """Return when stopped static members can no longer fill the place of a client that was
     rejected at that time, and their names; none where none can.
 
-    Each completed rebalance begins a session anew (KIP-345). One that joined after the rejection is
-    not in doubt, nor is a rejection that was older than a session when the plan was made.
+    Each completed rebalance begins a session anew (KIP-345), and a group of another number of
+    members says nothing of now. One that joined after the rejection is not in doubt, nor is a
+    rejection that was older than a session when the plan was made.
     """
     static = [facts for facts in context.members if facts.static]
     ids = {facts.member.member_id for facts in context.members}
     lasts = longest_session(facts.member for facts in static)
-    same = same_since(seen, context.snapshot.captured_at, lambda entry: entry.ids == ids)
+    same = same_since(
+        seen,
+        context.snapshot.captured_at,
+        lambda entry: entry.ids == ids and entry.expected == counted,
+    )
     until = max(at, same) + lasts
     if at < _began(plan) - lasts or context.snapshot.captured_at >= until:
         return until, ()
