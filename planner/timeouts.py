@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Final
 
 from msgspec.structs import replace
@@ -30,6 +31,8 @@ _CALLED: Final = {
 }
 _BROKERS_SESSION: Final = "group.consumer.session.timeout.ms"
 _HELD_BACK_MS: Final = 300_000
+# Rejected clients that retry do so within seconds; a container's crash loop waits up to minutes.
+_RECENT: Final = timedelta(seconds=60)
 FIRST_DELAY: Final = "group.initial.rebalance.delay.ms"
 RECONCILE_INTERVAL: Final = "group.consumer.heartbeat.interval.ms"
 
@@ -213,3 +216,10 @@ def _by(sources: Sequence[tuple[tuple[Source, ...], str]]) -> str:
     if unread:
         return f"{named}; of {len(unread)} not known, and a default of {whose}"
     return named
+
+
+def longest_session(members: Iterable[Member]) -> timedelta:
+    """Return the longest session timeout of these members, at least a minute."""
+    timeouts = (member.timeouts for member in members)
+    known = (one.session_ms for one in timeouts if one is not None)
+    return max([_RECENT, *(timedelta(milliseconds=ms) for ms in known if ms is not None)])

@@ -6,12 +6,12 @@ The order protects the members:
 2. dangers, and findings that forbid a restart;
 3. a plan without a step that no longer holds is made anew;
 4. members that are missing are started, or waited for; nothing is done to an unstable group;
-5. rejections of unknown time, whether the rejected clients belong to the service, and other open
-   questions, before the restarts that they concern;
+5. rejections of unknown time, whether the rejected clients belong to the service, whether they are
+   out, and other open questions, before the restarts that they concern;
 6. the current step's members, then the first one of the next step (a new plan instead, where the
    group no longer admits what this one brings);
-7. at the end: clients that may be out, partitions that nobody owns, and owners that have not
-   committed; then nothing is left.
+7. at the end: partitions that nobody owns, and owners that have not committed; then nothing is
+   left.
 
 Each join is checked against the coordinator's memory (planner/advice/actions.py) before it is
 recommended. A remedy that was carried out and changed nothing is not advised again.
@@ -39,6 +39,7 @@ from rebal.planner.facts import listed
 from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind, Verdict
 from rebal.planner.rules import Trait, has, rules
+from rebal.planner.timeouts import longest_session
 from rebal.planner.verification.dangers import Danger, DangerKind, decides
 from rebal.planner.verification.journal import Advised, JournalEntry, same_since
 from rebal.planner.verification.lag import unread
@@ -47,7 +48,6 @@ from rebal.planner.verification.outsiders import (
     Doubt,
     Outsider,
     OutsiderKind,
-    longest_session,
     missing_text,
 )
 from rebal.planner.verification.unowned import owner_for, without_owner
@@ -474,8 +474,8 @@ def count_rejected(look: Look) -> Advice | None:
 
 def wait_for_entry(look: Look) -> Advice | None:
     """Wait while a stopped static member's entry may fill a rejected client's place."""
-    out = [one for one in look.outsiders if one.doubt is Doubt.ENTRY and one.until is not None]
-    if not out:
+    out = look.out(OutsiderKind.REJECTED, Doubt.ENTRY)
+    if not out or not (look.holds or look.step is None):
         return None
     last = max(out, key=lambda one: (one.until, one.name))
     behind = [facts for facts in look.context.members if facts.name in last.behind]
@@ -520,6 +520,7 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
     wait_for_stable,
     date_rejection,
     count_rejected,
+    wait_for_entry,
     settle_question,
     begin_next_step,
     carry_on,
@@ -527,7 +528,6 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
     show_lists,
     prepare_next_step,
     wait_for_gate,
-    wait_for_entry,
     find_owner,
     wait_for_commits,
     end,

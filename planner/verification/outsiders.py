@@ -9,7 +9,7 @@ doubt (`Doubt`), and the end of a plan waits for what decides.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -36,6 +36,7 @@ from rebal.planner.clients import refuses_mixed
 from rebal.planner.context import Context, names
 from rebal.planner.facts import KEYS, identity_keys, natural
 from rebal.planner.plan import Plan
+from rebal.planner.timeouts import longest_session
 from rebal.planner.verdict import worst
 from rebal.planner.verification.journal import (
     JournalEntry,
@@ -47,8 +48,6 @@ from rebal.planner.verification.journal import (
 )
 from rebal.planner.verification.plan_context import context_of
 
-# Rejected clients that retry do so within seconds; a container's crash loop waits up to minutes.
-RECENT: Final = timedelta(seconds=60)
 CLOCKS: Final = timedelta(seconds=5)
 """How far two machines' clocks may differ unseen."""
 
@@ -462,10 +461,3 @@ def estimates(plan: Plan, expect_members: int | None) -> bool:
     """
     known = context_of(plan, plan.baseline).expected
     return expect_members is None and plan.expected_members == known
-
-
-def longest_session(members: Iterable[Member]) -> timedelta:
-    """Return the longest session timeout of these members, at least `RECENT`."""
-    timeouts = (member.timeouts for member in members)
-    known = (one.session_ms for one in timeouts if one is not None)
-    return max([RECENT, *(timedelta(milliseconds=ms) for ms in known if ms is not None)])

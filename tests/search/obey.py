@@ -241,7 +241,13 @@ class Rehearsed(Story):
         out = [one for one in self._service() if not one.running and one.name.startswith("pod-")]
         gone = [one for one in self._out if not (one.running or one.retired)]
         gone = [one for one in gone if not self._rejoins_done(body, one)]
-        if (out or gone) and self.counted and self.world.counts_a_stopped_one():
+        # Whose rejection no evidence shows: its old entry looks like any other member's.
+        hidden = [
+            one
+            for one in self._service()
+            if not one.running and one.due is None and not self.world.shown_rejected(one)
+        ]
+        if (out or gone or hidden) and self.counted and self.world.counts_a_stopped_one():
             # It makes up the number until its session ends, and no evidence shows who is down.
             raise Over("finished beside the entry of a stopped member")
         for one in gone:

@@ -1,12 +1,15 @@
 """RB904: clients were rejected."""
 
+from datetime import timedelta
 from typing import Final
 
+from rebal.groups.model import Refusal
 from rebal.planner.admission.memory import INCONSISTENT
 from rebal.planner.admission.rejected import if_renamed, label, rejected_again, still_out
 from rebal.planner.advice.fixes import start_fix
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import narrowing_step, stable
+from rebal.planner.timeouts import longest_session
 from rebal.planner.verdict import opposite
 
 _OTHER_GROUP: Final = "Give that client a group id of its own."
@@ -35,9 +38,12 @@ def rejected(context: Context) -> Findings:
     restart that one with both assignors; then start the rejected client again.
 
     It does not fire where today's members would admit the rejected list, nor where that very client
-    (its instance id; else its client id and address) has joined since.
+    (its instance id; else its client id and address) has joined since, nor where the group has all
+    members that you counted (`--expect-members`) and no stopped member's entry can be one of them.
     """
     for item in still_out(context.snapshot):
+        if _has_its_place(context, item):
+            continue
         again = rejected_again(context.memory, item)
         answer = opposite(again.verdict) if item.error == INCONSISTENT else Tri.CANNOT_TELL
         if answer is Tri.NO:
@@ -62,6 +68,21 @@ def rejected(context: Context) -> Findings:
             before_step=narrowing_step(context) if context.classic else None,
             urgent=True,
         )
+
+
+def _has_its_place(context: Context, one: Refusal) -> bool:
+    """Return whether the group is complete by the user's count, and the rejection older than the
+    session of any member that may have stopped.
+
+    A rebalance begins a stopped static member's session anew (KIP-345): none may be as old.
+    """
+    if not context.counted or context.missing or one.at is None:
+        return False
+    members = context.snapshot.members
+    clocks = timedelta(seconds=5) if context.snapshot.clock_compared else timedelta(days=1)
+    age = context.snapshot.captured_at - one.at
+    old = (m for m in members if m.instance_id and (m.joined_at is None or m.joined_at <= one.at))
+    return age > longest_session(members) + clocks and not any(old)
 
 
 def _stranger(context: Context) -> str:
