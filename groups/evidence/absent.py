@@ -40,7 +40,8 @@ def rejections(
     If there are more, each client's newest rejections are kept, and at least one for every client.
     """
     joins = _Joins(one for one in seen if isinstance(one, Joined))
-    made = [_record(one, joins) for one in _final(seen)]
+    here = {member.client_id for member in members}
+    made = [_record(one, joins, alone=one.client_id not in here) for one in _final(seen)]
     found: dict[Refusal, Refusal] = {}
     for one in (*known, *made):
         plain = replace(one, rejoined_as=None, rejoined_at=None)
@@ -79,16 +80,20 @@ class _Joins:
                 continue
             if join.new:
                 self._new[join.member_id].append(join)
-            for key in _keys(join) if join.accepted else ():
+            for key in (*_keys(join), (join.log, join.client_id)) if join.accepted else ():
                 self._by[key].append(join)
 
-    def after(self, one: Refusal, is_later: Callable[[Joined], bool]) -> list[Joined]:
-        """Return the later accepted joins of the client that was rejected.
+    def after(
+        self, one: Refusal, is_later: Callable[[Joined], bool], *more: object
+    ) -> list[Joined]:
+        """Return the later accepted joins of the client that was rejected, which `more` keys may
+        tell.
 
         A dynamic client rejoins with a new member id, or on its connection: an older id is that
         of another process with its client id and address.
         """
-        found = [join for key in _keys(one) for join in self._by.get(key, ()) if is_later(join)]
+        keys = (*_keys(one), *more)
+        found = [join for key in keys for join in self._by.get(key, ()) if is_later(join)]
         if one.instance_id is not None:
             return found
         return [
@@ -111,7 +116,12 @@ def _keys(one: Refusal | Joined | Member) -> Iterator[object]:
         yield one.client_id, address
 
 
-def _record(one: Refused, joins: _Joins) -> Refusal:
+def _record(one: Refused, joins: _Joins, *, alone: bool) -> Refusal:
+    """Return the rejection's record; `alone`: no member of the group has its client id.
+
+    A client's own log has no address, and one that several processes share does not tell them
+    apart: its later join is the client's where none of them is in the group.
+    """
     made = Refusal(
         at=one.at,
         times=one.times,
@@ -124,7 +134,8 @@ def _record(one: Refused, joins: _Joins) -> Refusal:
         software=one.software,
         evidence=one.evidence,
     )
-    return _rejoined(made, joins.after(made, lambda join: is_after(join, one)))
+    own = [(one.log, one.client_id)] if alone and one.log and not one.host else []
+    return _rejoined(made, joins.after(made, lambda join: is_after(join, one), *own))
 
 
 def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal:

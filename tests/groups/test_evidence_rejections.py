@@ -68,6 +68,15 @@ def test_another_client_s_join_does_not(first: dict[str, Any], later: dict[str, 
     assert resolved(refused(**first), rejoin(**later)).rejoined_as is None
 
 
+@pytest.mark.parametrize(("here", "back"), [("a", True), ("pod", False)])
+def test_a_log_without_addresses_shows_the_client_s_return_where_no_other_has_its_name(
+    here: str, back: bool
+) -> None:
+    seen = [refused(host="", log="pod.log"), rejoin(host="", log="pod.log")]
+    (one,) = merge(group(member(here)), seen).refusals
+    assert (one.rejoined_as is not None) is back
+
+
 @pytest.mark.parametrize("known", [[], [joined("pod", COOP, minute=0, host="h1", new=True)]])
 def test_an_older_member_of_the_same_name_that_rejoins_is_not_the_rejected_client(
     known: list[Any],

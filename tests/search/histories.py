@@ -397,19 +397,16 @@ def smaller(history: History) -> Iterator[History]:
 
 
 class Known(NamedTuple):
-    """A history that was found: how it ends now, and how what is still told wrongly begins."""
+    """A history that was found, and how it ends now."""
 
     history: History
     ends: str = "finished"
-    open: tuple[str, ...] = ()
 
 
 def found() -> dict[str, Known]:
     """Return what was found (found.yaml), by what was wrong."""
     text = Path(__file__).with_name("found.yaml").read_text(encoding="utf-8")
     return {
-        one["why"]: Known(
-            History.read(one["history"]), one.get("ends", "finished"), tuple(one.get("open", ()))
-        )
+        one["why"]: Known(History.read(one["history"]), one.get("ends", "finished"))
         for one in yaml.safe_load(text)
     }
