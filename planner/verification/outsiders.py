@@ -265,7 +265,7 @@ def _gone(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> list[Me
     """Return the members of the last complete look that match no member of the group now.
 
     A restarted member has a new id. It is recognised by instance id, then by client id and host,
-    then by either alone where that is unique.
+    then by either alone, one for one: equal clients at other addresses tell their number alone.
     """
     if not context.missing:
         return []
