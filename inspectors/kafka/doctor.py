@@ -6,7 +6,7 @@ receives nothing but descriptions. A missing right comes with the ACL that grant
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from kafka.protocol.admin.cluster import DescribeQuorumRequest
@@ -21,6 +21,7 @@ from rebal.inspectors.kafka.admin import Admin
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import Described, committed_offsets, describe, within
 from rebal.inspectors.kafka.probe import MIN_VERSION
+from rebal.inspectors.kafka.read import own_settings
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC, rebalanced_since_load
 from rebal.inspectors.kafka.session import ahead_of_brokers
 from rebal.inspectors.kafka.wire import Deadline
@@ -131,6 +132,13 @@ class _Examination:
             "broker settings", self._settings, "limits of groups, KIP-848's migration policy",
             "DescribeConfigs", "--cluster",
         )  # fmt: skip
+        raw = self._raw if self._raw_is_in and self._group else None
+        own = own_settings(raw, [group[1]], self._raw.deadline())
+        if own is not None:
+            yield self._row(
+                "group settings", lambda: _counted(own.get(group[1])),
+                "the session and heartbeat of a KIP-848 group", "DescribeConfigs", *group,
+            )  # fmt: skip
         yield self._row(
             "probe", self._probe, "which assignors all members support now", "Read", *group
         )
@@ -369,3 +377,9 @@ def principal_of(config: ClusterConfig) -> str:
     if config.certificate is not None or config.pkcs12 is not None:
         return "User:NAME-OF-YOUR-CERTIFICATE"
     return "User:ANONYMOUS"
+
+
+def _counted(own: Mapping[str, str] | None) -> str:
+    if own is None:
+        raise _Unavailable(Tri.NO, "the right DescribeConfigs on the group is missing")
+    return f"{len(own)} settings of the group's own"

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from kafka.protocol.admin.configs import DescribeConfigsRequest
 from msgspec.structs import replace
 
 from rebal.groups import VERSION, clients
@@ -43,6 +44,7 @@ from rebal.inspectors.errors import (
 )
 from rebal.inspectors.kafka.admin import Admin
 from rebal.inspectors.kafka.brokers import ClusterReading, coordinator_kind
+from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import (
     CONSUMER,
     Described,
@@ -71,6 +73,9 @@ TopicPartition = tuple[str, int]
 _OF_BROKERS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 )
+# The type of a group's configuration, and the source of a value that was set there (KIP-848).
+_GROUP: Final = 32
+_OF_GROUP: Final = 8
 _NOT_ASKED: Final = "read only together with the probe (--probe)"
 
 
@@ -81,8 +86,11 @@ def read_group(
     *,
     probe: bool = False,
     assignors: Sequence[str] = (),
+    own: Mapping[str, Mapping[str, str]] | None = None,
 ) -> GroupSnapshot:
     """Return the group as it is now, with the bounds of its members' assignor lists.
+
+    `own` are the groups' own settings, as `own_settings` reads them.
 
     Raises:
         RequestError: the group cannot be described.
@@ -97,6 +105,10 @@ def read_group(
         notes.append(clock.note(ahead))
     cluster, unread = session.cluster(described.coordinator_id, deadline)
     notes += unread
+    if own is not None and group_id in own:
+        cluster = replace(cluster, settings={**cluster.settings, **own[group_id]})
+    elif own is not None and described.type is GroupType.CONSUMER:
+        notes.append("the group's own settings were not read: allow DESCRIBE_CONFIGS on the group")
     described, topics, lag = _topics_and_lag(session, described, deadline, notes)
     snapshot = snapshot_of(
         described, address=address, cluster=cluster, topics=topics, lag=lag, notes=notes
@@ -107,6 +119,39 @@ def read_group(
     if probe:
         snapshot = _probed(session, snapshot, assignors)
     return merge(snapshot, ())
+
+
+def own_settings(
+    raw: RawCluster | None, group_ids: Sequence[str], deadline: Deadline
+) -> dict[str, dict[str, str]] | None:
+    """Return group id → the settings of the group's own configuration, by the name of the broker's
+    setting that each replaces (KIP-848); None where the brokers keep none (before 4.0) or did not
+    answer. A group is left out where the right to read its configuration lacks.
+    """
+    if raw is None:
+        return None
+    resources = [
+        {"resource_type": _GROUP, "resource_name": each, "configuration_keys": None}
+        for each in group_ids
+    ]
+    try:
+        connection = raw.any(deadline)
+        if connection.features.get("group.version", 0) < 1:
+            return None
+        answer = connection.send(
+            DescribeConfigsRequest, deadline.share(2), min_version=1, resources=resources
+        )
+    except (RequestError, ConnectError):
+        return None
+    return {
+        result.resource_name: {
+            f"group.{setting.name}": setting.value
+            for setting in result.configs
+            if setting.config_source == _OF_GROUP and setting.name.startswith("consumer.")
+        }
+        for result in answer.results
+        if not result.error_code
+    }
 
 
 def snapshot_of(
@@ -414,10 +459,14 @@ def read_all(
 ) -> list[GroupSnapshot | GroupFailure]:
     """Return what `read_groups` returns, over the connections of `session`."""
 
+    own = own_settings(session.raw, group_ids, Deadline(session.config.timeout_ms).share(2))
+
     def one(group_id: str) -> GroupSnapshot | GroupFailure:
         deadline = Deadline(session.config.timeout_ms)
         try:
-            return read_group(session, group_id, deadline, probe=probe, assignors=assignors)
+            return read_group(
+                session, group_id, deadline, probe=probe, assignors=assignors, own=own
+            )
         except RequestError as error:
             return failure_of(group_id, error, deadline)
         except ConnectError as error:

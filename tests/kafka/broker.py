@@ -204,12 +204,18 @@ class Broker(Administration):
 
     def log_requests(self, on: bool) -> None:
         """Switch the request log on or off in the running broker (KIP-412), until a restart."""
+        level = {REQUEST_LOGGER: "DEBUG" if on else "INFO"}
+        self._alter(ConfigResourceType.BROKER_LOGGER, str(self.node_id), level)
+
+    def set_group(self, group_id: str, settings: dict[str, str]) -> None:
+        """Set settings of a group's own configuration (KIP-848)."""
+        self._alter(ConfigResourceType.GROUP, group_id, settings)
+
+    def _alter(self, kind: ConfigResourceType, name: str, settings: dict[str, str]) -> None:
+        changes = {key: (AlterConfigOp.SET, value) for key, value in settings.items()}
         admin = KafkaAdminClient(bootstrap_servers=self.bootstrap, client_id="harness")
         try:
-            change = (AlterConfigOp.SET, "DEBUG" if on else "INFO")
-            resource = ConfigResource(
-                ConfigResourceType.BROKER_LOGGER, str(self.node_id), {REQUEST_LOGGER: change}
-            )
+            resource = ConfigResource(kind, name, changes)
             admin.alter_configs([resource], raise_on_unknown=False, incremental=True)
         finally:
             admin.close()

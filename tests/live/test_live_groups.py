@@ -155,6 +155,12 @@ def test_a_classic_member_of_a_kip848_group_is_told_apart(
         "new": "consumer",
     }
     same_as_members(found, [old, new])
+    # The group's own configuration takes the place of the brokers'.
+    session = "consumer.session.timeout.ms"
+    kafka41.set_group(group_id, {session: "50000"})
+    settings = read(kafka41, group_id).cluster.settings
+    assert found.cluster.settings[f"group.{session}"] != "50000"
+    assert settings[f"group.{session}"] == "50000"
 
 
 def test_several_groups_and_one_that_is_not_there(

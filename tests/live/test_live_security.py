@@ -148,6 +148,7 @@ def test_rights_are_told_apart_and_the_doctor_names_what_grants_them(
         "describe topics": Tri.CANNOT_TELL,
         "offsets and lag": Tri.NO,
         "broker settings": Tri.NO,
+        "group settings": Tri.NO,
         "probe": Tri.CANNOT_TELL,
         "offsets topic": Tri.NO,
         "request log switch": Tri.NO,
@@ -189,7 +190,7 @@ def test_rights_are_told_apart_and_the_doctor_names_what_grants_them(
     assert available(described)["offsets and lag"] is Tri.YES
     assert available(described)["probe"] is Tri.NO
 
-    kafka41.allow("limited", "group", group, "READ")
+    kafka41.allow("limited", "group", group, "READ", "DESCRIBE_CONFIGS")
     kafka41.allow("limited", "topic", "__consumer_offsets", "READ", "DESCRIBE")
     kafka41.allow(
         "limited", "cluster", "kafka-cluster", "DESCRIBE_CONFIGS", "DESCRIBE", "ALTER_CONFIGS"
