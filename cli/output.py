@@ -205,6 +205,8 @@ def _rendered(
     console = Console(
         file=StringIO(),
         width=width,
+        # Without a height, each part of a view asks the terminal for it.
+        height=_UNLIMITED,
         color_system="standard" if colour else None,
         force_terminal=colour,
         no_color=not colour,

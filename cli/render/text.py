@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import groupby
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rich.cells import cell_len
 from rich.console import Group
-from rich.padding import Padding
 from rich.segment import Segment
 from rich.style import Style
 from rich.table import Table
@@ -84,7 +82,7 @@ class FittingTable:
         """Yield the widest form that fits."""
         width = options.max_width
         if self._width() <= width:
-            yield self._made()
+            yield WideTable(self._columns, self._rows)
         elif any(column.under for column in self._columns):
             folded = self._folded()
             yield folded._made() if folded._least() <= width else self._blocks()
@@ -212,39 +210,68 @@ def _spelled(
     return [list(map(spell, row)) for row in rows]
 
 
+class Labelled:
+    """Lines of a label and a text; a long text wraps under itself.
+
+    `wide` are the cells of the labels, which `gap` and, on the left, `indent` blanks surround.
+    """
+
+    def __init__(
+        self, rows: Iterable[tuple[Text, RenderableType]], wide: int, gap: int, indent: int = 0
+    ) -> None:
+        self._rows = tuple(rows)
+        self._wide = wide
+        self._gap = gap
+        self._indent = indent
+
+    def with_cells(self, spell: Callable[[Any], Any]) -> Labelled:
+        """Return the lines with each label and text changed by `spell`."""
+        rows = [(spell(name), spell(text)) for name, text in self._rows]
+        wide = max([self._wide, *(name.cell_len for name, _ in rows)])
+        return Labelled(rows, wide, self._gap, self._indent)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield line by line; a table of rich takes ten times as long."""
+        before = self._indent + self._wide + self._gap
+        inner = options.update(width=max(1, options.max_width - before), overflow="fold")
+        for name, text in self._rows:
+            blank = Segment(" " * (before - self._indent - name.cell_len))
+            head = [Segment(" " * self._indent), *name.render(console), blank]
+            for line in _lines(console, text, inner):
+                yield from (*head, *line, Segment.line())
+                head = [Segment(" " * before)]
+
+
+def _lines(
+    console: Console, text: RenderableType, options: ConsoleOptions
+) -> Iterable[Iterable[Segment]]:
+    """Return the lines of `text`; one that fits is not searched for where it could be folded."""
+    if isinstance(text, str | Text) and "\n" not in str(text):
+        line = Text.assemble(text)
+        if line.cell_len <= options.max_width:
+            return [line.render(console)]
+    return Segment.split_lines(console.render(text, options))
+
+
 def facts(
     rows: Iterable[tuple[str | Text, RenderableType]], *, label: int = FACTS, indent: int = 0
-) -> Group:
+) -> Labelled:
     """Return lines of a label and a text; a long text wraps under itself, a command never."""
-    kept = [(Text(name) if isinstance(name, str) else name, text) for name, text in rows]
+    kept = [(Text.assemble(name), _unfolded(text)) for name, text in rows]
     wide = max([label, *(name.cell_len for name, _ in kept)])
-    parts: list[RenderableType] = []
-    for commands, block in groupby(kept, key=lambda row: isinstance(row[1], Command)):
-        if commands:
-            parts += [_command(name, str(line), wide, indent) for name, line in block]
-            continue
-        made = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
-        made.add_column(no_wrap=True, min_width=wide)
-        made.add_column(overflow="fold")
-        for row in block:
-            made.add_row(*row)
-        parts.append(indented(made, indent) if indent else made)
-    return Group(*parts)
+    return Labelled(kept, wide, GAP, indent)
 
 
-def _command(name: Text, line: str, wide: int, indent: int) -> Text:
-    head = name.copy()
-    head.pad_right(wide + GAP - name.cell_len)
-    return Text.assemble(" " * indent, head, (line, "bold"), no_wrap=True, overflow="ignore")
+def _unfolded(text: RenderableType) -> RenderableType:
+    if not isinstance(text, Command):
+        return text
+    return Text(text, style="bold", no_wrap=True, overflow="ignore")
 
 
-def hanging(mark: str | Text, text: RenderableType, gap: int = GAP) -> Table:
+def hanging(mark: str | Text, text: RenderableType, gap: int = GAP) -> Labelled:
     """`text` after its mark, going on under itself."""
-    made = Table.grid(padding=(0, gap, 0, 0), pad_edge=False)
-    made.add_column(no_wrap=True)
-    made.add_column(overflow="fold")
-    made.add_row(mark, text)
-    return made
+    name = Text.assemble(mark)
+    return Labelled([(name, text)], name.cell_len, gap)
 
 
 def urgent_view(findings: Iterable[Finding]) -> list[RenderableType]:
@@ -276,11 +303,6 @@ def to_run(found: Iterable[NamedCommand]) -> Rows:
     for one in found:
         yield "", f"{one.use}:"
         yield "", Command.read(one.line)
-
-
-def indented(part: RenderableType, by: int = 2) -> Padding:
-    """Return `part`, indented."""
-    return Padding(part, (0, 0, 0, by))
 
 
 def count(number: int, noun: str) -> str:
@@ -444,7 +466,8 @@ class WideTable:
                 if column.right:
                     yield Segment(blank)
                 if isinstance(cell, Text):
-                    yield from (s for s in cell.render(console) if s.text)
+                    # Of a text without spans, `render` leaves out the style.
+                    yield from Text.assemble(cell).render(console)
                 else:
                     yield Segment(cell, bold if row is head else None)
                 yield Segment(" " * GAP if column.right else blank + " " * GAP)

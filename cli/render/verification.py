@@ -23,6 +23,7 @@ from rebal.cli.render.plans.parts import beside
 from rebal.cli.render.text import (
     Column,
     FittingTable,
+    Labelled,
     Rows,
     count,
     evidence_text,
@@ -292,7 +293,7 @@ def _rows(standing: Standing) -> Rows:
     yield from to_run(standing.advice.commands)
 
 
-def next_command(standing: Standing) -> Group:
+def next_command(standing: Standing) -> Labelled:
     """Return the command that comes after the advice; it is printed last, to be copied."""
     advice = shown(standing).advice
     rows: list[tuple[str, str]] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from rich.table import Table
 from rich.text import Text
 
 from rebal.cli.output import View, shown
@@ -22,6 +21,7 @@ from rebal.cli.render.plans.parts import (
     state,
 )
 from rebal.cli.render.text import (
+    Labelled,
     Rows,
     evidence_text,
     facts,
@@ -82,7 +82,7 @@ def _body(plan: Plan, step: Step, config: Sequence[Setting], now: datetime, *, w
     return [before, *config_view(config, wide=wide), after]
 
 
-def _title(plan: Plan, step: Step) -> Table:
+def _title(plan: Plan, step: Step) -> Labelled:
     kind = {"rolling": "rolling, one member at a time", "cut-over": "all at once, with a stop"}
     style = STATE_STYLES[step.exit_code] if step.id == plan.next_step else "dim"
     title = Text.assemble(
