@@ -54,6 +54,7 @@ _DESCRIPTIONS: Final = {
 }
 _MEMBER_TYPES: Final = {0: "classic", 1: "consumer"}
 _NOT_THERE: Final = "GROUP_ID_NOT_FOUND"
+NOT_CLASSIC: Final = "NOT_CLASSIC"
 _NO_RIGHTS: Final = -(2**31)
 
 
@@ -108,13 +109,14 @@ def describe_many(
     Raises:
         RequestError: a request got no answer.
     """
-    found = _classic(connection, broker, group_ids, deadline, operations)
-    for kind, request in _DESCRIPTIONS.items():
+    request = _classic_request(connection, group_ids, operations=operations)
+    found = _classic(connection.exchange(request, deadline), broker)
+    for kind, description in _DESCRIPTIONS.items():
         left = [group_id for group_id in group_ids if group_id not in found]
-        if not left or not connection.supports(request):
+        if not left or not connection.supports(description):
             continue
         response = connection.send(
-            request, deadline, group_ids=left, include_authorized_operations=operations
+            description, deadline, group_ids=left, include_authorized_operations=operations
         )
         found |= {
             group.group_id: _error(group) if group.error_code else _new_group(group, broker, kind)
@@ -125,19 +127,33 @@ def describe_many(
     return found | {each: RequestError(_NOT_THERE, f"{each}: no such group") for each in missing}
 
 
-def is_proven_classic(
-    cluster: RawCluster, coordinator_id: int, group_id: str, deadline: Deadline
-) -> bool:
-    """Return whether the coordinator itself says that the group is not a KIP-848 group.
+def look_at_classic(
+    connection: Connection,
+    broker: int,
+    group_id: str,
+    deadline: Deadline,
+    first: Sequence[Any] = (),
+) -> tuple[list[Any], Described | RequestError]:
+    """Return the answers to the requests `first`, and the group as it is after them.
 
-    ConsumerGroupDescribe answers GROUP_ID_NOT_FOUND for a classic group. A coordinator without that
-    request, or with UNSUPPORTED_VERSION, holds classic groups only.
+    It is NOT_CLASSIC unless the coordinator `broker` itself says that the group is a classic one:
+    it describes it, and ConsumerGroupDescribe answers GROUP_ID_NOT_FOUND. A coordinator without
+    that request, or with UNSUPPORTED_VERSION, holds classic groups only. All is sent in one write.
+
+    Raises:
+        RequestError: a request got no answer.
     """
-    connection = cluster.node(coordinator_id, deadline)
-    if not connection.supports(ConsumerGroupDescribeRequest):
-        return True
-    response = connection.send(ConsumerGroupDescribeRequest, deadline, group_ids=[group_id])
-    return error_name(response.groups[0].error_code) in (_NOT_THERE, "UNSUPPORTED_VERSION")
+    sent = [*first, _classic_request(connection, [group_id], operations=False)]
+    if connection.supports(ConsumerGroupDescribeRequest):
+        version = connection.version(ConsumerGroupDescribeRequest)
+        sent.append(message(ConsumerGroupDescribeRequest, version, group_ids=[group_id]))
+    answers = connection.exchange_all(sent, deadline)
+    answered, (classic, *others) = answers[: len(first)], answers[len(first) :]
+    described = _classic(classic, broker).get(group_id)
+    names = {error_name(group.error_code) for each in others for group in each.groups}
+    if isinstance(described, Described) and not names <= {_NOT_THERE, "UNSUPPORTED_VERSION"}:
+        described = None
+    return answered, described or RequestError(NOT_CLASSIC, f"{group_id}: not a classic group")
 
 
 def _error(group: Any) -> RequestError:
@@ -152,20 +168,18 @@ def _operations(field: int) -> frozenset[int] | None:
     return frozenset(code for code in range(31) if field & (1 << code))
 
 
-def _classic(
-    connection: Connection,
-    broker: int,
-    group_ids: Sequence[str],
-    deadline: Deadline,
-    operations: bool,
-) -> dict[str, Described | RequestError]:
-    """Return the classic groups among these; others are left out."""
-    response = connection.send(
+def _classic_request(connection: Connection, group_ids: Sequence[str], *, operations: bool) -> Any:
+    version = connection.version(DescribeGroupsRequest)
+    return message(
         DescribeGroupsRequest,
-        deadline,
+        version,
         groups=list(group_ids),
         include_authorized_operations=operations,
     )
+
+
+def _classic(response: Any, broker: int) -> dict[str, Described | RequestError]:
+    """Return the classic groups that are described; others are left out."""
     found: dict[str, Described | RequestError] = {}
     for group in response.groups:
         if error_name(group.error_code) == _NOT_THERE:

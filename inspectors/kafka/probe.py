@@ -35,8 +35,14 @@ from rebal.inspectors import clock
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.describe import CONSUMER, Described, describe, is_proven_classic
-from rebal.inspectors.kafka.wire import Deadline, message
+from rebal.inspectors.kafka.describe import (
+    CONSUMER,
+    NOT_CLASSIC,
+    Described,
+    describe,
+    look_at_classic,
+)
+from rebal.inspectors.kafka.wire import Connection, Deadline, message
 
 MIN_VERSION: Final = 5
 _MAX_VERSION: Final = 9
@@ -74,10 +80,8 @@ def probe_group(
         before = _just_described(source, group_id, deadline)
         _same(_owned(snapshot.members), before, "since it was read")
         for assignor in dict.fromkeys(assignors):
-            answers.append(_ask(source, before, assignor, _timeout(snapshot), deadline))
-            after = _just_described(source, group_id, deadline)
-            _same(_owned(before.members), after, "while it was probed")
-            before = after
+            answer, before = _ask(source, before, assignor, _timeout(snapshot), deadline)
+            answers.append(answer)
     except _VoidError as why:
         return Probe(refused=str(why))
     except RequestError as error:
@@ -125,16 +129,32 @@ def join_request(
 
 
 def _just_described(cluster: RawCluster, group_id: str, deadline: Deadline) -> Described:
+    def ask(connection: Connection, broker: int) -> Described:
+        _, found = look_at_classic(connection, broker, group_id, deadline)
+        if isinstance(found, RequestError):
+            raise found
+        return found
+
+    try:
+        return _fit(cluster.on_coordinator(group_id, deadline, ask))
+    except RequestError as error:
+        if error.name != NOT_CLASSIC:
+            raise
     described = describe(cluster, group_id, deadline)
     if described.type in (GroupType.STREAMS, GroupType.SHARE):
         raise _VoidError(f"it is a {described.type} group, which has no assignor lists")
-    if described.type is not GroupType.CLASSIC or not is_proven_classic(
-        cluster, described.coordinator_id, group_id, deadline
-    ):
-        raise _VoidError(
-            "it is not a classic group: a KIP-848 group has no assignor lists, and the probe "
-            "could harm it"
-        )
+    raise _VoidError(
+        "it is not a classic group: a KIP-848 group has no assignor lists, and the probe could "
+        "harm it"
+    )
+
+
+def _fit(described: Described) -> Described:
+    """Return a classic group that may be probed.
+
+    Raises:
+        _VoidError: it may not be.
+    """
     if described.protocol_type != CONSUMER:
         raise _VoidError(f"its protocol type is {described.protocol_type or 'empty'}, not consumer")
     if described.state is not GroupState.STABLE:
@@ -167,15 +187,20 @@ def _timeout(snapshot: GroupSnapshot) -> int:
 
 def _ask(
     cluster: RawCluster, group: Described, assignor: str, timeout_ms: int, deadline: Deadline
-) -> ProbeAnswer:
-    connection = cluster.node(group.coordinator_id, deadline)
-    version = min(connection.versions.get(JoinGroupRequest.API_KEY, (0, -1))[1], _MAX_VERSION)
-    if version < MIN_VERSION:
-        raise _VoidError(
-            f"the broker is too old: the probe needs JoinGroup v{MIN_VERSION} (Kafka 2.3)"
-        )
+) -> tuple[ProbeAnswer, Described]:
+    """Return the answer, and the group as it is after it; the first try is sent to `group`.
+
+    Raises:
+        _VoidError: the group changed, or may not be probed.
+    """
     name = "NONE"
     for _ in range(_INSTANCE_TRIES):
+        connection = cluster.node(group.coordinator_id, deadline)
+        version = min(connection.versions.get(JoinGroupRequest.API_KEY, (0, -1))[1], _MAX_VERSION)
+        if version < MIN_VERSION:
+            raise _VoidError(
+                f"the broker is too old: the probe needs JoinGroup v{MIN_VERSION} (Kafka 2.3)"
+            )
         request = join_request(
             group.group_id,
             assignor,
@@ -184,30 +209,37 @@ def _ask(
             session_timeout_ms=timeout_ms,
             version=version,
         )
+        after: Described | RequestError | None = None
         try:
-            response = connection.exchange(request, deadline)
-        except RequestError as error:
-            return ProbeAnswer(
-                assignor=assignor, supported=Tri.CANNOT_TELL, at=clock.now(), error=error.name
+            (response,), after = look_at_classic(
+                connection, group.coordinator_id, group.group_id, deadline, [request]
             )
-        name = error_name(response.error_code)
-        if name in _AGAIN:
+            name = error_name(response.error_code)
+        except RequestError as error:
+            name = error.name
+        if name == "NONE":
+            raise ConnectError(
+                f"{group.group_id}: the coordinator admitted the probe, which no known broker "
+                "does: stop probing this cluster and report its version.",
+                "protocol",
+            )
+        at = clock.now()
+        again = name in _AGAIN
+        if again:
             # The coordinator moves or loads: describe the group again before the next probe.
             time.sleep(min(0.2, deadline.left()))
-            now = _just_described(cluster, group.group_id, deadline)
-            _same(_owned(group.members), now, "while it was probed")
-            connection = cluster.node(now.coordinator_id, deadline)
-        elif name != "FENCED_INSTANCE_ID":
+        earlier = _owned(group.members)
+        if isinstance(after, Described) and not again:
+            group = _fit(after)
+        else:
+            group = _just_described(cluster, group.group_id, deadline)
+        _same(earlier, group, "while it was probed")
+        if not again and name != "FENCED_INSTANCE_ID":
             break
-    if name == "NONE":
-        raise ConnectError(
-            f"{group.group_id}: the coordinator admitted the probe, which no known broker does: "
-            "stop probing this cluster and report its version.",
-            "protocol",
-        )
-    return ProbeAnswer(
+    answer = ProbeAnswer(
         assignor=assignor,
         supported=_ANSWERS.get(name, Tri.CANNOT_TELL),
-        at=clock.now(),
+        at=at,
         error=None if name in _ANSWERS else name,
     )
+    return answer, group

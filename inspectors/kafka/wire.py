@@ -14,6 +14,7 @@ import ssl
 import struct
 import threading
 import time
+from collections.abc import Sequence
 from errno import EINVAL
 from typing import Any, Final
 
@@ -153,21 +154,33 @@ class Connection:
 
     def exchange(self, request: Any, deadline: Deadline) -> Any:
         """Send one message, whose version is already set, and return its response."""
+        return self.exchange_all([request], deadline)[0]
+
+    def exchange_all(self, requests: Sequence[Any], deadline: Deadline) -> list[Any]:
+        """Send messages in one write and return their responses.
+
+        A broker handles the requests of one connection in their order, each after the answer to
+        the one before it.
+
+        Raises:
+            RequestError: INVALID_REQUEST, TIMED_OUT or DISCONNECTED; some may have been handled.
+        """
         if not self._lock.acquire(timeout=deadline.left()):
             raise RequestError("TIMED_OUT", self._late(deadline))
         try:
             if self.closed:
                 raise RequestError("DISCONNECTED", f"the connection to {self.address} was closed")
-            _encode(self._parser, request)
+            _encode(self._parser, requests)
             self._socket.settimeout(max(0.001, deadline.left()))
             self._socket.sendall(self._parser.send_bytes())
-            while True:
+            responses: list[Any] = []
+            while len(responses) < len(requests):
                 self._socket.settimeout(max(0.001, deadline.left()))
                 data = self._socket.recv(65536)
                 if not data:
                     raise ConnectionResetError
-                for _, response in self._decoded(data):
-                    return response
+                responses += [response for _, response in self._decoded(data)]
+            return responses
         except TimeoutError:
             self.close()
             raise RequestError("TIMED_OUT", self._late(deadline)) from None
@@ -272,10 +285,13 @@ class Connection:
             raise ConnectError(_wrong_login(self.address, config), "authentication")
 
 
-def _encode(parser: KafkaProtocol, request: Any) -> None:
+def _encode(parser: KafkaProtocol, requests: Sequence[Any]) -> None:
     try:
-        parser.send_request(request)
+        for request in requests:
+            parser.send_request(request)
     except struct.error:
+        parser.bytes_to_send.clear()
+        parser.in_flight_requests.clear()
         raise RequestError("INVALID_REQUEST", "Kafka's names have at most 32,767 bytes") from None
 
 
