@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import struct
 import time
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kafka.protocol.consumer import (
     FetchRequest,
@@ -42,15 +44,17 @@ from rebal.inspectors.errors import RequestError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.wire import Connection, Deadline
 
+_T = TypeVar("_T")
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-LATEST, EARLIEST = -1, -2
+_LATEST, _EARLIEST = -1, -2
 _FETCH_BYTES: Final = 4 * 1024 * 1024
 _FETCH_MAX_VERSION: Final = 12  # later versions name a topic by its id
 _MOST_BYTES: Final = 512 * 1024 * 1024
 _MOST_KEPT: Final = 64 * 1024 * 1024
 MOST_SECONDS: Final = 5.0
 # Offsets within a record batch's header, and its size.
-_BATCH_PREFIX, _ATTRIBUTES, _LAST_DELTA, _BASE_TIMESTAMP, _COUNT = 12, 21, 23, 27, 57
+_BATCH_PREFIX, _ATTRIBUTES, _COUNT = 12, 21, 57
+_COMPRESSION: Final = 0x07
 _BATCH_HEADER: Final = 61
 
 
@@ -62,33 +66,58 @@ class StoredGroup(NamedTuple):
 
 
 class _Fetched(NamedTuple):
-    """The whole record batches of one fetch, and the offset after them."""
+    """The whole record batches of one fetch, and the offset after them.
 
-    size: int
-    batches: tuple[bytes, ...]
+    `starts` are the places of the batches in `data` and its end, `compressed` the numbers of those
+    that cannot be searched. `counted` is the number of all records.
+    """
+
+    data: bytes
+    starts: tuple[int, ...]
+    compressed: frozenset[int]
+    counted: int
+    first_timestamp_ms: int | None
     next_offset: int
+
+    def batches_with(self, key: bytes) -> Iterator[bytes]:
+        """Yield the batches that may hold a record with this key, in their order."""
+        found = set(self.compressed)
+        at = self.data.find(key)
+        while at >= 0:
+            number = bisect_right(self.starts, at) - 1
+            found.add(number)
+            at = self.data.find(key, self.starts[number + 1])
+        for number in sorted(found):
+            yield self.data[self.starts[number] : self.starts[number + 1]]
 
 
 class Fetches:
-    """Batches of `__consumer_offsets` that were fetched in one look, for all groups of a partition.
+    """What was read of `__consumer_offsets` in one look, for all groups of a partition.
 
     The records below an offset stay the same within a leader epoch; a longer life than one look
     would miss a topic that was made anew.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, int, int], _Fetched] = {}
+        self._kept: dict[tuple[str | int, ...], Any] = {}
         self._bytes = 0
 
-    def get(self, partition: int, epoch: int, offset: int) -> _Fetched | None:
-        """Return the batches from `offset` on, if they were fetched before."""
-        return self._kept.get((partition, epoch, offset))
+    def once(self, key: tuple[str | int, ...], ask: Callable[[], _T]) -> _T:
+        """Return `ask()`, from an earlier call with this key unless that took too much memory."""
+        if key in self._kept:
+            return self._kept[key]  # type: ignore[no-any-return]
+        found = ask()
+        size = len(found.data) if isinstance(found, _Fetched) else 1
+        # A fetch that found nothing is sent again.
+        if size and self._bytes + size <= _MOST_KEPT:
+            self._kept[key] = found
+            self._bytes += size
+        return found
 
-    def keep(self, partition: int, epoch: int, offset: int, fetched: _Fetched) -> None:
-        """Keep these batches, unless all of them together take too much memory."""
-        if self._bytes + fetched.size <= _MOST_KEPT:
-            self._kept[partition, epoch, offset] = fetched
-            self._bytes += fetched.size
+    def forget(self) -> None:
+        """Drop everything: after an error, a partition may have a new leader."""
+        self._kept.clear()
+        self._bytes = 0
 
 
 class TooMuchError(Exception):
@@ -116,10 +145,10 @@ class OffsetsLog:
         partition: int,
         epoch: int,
         deadline: Deadline,
-        fetches: Fetches | None = None,
+        fetches: Fetches,
     ) -> None:
         self._leader = leader
-        self._fetches = fetches or Fetches()
+        self._fetches = fetches
         self._partition = partition
         self._epoch = epoch
         self._deadline = deadline
@@ -128,8 +157,20 @@ class OffsetsLog:
         self.first_timestamp_ms: int | None = None
         self.counted = 0
 
+    def start(self) -> int:
+        """Return the log's first offset."""
+        key = ("start", self._partition, self._epoch)
+        return self._fetches.once(key, lambda: self._offset(_EARLIEST))
+
+    def end(self) -> int:
+        """Return the log's next offset; the leader rejects it where the epoch is over."""
+        return self._offset(_LATEST)
+
     def epoch_start(self) -> int:
         """Return the first offset of the current leader epoch (OffsetForLeaderEpoch, KIP-320)."""
+        return self._fetches.once(("epoch", self._partition, self._epoch), self._epoch_start)
+
+    def _epoch_start(self) -> int:
         response = self._leader.send(
             OffsetForLeaderEpochRequest,
             self._deadline,
@@ -150,10 +191,9 @@ class OffsetsLog:
         )
         answer = response.topics[0].partitions[0]
         check(answer.error_code)
-        return self.offset(EARLIEST) if answer.end_offset < 0 else int(answer.end_offset)
+        return self.start() if answer.end_offset < 0 else int(answer.end_offset)
 
-    def offset(self, timestamp: int) -> int:
-        """Return the log's first (`EARLIEST`) or next (`LATEST`) offset."""
+    def _offset(self, timestamp: int) -> int:
         response = self._leader.send(
             ListOffsetsRequest,
             self._deadline,
@@ -184,15 +224,15 @@ class OffsetsLog:
         while at < end:
             if self._bytes > _MOST_BYTES or time.monotonic() > self._end:
                 raise TooMuchError
-            fetched = self._fetched(at)
-            self._bytes += fetched.size
-            for batch in fetched.batches:
-                self.counted += struct.unpack_from(">i", batch, _COUNT)[0]
-                if self.first_timestamp_ms is None:
-                    self.first_timestamp_ms = struct.unpack_from(">q", batch, _BASE_TIMESTAMP)[0]
-                # Nearly all records are committed offsets: only batches with the key are parsed.
-                if not _is_compressed(batch) and key not in batch:
-                    continue
+            fetched = self._fetches.once(
+                (self._partition, self._epoch, at), partial(self._fetch, at)
+            )
+            self._bytes += len(fetched.data)
+            self.counted += fetched.counted
+            if self.first_timestamp_ms is None:
+                self.first_timestamp_ms = fetched.first_timestamp_ms
+            # Nearly all records are committed offsets: only batches with the key are parsed.
+            for batch in fetched.batches_with(key):
                 for record in _records(batch):
                     if at <= record.offset < end and record.key == key:
                         yield StoredGroup(record.offset, _value(record.value))
@@ -200,22 +240,7 @@ class OffsetsLog:
                 return
             at = fetched.next_offset
 
-    def _fetched(self, offset: int) -> _Fetched:
-        kept = self._fetches.get(self._partition, self._epoch, offset)
-        if kept is not None:
-            return kept
-        data = self._fetch(offset)
-        found = list(_batches(data))
-        fetched = _Fetched(
-            size=len(data),
-            batches=tuple(batch for batch, _ in found),
-            next_offset=max([offset, *(after for _, after in found)]),
-        )
-        if found:
-            self._fetches.keep(self._partition, self._epoch, offset, fetched)
-        return fetched
-
-    def _fetch(self, offset: int) -> bytes:
+    def _fetch(self, offset: int) -> _Fetched:
         response = self._leader.send(
             FetchRequest,
             self._deadline,
@@ -242,7 +267,7 @@ class OffsetsLog:
         check(response.error_code)
         answer = response.responses[0].partitions[0]
         check(answer.error_code)
-        return bytes(answer.records or b"")
+        return _split(bytes(answer.records or b""), offset)
 
 
 def check(code: int) -> None:
@@ -257,24 +282,34 @@ def group_metadata_key(group_id: str) -> bytes:
     return struct.pack(">hh", 2, len(name)) + name
 
 
-def _batches(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield each whole record batch (magic 2, KIP-98) of a fetch, and the offset after it."""
-    view = memoryview(data)
-    at = 0
-    while at + _BATCH_HEADER <= len(view):
-        base, length, _, magic = struct.unpack_from(">qiib", view, at)
+def _split(data: bytes, offset: int) -> _Fetched:
+    """Return the whole record batches (magic 2, KIP-98) of a fetch from `offset`."""
+    starts = [0]
+    compressed = set()
+    counted, first_timestamp_ms = 0, None
+    while (at := starts[-1]) + _BATCH_HEADER <= len(data):
+        base, length, _, magic = struct.unpack_from(">qiib", data, at)
         stop = at + _BATCH_PREFIX + length
-        if stop > len(view):
-            return
+        if stop > len(data):
+            break
         if magic != 2:
             raise RequestError("UNSUPPORTED_FORMAT", f"message format {magic} is not read")
-        last_delta = struct.unpack_from(">i", view, at + _LAST_DELTA)[0]
-        yield bytes(view[at:stop]), base + last_delta + 1
-        at = stop
-
-
-def _is_compressed(batch: bytes) -> bool:
-    return bool(struct.unpack_from(">h", batch, _ATTRIBUTES)[0] & 0x07)
+        attributes, last_delta, timestamp = struct.unpack_from(">hiq", data, at + _ATTRIBUTES)
+        if attributes & _COMPRESSION:
+            compressed.add(len(starts) - 1)
+        if first_timestamp_ms is None:
+            first_timestamp_ms = timestamp
+        counted += struct.unpack_from(">i", data, at + _COUNT)[0]
+        offset = max(offset, base + last_delta + 1)
+        starts.append(stop)
+    return _Fetched(
+        data=data[: starts[-1]],
+        starts=tuple(starts),
+        compressed=frozenset(compressed),
+        counted=counted,
+        first_timestamp_ms=first_timestamp_ms,
+        next_offset=offset,
+    )
 
 
 def _records(batch: bytes) -> Iterator[Any]:
@@ -335,6 +370,7 @@ def rebalanced_since_load(
         ConnectError: the cluster cannot be reached.
     """
     deadline = deadline or cluster.deadline()
+    fetches = fetches or Fetches()
     try:
         return _unless_unnoticed(cluster, _read(cluster, group_id, deadline, fetches), deadline)
     except TooMuchError:
@@ -343,6 +379,7 @@ def rebalanced_since_load(
             f"{OFFSETS_TOPIC} holds more than could be read in {MOST_SECONDS:g} s",
         )
     except RequestError as error:
+        fetches.forget()
         if "AUTHORIZATION" in error.name:
             return Reading(
                 Tri.CANNOT_TELL,
@@ -381,11 +418,10 @@ def _unless_unnoticed(cluster: RawCluster, reading: Reading, deadline: Deadline)
     )
 
 
-def _read(
-    cluster: RawCluster, group_id: str, deadline: Deadline, fetches: Fetches | None
-) -> Reading:
-    metadata = cluster.metadata([OFFSETS_TOPIC], deadline)
-    topic = metadata.topics[0]
+def _read(cluster: RawCluster, group_id: str, deadline: Deadline, fetches: Fetches) -> Reading:
+    # Each group's own request names the epoch: a leader that has another one by then rejects it.
+    found = fetches.once(("topic",), lambda: cluster.metadata([OFFSETS_TOPIC], deadline))
+    topic = found.topics[0]
     check(topic.error_code)
     number = offsets_partition(group_id, len(topic.partitions))
     partition = next(each for each in topic.partitions if each.partition_index == number)
@@ -403,13 +439,13 @@ def _read(
             *_stored(_newest_of_all(log, group_id)),
             epoch=0,
         )
-    begin, end = log.epoch_start(), log.offset(LATEST)
+    begin, end = log.epoch_start(), log.end()
     since = list(log.records(group_id, begin, end))
     began_ms = log.first_timestamp_ms
     where = f"leader epoch {epoch} of {OFFSETS_TOPIC}-{number}"
 
     def earlier() -> Earlier:
-        start = log.offset(EARLIEST)
+        start = log.start()
         log.counted = 0
         records = list(log.records(group_id, start, begin))
         return Earlier(records, whole=start == 0 and log.counted == begin)
@@ -467,7 +503,7 @@ def judge(
 def _newest_of_all(log: OffsetsLog, group_id: str) -> GroupMetadata | None:
     """Return the newest record of the group; None if the topic is too large to read."""
     try:
-        return _newest(log.records(group_id, log.offset(EARLIEST), log.offset(LATEST)))
+        return _newest(log.records(group_id, log.start(), log.end()))
     except TooMuchError:
         return None
 
