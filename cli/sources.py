@@ -311,7 +311,14 @@ def read_live(
     if len(chosen) > 1 and sys.stderr.isatty():
         say(f"reading {len(chosen)} groups …")
     pool = ThreadPoolExecutor(1)
-    reading = pool.submit(read_groups, config, chosen, probe=probe, assignors=tuple(assignors))
+    reading = pool.submit(
+        read_groups,
+        config,
+        chosen,
+        probe=probe,
+        assignors=tuple(assignors),
+        coordinators=selected.coordinators,
+    )
     if meanwhile is not None:
         meanwhile()
     # The pool is not waited for: Ctrl-C ends the command at once.

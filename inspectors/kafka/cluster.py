@@ -66,6 +66,8 @@ def _inferred_release(versions: Mapping[int, tuple[int, int]]) -> tuple[int, ...
 class RawCluster:
     """The brokers of one `ClusterConfig`; connections are opened when they are first needed.
 
+    `coordinators` are the brokers that coordinate groups, as far as they are known.
+
     Raises (every method that sends a request):
         ConnectError: no bootstrap server can be reached, or none accepts the login.
         RequestError: a broker answered with an error, or not in time.
@@ -79,7 +81,7 @@ class RawCluster:
         self.brokers: dict[int, tuple[str, int, str | None]] = {}
         self._bootstrap: Connection | None = None
         self._nodes: dict[int, list[Connection]] = {}
-        self._coordinators: dict[str, int] = {}
+        self.coordinators: dict[str, int] = {}
         self._silent: dict[int, RequestError] = {}
         self._closed = False
         self._lock = threading.RLock()
@@ -182,8 +184,8 @@ class RawCluster:
 
         A broker is asked once for each group: `on_coordinator` asks again when it has moved.
         """
-        if group_id in self._coordinators:
-            return self._coordinators[group_id]
+        if group_id in self.coordinators:
+            return self.coordinators[group_id]
 
         def ask() -> int:
             response = self.ask_any(
@@ -201,7 +203,7 @@ class RawCluster:
                 name = error_name(answer.error_code)
                 raise RequestError(name, f"no coordinator for {group_id}: {name}")
             self.brokers.setdefault(answer.node_id, (answer.host, answer.port, None))
-            self._coordinators[group_id] = int(answer.node_id)
+            self.coordinators[group_id] = int(answer.node_id)
             return int(answer.node_id)
 
         return retry(ask, deadline)
@@ -215,12 +217,12 @@ class RawCluster:
         """
 
         def once() -> _T:
-            known = group_id in self._coordinators
+            known = group_id in self.coordinators
             try:
                 broker = self.coordinator(group_id, deadline)
                 return ask(self.node(broker, deadline), broker)
             except RequestError as error:
-                self._coordinators.pop(group_id, None)
+                self.coordinators.pop(group_id, None)
                 if not known or error.name not in _GONE or deadline.over:
                     raise
             return once()

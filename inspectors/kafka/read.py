@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 from kafka.protocol.admin.configs import DescribeConfigsRequest
@@ -396,9 +397,13 @@ _THREADS: Final = 8
 
 
 class Selection(Record, frozen=True, kw_only=True):
-    """The ids of the groups to read, and the coordinators whose groups could not be listed."""
+    """The ids of the groups to read, and the coordinators whose groups could not be listed.
+
+    `coordinators` are the brokers that list a group.
+    """
 
     group_ids: tuple[str, ...] = ()
+    coordinators: Mapping[str, int] = {}
     unlisted: tuple[GroupFailure, ...] = ()
 
 
@@ -425,7 +430,8 @@ def select_groups(
     with connect(config) as session:
         found, unlisted = list_groups(session, pattern, needed=not chosen)
     group_ids = tuple(dict.fromkeys([*chosen, *sorted(found)]))
-    return Selection(group_ids=group_ids, unlisted=tuple(unlisted))
+    coordinators = {name: broker for name, broker in found.items() if broker is not None}
+    return Selection(group_ids=group_ids, coordinators=coordinators, unlisted=tuple(unlisted))
 
 
 def read_groups(
@@ -434,11 +440,13 @@ def read_groups(
     *,
     probe: bool = False,
     assignors: Sequence[str] = (),
+    coordinators: Mapping[str, int] = MappingProxyType({}),
 ) -> list[GroupSnapshot | GroupFailure]:
     """Return a snapshot or a failure for each group, in the order of `group_ids`.
 
     Groups are read in parallel, each within `config.timeout_ms`. With `probe`, the coordinator is
-    asked for the elected assignor, `assignors` and the known ones.
+    asked for the elected assignor, `assignors` and the known ones. `coordinators` are brokers to
+    ask without a search.
 
     Raises:
         ConnectError: the cluster cannot be reached, or neither client can log in.
@@ -446,6 +454,8 @@ def read_groups(
     if not group_ids:
         return []
     with connect(config) as session:
+        if session.raw is not None:
+            session.raw.coordinators.update(coordinators)
         return read_all(session, group_ids, probe=probe, assignors=assignors)
 
 

@@ -6,7 +6,7 @@ import json
 import sys
 import types
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ class Selected(Record, frozen=True):
 
     group_ids: tuple[str, ...]
     unlisted: tuple[Failure, ...] = ()
+    coordinators: Mapping[str, int] = {}
 
 
 class Cluster:
@@ -64,7 +65,9 @@ class Cluster:
         self.asked.append({"select": list(names), **more})
         return Selected(tuple(names) or tuple(map(str, self.answers)), self.unlisted)
 
-    def read_groups(self, config: object, names: Sequence[str], **more: Any) -> list[Any]:
+    def read_groups(
+        self, config: object, names: Sequence[str], *, coordinators: object, **more: Any
+    ) -> list[Any]:
         self.asked.append({"read": list(names), **more})
         return [self.answers[name] for name in names]
 
