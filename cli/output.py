@@ -57,13 +57,16 @@ def shown(record: _R) -> _R:
     """
     import msgspec
 
-    if isinstance(record, str) and type(record) is str:
-        return escape(record)  # type: ignore[return-value]
+    kind = type(record)
+    if kind is str:
+        return escape(record)  # type: ignore[arg-type,return-value]
+    if record is None or isinstance(record, str | int):
+        return record
     if isinstance(record, msgspec.Struct):
         fields = {name: shown(getattr(record, name)) for name in record.__struct_fields__}
-        return type(record)(**fields)
-    if type(record) in (tuple, list):
-        return type(record)(shown(item) for item in record)  # type: ignore[attr-defined,call-arg]
+        return kind(**fields)
+    if kind in (tuple, list):
+        return kind(shown(item) for item in record)  # type: ignore[attr-defined,call-arg]
     if isinstance(record, Mapping):
         return {shown(key): shown(value) for key, value in record.items()}  # type: ignore[return-value]
     return record

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from rich.cells import cell_len
 from rich.console import Group
 from rich.segment import Segment
-from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -175,10 +174,14 @@ class Forms:
         """Return the line with all forms changed by `spell`."""
         return Forms(*map(spell, self._forms))
 
+    def at(self, width: int) -> Text:
+        """Return the form that fits in `width` cells."""
+        fitting = (form for form in self._forms if form.cell_len <= width)
+        return next(fitting, self._forms[-1])
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the form that fits."""
-        fitting = (form for form in self._forms if form.cell_len <= options.max_width)
-        yield next(fitting, self._forms[-1])
+        yield self.at(options.max_width)
 
 
 def _cells(cell: str | Text) -> int:
@@ -236,7 +239,7 @@ class Labelled:
         inner = options.update(width=max(1, options.max_width - before), overflow="fold")
         for name, text in self._rows:
             blank = Segment(" " * (before - self._indent - name.cell_len))
-            head = [Segment(" " * self._indent), *name.render(console), blank]
+            head = [Segment(" " * self._indent), *_drawn(console, name), blank]
             for line in _lines(console, text, inner):
                 yield from (*head, *line, Segment.line())
                 head = [Segment(" " * before)]
@@ -246,11 +249,23 @@ def _lines(
     console: Console, text: RenderableType, options: ConsoleOptions
 ) -> Iterable[Iterable[Segment]]:
     """Return the lines of `text`; one that fits is not searched for where it could be folded."""
-    if isinstance(text, str | Text) and "\n" not in str(text):
-        line = Text.assemble(text)
-        if line.cell_len <= options.max_width:
-            return [line.render(console)]
+    if isinstance(text, Forms):
+        text = text.at(options.max_width)
+    if isinstance(text, str | Text) and _is_one_line(str(text), options.max_width):
+        return [_drawn(console, text)]
     return Segment.split_lines(console.render(text, options))
+
+
+def _is_one_line(text: str, width: int) -> bool:
+    return "\n" not in text and cell_len(text) <= width
+
+
+def _drawn(console: Console, text: str | Text) -> Iterable[Segment]:
+    """Return a text of one line; no style is looked up where the console shows none."""
+    if isinstance(text, str) or console.color_system is None:
+        return [Segment(str(text))]
+    # `render` leaves out the style of a text without spans.
+    return Text.assemble(text).render(console)
 
 
 def facts(
@@ -454,10 +469,9 @@ class WideTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the header, then line by line."""
-        head = [column.header for column in self._columns]
+        head = [Text(column.header, style="bold") for column in self._columns]
         sizes = [[cell_len(str(cell)) for cell in row] for row in (head, *self._rows)]
         widths = [max(column) for column in zip(*sizes, strict=True)]
-        bold = Style(bold=True)
         for row, lengths in zip((head, *self._rows), sizes, strict=True):
             for column, cell, length, width in zip(
                 self._columns, row, lengths, widths, strict=True
@@ -465,10 +479,6 @@ class WideTable:
                 blank = " " * (width - length)
                 if column.right:
                     yield Segment(blank)
-                if isinstance(cell, Text):
-                    # Of a text without spans, `render` leaves out the style.
-                    yield from Text.assemble(cell).render(console)
-                else:
-                    yield Segment(cell, bold if row is head else None)
+                yield from _drawn(console, cell)
                 yield Segment(" " * GAP if column.right else blank + " " * GAP)
             yield Segment.line()
