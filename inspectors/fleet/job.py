@@ -150,9 +150,12 @@ def _look(order: ScanOrder, run: Run) -> Any:
     from rebal.inspectors.fleet.sources.source import is_remote
 
     for path in order.request_logs:
-        if not is_remote(path) and not os.access(path, os.R_OK):
-            missing = not os.path.exists(path)
-            raise cannot_read(path, FileNotFoundError() if missing else PermissionError())
+        if is_remote(path):
+            continue
+        if not os.path.exists(path):
+            raise cannot_read(path, FileNotFoundError())
+        if not os.access(path, os.R_OK):
+            raise cannot_read(path, PermissionError())
     if order.config is not None:
         from rebal.inspectors.fleet.sources.kafka import find_range
 

@@ -133,7 +133,7 @@ def files_in(paths: Sequence[Path]) -> tuple[Path, ...]:
     """
     found: list[Path] = []
     for path in _expanded(paths):
-        if str(path) == _STDIN or not path.is_dir():
+        if str(path) == _STDIN or not os.path.isdir(path):
             found.append(path)
             continue
         try:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,9 @@ from rebal.cli.app import run
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.sources.captured import find_files
 from rebal.inspectors.fleet.sources.recognition import check_records, check_request_logs
+from rebal.inspectors.fleet.sources.request_files import share_out
+from rebal.inspectors.fleet.sources.segments import find_segments
+from rebal.inspectors.fleet.sources.source import TOPIC
 
 LINE = b'{"key":"AAI=","value":null,"partition":0,"offset":1,"timestamp":1}\n'
 LONG = b'{"value":"' + b"A" * (1 << 17) + b'"'
@@ -75,6 +81,20 @@ def test_files_that_are_not_what_they_seem(
         (tmp_path / name).write_bytes(data)
     with pytest.raises(DocumentError, match=says):
         find_files([str(tmp_path / name)])
+
+
+@pytest.mark.parametrize("find", [find_files, find_segments, partial(share_out, tasks=1)])
+@pytest.mark.parametrize("name", ["pipe", "g\ud800", "n" * 300])
+def test_what_is_no_file_ends_before_spark_starts(
+    find: Callable[..., object], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe without a writer, a name that no file can have, a name that is too long."""
+    monkeypatch.setattr("rebal.inspectors.files._PATIENCE", 0.01)
+    (folder := tmp_path / f"{TOPIC}-7").mkdir()
+    os.mkfifo(folder / "pipe")
+    path = str(folder / name)
+    with pytest.raises(DocumentError, match=r"pipe|no such file|no file can|too long"):
+        find([path])
 
 
 def test_a_folder_without_a_captured_file(tmp_path: Path) -> None:

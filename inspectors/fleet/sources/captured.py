@@ -8,12 +8,14 @@ without a trace.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rebal.groups.errors import DocumentError
+from rebal.inspectors.files import opened
 from rebal.inspectors.fleet.sources.parquet import spark_parquet, task_parquet
 from rebal.inspectors.fleet.sources.recognition import recognize_lines
 from rebal.inspectors.fleet.sources.source import (
@@ -76,7 +78,7 @@ def _files(path: str) -> list[tuple[str, str]]:
         stem = path.rstrip("/").removesuffix(".gz")
         return [(path, "text" if stem.endswith(_TEXT) else "parquet")]
     place = Path(path)
-    if not place.is_dir():
+    if not os.path.isdir(path):
         return [(path, _form(place))]
     found = [
         (str(file), _form(file))
@@ -92,7 +94,7 @@ def _files(path: str) -> list[tuple[str, str]]:
 
 def _form(path: Path) -> str:
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             first = stream.read(4)
     except OSError as error:
         raise cannot_read(str(path), error) from None

@@ -18,15 +18,14 @@ from rebal.groups.model import Record
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.connection.tokens import token_of
 from rebal.inspectors.connection.translate import to_confluent
-from rebal.inspectors.errors import ConnectError, RequestError, SettingError
+from rebal.inspectors.errors import ConnectError, RequestError
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.sources.kafka_options import java_options, subject_claim
 from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source
-from rebal.inspectors.kafka.admin import Admin
 from rebal.inspectors.kafka.brokers import ClusterReading
-from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.doctor import acl
 from rebal.inspectors.kafka.read import read_brokers
+from rebal.inspectors.kafka.session import connect
 from rebal.inspectors.kafka.wire import Deadline
 
 if TYPE_CHECKING:
@@ -61,8 +60,8 @@ def find_cluster_id(config: ClusterConfig) -> str | None:
         SettingError: a token that Java's client cannot use.
     """
     _subject(config)
-    _reach(config)
-    return Admin(config).cluster(Deadline(config.timeout_ms))[0]
+    with connect(config) as session:
+        return session.resources.cluster(Deadline(config.timeout_ms))[0]
 
 
 def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
@@ -76,11 +75,11 @@ def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
     """
     subject = _subject(config)
     deadline = Deadline(config.timeout_ms)
-    admin = Admin(config)
-    found, failed = admin.topics([TOPIC], deadline)
-    if TOPIC in failed:
-        raise _refused(failed[TOPIC], config)
-    edges = admin.edges(TOPIC, found[0].partitions, deadline)
+    with connect(config) as session:
+        found, failed = session.resources.topics([TOPIC], deadline)
+        if TOPIC in failed:
+            raise _refused(failed[TOPIC], config)
+        edges = session.resources.edges(TOPIC, found[0].partitions, deadline)
     read = previous.offsets if previous else {}
     wanted: dict[int, tuple[int, int]] = {}
     notes: list[str] = []
@@ -183,20 +182,6 @@ def _subject(config: ClusterConfig) -> str | None:
     if config.oauth is None:
         return None
     return subject_claim(token_of(config.oauth, config.timeout_ms / 1000).value)
-
-
-def _reach(config: ClusterConfig) -> None:
-    """Ask any broker, for the plain words of what is wrong when none answers."""
-    cluster = RawCluster(config)
-    try:
-        cluster.any(Deadline(config.timeout_ms))
-    except SettingError:
-        # Only librdkafka and Java can use these settings; they say what is wrong themselves.
-        pass
-    except RequestError as error:
-        raise ConnectError(str(error), "protocol") from None
-    finally:
-        cluster.close()
 
 
 def _refused(error: RequestError, config: ClusterConfig) -> RequestError:

@@ -18,6 +18,7 @@ from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.connection.settings import Pem
 from rebal.inspectors.connection.tokens import claims_of
 from rebal.inspectors.errors import SettingError
+from rebal.inspectors.files import read_text
 
 _MODULES: Final = "org.apache.kafka.common.security"
 # What RFC 3986 lets stand in a path; a comma would end the address in a list of allowed ones.
@@ -200,6 +201,6 @@ def _text(pem: Pem) -> str:
     if pem.inline is not None:
         return pem.inline
     try:
-        return Path(pem.file or "").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        return read_text(Path(pem.file or ""))
+    except OSError:
         raise SettingError(f"{pem.file}: is not a PEM file that can be read.") from None

@@ -14,6 +14,7 @@ from typing import Final
 
 from rebal.groups.errors import DocumentError
 from rebal.groups.wire.offsets_topic import KINDS
+from rebal.inspectors.files import opened
 from rebal.inspectors.fleet.sources.source import TOPIC
 from rebal.inspectors.logs.requests.lines import MARK
 from rebal.inspectors.logs.text_input import cannot_read
@@ -34,7 +35,7 @@ def recognize_lines(path: Path) -> None:
         DocumentError: no line of it is a record; says what it is, and what to give.
     """
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             head = stream.read(_HEAD)
     except OSError as error:
         raise cannot_read(str(path), error) from None

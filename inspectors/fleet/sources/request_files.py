@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
+from rebal.inspectors.files import opened
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.logs.text_input import LONGEST_LINE, cannot_read, files_in
 
@@ -68,7 +69,7 @@ def share_out(
     logs: list[ReadLog] = []
     for file in dict.fromkeys(path.absolute() for path in files_in([Path(path) for path in paths])):
         try:
-            with file.open("rb") as stream:
+            with opened(file) as stream:
                 is_packed = stream.read(2) in _UNPACK
                 size = stream.seek(0, 2)
                 before = _known(stream, size, known)
@@ -136,7 +137,7 @@ def blocks(part: Part) -> Iterator[Block]:
         DocumentError: the file cannot be read.
     """
     try:
-        with open(part.path, "rb") as stream:
+        with opened(Path(part.path)) as stream:
             if part.end < _TO_ITS_END:
                 yield from _plain(stream, part)
                 return

@@ -25,6 +25,7 @@ from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.legacy_records import LegacyRecordBatch
 
 from rebal.groups.errors import DocumentError
+from rebal.inspectors.files import opened, read_text
 from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE, TOPIC, Source
 from rebal.inspectors.logs.text_input import cannot_read
 
@@ -104,7 +105,7 @@ def find_cluster_id_of(paths: Sequence[str]) -> str | None:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(errors="replace").splitlines()
+        return read_text(path).splitlines()
     except OSError:
         return []
 
@@ -241,7 +242,7 @@ class _Rows:
 
 def _batches(file: str, rows: _Rows, *, check: bool = True) -> Iterator[Any]:
     """A segment's batches, with `check` each with its CRC proven; `rows` gets what is none."""
-    with open(file, "rb") as stream:
+    with opened(Path(file)) as stream:
         size = stream.seek(0, 2)
         if not size:
             return
@@ -337,11 +338,15 @@ def _logs_in(path: Path) -> list[Path]:
     if not path.is_dir():
         raise FileNotFoundError(2, "no such file")
     if _FOLDER.fullmatch(path.name):
-        return sorted(file for file in path.iterdir() if _LOG.fullmatch(file.name))
+        return sorted(file for file in path.iterdir() if _is_segment(file))
     return sorted(
         file
         for folder in path.iterdir()
         if folder.is_dir() and _FOLDER.fullmatch(folder.name)
         for file in folder.iterdir()
-        if _LOG.fullmatch(file.name)
+        if _is_segment(file)
     )
+
+
+def _is_segment(file: Path) -> bool:
+    return _LOG.fullmatch(file.name) is not None and file.is_file()
