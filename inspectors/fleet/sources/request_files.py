@@ -153,7 +153,8 @@ def _plain(stream: IO[bytes], part: Part) -> Iterator[Block]:
     if position:
         stream.seek(position - 1)
         while (rest := stream.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
-            pass
+            if stream.tell() >= part.end:
+                return
         position = stream.tell()
     while position < part.end:
         text = stream.read(min(_BLOCK, part.end - position))
