@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rebal.planner.commands import Given
 
 TIMEOUT: Final = 10
-_SECRET: Final = re.compile("password|secret|jaas|token|key", re.IGNORECASE)
+_SECRET: Final = re.compile("pas+w|pwd|secret|jaas|token|key", re.IGNORECASE)
 _NO_SECRET: Final = (".location", ".type", ".url", ".client.id")
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)\Z")
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
