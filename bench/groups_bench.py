@@ -23,7 +23,7 @@ def rows() -> Iterator[Row]:
         raise SystemExit("this bench needs Java 17: install it or set JAVA_HOME")
     rebal = str(Path(sys.executable).with_name("rebal"))
     settings = {"group.max.session.timeout.ms": "3600000"}
-    with Broker("4.1.1", secure=False, settings=settings) as broker:
+    with Broker(jars.EARLY, secure=False, settings=settings) as broker:
         broker.wait_coordinator("any")
         broker.create_topic("orders", PARTITIONS)
         with Crowd(broker, "orders") as crowd:

@@ -33,7 +33,7 @@ def rows() -> Iterator[Row]:
         raise SystemExit("this bench needs Java 17: install it or set JAVA_HOME")
     rebal = str(Path(sys.executable).with_name("rebal"))
     members = Members()
-    with Broker("4.1.1", secure=False) as broker:
+    with Broker(jars.EARLY, secure=False) as broker:
         try:
             broker.create_topic("orders", 24)
             started = [

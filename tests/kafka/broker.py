@@ -40,7 +40,7 @@ class Broker(Administration):
 
     def __init__(
         self,
-        version: str = "4.1.1",
+        version: str = jars.EARLY,
         *,
         secure: bool = True,
         request_log: bool = False,

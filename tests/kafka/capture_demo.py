@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 
@@ -101,7 +102,7 @@ class Story:
 def main() -> None:
     DEMO.mkdir(parents=True, exist_ok=True)
     members = Members()
-    with Broker("4.1.1", secure=False, request_log=True) as broker:
+    with Broker(jars.EARLY, secure=False, request_log=True) as broker:
         story = Story(broker, members)
         try:
             story.shipping()

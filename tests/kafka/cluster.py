@@ -13,7 +13,7 @@ from confluent_kafka.admin import PartitionMetadata
 
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
-from tests.kafka import brokerconf
+from tests.kafka import brokerconf, jars
 from tests.kafka.administration import Administration
 from tests.kafka.broker import Broker, free_ports
 from tests.kafka.processes import ChildProcess, wait_for
@@ -46,7 +46,9 @@ class Cluster(Administration):
 
     replicas = 3
 
-    def __init__(self, version: str = "4.1.1", *, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, version: str = jars.EARLY, *, settings: dict[str, str] | None = None
+    ) -> None:
         self.version = version
         ports = free_ports(2 * len(NODES))
         clients, controllers = (

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.kafka import jars
 from tests.live.obey import Over, Process, Story
 from tests.live.obey_stories import DEFAULT, FINAL, RANGE
 from tests.live.obey_world import LiveWorld
@@ -44,7 +45,7 @@ class Path:
 
 
 UP, JAVA = "cooperative", ("java-3.9.1",) * 4
-OLD_JAVA = ("java-2.8.2", "java-2.8.2", "java-3.9.1", "java-4.1.1", "java-4.4.0")
+OLD_JAVA = ("java-2.8.2", "java-2.8.2", *(f"java-{each}" for each in jars.BROKER_VERSIONS))
 BOTH = ("java-3.9.1", "java-3.9.1", "java-4.1.1", "franz-go", "franz-go")
 PATHS = {
     "two bounces": Path(UP, JAVA),

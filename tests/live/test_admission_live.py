@@ -62,7 +62,7 @@ def group(broker: Broker) -> Iterator[RawGroup]:
     made.end()
 
 
-@pytest.fixture(scope="module", params=["4.1.1", "3.9.1"])
+@pytest.fixture(scope="module", params=[jars.EARLY, jars.SCALA])
 def small(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker of its own: it is restarted here, and its groups have at most four members."""
     with Broker(request.param, secure=False, settings=SMALL) as broker:
@@ -402,7 +402,7 @@ def test_an_expired_session_restores_an_all_static_group_in_two_rebalances(
     assert group.generation - before == 2
 
 
-@pytest.mark.parametrize("small", ["4.1.1"], indirect=True)
+@pytest.mark.parametrize("small", [jars.EARLY], indirect=True)
 def test_a_kip848_group_holds_a_classic_join_against_its_classic_members(loaded: Loaded) -> None:
     """A load does not shorten their lists; a conversion after a load copies the short ones."""
     group = loaded.groups["kip848"]

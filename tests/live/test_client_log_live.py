@@ -137,7 +137,7 @@ def test_a_refused_members_log_says_so(version, kafka41, members, group_id, topi
 def test_members_of_one_process_and_a_static_restart(kafka41, members, group_id, topic_name):
     topic = kafka41.create_topic(topic_name, 4)
     options = {"topics": [topic], "assignors": ["cooperative-sticky", "range"]}
-    host = members.java("3.9.1")
+    host = members.java(jars.SCALA)
     still = members.start("java-3.9.1", kafka41, "still", group_id, topics=[topic])
     first = members.start(
         "java-3.9.1", kafka41, "moved", group_id, instance_id="i-1", topics=[topic]
@@ -164,8 +164,8 @@ def test_members_of_one_process_and_a_static_restart(kafka41, members, group_id,
 @pytest.mark.parametrize(
     ("version", "settings"),
     [
-        ("3.9.1", ("2.3", "3.3", "")),
-        pytest.param("4.1.1", ("3.3", ""), marks=pytest.mark.full),
+        (jars.SCALA, ("2.3", "3.3", "")),
+        pytest.param(jars.EARLY, ("3.3", ""), marks=pytest.mark.full),
     ],
 )
 def test_a_streams_programs_log_gives_its_upgrade_from_by_member_id(

@@ -18,6 +18,7 @@ from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs.connect import by_workers
 from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.timeouts import Speed
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.connect import ConnectHost, wait_running
 from tests.kafka.processes import wait_for
@@ -35,7 +36,7 @@ QUIET_S = 3
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectHost]:
-    made = ConnectHost("4.1.1", tmp_path_factory.mktemp("connect-costs"))
+    made = ConnectHost(jars.EARLY, tmp_path_factory.mktemp("connect-costs"))
     yield made
     made.close()
 

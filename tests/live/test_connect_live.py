@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.connect import ConnectHost, wait_running
 from tests.kafka.members import Members
@@ -21,7 +22,9 @@ STICKY = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 Said = pytest.CaptureFixture[str]
 
 
-@pytest.fixture(scope="module", params=["4.1.1", pytest.param("3.9.1", marks=pytest.mark.full)])
+@pytest.fixture(
+    scope="module", params=[jars.EARLY, pytest.param(jars.SCALA, marks=pytest.mark.full)]
+)
 def host(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ConnectHost]:

@@ -13,6 +13,7 @@ import pytest
 
 from rebal.groups.model import CoordinatorKind
 from rebal.groups.vote import elect
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.service import Service, gave_up, named, texts
 
@@ -150,7 +151,7 @@ def test_the_way_from_range_to_an_own_cooperative_assignor(service: Service) -> 
     assert {service.runs()[name] for name in names} == {"COOPERATIVE"}
 
 
-@pytest.mark.parametrize("version", ["2.8.2", "3.9.1", "4.1.1"])
+@pytest.mark.parametrize("version", ["2.8.2", jars.SCALA, jars.EARLY])
 def test_any_own_assignor_starts_behind_cooperative_sticky(version: str, service: Service) -> None:
     """What RB112 rests on: cooperative-sticky has a protocol in common with every other one."""
     for own in ("shelf", "shelf-cooperative", "shelf-only"):

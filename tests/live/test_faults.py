@@ -24,6 +24,7 @@ from rebal.inspectors.kafka import admin
 from rebal.inspectors.kafka import read as live_group
 from rebal.inspectors.kafka.read import GroupFailure, read_groups
 from rebal.inspectors.kafka.wire import Connection, Deadline
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
 from tests.kafka.processes import freeze, wait_for
@@ -277,7 +278,7 @@ def test_a_coordinator_that_keeps_loading(kafka41: Broker, monkeypatch: pytest.M
 @pytest.fixture(scope="module")
 def own() -> Iterator[Broker]:
     """A broker that is stopped here."""
-    with Broker("4.1.1", secure=False) as broker:
+    with Broker(jars.EARLY, secure=False) as broker:
         yield broker
 
 

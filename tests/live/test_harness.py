@@ -134,7 +134,7 @@ def test_a_wrong_password_and_a_strange_ca_are_refused(kafka41):
 
 
 def test_a_restarted_broker_keeps_its_ports_and_groups(members, group_id):
-    with Broker("4.1.1", secure=False) as broker:
+    with Broker(jars.EARLY, secure=False) as broker:
         topic = broker.create_topic("kept", 4)
         member = members.start("java-3.9.1", broker, "one", group_id, topics=[topic])
         wait_assigned([member], 4)
@@ -176,7 +176,7 @@ def test_a_broker_does_not_outlive_a_killed_test_run():
     script = (
         "import os, signal\n"
         "from tests.kafka.broker import Broker\n"
-        "broker = Broker('4.1.1', secure=False)\n"
+        "broker = Broker(secure=False)\n"
         "broker.start()\n"
         "print(broker.process.pid, broker.folder, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"

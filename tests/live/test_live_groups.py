@@ -19,6 +19,7 @@ from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
 from rebal.inspectors.errors import SelectionError
 from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups
 from rebal.inspectors.logs.requests.reader import read_request_log
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.kafka.processes import wait_for
@@ -217,7 +218,7 @@ def test_a_client_id_is_kept_letter_by_letter(
 def upgrade_only() -> Iterator[Broker]:
     """A broker whose groups stay of type consumer when the members that speak it have left."""
     settings = {"group.consumer.migration.policy": "upgrade"}
-    with Broker("4.1.1", secure=False, settings=settings, request_log=True) as broker:
+    with Broker(jars.EARLY, secure=False, settings=settings, request_log=True) as broker:
         yield broker
 
 

@@ -11,6 +11,7 @@ import pytest
 from rebal.cli.params import Connection
 from rebal.cli.sources import EvidenceFiles, snapshot_for
 from tests.kafka import broker as harness
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
 from tests.live_support.rollout import Plan
@@ -30,7 +31,7 @@ def test_a_broker_s_local_times_are_placed(
 ) -> None:
     java = [each for each in harness._JVM if "user.timezone" not in each]
     monkeypatch.setattr(harness, "_JVM", (*java, f"-Duser.timezone={zone}"))
-    with Broker("4.1.1", secure=False, request_log=True) as broker:
+    with Broker(jars.EARLY, secure=False, request_log=True) as broker:
         topic = broker.create_topic("orders", 4)
         running = [
             members.start(

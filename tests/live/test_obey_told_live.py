@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka import clients
+from tests.kafka import clients, jars
 from tests.kafka.cluster import Cluster
 from tests.kafka.members import Members
 from tests.live.obey import Limits
@@ -46,7 +46,7 @@ class Count:
             setattr(self, one.name, getattr(self, one.name) + getattr(more, one.name))
 
 
-@pytest.fixture(params=["4.1.1", "3.9.1", "4.4.0"])
+@pytest.fixture(params=jars.BROKER_VERSIONS)
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     with Cluster(request.param) as made:
         yield made

@@ -13,6 +13,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from rebal.cli import app
 from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.processes import freeze, wait_for
 from tests.live_support import config_of
@@ -25,7 +26,7 @@ class Second(Broker):
     """A broker without a controller, which joins the cluster of `first`."""
 
     def __init__(self, first: Broker) -> None:
-        super().__init__("4.1.1", secure=False)
+        super().__init__(jars.EARLY, secure=False)
         address = f"PLAINTEXT://{self.bootstrap}"
         self._settings = {
             "process.roles": "broker",
@@ -41,7 +42,7 @@ def pair() -> Iterator[tuple[Broker, Broker]]:
     """Two brokers; each coordinates some of `GROUPS`, which have committed and have no members."""
     # The controller keeps a silent broker for as long as the test asks it.
     patient = {"broker.session.timeout.ms": "60000"}
-    with Broker("4.1.1", secure=False, settings=patient) as first, Second(first) as second:
+    with Broker(jars.EARLY, secure=False, settings=patient) as first, Second(first) as second:
 
         def both() -> bool:
             return len(first.admin().list_topics(timeout=10).brokers) == 2

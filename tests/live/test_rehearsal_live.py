@@ -98,7 +98,7 @@ def teller(members: Members, group_id: str, topic_name: str) -> Iterator[Teller]
 @pytest.fixture(scope="module")
 def own41() -> Iterator[Broker]:
     """A broker of its own: it is restarted here. It outlives the members."""
-    with Broker("4.1.1", secure=False, request_log=True) as broker:
+    with Broker(jars.EARLY, secure=False, request_log=True) as broker:
         yield broker
 
 

@@ -9,6 +9,7 @@ from rebal.inspectors.errors import ConnectError
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.read import read_groups
 from rebal.inspectors.kafka.reload import rebalanced_since_load
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.kafka.processes import wait_for
@@ -21,13 +22,13 @@ MIXED = ["range", "cooperative-sticky"]
 @pytest.fixture(scope="module")
 def own41() -> Iterator[Broker]:
     """A broker of its own: it is restarted here."""
-    with Broker("4.1.1", secure=False) as broker:
+    with Broker(jars.EARLY, secure=False) as broker:
         yield broker
 
 
 @pytest.fixture(scope="module")
 def own39() -> Iterator[Broker]:
-    with Broker("3.9.1", secure=False) as broker:
+    with Broker(jars.SCALA, secure=False) as broker:
         yield broker
 
 

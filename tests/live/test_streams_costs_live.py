@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rebal.cli import app
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, wait_assigned
 from tests.kafka.streams import StreamsHost
@@ -23,7 +24,7 @@ SESSION, HEARTBEAT, RESTART = 6.0, 1.0, 2.0
 
 @pytest.fixture
 def streams(tmp_path: Path) -> Iterator[StreamsHost]:
-    host = StreamsHost("3.9.1", tmp_path)
+    host = StreamsHost(jars.SCALA, tmp_path)
     yield host
     host.close()
 

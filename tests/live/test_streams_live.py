@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, wait_assigned
 from tests.kafka.service import named
@@ -13,7 +14,7 @@ from tests.kafka.streams import StreamsHost
 from tests.live_support.rollout import LISTS, Plan
 
 PARTITIONS = 6
-OLD, NEW, NEWEST = "2.3.1", "3.9.1", "4.1.1"
+OLD, NEW, NEWEST = "2.3.1", jars.SCALA, jars.EARLY
 Said = pytest.CaptureFixture[str]
 
 

@@ -16,6 +16,7 @@ import pytest
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.kafka.processes import wait_for
@@ -226,7 +227,7 @@ def test_a_watch_goes_blind_with_its_broker_and_sees_the_gate_hold(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with Broker("4.1.1", secure=False) as broker:
+    with Broker(jars.EARLY, secure=False) as broker:
         broker.wait_coordinator(group_id)
         rollout = Rollout(broker, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
         rollout.begin(["app-0"], OLD)

@@ -24,6 +24,7 @@ from confluent_kafka.admin import ScramMechanism, UserScramCredentialDeletion
 from rebal.cli import app
 from rebal.inspectors.connection.config import resolve
 from rebal.inspectors.kafka.read import read_groups
+from tests.kafka import jars
 from tests.kafka.broker import Broker, free_ports
 from tests.kafka.issuer import Issuer, token
 from tests.kafka.members import Members
@@ -49,7 +50,7 @@ def tunnel() -> Iterator[Tunnel]:
 def broker(tunnel: Tunnel) -> Iterator[Broker]:
     """Behind the tunnel; on its SASL listener no login is good for more than two seconds."""
     settings = {"connections.max.reauth.ms": "2000"}
-    with Broker("4.1.1", settings=settings, tunnel=tunnel.port) as made:
+    with Broker(jars.EARLY, settings=settings, tunnel=tunnel.port) as made:
         tunnel.target = made.ports["TUNNEL"]
         yield made
 
