@@ -23,7 +23,8 @@ from rebal.inspectors.kafka.describe import Described, committed_offsets, descri
 from rebal.inspectors.kafka.probe import MIN_VERSION
 from rebal.inspectors.kafka.read import own_settings
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC, rebalanced_since_load
-from rebal.inspectors.kafka.session import ahead_of_brokers
+from rebal.inspectors.kafka.resources import Resources
+from rebal.inspectors.kafka.session import HOPELESS, ahead_of_brokers
 from rebal.inspectors.kafka.wire import Deadline
 
 # AclOperation's codes, as answers list them among the authorized operations.
@@ -94,7 +95,8 @@ class _Examination:
         self._config = config
         self._raw = raw
         self._group = group
-        self._admin: Admin | None = None
+        self._fallback: Admin | None = None
+        self._resources: Resources | Admin | None = None
         self._described: Described | None = None
         self._raw_is_in = False
         self._denied = False
@@ -110,7 +112,8 @@ class _Examination:
         yield self._row(
             "login (kafka-python)", self._log_in_raw, "subscription bytes, epochs, the probe"
         )
-        yield self._row("login (confluent-kafka)", self._log_in_admin, "offsets, lag, settings")
+        if not self._raw_is_in:
+            yield self._row("login (confluent-kafka)", self._log_in_admin, "offsets, lag, settings")
         yield self._row("list groups", self._list, "--all and --match", "Describe", "--cluster")
         yield self._row(
             "brokers' clock", self._clock, "how far this machine's clock is ahead of the brokers'",
@@ -170,22 +173,26 @@ class _Examination:
             if "AUTHORIZATION" not in error.name:
                 available, grant = Tri.CANNOT_TELL, ()
         except (ConnectError, SettingError) as error:
-            if isinstance(error, ConnectError) and error.kind in ("unreachable", "timeout"):
+            if isinstance(error, ConnectError) and error.kind in HOPELESS:
                 raise
             available, why = Tri.NO, str(error)
-        is_in = self._raw_is_in or self._admin is not None
-        line = acl(self._config, *grant) if grant and is_in else ""
+        line = acl(self._config, *grant) if grant and self._resources is not None else ""
         return DoctorRow(source=source, available=available, why=why, adds=adds, grant=line)
 
     def _log_in_raw(self) -> str:
-        self._raw.any(self._raw.deadline())
+        try:
+            self._raw.any(self._raw.deadline())
+        except RequestError as error:
+            # librdkafka may crash on what is no answer.
+            raise ConnectError(str(error), "protocol") from None
         self._raw_is_in = True
+        self._resources = Resources(self._raw)
         return "logged in"
 
     def _log_in_admin(self) -> str:
         admin = Admin(self._config)
         admin.cluster(self._raw.deadline())
-        self._admin = admin
+        self._resources = self._fallback = admin
         return "logged in"
 
     def _needs_raw(self) -> RawCluster:
@@ -193,10 +200,10 @@ class _Examination:
             raise _Unavailable(Tri.CANNOT_TELL, "kafka-python cannot log in")
         return self._raw
 
-    def _needs_admin(self) -> Admin:
-        if self._admin is None:
-            raise _Unavailable(Tri.CANNOT_TELL, "confluent-kafka cannot log in")
-        return self._admin
+    def _needs_login(self) -> Resources | Admin:
+        if self._resources is None:
+            raise _Unavailable(Tri.CANNOT_TELL, "neither client can log in")
+        return self._resources
 
     def _needs_group(self) -> str:
         if self._group is None:
@@ -240,7 +247,9 @@ class _Examination:
                 self._denied = error.name == "GROUP_AUTHORIZATION_FAILED"
                 raise _no_group(error, group) from None
         else:
-            self._described = self._needs_admin().describe(group, deadline)[0]
+            self._needs_login()
+            assert self._fallback is not None
+            self._described = self._fallback.describe(group, deadline)[0]
         count = len(self._described.members)
         return f"{self._described.state.value}, {count} member{'' if count == 1 else 's'}"
 
@@ -265,26 +274,20 @@ class _Examination:
 
     def _topics(self) -> str:
         names = self._group_topics()
-        if self._admin is not None:
-            found, failed = self._admin.topics(names, self._raw.deadline())
-            for name, error in failed.items():
-                raise _topic(name, error)
-            if self._described is not None:
-                self._described = within(self._described, found)
-            return f"{len(found)} of {len(names)} topics"
-        answer = self._needs_raw().metadata(names, self._raw.deadline())
-        denied = [topic.name for topic in answer.topics if topic.error_code]
-        if denied:
-            raise _Unavailable(Tri.NO, f"no DESCRIBE on {', '.join(denied)}")
-        return f"{len(names)} of {len(names)} topics"
+        found, failed = self._needs_login().topics(names, self._raw.deadline())
+        for name, error in failed.items():
+            raise _topic(name, error)
+        if self._described is not None:
+            self._described = within(self._described, found)
+        return f"{len(found)} of {len(names)} topics"
 
     def _offsets(self) -> str:
         group = self._needs_group()
-        admin = self._needs_admin()
+        resources = self._needs_login()
         committed = (
             committed_offsets(self._raw, group, self._raw.deadline())
-            if self._raw_is_in
-            else admin.committed(group, self._raw.deadline())
+            if self._fallback is None
+            else self._fallback.committed(group, self._raw.deadline())
         )
         owned = {
             (topic, number)
@@ -293,21 +296,21 @@ class _Examination:
             for number in numbers
         }
         wanted = sorted(owned | committed.keys())
-        ends = admin.ends(wanted, self._raw.deadline())
+        ends = resources.ends(wanted, self._raw.deadline())
         if len(ends) < len(wanted):
             raise _Unavailable(Tri.NO, f"end offsets of {len(ends)} of {len(wanted)} partitions")
         return f"{len(committed)} committed, {len(ends)} end offsets"
 
     def _settings(self) -> str:
         deadline = self._raw.deadline()
-        admin = self._needs_admin()
+        resources = self._needs_login()
         broker = self.coordinator_id
         if broker is None:
-            _, brokers = admin.cluster(deadline)
+            _, brokers = resources.cluster(deadline)
             if not brokers:
                 raise _Unavailable(Tri.CANNOT_TELL, "the brokers name no broker")
             broker = brokers[0].broker_id
-        return f"{len(admin.settings(broker, deadline))} settings of broker {broker}"
+        return f"{len(resources.settings(broker, deadline))} settings of broker {broker}"
 
     def _probe(self) -> str:
         raw = self._needs_raw()

@@ -120,8 +120,8 @@ def group_names(config: ClusterConfig) -> set[str]:
 def _listed(session: Session) -> tuple[dict[str, int | None], list[GroupFailure]]:
     deadline = Deadline(session.config.timeout_ms)
     if session.raw is None:
-        assert session.admin is not None
-        found, errors = session.admin.groups(deadline)
+        assert session.fallback is not None
+        found, errors = session.fallback.groups(deadline)
         return dict.fromkeys(found), [_unlisted(None, error) for error in errors]
     raw = session.raw
     raw.any(deadline)

@@ -1,9 +1,9 @@
 """Live groups: `select_groups` chooses them, `read_groups` reads each into a `GroupSnapshot`.
 
-Two Kafka client libraries are used. kafka-python's messages give the description with the members'
-raw subscription bytes, from one moment. confluent-kafka gives topics, end offsets and broker
-settings, and replaces the description when only it can log in. What one client cannot read becomes
-a note, what neither can read becomes a failure. `read_brokers` reads a cluster without its groups.
+kafka-python's messages give the description with the members' raw subscription bytes, from one
+moment, and topics, end offsets and broker settings. confluent-kafka replaces them, but for the
+subscription bytes, where only it can log in. What cannot be read becomes a note; a group without a
+description is a failure. `read_brokers` reads a cluster without its groups.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafka.protocol.admin.configs import DescribeConfigsRequest
 from msgspec.structs import replace
 
 from rebal.groups import VERSION, clients
-from rebal.groups.compact import NO_LAG, Lag, Lags, Replicas
+from rebal.groups.compact import NO_LAG, Lag, Lags
 from rebal.groups.evidence.fingerprint import identify
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import (
@@ -41,7 +41,6 @@ from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import (
     ConnectError,
     RequestError,
-    error_name,
 )
 from rebal.inspectors.kafka.admin import Admin
 from rebal.inspectors.kafka.brokers import ClusterReading, coordinator_kind
@@ -67,6 +66,7 @@ from rebal.inspectors.kafka.reload import (
     proven_by_probe,
     rebalanced_since_load,
 )
+from rebal.inspectors.kafka.resources import Resources
 from rebal.inspectors.kafka.session import Session, connect
 from rebal.inspectors.kafka.wire import Deadline
 
@@ -208,8 +208,8 @@ def _describe(
 ) -> tuple[Described, tuple[str, int]]:
     """Return the group, and its coordinator's host and port."""
     if session.raw is None:
-        assert session.admin is not None
-        described, host, port = session.admin.describe(group_id, deadline)
+        assert session.fallback is not None
+        described, host, port = session.fallback.describe(group_id, deadline)
         return described, (host, port)
     described = describe(session.raw, group_id, deadline)
     host, port, _ = session.raw.brokers.get(described.coordinator_id, ("", 0, None))
@@ -235,20 +235,21 @@ def _topics_and_lag(
     topics = read_topics(session, sorted(used_by(described)[1]), deadline, notes)
     described = within(described, topics)
     owned, _ = used_by(described)
-    if session.admin is None:
-        return described, topics, NO_LAG
     lag = NO_LAG
     try:
-        committed = (
-            session.admin.committed(described.group_id, deadline)
-            if session.raw is None
-            else committed_offsets(session.raw, described.group_id, deadline)
-        )
-        ends = session.admin.ends(sorted(owned | committed.keys()), deadline)
+        committed = _committed(session, described.group_id, deadline)
+        ends = session.resources.ends(sorted(owned | committed.keys()), deadline)
         lag = lags_of(owned, committed, ends)
     except (RequestError, ConnectError) as error:
         notes.append(f"lag was not read: {reason_of(error)}")
     return described, topics, lag
+
+
+def _committed(session: Session, group_id: str, deadline: Deadline) -> Offsets:
+    if session.raw is None:
+        assert session.fallback is not None
+        return session.fallback.committed(group_id, deadline)
+    return committed_offsets(session.raw, group_id, deadline)
 
 
 def used_by(described: Described) -> tuple[set[TopicPartition], set[str]]:
@@ -278,38 +279,12 @@ def read_topics(
 ) -> tuple[Topic, ...]:
     """Return the topics that can be read; before the end offsets, which a stopped broker delays."""
     try:
-        if session.admin is None:
-            return _raw_topics(session, names, deadline, notes)
-        try:
-            within = deadline if session.raw is None else deadline.share(2)
-            found, failed = session.admin.topics(names, within)
-        except (RequestError, ConnectError):
-            if session.raw is None:
-                raise
-            return _raw_topics(session, names, deadline, notes)
+        found, failed = session.resources.topics(names, deadline)
     except (RequestError, ConnectError) as error:
         notes.append(f"topics were not read: {reason_of(error)}")
         return ()
     notes += [_topic_note(name, error) for name, error in sorted(failed.items())]
     return tuple(found)
-
-
-def _raw_topics(
-    session: Session, names: list[str], deadline: Deadline, notes: list[str]
-) -> tuple[Topic, ...]:
-    assert session.raw is not None
-    if not names:
-        return ()
-    found: list[Topic] = []
-    for topic in session.raw.metadata(names, deadline).topics:
-        if topic.error_code:
-            name = error_name(topic.error_code)
-            notes.append(_topic_note(topic.name, RequestError(name, name)))
-            continue
-        parts = sorted(topic.partitions, key=lambda part: part.partition_index)
-        replicas = Replicas(part.replica_nodes for part in parts)
-        found.append(Topic(name=topic.name, partitions=len(parts), replicas=replicas))
-    return tuple(sorted(found, key=lambda topic: topic.name))
 
 
 def _topic_note(name: str, error: RequestError) -> str:
@@ -499,19 +474,14 @@ def read_brokers(config: ClusterConfig) -> ClusterReading:
     """
     with connect(config) as session:
         deadline = Deadline(config.timeout_ms)
-        if session.raw is not None:
-            first = min(session.raw.brokers)
-        else:
-            assert session.admin is not None
-            first = min(broker.broker_id for broker in session.admin.cluster(deadline)[1])
+        first = min(broker.broker_id for broker in session.resources.cluster(deadline)[1])
         cluster, notes = session.cluster(first, deadline)
-        topics = [] if session.admin is None else session.admin.all_topics(deadline)
+        topics = session.resources.all_topics(deadline)
         ends: Mapping[str, tuple[int | None, ...]] = {}
-        if session.admin is not None:
-            try:
-                ends = _ends_of(topics, session.admin, Deadline(config.timeout_ms))
-            except RequestError as error:
-                notes = [*notes, f"log end offsets were not read: {error}"]
+        try:
+            ends = _ends_of(topics, session.resources, Deadline(config.timeout_ms))
+        except RequestError as error:
+            notes = [*notes, f"log end offsets were not read: {error}"]
         return ClusterReading(
             at=clock.now(),
             cluster=cluster,
@@ -523,11 +493,11 @@ def read_brokers(config: ClusterConfig) -> ClusterReading:
 
 
 def _ends_of(
-    topics: Sequence[Topic], admin: Admin, deadline: Deadline
+    topics: Sequence[Topic], resources: Resources | Admin, deadline: Deadline
 ) -> dict[str, tuple[int | None, ...]]:
     """Return the log end offsets of all partitions that a group may read."""
     wanted = [topic for topic in topics if topic.name not in _OF_BROKERS]
-    found = admin.ends(
+    found = resources.ends(
         [(topic.name, number) for topic in wanted for number in range(topic.partitions)], deadline
     )
     return {

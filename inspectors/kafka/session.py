@@ -24,26 +24,35 @@ from rebal.inspectors.kafka.admin import Admin
 from rebal.inspectors.kafka.brokers import group_settings
 from rebal.inspectors.kafka.cluster import RawCluster, broker_version
 from rebal.inspectors.kafka.reload import Fetches
+from rebal.inspectors.kafka.resources import Resources
 from rebal.inspectors.kafka.wire import Deadline
 
 _METADATA: Final = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
 # A controller that does not answer delays a look by so much of its time.
 _SHARE: Final = 8
+HOPELESS: Final = frozenset({"unreachable", "timeout", "protocol", "token"})
+"""Kinds of `ConnectError` after which librdkafka would fail too, only later."""
 
 
 class Session:
-    """The connections of one run; `raw` or `admin` is None if that client cannot log in."""
+    """The connections of one run: `raw`, or `fallback` where kafka-python cannot log in.
+
+    `resources` reads brokers, topics, offsets and settings with the one that is there.
+    """
 
     def __init__(
         self,
         config: ClusterConfig,
         raw: RawCluster | None,
-        admin: Admin | None,
+        fallback: Admin | None,
         notes: tuple[str, ...],
     ) -> None:
         self.config = config
         self.raw = raw
-        self.admin = admin
+        self.fallback = fallback
+        made = fallback if raw is None else Resources(raw)
+        assert made is not None
+        self.resources: Resources | Admin = made
         self.notes = notes
         self.fetches = Fetches()
         self._settings: dict[int, Mapping[str, str] | RequestError | ConnectError] = {}
@@ -56,8 +65,8 @@ class Session:
     def __exit__(self, *exc: object) -> None:
         if self.raw is not None:
             self.raw.close()
-        if self.admin is not None:
-            self.admin.close()
+        if self.fallback is not None:
+            self.fallback.close()
 
     def clock_ahead(self, deadline: Deadline) -> timedelta | None:
         """Return how far this machine's clock is ahead of the brokers'; None if not measured."""
@@ -74,8 +83,7 @@ class Session:
         with self._lock:
             if broker_id not in self._settings:
                 try:
-                    assert self.admin is not None
-                    found = group_settings(self.admin.settings(broker_id, deadline))
+                    found = group_settings(self.resources.settings(broker_id, deadline))
                     self._settings[broker_id] = found
                 except (RequestError, ConnectError) as error:
                     self._settings[broker_id] = error
@@ -90,17 +98,15 @@ class Session:
         """
         settings: Mapping[str, str] = {}
         notes: list[str] = []
-        if self.admin is not None:
-            found = self.settings(broker_id, deadline)
-            if isinstance(found, RequestError) and "AUTHORIZATION" in found.name:
-                notes.append("broker settings were not read: allow DESCRIBE_CONFIGS on the cluster")
-            elif isinstance(found, RequestError | ConnectError):
-                notes.append(f"broker settings were not read: {found}")
-            else:
-                settings = found
+        found = self.settings(broker_id, deadline)
+        if isinstance(found, RequestError) and "AUTHORIZATION" in found.name:
+            notes.append("broker settings were not read: allow DESCRIBE_CONFIGS on the cluster")
+        elif isinstance(found, RequestError | ConnectError):
+            notes.append(f"broker settings were not read: {found}")
+        else:
+            settings = found
         if self.raw is None:
-            assert self.admin is not None
-            cluster_id, brokers = self.admin.cluster(deadline)
+            cluster_id, brokers = self.resources.cluster(deadline)
             return Cluster(cluster_id=cluster_id, brokers=brokers, settings=settings), notes
         connection = self.raw.node(broker_id, deadline)
         cluster = Cluster(
@@ -142,55 +148,46 @@ def ahead_of_brokers(raw: RawCluster, deadline: Deadline) -> timedelta | None:
 
 
 def connect(config: ClusterConfig) -> Session:
-    """Return a session with both clients, or with one and a note on the other's failed login."""
+    """Return a session with kafka-python; with librdkafka and a note where that cannot log in.
+
+    Raises:
+        ConnectError: no broker can be reached or speaks Kafka's protocol, or both logins failed.
+        SettingError: neither client can use the settings.
+    """
     deadline = Deadline(config.timeout_ms)
-    raw: RawCluster | None = RawCluster(config)
-    admin: Admin | None = None
-    raw_error: ConnectError | SettingError | RequestError | None = None
-    notes: list[str] = []
-    assert raw is not None
+    raw = RawCluster(config)
     try:
         raw.any(deadline)
-    except ConnectError as error:
-        # No broker, no Kafka protocol or no token: the other client would fail too, only later.
-        if error.kind in ("unreachable", "timeout", "protocol", "token"):
-            raise
-        raw_error = error
-    except (SettingError, RequestError) as error:
-        if isinstance(error, RequestError) and error.name == "CORRUPT_MESSAGE":
-            # librdkafka may crash on what is no answer.
-            raw.close()
-            raise ConnectError(str(error), "protocol") from None
-        raw_error = error
-    try:
-        admin = _admin(config, deadline, tried=raw_error is not None)
-    except (ConnectError, RequestError) as error:
-        if raw_error is not None:
-            raw.close()
-            raise _both(raw_error) from None
-        notes.append(f"offsets, lag and settings were not read: {error}")
-        admin = None
-    if raw_error is not None:
+        return Session(config, raw, None, ())
+    except RequestError as error:
+        # librdkafka may crash on what is no answer.
         raw.close()
-        raw = None
-        notes.append(
+        raise ConnectError(str(error), "protocol") from None
+    except (ConnectError, SettingError) as error:
+        raw.close()
+        if isinstance(error, ConnectError) and error.kind in HOPELESS:
+            raise
+        note = (
             "the members' subscription bytes were not read and nothing was probed, because "
-            f"kafka-python cannot log in: {raw_error}"
+            f"kafka-python cannot log in: {error}"
         )
-    return Session(config, raw, admin, tuple(notes))
+        return Session(config, None, _fallback(config, deadline, error), (note,))
 
 
-def _admin(config: ClusterConfig, deadline: Deadline, *, tried: bool) -> Admin:
-    """Return librdkafka's client; if the other client failed, it is tested with one request."""
-    made = Admin(config)
+def _fallback(
+    config: ClusterConfig, deadline: Deadline, error: ConnectError | SettingError
+) -> Admin:
+    """Return librdkafka's client, tested with one request; raise `error` where it fails too."""
     try:
-        if tried:
-            made.cluster(deadline)
+        made = Admin(config)
+    except ConnectError:
+        raise error from None
+    try:
+        made.cluster(deadline)
+    except (ConnectError, RequestError):
+        made.close()
+        raise error from None
     except BaseException:
         made.close()
         raise
     return made
-
-
-def _both(error: ConnectError | SettingError | RequestError) -> Exception:
-    return ConnectError(str(error), "protocol") if isinstance(error, RequestError) else error

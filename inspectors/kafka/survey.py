@@ -2,8 +2,7 @@
 
 `read_groups` sends some six requests for each group. Here a coordinator describes many groups in
 one request and gives their offsets in another, and all end offsets are asked for together. Each
-broker gets one request at a time over the raw connection; librdkafka, which reads settings, topics
-and end offsets, is called once the coordinators have answered.
+broker gets one request at a time over the raw connection.
 """
 
 from __future__ import annotations
@@ -174,11 +173,10 @@ def _snapshots(session: Session, raw: RawCluster, answers: Sequence[_Answers]) -
     owned, names = _used(answers)
     topics = {each.name: each for each in read_topics(session, names, raw.deadline(), notes)}
     ends: Mapping[TopicPartition, int] | None = None
-    if session.admin is not None:
-        try:
-            ends = session.admin.ends(owned, raw.deadline())
-        except (RequestError, ConnectError) as error:
-            notes.append(f"lag was not read: {reason_of(error)}")
+    try:
+        ends = session.resources.ends(owned, raw.deadline())
+    except (RequestError, ConnectError) as error:
+        notes.append(f"lag was not read: {reason_of(error)}")
     made: list[GroupSnapshot] = []
     for each in answers:
         if not each.described:

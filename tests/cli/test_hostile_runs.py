@@ -14,7 +14,7 @@ import pytest
 from rebal.cli import app
 from rebal.inspectors.kafka.wire import Deadline
 from tests.hostile.ground import SECRET
-from tests.hostile.runs import MOST_KILOBYTES, MOST_SECONDS, Range, draw
+from tests.hostile.runs import MOST_KILOBYTES, MOST_SECONDS, Range, Run, draw
 
 
 @pytest.fixture
@@ -74,6 +74,18 @@ def test_a_whole_process_keeps_the_bounds(words: tuple[str, ...], hostile_range:
     assert b"rebal: " in done.stdout
     assert b"this is a fault" not in done.stdout
     assert SECRET.encode() not in done.stdout
+
+
+@pytest.mark.parametrize("words", [("doctor", "g"), ("inspect", "g"), ("plan-upgrade", "g")])
+@pytest.mark.parametrize("answers", [2, 3, 4, 5])
+def test_librdkafka_is_not_asked_where_it_would_crash(
+    words: tuple[str, ...], answers: int, hostile_range: Range
+) -> None:
+    """librdkafka 2.16 ends the process at a Metadata answer whose brokers are null."""
+    port = str(hostile_range.broker.port)
+    options = ["-b", f"127.0.0.1:{port}", "--timeout", "0.5"]
+    end = hostile_range.run(Run([*words, *options], way="ones", after=answers))
+    assert (end.code in (0, 1), end.fault) == (True, "")
 
 
 @pytest.mark.parametrize("answers", [2, 3, 4])

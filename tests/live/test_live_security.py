@@ -12,10 +12,13 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from rebal.groups.model import GroupSnapshot, Tri
 from rebal.inspectors.connection.config import ClusterConfig, resolve
-from rebal.inspectors.connection.translate import to_confluent, to_kafka_python
-from rebal.inspectors.kafka import admin
+from rebal.inspectors.connection.translate import to_kafka_python
+from rebal.inspectors.kafka.admin import Admin
+from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.doctor import DoctorReport, examine
 from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups
+from rebal.inspectors.kafka.resources import Resources
+from rebal.inspectors.kafka.wire import Deadline
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
 from tests.kafka.processes import wait_for
@@ -109,20 +112,36 @@ def test_a_pkcs12_keystore_serves_librdkafka_and_what_it_knows_still_comes(
     assert available(report)["offsets and lag"] is Tri.YES
 
 
-def test_without_librdkafka_the_description_and_the_probe_still_come(
+def test_both_clients_read_the_same_resources(kafka41: Broker, group: str, topic_name: str) -> None:
+    config = config_of(kafka41, "SCRAM-SHA-256")
+    deadline = Deadline(20_000)
+    with RawCluster(config) as raw:
+        ours, theirs = Resources(raw), Admin(config)
+        assert ours.cluster(deadline) == theirs.cluster(deadline)
+        names = [topic_name, "nothing-here"]
+        (found, failed), (expected, also) = (
+            each.topics(names, deadline) for each in (ours, theirs)
+        )
+        assert found == expected
+        assert failed.keys() == also.keys() == {"nothing-here"}
+        assert ours.settings(1, deadline) == theirs.settings(1, deadline)
+        assert ours.edges(topic_name, 2, deadline) == theirs.edges(topic_name, 2, deadline)
+        parts = [(topic_name, 0), (topic_name, 1), (topic_name, 9), ("nothing-here", 0)]
+        assert ours.ends(parts, deadline) == theirs.ends(parts[:2], deadline) != {}
+        everything = {topic.name: topic for topic in ours.all_topics(deadline)}
+        assert everything[topic_name] == expected[0]
+        assert everything.keys() == {topic.name for topic in theirs.all_topics(deadline)}
+
+
+def test_librdkafka_is_not_asked_where_kafka_python_is_in(
     kafka41: Broker, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # No broker lets one client in and not the other with equal settings; so it gets other ones.
-    monkeypatch.setattr(
-        admin, "to_confluent", lambda config: {**to_confluent(config), "sasl.password": "wrong"}
-    )
+    monkeypatch.setattr("rebal.inspectors.kafka.session.Admin", None)
     found = read(config_of(kafka41, "SCRAM-SHA-256"), group, probe=True)
-    assert found.members[0].subscription is not None
+    assert found.notes == ()
     assert [topic.partitions for topic in found.topics] == [2]
-    assert found.probe is not None
-    assert found.probe.refused is None
-    assert found.lag == ()
-    assert [note for note in found.notes if "librdkafka could not log in" in note]
+    assert found.lag
+    assert found.cluster.settings
 
 
 def available(report: DoctorReport) -> dict[str, Tri]:
@@ -141,7 +160,6 @@ def test_rights_are_told_apart_and_the_doctor_names_what_grants_them(
     bare = examine(limited, group)
     assert available(bare) == {
         "login (kafka-python)": Tri.YES,
-        "login (confluent-kafka)": Tri.YES,
         "list groups": Tri.NO,
         "brokers' clock": Tri.NO,
         "describe the group": Tri.NO,

@@ -1,0 +1,230 @@
+"""Topics, offsets and settings over a `RawCluster`: `Resources`, in `Admin`'s own words.
+
+librdkafka 2.16 ends the whole process where a Metadata answer has no array of brokers, so it is
+asked only where kafka-python cannot log in.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+from uuid import UUID
+
+from kafka.protocol.admin.configs import DescribeConfigsRequest
+from kafka.protocol.consumer.offsets import ListOffsetsRequest
+
+from rebal.groups.compact import Replicas
+from rebal.groups.model import Broker, Topic
+from rebal.inspectors.errors import RequestError, error_name
+from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.reload import EARLIEST, LATEST
+from rebal.inspectors.kafka.wire import Deadline
+
+TopicPartition = tuple[str, int]
+_COMMITTED: Final = 1
+_BROKER: Final = 4
+# ListOffsets v1 (Kafka 0.10.1) returns one offset, v2 (0.11) knows the isolation level.
+_ONE_OFFSET: Final = 1
+_ISOLATION: Final = 2
+_THREADS: Final = 16
+_PAUSE: Final = 0.05
+_MOVED: Final = frozenset({"NOT_LEADER_OR_FOLLOWER", "FENCED_LEADER_EPOCH"})
+_Answers = dict[TopicPartition, int | RequestError]
+
+
+class Resources:
+    """The brokers, topics, offsets and settings that one `RawCluster` reads; thread-safe.
+
+    Raises (every method):
+        ConnectError: no bootstrap server can be reached, or none accepts the login.
+        RequestError: a broker's error, or no answer in time.
+    """
+
+    def __init__(self, raw: RawCluster) -> None:
+        self._raw = raw
+
+    def cluster(self, deadline: Deadline) -> tuple[str | None, tuple[Broker, ...]]:
+        """Return the cluster id and its brokers."""
+        self._raw.any(deadline)
+        brokers = sorted(self._raw.brokers.items())
+        return self._raw.cluster_id, tuple(
+            Broker(broker_id=number, rack=rack) for number, (_, _, rack) in brokers
+        )
+
+    def topics(
+        self, names: Sequence[str], deadline: Deadline
+    ) -> tuple[list[Topic], dict[str, RequestError]]:
+        """Return the topics that this user may describe, and the error of each other topic."""
+        return self._topics(list(names), deadline) if names else ([], {})
+
+    def all_topics(self, deadline: Deadline) -> list[Topic]:
+        """Return every topic that this user may describe."""
+        return self._topics(None, deadline)[0]
+
+    def ends(
+        self, partitions: Sequence[TopicPartition], deadline: Deadline
+    ) -> dict[TopicPartition, int]:
+        """Return the end offset of each partition whose leader answered."""
+        found: dict[TopicPartition, int] = {}
+        for each, offset in self._offsets(partitions, LATEST, deadline).items():
+            if not isinstance(offset, RequestError):
+                found[each] = offset
+            elif offset.name == "TIMED_OUT":
+                raise offset
+        return found
+
+    def edges(
+        self, topic: str, partitions: int, deadline: Deadline
+    ) -> dict[int, tuple[int, int, int]]:
+        """Return the first offset, the last stable offset and the end offset of each partition."""
+        asked = [(topic, number) for number in range(partitions)]
+        first, stable, end = (
+            self._offsets(asked, at, deadline, isolation)
+            for at, isolation in ((EARLIEST, 0), (LATEST, _COMMITTED), (LATEST, 0))
+        )
+        return {
+            each[1]: (_known(first[each]), _known(stable[each]), _known(end[each]))
+            for each in asked
+        }
+
+    def settings(self, broker_id: int, deadline: Deadline) -> Mapping[str, str]:
+        """Return the broker's configuration with its defaults, without sensitive values."""
+        asked = {"resource_type": _BROKER, "resource_name": str(broker_id)}
+        answer = self._raw.node(broker_id, deadline).send(
+            DescribeConfigsRequest, deadline, resources=[{**asked, "configuration_keys": None}]
+        )
+        for result in answer.results or ():
+            if result.error_code:
+                name = error_name(result.error_code)
+                raise RequestError(name, result.error_message or name)
+            return {
+                entry.name: entry.value
+                for entry in sorted(result.configs or (), key=lambda entry: entry.name)
+                if entry.value is not None and not entry.is_sensitive
+            }
+        raise RequestError("CORRUPT_MESSAGE", f"broker {broker_id} left out its settings")
+
+    def _topics(
+        self, names: list[str] | None, deadline: Deadline
+    ) -> tuple[list[Topic], dict[str, RequestError]]:
+        found: list[Topic] = []
+        failed: dict[str, RequestError] = {}
+        for topic in self._raw.metadata(names, deadline).topics or ():
+            if topic.error_code:
+                name = error_name(topic.error_code)
+                failed[topic.name] = RequestError(name, name)
+                continue
+            parts = sorted(topic.partitions or (), key=lambda part: part.partition_index)
+            replicas = Replicas(part.replica_nodes or () for part in parts)
+            found.append(
+                Topic(
+                    name=topic.name,
+                    partitions=len(parts),
+                    replicas=replicas,
+                    topic_id=_id(topic.topic_id),
+                )
+            )
+        return sorted(found, key=lambda topic: topic.name), failed
+
+    def _offsets(
+        self,
+        partitions: Sequence[TopicPartition],
+        timestamp: int,
+        deadline: Deadline,
+        isolation: int = 0,
+    ) -> _Answers:
+        """Return each partition's offset at `timestamp`, or the error of its leader.
+
+        Partitions whose leader has just moved are looked up again.
+        """
+        found: _Answers = {}
+        left = list(partitions)
+        while left:
+            found |= self._of_leaders(left, timestamp, isolation, deadline)
+            left = [each for each in left if getattr(found[each], "name", "") in _MOVED]
+            if deadline.left() < _PAUSE:
+                break
+            if left:
+                time.sleep(_PAUSE)
+        return found
+
+    def _of_leaders(
+        self, asked: Sequence[TopicPartition], timestamp: int, isolation: int, deadline: Deadline
+    ) -> _Answers:
+        """Return what the partitions' leaders answer; each leader is asked once."""
+        names = sorted({topic for topic, _ in asked})
+        leaders = {
+            (topic.name, part.partition_index): part.leader_id
+            for topic in self._raw.metadata(names, deadline).topics
+            for part in topic.partitions or ()
+        }
+        unled = RequestError("LEADER_NOT_AVAILABLE", "a partition has no leader")
+        found: _Answers = dict.fromkeys(asked, unled)
+        by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
+        for each in asked:
+            if leaders.get(each, -1) >= 0:
+                by_leader[leaders[each]].append(each)
+
+        def ask(leader: int) -> _Answers:
+            try:
+                return self._of_leader(leader, by_leader[leader], timestamp, isolation, deadline)
+            except RequestError as error:
+                return dict.fromkeys(by_leader[leader], error)
+
+        pool = ThreadPoolExecutor(_THREADS)
+        try:
+            for answers in pool.map(ask, by_leader):
+                found |= answers
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        return found
+
+    def _of_leader(
+        self,
+        leader: int,
+        asked: Sequence[TopicPartition],
+        timestamp: int,
+        isolation: int,
+        deadline: Deadline,
+    ) -> _Answers:
+        by_topic: dict[str, list[dict[str, int]]] = defaultdict(list)
+        for topic, number in asked:
+            by_topic[topic].append(
+                {"partition_index": number, "timestamp": timestamp, "current_leader_epoch": -1}
+            )
+        answer = self._raw.node(leader, deadline).send(
+            ListOffsetsRequest,
+            deadline,
+            min_version=_ISOLATION if isolation else _ONE_OFFSET,
+            replica_id=-1,
+            isolation_level=isolation,
+            topics=[{"name": name, "partitions": parts} for name, parts in by_topic.items()],
+        )
+        left_out = RequestError("CORRUPT_MESSAGE", f"broker {leader} left out a partition")
+        found: _Answers = dict.fromkeys(asked, left_out)
+        for topic in answer.topics or ():
+            for part in topic.partitions or ():
+                name = error_name(part.error_code)
+                found[topic.name, part.partition_index] = (
+                    RequestError(name, f"{topic.name}-{part.partition_index}: {name}")
+                    if part.error_code
+                    else part.offset
+                )
+        return found
+
+
+def _known(offset: int | RequestError) -> int:
+    if isinstance(offset, RequestError):
+        raise offset
+    return offset
+
+
+def _id(topic_id: UUID | None) -> str | None:
+    """Return a topic's id as Kafka prints it; None before Kafka 2.8."""
+    if topic_id is None or not topic_id.int:
+        return None
+    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
