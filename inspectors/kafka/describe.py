@@ -151,7 +151,8 @@ def look_at_classic(
     answered, (classic, *others) = answers[: len(first)], answers[len(first) :]
     described = _classic(classic, broker).get(group_id)
     names = {error_name(group.error_code) for each in others for group in each.groups}
-    if isinstance(described, Described) and not names <= {_NOT_THERE, "UNSUPPORTED_VERSION"}:
+    is_said = names <= {_NOT_THERE, "UNSUPPORTED_VERSION"} and bool(names) >= bool(others)
+    if isinstance(described, Described) and not is_said:
         described = None
     return answered, described or RequestError(NOT_CLASSIC, f"{group_id}: not a classic group")
 

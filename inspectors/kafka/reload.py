@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import struct
 import time
+import zlib
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -42,11 +43,11 @@ from rebal.groups.wire.offsets_topic import (
 )
 from rebal.inspectors.errors import RequestError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.wire import Connection, Deadline
+from rebal.inspectors.kafka.wire import NOT_KAFKA, Connection, Deadline
 
 _T = TypeVar("_T")
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-_LATEST, _EARLIEST = -1, -2
+LATEST, EARLIEST = -1, -2
 _FETCH_BYTES: Final = 4 * 1024 * 1024
 _FETCH_MAX_VERSION: Final = 12  # later versions name a topic by its id
 _MOST_BYTES: Final = 512 * 1024 * 1024
@@ -56,6 +57,7 @@ MOST_SECONDS: Final = 5.0
 _BATCH_PREFIX, _ATTRIBUTES, _COUNT = 12, 21, 57
 _COMPRESSION: Final = 0x07
 _BATCH_HEADER: Final = 61
+_LEFT_OUT: Final = "the broker left the partition out"
 
 
 class StoredGroup(NamedTuple):
@@ -160,11 +162,11 @@ class OffsetsLog:
     def start(self) -> int:
         """Return the log's first offset."""
         key = ("start", self._partition, self._epoch)
-        return self._fetches.once(key, lambda: self._offset(_EARLIEST))
+        return self._fetches.once(key, lambda: self._offset(EARLIEST))
 
     def end(self) -> int:
         """Return the log's next offset; the leader rejects it where the epoch is over."""
-        return self._offset(_LATEST)
+        return self._offset(LATEST)
 
     def epoch_start(self) -> int:
         """Return the first offset of the current leader epoch (OffsetForLeaderEpoch, KIP-320)."""
@@ -189,8 +191,7 @@ class OffsetsLog:
                 }
             ],
         )
-        answer = response.topics[0].partitions[0]
-        check(answer.error_code)
+        answer = _of_partition(response.topics)
         return self.start() if answer.end_offset < 0 else int(answer.end_offset)
 
     def _offset(self, timestamp: int) -> int:
@@ -213,8 +214,7 @@ class OffsetsLog:
                 }
             ],
         )
-        answer = response.topics[0].partitions[0]
-        check(answer.error_code)
+        answer = _of_partition(response.topics)
         return int(answer.offset)
 
     def records(self, group_id: str, begin: int, end: int) -> Iterator[StoredGroup]:
@@ -265,9 +265,17 @@ class OffsetsLog:
             ],
         )
         check(response.error_code)
-        answer = response.responses[0].partitions[0]
-        check(answer.error_code)
+        answer = _of_partition(response.responses)
         return _split(bytes(answer.records or b""), offset)
+
+
+def _of_partition(topics: Sequence[Any]) -> Any:
+    """Return the answer on the only partition that was asked for, unless it is an error."""
+    for topic in topics:
+        for answer in topic.partitions:
+            check(answer.error_code)
+            return answer
+    raise RequestError("CORRUPT_MESSAGE", _LEFT_OUT)
 
 
 def check(code: int) -> None:
@@ -292,6 +300,8 @@ def _split(data: bytes, offset: int) -> _Fetched:
         stop = at + _BATCH_PREFIX + length
         if stop > len(data):
             break
+        if stop < at + _BATCH_HEADER:
+            raise RequestError("CORRUPT_MESSAGE", f"a record batch of {length} bytes")
         if magic != 2:
             raise RequestError("UNSUPPORTED_FORMAT", f"message format {magic} is not read")
         attributes, last_delta, timestamp = struct.unpack_from(">hiq", data, at + _ATTRIBUTES)
@@ -313,9 +323,12 @@ def _split(data: bytes, offset: int) -> _Fetched:
 
 
 def _records(batch: bytes) -> Iterator[Any]:
-    parsed = MemoryRecords(batch).next_batch()
-    if not parsed.is_control_batch:
-        yield from parsed
+    try:
+        parsed = MemoryRecords(batch).next_batch()
+        if not parsed.is_control_batch:
+            yield from parsed
+    except (*NOT_KAFKA, OSError, EOFError, zlib.error):
+        raise RequestError("CORRUPT_MESSAGE", "a record batch is damaged") from None
 
 
 def _value(value: bytes | None) -> GroupMetadata | None:
@@ -423,8 +436,10 @@ def _read(cluster: RawCluster, group_id: str, deadline: Deadline, fetches: Fetch
     found = fetches.once(("topic",), lambda: cluster.metadata([OFFSETS_TOPIC], deadline))
     topic = found.topics[0]
     check(topic.error_code)
-    number = offsets_partition(group_id, len(topic.partitions))
-    partition = next(each for each in topic.partitions if each.partition_index == number)
+    number = offsets_partition(group_id, max(1, len(topic.partitions)))
+    partition = next((each for each in topic.partitions if each.partition_index == number), None)
+    if partition is None:
+        raise RequestError("CORRUPT_MESSAGE", _LEFT_OUT)
     check(partition.error_code)
     epoch = partition.leader_epoch
     if epoch is None or epoch < 0:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Sequence
 from errno import EINVAL
+from functools import cache
 from typing import Any, Final
 
 import kafka.errors
@@ -32,8 +33,9 @@ from rebal.inspectors.connection.translate import to_kafka_python
 from rebal.inspectors.errors import ConnectError, RequestError, error_name
 
 _SOFTWARE: Final = "rebal"
+_TEXTS: Final = ("string", "bytes", "records")
 # kafka-python's errors for bytes that are no response: its own and those of its codecs.
-_NOT_KAFKA: Final = (
+NOT_KAFKA: Final = (
     *(kafka.errors.KafkaError, struct.error),
     *(ValueError, LookupError, TypeError, OverflowError),
 )
@@ -194,8 +196,11 @@ class Connection:
 
     def _decoded(self, data: bytes) -> Any:
         try:
-            return self._parser.receive_bytes(data)
-        except _NOT_KAFKA:
+            responses = self._parser.receive_bytes(data)
+            for _, response in responses:
+                _reject_null(response, response.version)
+            return responses
+        except NOT_KAFKA:
             self.close()
             raise RequestError(
                 "CORRUPT_MESSAGE", f"{self.address} does not answer in Kafka's protocol"
@@ -293,6 +298,29 @@ def _encode(parser: KafkaProtocol, requests: Sequence[Any]) -> None:
         parser.bytes_to_send.clear()
         parser.in_flight_requests.clear()
         raise RequestError("INVALID_REQUEST", "Kafka's names have at most 32,767 bytes") from None
+
+
+def _reject_null(part: Any, version: int) -> None:
+    """Raise ValueError, as Java's client does, where a field is null that must not be."""
+    kind: Any = type(part)
+    for name, is_nested in _filled(kind, version):
+        value = getattr(part, name)
+        if value is None:
+            raise ValueError(name)
+        if is_nested:
+            for each in value:
+                _reject_null(each, version)
+
+
+@cache
+def _filled(kind: Any, version: int) -> tuple[tuple[str, bool], ...]:
+    """Return the arrays, texts and bytes that must not be null, and which are arrays of structs."""
+    return tuple(
+        (field.name, field.is_struct_array())
+        for field in kind._struct.untagged_fields(version)
+        if (field.is_array() or field.type_str in _TEXTS)
+        and not field.nullable_for_version_q(version)
+    )
 
 
 def message(kind: Any, version: int, **fields: Any) -> Any:

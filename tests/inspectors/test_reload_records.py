@@ -3,9 +3,13 @@
 import base64
 import gzip
 import json
+import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kafka.protocol.consumer import OffsetForLeaderEpochResponse
+from kafka.protocol.metadata import MetadataResponse
 
 from rebal.groups.model import Tri
 from rebal.groups.wire.offsets_topic import (
@@ -14,16 +18,22 @@ from rebal.groups.wire.offsets_topic import (
     GroupMetadataMember,
     decode_key,
 )
+from rebal.inspectors.errors import RequestError
 from rebal.inspectors.kafka.reload import (
     Earlier,
     Reading,
     StoredGroup,
+    _batches,
+    _of_partition,
+    _records,
     group_metadata_key,
     judge,
     offsets_partition,
     proven_by_probe,
 )
+from rebal.inspectors.kafka.wire import _reject_null, message
 
+TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "consumer_offsets.jsonl.gz"
 MEMBER = GroupMetadataMember(
     member_id="m", client_id="c", client_host="/h", session_timeout_ms=6000,
@@ -45,6 +55,34 @@ def test_every_captured_group_lives_where_the_broker_put_it() -> None:
     assert len(placed) > 10
     assert {group: offsets_partition(group, 8) for group in placed} == placed
     assert keys == {group_metadata_key(group) for group in placed}
+
+
+@pytest.mark.parametrize("length", [-12, -1, 0, 48])
+def test_a_batch_that_is_too_short_ends_the_reading(length: int) -> None:
+    head = struct.pack(">qiib", 0, length, 0, 2)
+    with pytest.raises(RequestError, match="a record batch of"):
+        list(_batches(head + bytes(100)))
+
+
+@pytest.mark.parametrize("attributes", [0, 1, 2, 3, 4, 7])
+def test_a_damaged_batch_is_an_error_of_the_request(attributes: int) -> None:
+    with pytest.raises(RequestError, match="a record batch is damaged"):
+        list(_records(struct.pack(">qiibiH34xi", 0, 56, 0, 2, 0, attributes, 1) + b"no gzip"))
+
+
+@pytest.mark.parametrize("topics", [[], [message(TopicResult, 2, partitions=[])]])
+def test_an_answer_without_the_partition_is_an_error(topics: list[Any]) -> None:
+    with pytest.raises(RequestError, match="left the partition out"):
+        _of_partition(topics)
+
+
+@pytest.mark.parametrize("brokers", [None, [{"node_id": 1, "host": None, "port": 1}]])
+def test_an_answer_with_null_where_none_may_be_is_rejected(brokers: Any) -> None:
+    """kafka-python accepts null everywhere; Java's client does not."""
+    made = message(MetadataResponse, 5, brokers=brokers, topics=[])
+    answer = MetadataResponse.decode(made.encode(version=5), version=5)
+    with pytest.raises(ValueError, match=r"brokers|host"):
+        _reject_null(answer, 5)
 
 
 @pytest.mark.parametrize(
