@@ -34,7 +34,7 @@ def test_a_hostile_run_ends_with_a_sentence_without_secrets(
 ) -> None:
     faults = []
     for seed in range(runs):
-        run = draw(seed, hostile_range.places, hostile_range.broker.port)
+        run = draw(seed, hostile_range)
         end = hostile_range.run(run)
         if end.fault:
             faults.append((seed, end.fault, run.words))

@@ -26,7 +26,7 @@ def main() -> int:
         slowest, largest = (0.0, 0), (0, 0)
         begin = time.monotonic()
         for done, seed in enumerate(seeds, 1):
-            run = draw(seed, place.places, place.broker.port)
+            run = draw(seed, place)
             end = place.run(run)
             codes[end.code] += 1
             slowest = max(slowest, (end.seconds, seed))

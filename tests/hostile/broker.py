@@ -6,26 +6,32 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
-from kafka.protocol.admin.groups import DescribeGroupsResponse
+from kafka.protocol.admin.configs import DescribeConfigsResponse
+from kafka.protocol.admin.groups import DescribeGroupsResponse, ListGroupsResponse
+from kafka.protocol.consumer import (
+    FetchResponse,
+    ListOffsetsResponse,
+    OffsetFetchResponse,
+    OffsetForLeaderEpochResponse,
+)
+from kafka.protocol.consumer.group import JoinGroupResponse
 from kafka.protocol.metadata import (
     ApiVersionsResponse,
     FindCoordinatorResponse,
     MetadataResponse,
 )
+from kafka.record.memory_records import MemoryRecordsBuilder
 
-_OFFERED = {
-    3: 8,
-    10: 2,
-    15: 4,
-    16: 2,
-    18: 2,
-    2: 3,
-    9: 5,
-    11: 7,
-    32: 2,
-}
+from rebal.inspectors.kafka.wire import message
+
+_OFFERED = {1: 11, 2: 3, 3: 8, 9: 5, 10: 2, 11: 5, 15: 4, 16: 2, 18: 2, 23: 3, 32: 2}
+_TOPIC = b"__consumer_offsets"
+# A GroupMetadata record of the group `g` at generation 3, without members.
+_KEY = b"\0\2\0\1g"
+_VALUE = b"\0\3\0\x08consumer\0\0\0\3\0\5range\0\3m-1" + bytes(8) + bytes(4)
 WAYS = (
     "honest", "flipped", "cut", "noise", "huge", "closed", "silent", "other", "text", "ones",
 )  # fmt: skip
@@ -61,7 +67,7 @@ class WrongBroker:
                 answered = 0
                 while len(head := stream.read(4)) == 4:
                     request = stream.read(struct.unpack(">i", head)[0])
-                    answer = self._answer(request)
+                    answer: bytes | None = self._answer(request)
                     if answered >= after:
                         answer = _SPOILED[way](answer, drawn)
                     answered += 1
@@ -74,50 +80,81 @@ class WrongBroker:
     def _answer(self, request: bytes) -> bytes:
         key, version, correlation = struct.unpack_from(">hhi", request)
         head = struct.pack(">i", correlation)
-        made = self._body(key, version)
+        topic = _TOPIC.decode() if _TOPIC in request else "t"
+        made = _body(key, version, topic, self.port)
         return b"" if made is None else struct.pack(">i", len(head + made)) + head + made
 
-    def _body(self, key: int, version: int) -> bytes | None:
-        here = {"node_id": 1, "host": "127.0.0.1", "port": self.port}
-        made: Any = None
-        if key == 18:
-            api = ApiVersionsResponse.ApiVersion
-            keys = [api(api_key=k, min_version=0, max_version=v) for k, v in _OFFERED.items()]
-            if version > _OFFERED[18]:
-                # The oldest form of the answer, with UNSUPPORTED_VERSION (KIP-511).
-                made, version = ApiVersionsResponse(version=0, error_code=35, api_keys=keys), 0
-            else:
-                made = ApiVersionsResponse(version=version, error_code=0, api_keys=keys)
-        elif key == 3:
-            broker = MetadataResponse.MetadataResponseBroker
-            made = MetadataResponse(
-                version=version, brokers=[broker(**here, rack=None)], cluster_id="c",
-                controller_id=1, topics=[],
-            )  # fmt: skip
-        elif key == 10:
-            made = FindCoordinatorResponse(
-                version=version, error_code=0, error_message="", **here, throttle_time_ms=0
-            )
-        elif key == 15:
-            group = DescribeGroupsResponse.DescribedGroup
-            member = group.DescribedGroupMember
-            made = DescribeGroupsResponse(
-                version=version,
-                groups=[
-                    group(
-                        error_code=0, group_id="g", group_state="Stable",
-                        protocol_type="consumer", protocol_data="range",
-                        members=[
-                            member(
-                                member_id="m-1", client_id="m", client_host="/127.0.0.1",
-                                member_metadata=b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\0",
-                                member_assignment=b"\0\1\0\0\0\1\0\1t\0\0\0\1\0\0\0\0",
-                            )
-                        ],
-                    )
-                ],
-            )  # fmt: skip
-        return None if made is None else bytes(made.encode(version=version))
+
+@cache
+def _body(key: int, version: int, topic: str, port: int) -> bytes | None:
+    if key not in _OFFERED:
+        return None
+    if key == 18 and version > _OFFERED[18]:
+        # The oldest form of the answer, with UNSUPPORTED_VERSION (KIP-511).
+        return _body(18, 0, "UNSUPPORTED_VERSION", port)
+    kind, fields = _fields(topic, port)[key]
+    return bytes(message(kind, version, **fields).encode(version=version))
+
+
+def _fields(topic: str, port: int) -> dict[int, tuple[Any, dict[str, Any]]]:
+    """Return the honest answer to each kind of request: one broker, topic, group and member."""
+    here: dict[str, Any] = {"node_id": 1, "host": "127.0.0.1", "port": port}
+    well = {"error_code": 0, "error_message": ""}
+    rights = {"authorized_operations": {3, 8, 11}}
+    part = {"error_code": 0, "partition_index": 0}
+    replicas = {"replica_nodes": [1], "isr_nodes": [1], "offline_replicas": []}
+
+    def of_topic(**more: Any) -> dict[str, Any]:
+        return {"name": topic, "partitions": [part | more]}
+
+    apis = [{"api_key": k, "min_version": 0, "max_version": v} for k, v in _OFFERED.items()]
+    member = {
+        "member_id": "m-1", "client_id": "m", "client_host": "/127.0.0.1",
+        "member_metadata": b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\0",
+        "member_assignment": b"\0\1\0\0\0\1\0\1t\0\0\0\1\0\0\0\0\0\0\0\0",
+    }  # fmt: skip
+    group = {
+        "error_code": 0, "group_id": "g", "group_state": "Stable", "protocol_type": "consumer",
+        "protocol_data": "range", "members": [member], **rights,
+    }  # fmt: skip
+    config = {
+        "name": "group.max.size", "value": "9", "read_only": False, "config_source": 5,
+        "is_sensitive": False, "synonyms": [],
+    }  # fmt: skip
+    epoch = {"error_code": 0, "partition": 0, "leader_epoch": 3, "end_offset": 0}
+    return {
+        1: (FetchResponse, {
+            "error_code": 0, "responses": [{"topic": topic, "partitions": [
+                part | {"high_watermark": 1, "last_stable_offset": 1, "log_start_offset": 0,
+                        "aborted_transactions": [], "records": _records()}]}]}),
+        2: (ListOffsetsResponse, {"topics": [of_topic(timestamp=-1, offset=1)]}),
+        3: (MetadataResponse, {
+            "brokers": [here | {"rack": None}], "cluster_id": "c", "controller_id": 1,
+            **rights, "topics": [
+                of_topic(leader_id=1, leader_epoch=3, **replicas) | {"error_code": 0} | rights]}),
+        9: (OffsetFetchResponse, {
+            "error_code": 0, "topics": [
+                of_topic(committed_offset=1, metadata="", committed_leader_epoch=0)]}),
+        10: (FindCoordinatorResponse, well | here),
+        11: (JoinGroupResponse, {
+            "error_code": 25, "generation_id": -1, "protocol_name": "", "leader": "",
+            "member_id": "", "members": []}),
+        15: (DescribeGroupsResponse, {"groups": [group]}),
+        16: (ListGroupsResponse, {
+            "error_code": 0, "groups": [{"group_id": "g", "protocol_type": "consumer"}]}),
+        18: (ApiVersionsResponse, {
+            "error_code": 35 if topic == "UNSUPPORTED_VERSION" else 0, "api_keys": apis}),
+        23: (OffsetForLeaderEpochResponse, {"topics": [{"topic": topic, "partitions": [epoch]}]}),
+        32: (DescribeConfigsResponse, {"results": [
+            well | {"resource_type": 4, "resource_name": "1", "configs": [config]}]}),
+    }  # fmt: skip
+
+
+def _records() -> bytes:
+    made = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=4096)
+    made.append(timestamp=0, key=_KEY, value=_VALUE)
+    made.close()
+    return bytes(made.buffer())
 
 
 def _flipped(answer: bytes, drawn: random.Random) -> bytes:

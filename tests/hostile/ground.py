@@ -1,17 +1,47 @@
-"""The files of hostile runs: what a path may name that is no document and no log."""
+"""The files of hostile runs: good ones of each kind, and what a path may name that is none."""
 
 import contextlib
 import gzip
 import os
 import socket
+from itertools import islice
 from pathlib import Path
+
+from tests.fleet.synthetic import fleet
+from tests.fleet.tablefiles import write_tables
+from tests.fleet.test_segments import batch
 
 ROOT = Path(__file__).parents[2]
 SECRET = "hunter2Tr0ub4dor"
-GOOD = (
-    *(ROOT / "cli/data/demo").glob("*.rebal.yaml"),
-    *sorted((ROOT / "tests/data/client_logs").glob("*.log"))[:2],
-)
+LAKE = "a-lake"
+
+
+def _read(*patterns: str) -> dict[str, bytes]:
+    found = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
+    return {path.name: path.read_bytes() for path in found}
+
+
+def _begin(name: str, lines: int) -> bytes:
+    with gzip.open(ROOT / "tests/data/captures" / name) as file:
+        return b"".join(islice(file, lines))
+
+
+# Good files by their kind, which the lines of `runs.WHOLE` name.
+KINDS: dict[str, dict[str, bytes]] = {
+    "SNAPSHOT": _read("cli/data/demo/*.rebal.yaml"),
+    "CLIENT": _read("tests/data/client_logs/java-[24]*.log", "tests/data/other_logs/*.log"),
+    "BROKER": {"broker.log": _begin("broker-group-coordinator.log.gz", 60)},
+    "REQUESTS": {"requests.log": _begin("kafka-request.log.gz", 60)},
+    "INVENTORY": _read("tests/data/inventory/*.*", "tests/data/inventory/*/*"),
+    "SCRIPT": _read("examples/scripts/*.yaml"),
+    "OFFSETS": {"offsets.jsonl": _begin("consumer_offsets.jsonl.gz", 40)},
+    "SEGMENT": {
+        f"__consumer_offsets-7/{0:020}.log": batch(0, [(b"k", b"v"), (b"l", None)]) * 2,
+        f"__consumer_offsets-8/{0:020}.log": batch(0, [(b"k", b"v" * 99)], codec=1, producer=1),
+    },
+    "PROFILES": {"prod.yaml": b"profiles:\n  prod: {bootstrap: '127.0.0.1:1', sasl.username: u}\n"},
+    "PROPERTIES": {"client.properties": b"bootstrap.servers=127.0.0.1\\:1\nsasl.username=u\n"},
+}
 _TEXTS = {
     "empty.yaml": b"",
     "nul.yaml": b"\0" * 5000,
@@ -58,8 +88,10 @@ def make_ground(folder: Path) -> list[str]:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    for good in GOOD:
-        (folder / good.name).write_bytes(good.read_bytes())
+    for name, data in [each for files in KINDS.values() for each in files.items()]:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(data)
+    write_tables(folder / LAKE, fleet(1))
     for name in ("sparse.yaml", "sparse.json", "sparse.log", "sparse.properties"):
         with (folder / name).open("wb") as file:
             file.truncate(1 << 30)

@@ -4,24 +4,34 @@ A run has hostile option values, files, environment and broker answers. It must 
 code and sentences: no exception that is not rebal's own, no secret, within time and memory.
 """
 
+from __future__ import annotations
+
 import contextlib
 import io
+import itertools
 import os
 import random
+import shutil
 import signal
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from rebal.cli import app
 from rebal.cli.lazy import LazyCommand
 from rebal.inspectors import files
+from rebal.inspectors.fleet import job
+from rebal.inspectors.fleet.engine import SparkError
+from rebal.inspectors.fleet.lake import run as lake_run
+from rebal.inspectors.fleet.sources.request_files import blocks, share_out
+from rebal.inspectors.fleet.sources.segments import read_partition
 from tests.hostile.broker import WAYS, WrongBroker
-from tests.hostile.ground import GOOD, SECRET, make_ground
+from tests.hostile.ground import KINDS, LAKE, SECRET, make_ground
 
 MOST_SECONDS = 10
 MOST_KILOBYTES = 300 << 10
@@ -56,34 +66,63 @@ _SETTINGS = (
     "sasl.oauthbearer.client.credentials.client.id=i",
 )  # fmt: skip
 _LISTEN = ("h:99999", "\udcff:1", "", ":", "256.1.1.1:1", "[::", "é..:1", "nothing:1", "1:2:3")
-_LASTS = ("--watch", "--until", "--every", "--for", "--listen", "--seed", "--runs", "--rounds")
+_LASTS = ("--every", "--for", "--listen", "--seed", "--runs", "--rounds")
 _VARIABLES = (
     "REBAL_BOOTSTRAP", "REBAL_PROFILE", "REBAL_CONFIG", "REBAL_COMMAND_CONFIG", "REBAL_SNAPSHOT",
     "REBAL_X_SASL_PASSWORD", "REBAL_X_", "REBAL_X_BOOTSTRAP_SERVERS", "REBAL_X_NOTHING",
     "XDG_CONFIG_HOME", "COLUMNS", "TERM", "NO_COLOR", "TZ", "HOME", "REBAL_X_SECURITY_PROTOCOL",
 )  # fmt: skip
-_LIVE = 0.02
-# Commands that get far, to which hostile options are added; S is a good or a damaged document.
-_WHOLE = {
-    ("inspect",): ("--snapshot", "S"),
-    ("plan-upgrade",): ("--snapshot", "S"),
-    ("simulate",): ("--snapshot", "S", "--assignor", "sticky"),
-    ("diff",): ("S", "S"),
-    ("verify",): ("plan.yaml", "--snapshot", "S"),
-    ("show",): ("plan.yaml",),
-    ("completion",): ("bash", "--complete", "rebal show S"),
-}
-# Nothing here starts a JVM: `fleet scan` ends where it looks for one.
+# Command lines that get far, to which hostile options are added. A word in capitals is a good or a
+# damaged file of this kind (`ground.KINDS`), LIVE is the wrong broker.
+WHOLE = tuple(
+    line.split(" ")
+    for line in (
+        "inspect --snapshot SNAPSHOT",
+        "inspect --snapshot SNAPSHOT --client-log CLIENT",
+        "inspect --snapshot SNAPSHOT --broker-log BROKER",
+        "inspect --snapshot SNAPSHOT --request-log REQUESTS",
+        "inspect --snapshot SNAPSHOT --inventory INVENTORY",
+        "inspect orders-eager-0000 --evidence LAKE",
+        "inspect g --profile prod",
+        "inspect g --command-config PROPERTIES",
+        "plan-upgrade --snapshot SNAPSHOT",
+        "verify PLAN --snapshot checkout.rebal.yaml --journal JOURNAL",
+        "show PLAN",
+        "show plan.yaml --timeline --journal JOURNAL",
+        "simulate --snapshot SNAPSHOT --assignor sticky",
+        "simulate --snapshot shipping.rebal.yaml --script SCRIPT",
+        "simulate --snapshot checkout.rebal.yaml --rollout PLAN",
+        "diff SNAPSHOT SNAPSHOT",
+        "fleet scan --out new --offsets OFFSETS",
+        "fleet scan --out new --segments SEGMENT",
+        "fleet scan --out new --request-log REQUESTS",
+        "fleet report LAKE",
+        "completion bash --complete COMPLETED",
+        "groups -b LIVE",
+        "inspect g --probe -b LIVE",
+        "inspect --all --probe -b LIVE",
+        "doctor g -b LIVE",
+        "verify live.yaml --probe -b LIVE",
+        "fleet scan --out new -b LIVE",
+    )
+)
+_COMPLETED = (
+    "rebal inspect ", "rebal inspect -b LIVE ", "rebal show ", "rebal verify PLAN --step ",
+    "rebal inspect --profile ", "rebal simulate --snapshot SNAPSHOT --remove-member ",
+    "rebal plan-upgrade --to ", "rebal explain RB", "rebal fleet report LAKE --group ",
+    "rebal 'é\udcff",
+)  # fmt: skip
 _KEPT_OUT = {"JAVA_HOME": "/nothing", "PATH": "/nothing", "SPARK_HOME": ""}
+_JOURNAL = "plan.journal.jsonl"
 
 
 @dataclass
 class Run:
-    """One command with what surrounds it; `damage` is a file that is written before it."""
+    """One command with what surrounds it; `damage` are files that are written before it."""
 
     words: list[str]
     env: dict[str, str] = field(default_factory=dict)
-    damage: tuple[str, bytes] | None = None
+    damage: dict[str, bytes] = field(default_factory=dict)
     way: str = "honest"
     after: int = 0
     seed: int = 0
@@ -114,55 +153,71 @@ def commands() -> dict[tuple[str, ...], list[Any]]:
     return dict(walk(app.COMMANDS, ()))
 
 
-def draw(seed: int, places: list[str], port: int, share: float = _LIVE) -> Run:
-    """Make the run of this seed; `places` are the names of files, `port` is the wrong broker's.
-
-    Of all commands that may ask a broker, a `share` asks the wrong one.
-    """
+def draw(seed: int, place: Range) -> Run:
+    """Make the run of this seed: a whole command line, or a command with any parameters."""
     drawn = random.Random(seed)
-    # The demo walks through everything at each run, the pack command packs a megabyte, and
-    # `groups` waits for a broker in nearly each.
-    weights = {
-        ("demo",): 0.01, ("fleet", "pack"): 0.02, ("schema",): 0.3, ("explain",): 0.3,
-        ("groups",): 0.4, ("plan-upgrade",): 0.6,
-    }  # fmt: skip
-    names = list(commands())
-    (command,) = drawn.choices(names, [weights.get(name, 1) for name in names])
-    run = Run([*command], seed=seed)
+    run = Run([], way=drawn.choice(WAYS), after=drawn.randrange(16), seed=seed)
+    if drawn.random() < 0.65:
+        whole = drawn.choice(WHOLE)
+        command = tuple(whole[: 2 if whole[0] == "fleet" else 1])
+        more = drawn.choice((0, 0, 0, 0, 1, 2))
+        # One file is damaged, so that the other ones are read.
+        damaged = drawn.choice([word for word in whole if word.isupper()] or [""])
+        run.words = [_filled(word, run, drawn, place, word == damaged) for word in whole]
+    else:
+        # The demo walks through everything at each run, the pack command packs a megabyte, and
+        # `groups` waits for a broker in nearly each.
+        weights = {
+            ("demo",): 0.01, ("fleet", "pack"): 0.02, ("schema",): 0.3, ("explain",): 0.3,
+            ("groups",): 0.4, ("plan-upgrade",): 0.6,
+        }  # fmt: skip
+        (command,) = drawn.choices(list(commands()), [weights.get(name, 1) for name in commands()])
+        more = drawn.choice((0, 1, 1, 2, 3, 5))
+        run.words = [*command]
+        for param in commands()[command]:
+            if param.param_type_name == "argument" and drawn.random() < 0.9:
+                run.words += _typed(param, drawn, place.places)
     params = [param for param in commands()[command] if param.name != "help"]
-    live = drawn.random() < share
-    whole = _WHOLE.get(command) if drawn.random() < 0.25 else None
-    wanted = [one for one in params if one.param_type_name == "argument" and drawn.random() < 0.9]
-    if whole:
-        documents = [*(good.name for good in GOOD if good.suffix == ".yaml"), "damaged.yaml"]
-        run.words += [drawn.choice(documents) if word == "S" else word for word in whole]
-        wanted = []
-    wanted += drawn.sample(params, min(len(params), drawn.choice((0, 1, 1, 2, 3, 5))))
-    for param in wanted:
-        run.words += _typed(param, drawn, places)
+    for param in drawn.sample(params, min(len(params), more)):
+        run.words += _typed(param, drawn, place.places)
     if drawn.random() < 0.05:
         run.words.insert(drawn.randrange(len(run.words) + 1), drawn.choice(_TEXTS))
     if any("-b" in param.opts for param in params):
-        if live:
-            run.words += ["-b", f"127.0.0.1:{port}", "--timeout", "0.3"]
-            run.way, run.after = drawn.choice(WAYS), drawn.randrange(8)
-        else:
-            run.words += ["--timeout", drawn.choice(("0.1", "0.2"))]
+        run.words += ["--timeout", "0.1"]
     for _ in range(drawn.choice((0, 0, 0, 1, 2))):
         name = drawn.choice(_VARIABLES)
-        value = drawn.choice((*_TEXTS, *places, *_SERVERS, "prod", "date.yaml"))
+        value = drawn.choice((*_TEXTS, *place.places, *_SERVERS, "prod", "date.yaml"))
         # A variable holds bytes: of all lone surrogates only those that stand for a byte.
         value = value.replace("\ud800", "\udcff")
         run.env[name] = SECRET if name.startswith("REBAL_X_SASL") else value
-    if drawn.random() < 0.3:
-        run.damage = _damaged(drawn)
+    if "prod" in run.words:
+        run.env["REBAL_CONFIG"] = _filled("PROFILES", run, drawn, place, True)
     return run
+
+
+def _filled(word: str, run: Run, drawn: random.Random, place: Range, damaged: bool) -> str:
+    """Return the name of a good or a damaged file where `word` is a kind, otherwise `word`."""
+    if word == "COMPLETED":
+        line = drawn.choice(_COMPLETED)
+        return " ".join(_filled(part, run, drawn, place, False) for part in line.split(" "))
+    if word == "LIVE":
+        return f"127.0.0.1:{place.broker.port}"
+    if word not in place.kinds:
+        return word
+    name, data = drawn.choice(list(place.kinds[word].items()))
+    if not damaged or drawn.random() < 0.2:
+        return LAKE if word == "LAKE" else name
+    target = name if word == "LAKE" else str(Path(name).with_name(f"damaged-{Path(name).name}"))
+    if word == "SEGMENT":
+        target = f"__consumer_offsets-9/{Path(name).name}"
+    run.damage[target] = _damaged(data, drawn)
+    return LAKE if word == "LAKE" else target
 
 
 def _typed(param: Any, drawn: random.Random, places: list[str]) -> list[str]:
     """Return the words of one option or argument with a hostile value."""
     name = drawn.choice(param.opts) if param.opts else ""
-    if name in ("--watch", "--listen"):
+    if name in ("--watch", "--until", "--listen"):
         return [name, drawn.choice(_LISTEN)] if name == "--listen" else []
     kind = str(param.type)
     if kind == "BOOL":
@@ -174,7 +229,7 @@ def _typed(param: Any, drawn: random.Random, places: list[str]) -> list[str]:
     elif name in ("-X", "--lake-option", "--spark-conf"):
         values = _SETTINGS
     elif "Path" in kind or param.metavar in ("LAKE", "PATH...", "NAME|FILE", "[B]"):
-        values = (*places, *(good.name for good in GOOD for _ in range(6)), "damaged.yaml")
+        values = (*places, *(name for good in KINDS.values() for name in good))
     elif kind.startswith("Choice") and drawn.random() < 0.7:
         values = tuple(param.type.choices)
     else:
@@ -188,24 +243,30 @@ def _typed(param: Any, drawn: random.Random, places: list[str]) -> list[str]:
     ]  # fmt: skip
 
 
-def _damaged(drawn: random.Random) -> tuple[str, bytes]:
-    """Return a good document with some bytes changed, cut or repeated."""
-    good = drawn.choice([path for path in GOOD if path.suffix == ".yaml"])
-    data = bytearray(_bytes(drawn.choice((good, Path("plan.yaml")))))
+def _damaged(good: bytes, drawn: random.Random) -> bytes:
+    """Return a good file with some bytes changed, cut or repeated."""
+    data = bytearray(good)
     for _ in range(drawn.randint(1, 4)):
-        at = drawn.randrange(len(data))
+        at = drawn.randrange(len(data) + 1)
         part = drawn.choice(
-            (b"", b"\xff", b'"\\ud800"', b": ", b"- ", b"\n", b"~", b"-1", b"!!int x")
+            (
+                b"",
+                b"\xff",
+                b'"\\ud800"',
+                b": ",
+                b"- ",
+                b"\n",
+                b"~",
+                b"-1",
+                b"null",
+                b"1e999",
+                b"!!int x",
+            )
         )
         data[at : at + drawn.choice((0, 1, 8))] = part
     if drawn.random() < 0.2:
-        del data[drawn.randrange(len(data)) :]
-    return "damaged.yaml", bytes(data)
-
-
-@cache
-def _bytes(path: Path) -> bytes:
-    return path.read_bytes()
+        del data[drawn.randrange(len(data) + 1) :]
+    return bytes(data)
 
 
 class LateError(BaseException):
@@ -219,13 +280,33 @@ class Range:
         self._folder = folder
         # A pipe without a writer takes this long in each run that names it.
         files._PATIENCE = 0.05
+        # Nothing starts a JVM: a scan reads its sources and ends where Spark would begin.
+        job.require = lambda _: None  # type: ignore[assignment]
+        job.spark_session = lambda *_, **__: contextlib.nullcontext()  # type: ignore[assignment]
+        job.engine_of = lambda _: None  # type: ignore[assignment]
+        job._carry_out = _read_sources
+        lake_run.new_run = _no_run  # type: ignore[assignment]
         self.places = make_ground(folder)
-        names = [good.name for good in GOOD if good.suffix == ".yaml"]
         self.broker = WrongBroker()
+        live = f"127.0.0.1:{self.broker.port}"
         with contextlib.redirect_stderr(_stream()), contextlib.redirect_stdout(_stream()):
-            app.run(["plan-upgrade", "--snapshot", "checkout.rebal.yaml", "--out", "plan.yaml"])
+            app.run([*["plan-upgrade", "--snapshot", "checkout.rebal.yaml", "--out", "plan.yaml"]])
+            app.run(
+                [*f"verify plan.yaml --snapshot checkout.rebal.yaml --journal {_JOURNAL}".split()]
+            )
+            app.run(["plan-upgrade", "g", "-b", live, "--out", "live.yaml"])
+            app.run(["fleet", "report", LAKE])
+        made = {name: Path(name).read_bytes() for name in ("plan.yaml", "live.yaml", _JOURNAL)}
+        lake = [path for path in Path(LAKE).rglob("*") if path.is_file()]
+        self.kinds = {
+            **KINDS,
+            "PLAN": {"plan.yaml": made["plan.yaml"]},
+            "JOURNAL": {_JOURNAL: made[_JOURNAL]},
+            "LAKE": {str(path): path.read_bytes() for path in lake},
+        }
+        self._spoiled: Set[str] = set()
         # Files that a run may have replaced.
-        self._good = {Path(name): _bytes(Path(name)) for name in (*names, "plan.yaml")}
+        self._good = {Path(name): data for name, data in (KINDS["SNAPSHOT"] | made).items()}
 
     def run(self, run: Run) -> End:
         """Carry one run out in this process."""
@@ -258,8 +339,14 @@ class Range:
         for path, data in self._good.items():
             if not path.is_file() or path.stat().st_size != len(data):
                 path.write_bytes(data)
-        if run.damage:
-            (self._folder / run.damage[0]).write_bytes(run.damage[1])
+        shutil.rmtree("new", ignore_errors=True)
+        for name in self._spoiled:
+            (self._folder / name).write_bytes(self.kinds["LAKE"][name])
+        self._spoiled = run.damage.keys() & self.kinds["LAKE"].keys()
+        for name, data in run.damage.items():
+            path = self._folder / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(data)
         self.broker.way, self.broker.after = run.way, run.after
         self.broker.seed = run.seed
 
@@ -280,6 +367,22 @@ class Range:
 
 def _stream() -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+
+
+def _no_run(*_: Any, **__: Any) -> Any:
+    return contextlib.nullcontext(SimpleNamespace(previous=None))
+
+
+def _read_sources(_: Any, __: Any, order: job.ScanOrder, what: Any, ___: Any) -> Any:
+    """Read what the tasks of a scan would read."""
+    for partition, names in what if order.segments else ():
+        for rows in read_partition(partition, names):
+            rows.validate()
+    parts = share_out(order.request_logs, 1)[0] if order.request_logs else []
+    for part in itertools.chain.from_iterable(parts):
+        for block in itertools.islice(blocks(part), 20):
+            block.text.splitlines()
+    raise SparkError("there is no Spark here.")
 
 
 def _late(*_: object) -> None:
