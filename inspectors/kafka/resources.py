@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from kafka.protocol.admin.configs import DescribeConfigsRequest
@@ -39,6 +39,8 @@ _Answers = dict[TopicPartition, int | RequestError]
 class Resources:
     """The brokers, topics, offsets and settings that one `RawCluster` reads; thread-safe.
 
+    A topic is looked up once, and again where its leaders have moved: it serves one look.
+
     Raises (every method):
         ConnectError: no bootstrap server can be reached, or none accepts the login.
         RequestError: a broker's error, or no answer in time.
@@ -46,6 +48,7 @@ class Resources:
 
     def __init__(self, raw: RawCluster) -> None:
         self._raw = raw
+        self._known: dict[str, Any] = {}
 
     def cluster(self, deadline: Deadline) -> tuple[str | None, tuple[Broker, ...]]:
         """Return the cluster id and its brokers."""
@@ -113,7 +116,7 @@ class Resources:
     ) -> tuple[list[Topic], dict[str, RequestError]]:
         found: list[Topic] = []
         failed: dict[str, RequestError] = {}
-        for topic in self._raw.metadata(names, deadline).topics or ():
+        for topic in self._looked_up(names, deadline):
             if topic.error_code:
                 name = error_name(topic.error_code)
                 failed[topic.name] = RequestError(name, name)
@@ -129,6 +132,16 @@ class Resources:
                 )
             )
         return sorted(found, key=lambda topic: topic.name), failed
+
+    def _looked_up(self, names: Sequence[str] | None, deadline: Deadline) -> list[Any]:
+        """Return the brokers' answers on these topics; None: on all."""
+        asked = None if names is None else [each for each in names if each not in self._known]
+        answered = [] if asked == [] else self._raw.metadata(asked, deadline).topics
+        self._known |= {topic.name: topic for topic in answered if not topic.error_code}
+        if names is None:
+            return list(answered)
+        failed = [topic for topic in answered if topic.error_code]
+        return [self._known[each] for each in names if each in self._known] + failed
 
     def _offsets(
         self,
@@ -146,6 +159,8 @@ class Resources:
         while left:
             found |= self._of_leaders(left, timestamp, isolation, deadline)
             left = [each for each in left if getattr(found[each], "name", "") in _MOVED]
+            for topic, _ in left:
+                self._known.pop(topic, None)
             if deadline.left() < _PAUSE:
                 break
             if left:
@@ -159,7 +174,7 @@ class Resources:
         names = sorted({topic for topic, _ in asked})
         leaders = {
             (topic.name, part.partition_index): part.leader_id
-            for topic in self._raw.metadata(names, deadline).topics
+            for topic in self._looked_up(names, deadline)
             for part in topic.partitions or ()
         }
         unled = RequestError("LEADER_NOT_AVAILABLE", "a partition has no leader")
@@ -175,6 +190,8 @@ class Resources:
             except RequestError as error:
                 return dict.fromkeys(by_leader[leader], error)
 
+        if len(by_leader) == 1:
+            return found | ask(*by_leader)
         pool = ThreadPoolExecutor(_THREADS)
         try:
             for answers in pool.map(ask, by_leader):

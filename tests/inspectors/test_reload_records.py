@@ -23,9 +23,9 @@ from rebal.inspectors.kafka.reload import (
     Earlier,
     Reading,
     StoredGroup,
-    _batches,
     _of_partition,
     _records,
+    _split,
     group_metadata_key,
     judge,
     offsets_partition,
@@ -61,7 +61,7 @@ def test_every_captured_group_lives_where_the_broker_put_it() -> None:
 def test_a_batch_that_is_too_short_ends_the_reading(length: int) -> None:
     head = struct.pack(">qiib", 0, length, 0, 2)
     with pytest.raises(RequestError, match="a record batch of"):
-        list(_batches(head + bytes(100)))
+        _split(head + bytes(100), 0)
 
 
 @pytest.mark.parametrize("attributes", [0, 1, 2, 3, 4, 7])
