@@ -129,7 +129,7 @@ def tables(rows: Iterable[Row], size: int = 1000, **options: Any) -> Tables:
     whole.scan(ordered, size)
     parts = Scans(**options)
     for n in range(_PARTS):
-        parts.scan(_part(ordered, n), size)
+        parts.scan(part_of(ordered, n, _PARTS), size)
     found = whole.tables()
     assert parts.tables() == found
     return found
@@ -138,13 +138,13 @@ def tables(rows: Iterable[Row], size: int = 1000, **options: Any) -> Tables:
 _PARTS = 3
 
 
-def _part(ordered: Sequence[Row], number: int) -> list[Row]:
-    """Each group's rows, cut into as many parts; rows without a time are last ones."""
+def part_of(ordered: Sequence[Row], number: int, count: int) -> list[Row]:
+    """Part `number` of `count` of each group's rows; rows without a time are last ones."""
     of: dict[str | None, list[Row]] = {}
     for row in ordered:
         of.setdefault(row["group_id"], []).append(row)
-    cut = [len(mine) * number // _PARTS for mine in of.values()]
-    ends = [len(mine) * (number + 1) // _PARTS for mine in of.values()]
+    cut = [len(mine) * number // count for mine in of.values()]
+    ends = [len(mine) * (number + 1) // count for mine in of.values()]
     return [
         row
         for mine, start, end in zip(of.values(), cut, ends, strict=True)
