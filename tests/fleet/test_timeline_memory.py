@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
 from rebal.inspectors.fleet.timeline.group import GroupTimeline, Shared
 from rebal.inspectors.fleet.timeline.order import Raw
 from rebal.inspectors.fleet.timeline.rows import Rows
+from rebal.inspectors.fleet.timeline.timeline import Tale, make_tables
 from rebal.inspectors.fleet.timeline.values import Values
-from tests.fleet.timeline_input import in_order
+from tests.fleet.timeline_input import batches, in_order
 from tests.fleet.timeline_story import M, Story
 
 
@@ -67,6 +70,27 @@ def test_memory_does_not_grow_where_only_heartbeats_tell() -> None:
     (few, _), (many, rows) = kept(1_000), kept(3_000)
     assert many < 1.2 * few, (few, many)
     assert rows == 2_999
+
+
+@pytest.mark.parametrize("table", ["rebalances", "errors"])
+def test_rows_of_unchanged_members_are_handed_on_before_the_end(table: str) -> None:
+    story = Story()
+    for number in range(1, 18_000):
+        if table == "rebalances":
+            story.generation(number, number, [M("a", (0,))])
+        else:
+            story.ask(number, "JOIN_GROUP", problem="cut off")
+    given = 0
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal given
+        for batch in batches(story.rows):
+            given += len(batch)
+            yield batch
+
+    found = next(len(rows) for kind, rows in make_tables(counted(), Tale()) if kind == table)
+    assert found >= 16_384
+    assert given < len(story.rows)
 
 
 def elements(root: object) -> int:

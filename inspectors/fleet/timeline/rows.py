@@ -40,9 +40,6 @@ class Rows:
         """One row of `table`."""
         self._held[table].append(row)
 
-    def __len__(self) -> int:
-        return len(self._settled["members"]) + len(self._open["members"])
-
     def full(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The kinds that have gathered enough rows for a batch."""
         yield from self._take(_AT_ONCE)

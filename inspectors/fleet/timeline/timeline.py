@@ -119,8 +119,7 @@ class _Told:
             self._group.record(at, raw)
         if waiting:
             yield WAITING, _as_input(batch.take(pa.array(waiting)))
-        if len(shared.rows) >= _MANY:
-            yield from shared.rows.full()
+        yield from shared.rows.full()
 
     def rest(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Tell the last group's end; all that is left."""
@@ -178,7 +177,6 @@ def _states(batch: pa.RecordBatch, shared: Shared) -> dict[str, GroupTimeline]:
     return {name: thaw(data, shared) for name, data in pairs}
 
 
-_MANY: Final = 16_384
 _CLASSIC: Final = GROUP_METADATA.to_bytes(2, "big")
 
 
