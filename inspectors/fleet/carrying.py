@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rebal.inspectors.fleet.parts import SCAN, WRITTEN, PartWriter, Target
+from rebal.inspectors.fleet.schemas import in_columns
 
 _ROWS: Final = 65_536
 
@@ -54,9 +55,9 @@ def _carry(load: Load, path: str, target: Target, writer: PartWriter) -> None:
             if not pc.any(pc.is_in(names, _array(load.without))).as_py():
                 return
         writer.say("gone", load.kind, path, 0, 0, None, None)
-        for batch in file.iter_batches(_ROWS, columns=[*WRITTEN[load.kind].names, SCAN.name]):
-            rows = _staying(pa.Table.from_batches([batch]), load)
-            writer.write_again(load.kind, rows)
+        columns = WRITTEN[load.kind].append(SCAN)
+        for batch in file.iter_batches(_ROWS, columns=columns.names):
+            writer.write_again(load.kind, _staying(in_columns(batch, columns), load))
 
 
 def _staying(rows: pa.Table, load: Load) -> pa.Table:

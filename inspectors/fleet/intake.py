@@ -22,7 +22,7 @@ from rebal.inspectors.fleet.kinds import REPEATED, explain, group_in, sort_out
 from rebal.inspectors.fleet.news import Places
 from rebal.inspectors.fleet.parts import PartWriter, Target
 from rebal.inspectors.fleet.runs import Packer
-from rebal.inspectors.fleet.schemas import OF_RECORDS, RECORDS, REQUESTS, TEXT, TIME
+from rebal.inspectors.fleet.schemas import OF_RECORDS, RECORDS, REQUESTS, TEXT, TIME, in_columns
 from rebal.inspectors.fleet.sources.request_rows import COUNTS
 from rebal.inspectors.fleet.tasks import Work
 from rebal.inspectors.fleet.timeline.clock import extent, span_of
@@ -154,13 +154,7 @@ def _groups(keys: pa.ChunkedArray) -> pa.DictionaryArray:
 
 def _told(records: pa.Table) -> pa.Table:
     """Rows of the table `records` as a timeline takes them."""
-    size = len(records)
-    given = {name: records[name] for name in records.column_names} | {"at": records["timestamp"]}
-    columns = [
-        given[one.name].cast(one.type) if one.name in given else pa.nulls(size, one.type)
-        for one in OF_RECORDS
-    ]
-    return pa.table(columns, schema=OF_RECORDS)
+    return in_columns(records.append_column("at", records["timestamp"]), OF_RECORDS)
 
 
 def _note_extent(writer: PartWriter, rows: pa.Table) -> None:

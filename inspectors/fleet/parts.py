@@ -160,7 +160,7 @@ class PartWriter:
 
     def write_again(self, kind: str, rows: pa.Table) -> None:
         """Rows that an earlier scan wrote, with its number."""
-        self._write(kind, rows.cast(WRITTEN[kind].append(SCAN)))
+        self._write(kind, rows)
 
     def _write(self, kind: str, rows: pa.Table) -> None:
         if not len(rows):

@@ -1,4 +1,4 @@
-"""The pipeline's tables, and the rows between its stages: names, types, meaning; nothing else.
+"""The pipeline's tables, and the rows between its stages: names, types, meaning.
 
 What each column means stands in TABLES.md. Times are UTC timestamps in microseconds,
 durations milliseconds (`_ms`), partition lists `[{topic, partitions}]` sorted by topic. A value
@@ -340,3 +340,15 @@ INPUTS: Final = {
     "runs": PACKED,
 }
 """What tasks write for later tasks and scans, beside the tables for readers."""
+
+
+def in_columns(rows: pa.Table | pa.RecordBatch, columns: pa.Schema) -> pa.Table:
+    """Return the rows in these columns; one that they do not have is null."""
+    known = rows.schema.names
+    return pa.table(
+        [
+            rows[one.name].cast(one.type) if one.name in known else pa.nulls(len(rows), one.type)
+            for one in columns
+        ],
+        schema=columns,
+    )

@@ -27,7 +27,15 @@ from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.parts import SCAN
 from rebal.inspectors.fleet.runs import Packer
-from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS, INPUTS, PACKED, TIME, TIMELINE
+from rebal.inspectors.fleet.schemas import (
+    COMMIT_PARTS,
+    COMMITS,
+    INPUTS,
+    PACKED,
+    TIME,
+    TIMELINE,
+    in_columns,
+)
 from rebal.inspectors.fleet.tasks import Work, in_tasks
 from rebal.inspectors.fleet.timeline.clock import settle
 
@@ -171,7 +179,7 @@ def _rows(piece: Piece, file: pq.ParquetFile, wanted: Gather) -> Iterator[pa.Tab
     if piece.kind in ("commits", "commit_parts"):
         schema = COMMITS if piece.kind == "commits" else COMMIT_PARTS
         for batch in file.iter_batches(_ROWS, columns=schema.names):
-            rows = pa.Table.from_batches([batch])
+            rows = in_columns(batch, schema)
             yield as_parts(rows) if piece.kind == "commits" else rows
         return
     if piece.kind == "runs":
@@ -180,9 +188,9 @@ def _rows(piece: Piece, file: pq.ParquetFile, wanted: Gather) -> Iterator[pa.Tab
             without = pa.array(piece.without, pa.string())
             yield rows.filter(pc.invert(pc.is_in(rows["group_id"], without)))
         return
-    names = [*INPUTS[piece.kind].names, SCAN.name]
-    for batch in file.iter_batches(_ROWS, columns=names):
-        rows = _wanted(pa.Table.from_batches([batch]), piece)
+    columns = INPUTS[piece.kind].append(SCAN)
+    for batch in file.iter_batches(_ROWS, columns=columns.names):
+        rows = _wanted(in_columns(batch, columns), piece)
         if len(rows):
             yield _with_effective(_as_input(rows, wanted.span), wanted.moved)
 
@@ -227,11 +235,7 @@ def _as_input(rows: pa.Table, span: tuple[int, int] | None) -> pa.Table:
             given["at"],
             pa.scalar(None, TIME),
         )
-    columns = [
-        given[one.name].cast(one.type) if one.name in given else pa.nulls(len(rows), one.type)
-        for one in TIMELINE
-    ]
-    return pa.table(columns, schema=TIMELINE)
+    return in_columns(pa.table(given), TIMELINE)
 
 
 def _settled(

@@ -18,6 +18,7 @@ from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.manifest import UNNAMED
 from rebal.inspectors.fleet.news import News, find_news
+from rebal.inspectors.fleet.schemas import TABLES
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, without_sources
 from tests.fleet.tablefiles import last_scan
 
@@ -65,6 +66,26 @@ def test_many_scans_of_records_and_logs_give_the_tables_of_one(
             groups = {group for _, group in states(out)}
             assert last_scan(out).inputs["states"].rows == len(groups) < before
     assert told(out) == told(scanned)
+
+
+def test_columns_that_an_older_version_did_not_write_are_null(
+    scan: Scan, scanned: Path, tmp_path: Path
+) -> None:
+    def without_last(tables: dict[str, list[dict[str, Any]]]) -> list[list[str]]:
+        last = {name: schema.names[-1] for name, schema in TABLES.items()}
+        return [
+            sorted(repr({**row, last[name]: None}) for row in rows) for name, rows in tables.items()
+        ]
+
+    out = tmp_path / "out"
+    for number, (records, log) in enumerate(parts(tmp_path, 3)):
+        scan("--offsets", records, "--request-log", log, "--out", out)
+        if number == 0:
+            for file in out.glob("[a-r]*/**/*.parquet"):
+                rows = pq.ParquetFile(file).read()
+                pq.write_table(rows.drop_columns([rows.schema.names[-2]]), file)
+    assert compact(find_place(str(out)), [UNNAMED]).small
+    assert without_last(told(out)) == without_last(told(scanned))
 
 
 def test_a_log_that_comes_after_its_records_changes_what_was_told(

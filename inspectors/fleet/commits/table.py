@@ -14,7 +14,7 @@ from rebal.inspectors.fleet.binary_columns import Ints
 from rebal.inspectors.fleet.commits.sums import newest_and_first
 from rebal.inspectors.fleet.kinds import UNREADABLE, error_row
 from rebal.inspectors.fleet.parts import PartWriter
-from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS
+from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS, in_columns
 
 _ABOUT: Final = ("group_id", "topic", "topic_partition")
 _FIRST: Final = ("first_offset", "first_at", "first_record")
@@ -36,13 +36,7 @@ def as_parts(rows: pa.Table) -> pa.Table:
             pc.is_valid(rows["first_offset"]), pa.scalar(-1), pa.scalar(None, pa.int64())
         ),
     }
-    columns = [
-        given[field.name].cast(field.type)
-        if field.name in given
-        else pa.nulls(len(rows), field.type)
-        for field in COMMIT_PARTS
-    ]
-    return pa.table(columns, schema=COMMIT_PARTS)
+    return in_columns(pa.table(given), COMMIT_PARTS)
 
 
 def name_topics(parts: pa.Table, writer: PartWriter) -> None:

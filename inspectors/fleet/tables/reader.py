@@ -109,21 +109,20 @@ class Tables:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        from rebal.inspectors.fleet.schemas import in_columns
+
         try:
             with self._place.files().open_input_file(path) as opened:
                 file = pq.ParquetFile(opened)
                 if file.metadata.num_rows != rows:
                     raise self._broken(path, f"has {file.metadata.num_rows} rows, not {rows}")
-                known = [name for name in schema.names if name in file.schema_arrow.names]
-                wanted = known if group is None else list({*known, "group_id"})
+                wanted = schema.names if group is None else list({*schema.names, "group_id"})
                 found = file.read_row_groups(_row_groups(file.metadata, group), columns=wanted)
             if group is not None:
                 import pyarrow.compute as pc
 
                 found = found.filter(pc.equal(found["group_id"], group))
-            for name in set(schema.names) - set(known):
-                found = found.append_column(name, pa.nulls(len(found), schema.field(name).type))
-            return found.select(schema.names).cast(schema)
+            return in_columns(found, schema)
         except FileNotFoundError:
             raise self._broken(path, "is missing") from None
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OSError) as error:

@@ -23,7 +23,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from rebal.groups.wire.offsets_topic import GROUP_METADATA
-from rebal.inspectors.fleet.schemas import REQUESTS, STATES, TIME, TIMELINE
+from rebal.inspectors.fleet.schemas import REQUESTS, STATES, TIME, TIMELINE, in_columns
 from rebal.inspectors.fleet.timeline.group import GroupTimeline, Shared
 from rebal.inspectors.fleet.timeline.order import Raw
 from rebal.inspectors.fleet.timeline.reader import Value, ValueReader
@@ -118,7 +118,8 @@ class _Told:
                 self._is_settled = False
             self._group.record(at, raw)
         if waiting:
-            yield WAITING, _as_input(batch.take(pa.array(waiting)))
+            rows = in_columns(batch.take(pa.array(waiting)), INPUT)
+            yield WAITING, rows.to_batches()[0]
         yield from shared.rows.full()
 
     def rest(self) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -159,13 +160,6 @@ class _Told:
         shared.topics.unnamed.clear()
         shared.rows.of_now(False)
         self._group, self._is_open, self._is_settled = None, False, True
-
-
-def _as_input(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows with all columns of `INPUT`, in their order."""
-    size, names = len(batch), batch.schema.names
-    columns = [batch[one.name] if one.name in names else pa.nulls(size, one.type) for one in INPUT]
-    return pa.RecordBatch.from_arrays(columns, schema=INPUT)
 
 
 def _states(batch: pa.RecordBatch, shared: Shared) -> dict[str, GroupTimeline]:
