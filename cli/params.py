@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rebal.planner.commands import Given
 
 TIMEOUT: Final = 10
+_OFFSET: Final = re.compile(r"([+-])([01]\d):?([0-5]\d)")
 _SECRET: Final = re.compile("pas+w|pwd|secret|jaas|token|key", re.IGNORECASE)
 _NO_SECRET: Final = (".location", ".type", ".url", ".client.id")
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)\Z")
@@ -509,3 +511,26 @@ def duration(text: str, option: str = "--for") -> float:
     if seconds > _LONGEST:
         raise UsageError(f"{option} {text}: give at most 365 days (8760h).")
     return seconds
+
+
+def time_zone(text: str | None) -> tzinfo | None:
+    """Return the time zone that --log-timezone names.
+
+    Raises:
+        UsageError: it is neither one of the IANA database nor an offset.
+    """
+    if text is None:
+        return None
+    found = _OFFSET.fullmatch(text.strip())
+    if found is not None:
+        ahead = timedelta(hours=int(found[2]), minutes=int(found[3]))
+        return timezone(-ahead if found[1] == "-" else ahead)
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(text.strip())
+    except (ValueError, OSError, LookupError):
+        raise UsageError(
+            f"--log-timezone {text}: no such time zone; give an IANA name such as Asia/Tokyo, or "
+            "an offset such as +09:00."
+        ) from None

@@ -15,17 +15,16 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from zoneinfo import ZoneInfo
 
 from msgspec.structs import replace
 
 from rebal.cli.errors import ReadError, UsageError, did_you_mean
 from rebal.cli.files import read_snapshot, the_one_snapshot
 from rebal.cli.output import say
-from rebal.cli.params import Connection, Lake
+from rebal.cli.params import Connection, Lake, time_zone
 from rebal.groups.commands import option, options, rebal
 from rebal.groups.errors import RebalError
 from rebal.groups.evidence.logs import log_coverage
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from rebal.inspectors.fleet.manifest import Manifest
     from rebal.inspectors.kafka.listing import GroupFailure
 
-_OFFSET: Final = re.compile(r"([+-])([01]\d):?([0-5]\d)")
 # Reading a few groups by name is quicker than reading all of them, many are not.
 _FEW: Final = 20
 
@@ -118,7 +116,7 @@ class EvidenceFiles:
 
     def _read(self) -> list[Observation]:
         seen: list[Observation] = []
-        zone = _time_zone(self.log_timezone)
+        zone = time_zone(self.log_timezone)
         if self.request_log:
             from rebal.inspectors.logs.requests.reader import read_request_log
 
@@ -447,27 +445,6 @@ def whole_name(match: str | None) -> re.Pattern[str]:
         return re.compile(".*" if match is None else match, re.DOTALL if match is None else 0)
     except re.error as error:
         raise UsageError(f"--match {match}: not a regular expression: {error}.") from None
-
-
-def _time_zone(text: str | None) -> tzinfo | None:
-    """Return the time zone that --log-timezone names.
-
-    Raises:
-        UsageError: it is neither one of the IANA database nor an offset.
-    """
-    if text is None:
-        return None
-    found = _OFFSET.fullmatch(text.strip())
-    if found is not None:
-        ahead = timedelta(hours=int(found[2]), minutes=int(found[3]))
-        return timezone(-ahead if found[1] == "-" else ahead)
-    try:
-        return ZoneInfo(text.strip())
-    except (ValueError, OSError, LookupError):
-        raise UsageError(
-            f"--log-timezone {text}: no such time zone; give an IANA name such as Asia/Tokyo, or "
-            "an offset such as +09:00."
-        ) from None
 
 
 def _age(manifest: Manifest) -> str:

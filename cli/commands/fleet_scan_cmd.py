@@ -56,6 +56,14 @@ def command(
             "--request-log", metavar="PATH...", help="The brokers' request logs (.gz too), folders."
         ),
     ] = None,
+    log_timezone: Annotated[
+        str | None,
+        typer.Option(
+            "--log-timezone",
+            metavar="ZONE",
+            help="Zone of log times without one: Asia/Tokyo or +09:00 (default: UTC).",
+        ),
+    ] = None,
     bootstrap: params.Bootstrap = None,
     command_config: params.CommandConfig = None,
     overrides: params.Overrides = None,
@@ -146,6 +154,7 @@ def command(
         offsets=tuple(offsets or ()),
         segments=tuple(segments or ()),
         request_logs=tuple(request_log or ()),
+        log_timezone=params.time_zone(log_timezone),
         full=full,
         retain=None if retain is None else params.duration(retain, "--retain"),
         publish=names,

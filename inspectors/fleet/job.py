@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -35,7 +36,8 @@ _LONGEST: Final = 300
 class ScanOrder:
     """The sources of one scan: `config`, `offsets` or `segments`, or `request_logs` alone.
 
-    `cluster` is what the operator calls it, where the sources do not say. Scans of `retain` seconds
+    `log_timezone` is the zone of a log's times that name none (None: UTC). `cluster` is what the
+    operator calls it, where the sources do not say. Scans of `retain` seconds
     are kept (None: as the last scan did). `publish` are a catalog and a schema for Spark to write.
     """
 
@@ -45,6 +47,7 @@ class ScanOrder:
     offsets: tuple[str, ...] = ()
     segments: tuple[str, ...] = ()
     request_logs: tuple[str, ...] = ()
+    log_timezone: tzinfo | None = None
     full: bool = False
     retain: float | None = None
     publish: tuple[str, ...] = ()
@@ -190,7 +193,14 @@ def _carry_out(spark: SparkSession, run: Run, order: ScanOrder, what: Any, say: 
         from rebal.inspectors.fleet.sources.captured import read_files
 
         source = read_files(spark, what)
-    return scan(spark, run, source=source, request_logs=order.request_logs, say=say)
+    return scan(
+        spark,
+        run,
+        source=source,
+        request_logs=order.request_logs,
+        log_timezone=order.log_timezone,
+        say=say,
+    )
 
 
 _KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (

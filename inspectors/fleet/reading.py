@@ -25,6 +25,7 @@ from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source, whole_r
 from rebal.inspectors.fleet.stages import Gather, Piece, gather
 from rebal.inspectors.fleet.tasks import in_tasks
 from rebal.inspectors.fleet.totals import Totals
+from rebal.inspectors.logs.lines import Zone
 
 _PLACE: Final = ("source", "position")
 
@@ -107,12 +108,15 @@ def _account(run: Run, source: Source, totals: Totals) -> None:
 
 
 def read_logs(
-    spark: SparkSession, run: Run, paths: Sequence[str], totals: Totals
+    spark: SparkSession, run: Run, paths: Sequence[str], totals: Totals, zone: Zone = None
 ) -> Mapping[str, int]:
-    """Bring the lines that are not among the inputs yet to them; gives the log's counts."""
+    """Bring the lines that are not among the inputs yet to them; gives the log's counts.
+
+    `zone` is that of times that name none (None: UTC).
+    """
     before = run.previous
     known = before.logs if before is not None else ()
-    logs = read_requests(spark, list(paths), known=known)
+    logs = read_requests(spark, list(paths), zone, known)
     totals.logs = logs.read
     said = [name for name in REQUESTS.names if name not in _PLACE]
     # What could not be read is told by its place alone.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial, reduce
 from pathlib import Path
 from typing import Final
@@ -88,9 +88,12 @@ def scan(
     *,
     source: Source | None,
     request_logs: Sequence[str] = (),
+    log_timezone: tzinfo | None = None,
     say: Say,
 ) -> Manifest:
     """Fill `run` from `source` and the request logs and finish it.
+
+    `log_timezone` is the zone of a log's times that name none (None: UTC).
 
     Raises:
         DocumentError: what was named holds no record of a group.
@@ -104,7 +107,7 @@ def scan(
         read_records(run, source, totals)
     if request_logs:
         say("reading the request logs")
-        requests = read_logs(spark, run, request_logs, totals)
+        requests = read_logs(spark, run, request_logs, totals, log_timezone)
     say("putting each group's history in order")
     log = bool(totals.files("requests") or run.earlier("requests"))
     span = _span(run, totals)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,14 @@ from rebal.groups.wire.offsets_topic import (
 )
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.scans import clusters_of
-from tests.fleet.conftest import OFFSETS, REQUEST_LOG, by_group, read_tables, without_sources
+from tests.fleet.conftest import (
+    OFFSETS,
+    REQUEST_LOG,
+    Tables,
+    by_group,
+    read_tables,
+    without_sources,
+)
 from tests.fleet.tablefiles import last_scan
 
 # The first test of a run starts Spark, which takes its time on a busy machine.
@@ -145,6 +154,21 @@ def test_going_on_from_the_last_offsets_gives_the_tables_of_a_full_scan(
     assert (steps.read, steps.records, steps.offsets) == (once.read, once.records, once.offsets)
     assert (steps.observed_from, steps.observed_until) == (once.observed_from, once.observed_until)
     assert without_sources(read_tables(out)) == without_sources(read_tables(full))
+
+
+def test_a_log_of_another_zone_is_placed_by_the_option(
+    scan: Scan, local_tables: Tables, tmp_path: Path
+) -> None:
+    def behind(found: re.Match[bytes]) -> bytes:
+        at = datetime.fromisoformat(found[1].decode()) - timedelta(hours=5)
+        return b"[%s," % str(at).encode()
+
+    log, out = tmp_path / "kafka-request.log", tmp_path / "out"
+    log.write_bytes(
+        re.sub(rb"(?m)^\[([-\d]+ [:\d]+),", behind, gzip.decompress(REQUEST_LOG.read_bytes()))
+    )
+    scan("--offsets", OFFSETS, "--request-log", log, "--log-timezone", "-05:00", "--out", out)
+    assert without_sources(read_tables(out)) == without_sources(local_tables)
 
 
 @pytest.mark.parametrize("form", ["timestamp", "milliseconds", "milliseconds, half of it twice"])

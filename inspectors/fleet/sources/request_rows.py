@@ -8,14 +8,13 @@ the first one that changed nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
 from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
 
 from rebal.inspectors.fleet.schemas import LONG, REQUESTS
-from rebal.inspectors.logs.lines import NO_OFFSET
+from rebal.inspectors.logs.lines import Zone
 from rebal.inspectors.logs.requests.lines import (
     CONSUMER_HEARTBEAT,
     HEARTBEAT,
@@ -47,11 +46,11 @@ _equal: Final = attrgetter(*_EQUAL)
 class RequestLines:
     """Reads lines one after another and keeps the rows until they are taken.
 
-    A line without a zone is taken as written by a clock `tz_offset` ahead of UTC.
+    A time that names no zone is of `zone` (None: UTC).
     """
 
-    def __init__(self, tz_offset: timedelta = NO_OFFSET) -> None:
-        self._tz_offset = tz_offset
+    def __init__(self, zone: Zone = None) -> None:
+        self._zone = zone
         self._rows: list[dict[str, Any]] = []
         self._steady: set[tuple[str, str]] = set()
         self._counts = dict.fromkeys(COUNTS, 0)
@@ -96,7 +95,7 @@ class RequestLines:
 
     def _read(self, line: bytes, source: str, position: int) -> None:
         self._counts["parsed"] += 1
-        found = parse(line, source, position, self._tz_offset, heartbeats=True)
+        found = parse(line, source, position, self._zone, heartbeats=True)
         if isinstance(found, Request):
             row = _row(found, self._steady)
             if row is not None:
@@ -105,11 +104,9 @@ class RequestLines:
             self.add_problem(found.problem, source, position)
 
 
-def request_rows(
-    lines: Iterable[tuple[bytes, str, int]], tz_offset: timedelta = NO_OFFSET
-) -> pa.RecordBatch:
+def request_rows(lines: Iterable[tuple[bytes, str, int]], zone: Zone = None) -> pa.RecordBatch:
     """The rows of `lines`: each its bytes, its file's name and its position in the file."""
-    found = RequestLines(tz_offset)
+    found = RequestLines(zone)
     for line, source, position in lines:
         found.read(line, source, position)
     return found.take().select(REQUESTS.names)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial, reduce
 from pathlib import Path
 from typing import Final
@@ -25,7 +24,7 @@ from rebal.inspectors.fleet.sources.request_files import Part, blocks, share_out
 from rebal.inspectors.fleet.sources.request_rows import COUNTED, RequestLines
 from rebal.inspectors.fleet.sources.source import file_name, is_remote, spark_paths
 from rebal.inspectors.fleet.tasks import in_tasks
-from rebal.inspectors.logs.lines import NO_OFFSET
+from rebal.inspectors.logs.lines import Zone
 
 _TASKS_PER_CORE: Final = 4
 _ROWS: Final = 4000
@@ -49,13 +48,13 @@ class RequestLogs:
 def read_requests(
     spark: SparkSession,
     paths: Sequence[str],
-    tz_offset: timedelta = NO_OFFSET,
+    zone: Zone = None,
     known: Sequence[ReadLog] = (),
 ) -> RequestLogs:
     """The request logs at `paths` (files or folders; a path with a scheme is Spark's own).
 
-    What is `known` of logs on disk is not read again. A line without a zone is taken as written by
-    a clock `tz_offset` ahead of UTC.
+    What is `known` of logs on disk is not read again. A time that names no
+    zone is of `zone` (None: UTC).
 
     Raises:
         DocumentError: a path is missing or cannot be read, or a folder holds no file.
@@ -76,7 +75,7 @@ def read_requests(
     rows = reduce(
         DataFrame.unionByName,
         (
-            in_tasks(frame, partial(_make_rows, read=read, tz_offset=tz_offset), schema)
+            in_tasks(frame, partial(_make_rows, read=read, zone=zone), schema)
             for frame, read in frames
         ),
     )
@@ -84,10 +83,10 @@ def read_requests(
 
 
 def _make_rows(
-    batches: Iterable[pa.RecordBatch], read: _Reader, tz_offset: timedelta
+    batches: Iterable[pa.RecordBatch], read: _Reader, zone: Zone
 ) -> Iterator[pa.RecordBatch]:
     """Make rows of `COUNTED` of a task's input."""
-    found = RequestLines(tz_offset)
+    found = RequestLines(zone)
     for _ in read(batches, found):
         if len(found) >= _ROWS:
             yield found.take()
