@@ -13,7 +13,6 @@
     fleet report  commands/fleet_report_cmd.py  its groups, in the order to take them
     fleet metrics commands/fleet_metrics_cmd.py its groups as metrics for Prometheus
     fleet compact commands/fleet_compact_cmd.py a lake without what no kept scan needs
-    fleet pack    commands/fleet_pack_cmd.py    the packages that a scan's executors need
     schema        commands/schema_cmd.py        the JSON Schema of a document
     completion    commands/completion_cmd.py    the script that completes command lines
     demo          commands/demo_cmd.py          the main commands on bundled groups
@@ -93,11 +92,6 @@ COMMANDS: Final = (
                 "compact",
                 "fleet_compact_cmd",
                 "Put a lake's small files together; remove what no kept scan needs.",
-            ),
-            Entry(
-                "pack",
-                "fleet_pack_cmd",
-                "Pack what the executors of a Spark cluster need into one archive.",
             ),
         ),
     ),

@@ -83,13 +83,6 @@ def command(
             help="Keep scans of this time readable, such as 90d (default: as the last scan did).",
         ),
     ] = None,
-    publish: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CATALOG.SCHEMA",
-            help="Let Spark write the finished scan's tables there too, such as main.kafka.",
-        ),
-    ] = None,
     master: Annotated[
         str | None,
         typer.Option(
@@ -143,9 +136,6 @@ def command(
         raise UsageError(
             f"--cluster {cluster}: expected a name without #, which divides LAKE#NAME."
         )
-    names = () if publish is None else tuple(publish.split("."))
-    if publish is not None and (len(names) < 2 or not all(names)):
-        raise UsageError(f"--publish {publish}: expected CATALOG.SCHEMA, such as main.kafka.")
     place = find_place(out, params.lake_options(lake_option))
     order = ScanOrder(
         out=place,
@@ -157,7 +147,6 @@ def command(
         log_timezone=params.time_zone(log_timezone),
         full=full,
         retain=None if retain is None else params.duration(retain, "--retain"),
-        publish=names,
         spark=SparkSettings(
             master=master,
             conf=tuple(params.key_and_value("--spark-conf", text) for text in spark_conf or ()),

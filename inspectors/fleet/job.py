@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from rebal.inspectors.fleet.lake.place import Place
     from rebal.inspectors.fleet.lake.run import Run
-    from rebal.inspectors.fleet.sink import Sink
     from rebal.inspectors.fleet.sources.source import Source
 
 Say = Callable[[str], None]
@@ -38,7 +37,7 @@ class ScanOrder:
 
     `log_timezone` is the zone of a log's times that name none (None: UTC). `cluster` is what the
     operator calls it, where the sources do not say. Scans of `retain` seconds
-    are kept (None: as the last scan did). `publish` are a catalog and a schema for Spark to write.
+    are kept (None: as the last scan did).
     """
 
     out: Place
@@ -50,7 +49,6 @@ class ScanOrder:
     log_timezone: tzinfo | None = None
     full: bool = False
     retain: float | None = None
-    publish: tuple[str, ...] = ()
     spark: SparkSettings = field(default_factory=SparkSettings)
 
 
@@ -71,12 +69,7 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
             try:
                 engine = engine_of(spark)
                 with engine.watch(tasks) if tasks is not None else contextlib.nullcontext():
-                    sink = _sink(spark, order)
-                    if sink is not None:
-                        sink.require(cluster)
                     manifest = _carry_out(spark, run, order, what, say)
-                    if sink is not None:
-                        _publish(sink, order, manifest, say)
                 say(f"Spark ran on {engine.describe()}.")
                 return manifest
             except RebalError:
@@ -109,30 +102,6 @@ def run_scans(
                 yield run_scan(order, say, tasks)
             except RebalError as error:
                 say(f"{error} The next scan begins {every:g} s after this one began.")
-
-
-def _sink(spark: SparkSession, order: ScanOrder) -> Sink | None:
-    from rebal.inspectors.fleet.catalog import SparkCatalog
-
-    return SparkCatalog(spark, order.publish, order.out) if order.publish else None
-
-
-def _publish(sink: Sink, order: ScanOrder, manifest: Manifest, say: Say) -> None:
-    from rebal.inspectors.fleet.sink import publish
-
-    name = ".".join(order.publish)
-    say(f"publishing to {name}")
-    try:
-        done = publish(sink, order.out, manifest)
-    except RebalError as error:
-        raise SparkError(
-            f"{error} Scan {manifest.run} is finished in {order.out}; the next scan with "
-            f"--publish {name} goes on from there."
-        ) from None
-    say(
-        f"published scan {manifest.run} to {name}: {done.written:,} rows written, "
-        f"{done.removed:,} removed."
-    )
 
 
 def _cluster(order: ScanOrder) -> tuple[str | None, str]:

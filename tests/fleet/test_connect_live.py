@@ -32,40 +32,24 @@ _OPEN = (
 )
 
 
-# A notebook that has a session of its own, and scans twice in it; the server writes to its catalog.
+# A notebook that has a session of its own, and scans twice in it.
 _NOTEBOOK = """
 import sys
 from pyspark.sql import SparkSession
 from rebal.inspectors.fleet.job import ScanOrder, run_scan
 from rebal.inspectors.fleet.lake.place import find_place
-from rebal.inspectors.fleet.tables.reader import open_tables
 
 url, lake, records, log = sys.argv[1:]
 spark = SparkSession.builder.remote(url).getOrCreate()
 spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
-spark.sql("CREATE SCHEMA kafka")
 seen = []
-for names in ((), ("spark_catalog", "kafka")):
-    order = ScanOrder(
-        out=find_place(lake), offsets=(records,), request_logs=(log,), publish=names
-    )
+for _ in range(2):
+    order = ScanOrder(out=find_place(lake), offsets=(records,), request_logs=(log,))
     run_scan(order, print, lambda done, of: seen.append((done, of)))
 assert seen and all(0 <= done <= of for done, of in seen), seen
 assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
 assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "10000"
 assert spark.range(3).count() == 3
-tables = open_tables(lake)
-for name, entry in tables.manifest.tables.items():
-    rows = spark.sql(
-        f"SELECT t.* FROM kafka.{name} t JOIN kafka.scans s "
-        "ON t.cluster_id = s.cluster_id AND array_contains(s.files, t.file)"
-    )
-    assert rows.count() == entry.rows, name
-mine = "SELECT state, members FROM kafka.groups WHERE group_id = 'checkout'"
-(shown,) = spark.sql(mine).collect()
-groups = tables.read("groups", ["group_id", "state", "members"]).to_pylist()
-(row,) = [one for one in groups if one["group_id"] == "checkout"]
-assert (shown.state, shown.members) == (row["state"], row["members"])
 spark.stop()
 """
 
@@ -87,22 +71,14 @@ def server(tmp_path: Path, bare_python: Path) -> Iterator[str]:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.local.dir": str(tmp_path / "local"),
-        "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
-        "spark.sql.sources.default": "delta",
-        "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.databricks.delta.stats.collect": "false",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     }
     home = Path(pyspark.__file__).parent
     given = [f"-D{key}={value}" for key, value in conf.items()]
     # What clients send to the server is put below its working directory.
     within = ["sh", "-c", f'cd {tmp_path} && exec "$0" "$@"']
-    delta = Path(jars.classpath(f"spark-delta-{pyspark.__version__}").removesuffix("/*"))
-    classes = ":".join([str(home / "jars" / "*"), *map(str, delta.glob("delta-*.jar"))])
-    command = [*within, java, *_JVM, *_OPEN, *given, "-cp", classes, _SERVER]
+    command = [*within, java, *_JVM, *_OPEN, *given, "-cp", str(home / "jars" / "*"), _SERVER]
     env = os.environ | {
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_HOME": str(home),

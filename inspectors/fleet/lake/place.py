@@ -101,7 +101,7 @@ class Place:
         except ImportError:
             raise LakeError(
                 f"{self}: deltalake reaches the store and is not installed: pip install "
-                "'rebal[lake]', or give the archive of rebal fleet pack to the executors."
+                "'rebal[lake]', on the executors too."
             ) from None
         with self.errors():
             return open_store(self.url, self.options)
