@@ -13,11 +13,13 @@ has the name of an id.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from rebal.groups.errors import WireError
 from rebal.groups.model import GroupType, Record
 from rebal.groups.wire.schema import Message
 
@@ -181,10 +183,64 @@ def decode_group_metadata(data: bytes) -> GroupMetadata:
     return GroupMetadata(version=version, **found)
 
 
+class MemberBytes(NamedTuple):
+    """A stored member: all up to its subscription, its subscription and its assignment."""
+
+    head: bytes
+    subscription: bytes
+    assignment: bytes
+
+
+_SPLIT: Final = 3
+"""The version that is split, which brokers since 2.3 write."""
+_INT16: Final = struct.Struct(">h").unpack_from
+_INT32: Final = struct.Struct(">i").unpack_from
+_NOBODY: Final = bytes(4)
+
+
+def split_group_metadata(data: bytes) -> tuple[bytes, list[MemberBytes]]:
+    """Return the same value without members, and its members' bytes; only lengths are read.
+
+    Raises:
+        WireError: another version, or lengths that do not add up.
+    """
+    try:
+        (version,) = _INT16(data, 0)
+        at = _after_texts(data, 2, 1) + 4
+        at = _after_texts(data, at, 2) + 8
+        (count,) = _INT32(data, at)
+        nobody, members = data[:at] + _NOBODY, []
+        at += 4
+        for _ in range(count):
+            begin = at
+            at = _after_texts(data, at, 4) + 8
+            sent = at + 4
+            given = sent + _INT32(data, at)[0] + 4
+            end = given + _INT32(data, given - 4)[0]
+            if not at < sent < given <= end <= len(data):
+                raise WireError("A length does not fit.")
+            members.append(MemberBytes(data[begin:at], data[sent : given - 4], data[given:end]))
+            at = end
+    except struct.error as error:
+        raise WireError(str(error)) from None
+    if version != _SPLIT or count < 0:
+        raise WireError(f"Version {version} with {count} members.")
+    return nobody, members
+
+
+def _after_texts(data: bytes, at: int, count: int) -> int:
+    for _ in range(count):
+        (size,) = _INT16(data, at)
+        at += 2
+        if size > 0:
+            at += size
+    return at
+
+
 @cache
-def member_head_reader(version: int) -> Callable[[bytes], tuple[Any, ...]]:
-    """Return a function that reads a stored member's fields before its subscription, as a tuple."""
-    return _GROUP_METADATA.entries("members", version, until="subscription")
+def member_head_reader() -> Callable[[bytes], tuple[Any, ...]]:
+    """Return a function that reads `MemberBytes.head`: the fields, as a tuple."""
+    return _GROUP_METADATA.entries("members", _SPLIT, until="subscription")
 
 
 class OffsetCommit(Record, frozen=True, kw_only=True):

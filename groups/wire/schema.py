@@ -12,7 +12,7 @@ import struct
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -431,41 +431,3 @@ def _smallest(field: Field, flexible: bool) -> int:
 
 def _entry_fields(known: Schema, array: str) -> tuple[Field, ...]:
     return next(field.fields for field in known.fields if field.key == array)
-
-
-class Step(NamedTuple):
-    """One field in a walk over many messages at once.
-
-    `size` bytes are fixed; else the field begins with a length of `length` bytes.
-    """
-
-    key: str
-    size: int
-    length: int
-    nullable: bool
-
-
-def smallest_entry(message: str, version: int, array: str) -> int:
-    """Return the least number of bytes of an array's entry, in a version that is not flexible."""
-    return sum(step.size or step.length for step in layout(message, version, array))
-
-
-@cache
-def layout(message: str, version: int, array: str = "") -> tuple[Step, ...]:
-    """Return the fields of a message, or of the entries of one of its arrays, in a version that is
-    not flexible.
-
-    Readers of whole columns use it to step over fields by their lengths; `Message` reads the
-    values.
-    """
-    known = schema(message)
-    fields = _entry_fields(known, array) if array else known.fields
-    return tuple(
-        Step(
-            field.key,
-            _FIXED[field.kind][1] if field.kind in _FIXED else 0,
-            0 if field.kind in _FIXED else 2 if field.kind == "string" else 4,
-            _within(version, field.nullable),
-        )
-        for field in known.present(fields, version)
-    )

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from rebal.groups.wire.schema import Step
-
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
-END: Final = ""
-"""The key of the place behind the last field."""
 _WIDEST: Final = 16
 """Bytes of the widest field that can be read."""
 
@@ -45,32 +40,6 @@ def numbers(data: Bytes, at: Ints, form: str) -> Ints:
     anywhere = np.ndarray((places,), kind, data, strides=(1,))
     found: Ints = anywhere[np.minimum(np.maximum(at, 0), places - 1)].astype(np.int64)
     return found
-
-
-def walk(
-    data: Bytes, at: Ints, fields: Sequence[Step], until: str | None = None
-) -> tuple[dict[str, Ints], Mask]:
-    """Return where each field of a message begins (`END`: where the last one ends), in all values.
-
-    `at` is where the first field begins. The mask is False where a field is null that must not be.
-    """
-    places: dict[str, Ints] = {}
-    lowest: Ints | None = None
-    for field in fields:
-        places[field.key] = at
-        if field.key == until:
-            break
-        if field.size:
-            at = at + field.size
-            continue
-        length = numbers(data, at, f"i{field.length}")
-        if field.nullable:
-            length = np.maximum(length, 0)
-        else:
-            lowest = length if lowest is None else lowest | length
-        at = at + field.length + length
-    places[END] = at
-    return places, lowest >= 0 if lowest is not None else np.ones(len(at), np.bool_)
 
 
 def raw_bytes(data: Bytes, at: Ints, width: int) -> Bytes:

@@ -1,15 +1,15 @@
-"""A group's values read by what changed: the same as each alone, and the same tables."""
+"""A group's values read by members known again: the same as each alone, and the same tables."""
 
 from __future__ import annotations
 
 import itertools
+import re
 import struct
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -20,7 +20,7 @@ from rebal.groups.wire.offsets_topic import (
     decode_group_metadata,
 )
 from rebal.inspectors.fleet.timeline.reader import Value, ValueReader
-from rebal.inspectors.fleet.timeline.values import UNTOLD, Head, Seen, Values, sums_of
+from rebal.inspectors.fleet.timeline.values import UNTOLD, Head, Seen, Values
 from tests.examples import examples
 from tests.fleet.timeline_input import record, tables
 from tests.fleet.timeline_story import M, Story
@@ -161,7 +161,6 @@ def what(seen: Seen, assignment: bytes | None) -> tuple[Any, ...]:
 
 
 def told(value: Value) -> list[tuple[Any, ...]]:
-    value.recall()
     return [(*what(seen, None)[:-1], seen.given.partitions) for seen in value.members]
 
 
@@ -169,52 +168,39 @@ def head(value: Value | GroupMetadata) -> tuple[Any, ...]:
     return (value.protocol_type, value.generation, value.protocol, value.leader)
 
 
-Raws = Sequence[tuple[str, bytes]]
-"""Groups and their values."""
-
-
-def read(raws: Raws, heard: bool, reader: ValueReader | None = None) -> list[Value | str]:
-    """What each value says, read with the others, or why it is refused."""
-    reader = reader or ValueReader(Values())
-    groups = [group for group, _ in raws]
-    column = pa.array([raw for _, raw in raws], pa.binary())
-    made = reader.read(groups, column, range(len(raws)), set(groups) if heard else set())
-    found: list[Value | str] = []
-    for n, (_, raw) in enumerate(raws):
-        value = made.get(n)
-        try:
-            found.append(reader.read_strictly(raw) if value is None else value)
-        except WireError as error:
-            found.append(str(error))
-    return found
-
-
 @settings(deadline=None)
-@given(st.lists(histories(), min_size=1, max_size=3), st.booleans(), st.data())
-def test_values_read_together_say_what_each_says_alone(
-    groups: list[list[GroupMetadata]], heard: bool, data: st.DataObject
+@given(st.lists(histories(), min_size=1, max_size=3), st.data())
+def test_values_read_one_after_another_say_what_each_says_alone(
+    groups: list[list[GroupMetadata]], data: st.DataObject
 ) -> None:
-    raws: list[tuple[str, bytes]] = []
-    expected: list[Any] = []
-    for number, history in enumerate(groups):
-        for one in history:
-            raw = written(one)
-            if data.draw(st.integers(0, 5)) == 0:
-                raw = raw[: data.draw(st.integers(0, len(raw) - 1))]
-            elif data.draw(st.integers(0, 5)) == 0:
-                changed = bytearray(raw)
-                changed[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
-                raw = bytes(changed)
-            try:
-                alone = decode_group_metadata(raw)
-                expected.append((head(alone), as_seen(alone)))
-            except WireError as error:
-                expected.append(str(error))
-            raws.append((f"g{number}", raw))
-    found = read(raws, heard)
-    assert [
-        one if isinstance(one, str) else (head(one), told(one)) for one in found
-    ] == expected  # fmt: skip
+    reader = ValueReader(Values())
+    for one in itertools.chain.from_iterable(groups):
+        raw = written(one)
+        if data.draw(st.integers(0, 5)) == 0:
+            raw = raw[: data.draw(st.integers(0, len(raw) - 1))]
+        elif data.draw(st.integers(0, 5)) == 0:
+            changed = bytearray(raw)
+            changed[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
+            raw = bytes(changed)
+        try:
+            alone = decode_group_metadata(raw)
+        except WireError as error:
+            with pytest.raises(WireError, match=re.escape(str(error))):
+                reader.read(raw)
+        else:
+            found = reader.read(raw)
+            assert (head(found), told(found)) == (head(alone), as_seen(alone))
+
+
+def test_a_member_that_says_the_same_again_is_the_same_object() -> None:
+    reader, story = ValueReader(Values()), Story()
+    story.generation(60, 1, [M("a", (0,)), M("b", (1,), generation=1)])
+    story.generation(120, 2, [M("a", (0,)), M("b", (1,), generation=2)])
+    first, second = (reader.read(row["value"]).members for row in story.rows)
+    assert second[0] is first[0]
+    assert second[1] is not first[1]
+    assert second[1].generation == 2
+    assert second[1].given is first[1].given
 
 
 def test_equal_subscriptions_of_members_in_other_racks_are_told_apart() -> None:
@@ -236,128 +222,18 @@ def test_equal_subscriptions_of_members_in_other_racks_are_told_apart() -> None:
         version=3, protocol_type="consumer", generation=2, protocol="range", leader="eu-1",
         state_timestamp_ms=-1, members=members,
     )  # fmt: skip
-    (found,) = read([("g", written(value))], False)
-    assert isinstance(found, Value)
+    found = ValueReader(Values()).read(written(value))
     assert [one.sent.rack for one in found.members] == ["eu-1", "eu-2", "eu-3"]
 
 
-@settings(deadline=None)
-@given(histories(), st.booleans())
-def test_a_value_says_what_is_new_against_the_one_before(
-    history: list[GroupMetadata], heard: bool
-) -> None:
-    found = read([("g", written(one)) for one in history], heard)
-    for before, value in itertools.pairwise(found):
-        assert isinstance(before, Value)
-        assert isinstance(value, Value)
-        if value.base is None:
-            continue
-        event("what changed was told")
-        assert value.base is before.members
-        gone = value.dropped()
-        said_before = {
-            seen.member_id: one for seen, one in zip(before.members, told(before), strict=False)
-        }
-        assert [what(seen, None)[:-1] for seen in value.dropped()] == [
-            said_before[seen.member_id][:-1] for seen in gone
-        ]
-        kept = [seen for seen in before.members if all(seen is not one for one in gone)]
-        assert {*map(id, kept), *map(id, value.fresh)} == set(map(id, value.members))
-        assert not {*map(id, kept)} & {*map(id, value.fresh)}
-
-
-def test_a_value_that_claims_very_many_members_is_left_to_the_codec() -> None:
+def test_a_value_that_claims_very_many_members() -> None:
     nobody = struct.pack(">hhhhiiii", 0, 0, 0, 0, 0, 0, 0, 0)
     start = struct.pack(">h", 3) + text("consumer") + struct.pack(">ihhqi", 1, -1, -1, -1, 10_001)
     whole, cut = start + 10_001 * nobody, start + 10_000 * nobody
-    found, error = read([("g", whole), ("g", cut + bytes(10))], False)
-    assert isinstance(found, Value)
-    assert len(found.members) == 10_001
-    assert "more than its bytes can hold" in str(error)
-
-
-@settings(deadline=None)
-@given(histories())
-def test_the_sums_of_a_value_are_its_members(history: list[GroupMetadata]) -> None:
-    for value in read([("g", written(one)) for one in history], False):
-        assert isinstance(value, Value)
-        if value.sums is not None:
-            assert value.sums == sums_of(value.members)
-
-
-@pytest.mark.parametrize(
-    ("version", "tail"), [(3, b"\xff\xff"), (3, text("us-east-1a")), (3, text("")), (2, b"")]
-)
-def test_of_values_as_brokers_write_them_only_what_changed_is_told(
-    version: int, tail: bytes
-) -> None:
-    def member(name: str, generation: int) -> GroupMetadataMember:
-        subscription = (
-            struct.pack(">hi", version, 1)
-            + text("t")
-            + struct.pack(">iii", -1, 0, generation)
-            + tail
-        )
-        return GroupMetadataMember(
-            member_id=name,
-            client_id="c",
-            client_host="/10.0.0.1",
-            rebalance_timeout_ms=300_000,
-            session_timeout_ms=45_000,
-            subscription=subscription,
-            assignment=b"\x00\x03" + partitions([0]) + b"\xff\xff\xff\xff",
-        )
-
-    raws = [
-        (
-            "g",
-            written(
-                GroupMetadata(
-                    version=3,
-                    protocol_type="consumer",
-                    generation=n,
-                    protocol="cooperative-sticky",
-                    leader="a",
-                    state_timestamp_ms=1_790_000_000_000,
-                    members=tuple(member(name, n - 1) for name in names),
-                )
-            ),
-        )
-        for n, names in enumerate(["abc", "abc", "abd"], start=1)
-    ]
-    _, second, third = (one for one in read(raws, False) if isinstance(one, Value))
-    assert not second.fresh
-    assert not second.dropped()
-    assert [seen.member_id for seen in third.fresh] == ["d"]
-    assert [(seen.member_id, seen.generation) for seen in third.dropped()] == [("c", 1)]
-    _, second, _ = (one for one in read(raws, True) if isinstance(one, Value))
-    assert len(second.fresh) == len(second.dropped()) == 3
-
-
-@examples(100)
-@given(histories())
-def test_what_changed_makes_the_tables_that_all_members_would(
-    history: list[GroupMetadata],
-) -> None:
-    rows = [
-        record("g", START + n * 60_000_000, n, KEY, written(one)) for n, one in enumerate(history)
-    ]
-    made = tables(rows)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ValueReader, "read", without_changes)
-        assert tables(rows) == made
-    assert len(made["groups"]) == 1
-
-
-_READ = ValueReader.read
-
-
-def without_changes(self: ValueReader, *given: Any) -> dict[int, Value]:
-    """As if nothing were known of the values before."""
-    found = _READ(self, *given)
-    for value in found.values():
-        value.base = None
-    return found
+    reader = ValueReader(Values())
+    assert len(reader.read(whole).members) == 10_001
+    with pytest.raises(WireError, match="more than its bytes can hold"):
+        reader.read(cut + bytes(10))
 
 
 @examples(50)

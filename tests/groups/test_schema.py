@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.errors import WireError
-from rebal.groups.wire.schema import Message, _schemas, layout, schema
+from rebal.groups.wire.schema import Message, _schemas, schema
 
 NAMES = sorted(_schemas())
 
@@ -40,14 +40,3 @@ def test_versions_that_bytes_claim_are_not_remembered() -> None:
     for version in range(12, 300):
         message.read(struct.pack(">ii", version, version))
     assert len(message._bodies) == 1
-
-
-@pytest.mark.parametrize("version", range(4))
-def test_the_walk_over_columns_has_the_fields_that_messages_have(version: int) -> None:
-    members = {"member_id", "client_id", "client_host", "session_timeout_ms"}
-    members |= {"subscription", "assignment"}
-    members |= {"rebalance_timeout_ms"} if version >= 1 else set()
-    members |= {"instance_id"} if version >= 3 else set()
-    steps = layout("GroupMetadataValue", version, "members")
-    assert {step.key for step in steps} == members
-    assert {step.key for step in steps if step.nullable} == members & {"instance_id"}

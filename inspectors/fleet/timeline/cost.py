@@ -15,77 +15,6 @@ from rebal.inspectors.fleet.timeline.rebalances import (
 from rebal.inspectors.fleet.timeline.values import NOTHING, Places, Seen
 
 
-class Tally:
-    """Standing members whose kind holds, summed up: what they cost is known without asking each.
-
-    A standing member that is summed up, as it is now, has its profile in `tallied`.
-    """
-
-    def __init__(self) -> None:
-        self.plain: dict[tuple[bool, bool], Profile] = {}
-        """Kinds of members of which nothing but their records is known, by `kept` and `gave_up`."""
-        self._sums: dict[Profile, list[int]] = {}
-        self._open: list[str] | None = None
-
-    def ask(self, change: Change) -> list[tuple[Standing, Seen]]:
-        """Members that stayed and are not summed up, or not as they are now; the rest is."""
-        if self._open is None:
-            asked = change.stayed()
-        else:
-            for standing in change.gone:
-                self._drop(standing)
-            for standing, _ in change.changed:
-                self._drop(standing)
-            asked = change.changed
-            if self._open:
-                again = {seen.member_id for _, seen in asked}
-                asked = asked + change.unchanged(each for each in self._open if each not in again)
-        self._open = [seen.member_id for seen in change.new]
-        return asked
-
-    def note(self, standing: Standing, seen: Seen, profile: Profile) -> None:
-        """One of those asked for, as it is now."""
-        if not profile.holds:
-            assert self._open is not None
-            self._open.append(seen.member_id)
-            standing.tallied = None
-            return
-        standing.tallied = profile
-        sums = self._sums.get(profile)
-        if sums is None:
-            sums = self._sums[profile] = [0, 0, 0]
-        sums[0] += 1
-        if seen.count >= 0:
-            sums[1] += seen.count
-        else:
-            sums[2] += 1
-
-    def profiles(self) -> set[Profile]:
-        """Those of the members that are summed up."""
-        return {profile for profile, (members, *_) in self._sums.items() if members}
-
-    def stopped(self) -> int | None:
-        """The partitions of those that run EAGER; None where one has some and may or may not."""
-        stopped = 0
-        for profile, (_, partitions, unknown) in self._sums.items():
-            if unknown or (partitions and profile.protocol is None):
-                return None
-            if profile.protocol is RebalanceProtocol.EAGER:
-                stopped += partitions
-        return stopped
-
-    def _drop(self, standing: Standing) -> None:
-        if standing.tallied is None:
-            return
-        sums = self._sums[standing.tallied]
-        standing.tallied = None
-        sums[0] -= 1
-        if standing.seen.count >= 0:
-            sums[1] -= standing.seen.count
-        else:
-            sums[2] -= 1
-
-
 class Cost:
     """The rebalance from `old` (None: not known) to `new`.
 
@@ -93,18 +22,15 @@ class Cost:
     members which stayed had to stop (KIP-429): all that an EAGER one had, and of a COOPERATIVE one
     those it gave up; None where a member had some and its protocol is not known. By the records
     each had got its assignment; the log of the generation before may show that one had not yet.
-    `tally` is that of `old`, and then of `new`; None where members must be asked each time.
     """
 
     __slots__ = (
         "_log",
         "_places",
-        "_plain",
         "_protocols",
         "_round",
         "protocol",
         "stopped",
-        "tally",
     )
 
     def __init__(
@@ -116,7 +42,6 @@ class Cost:
         *,
         protocols: Protocols,
         before: Round | None,
-        tally: Tally | None,
         places: Places,
     ) -> None:
         self._log, self._protocols, self._round = log, protocols, before
@@ -127,16 +52,11 @@ class Cost:
             and old.type is new.type
             and old.protocol_type == new.protocol_type
         )
-        if tally is None or not same or not change.known or before is not None or log.persons:
-            tally = Tally()
-        self._plain = tally.plain
-        asked = tally.ask(change)
-        stopped = tally.stopped()
-        profiles = tally.profiles()
-        for standing, seen in asked:
+        stopped: int | None = 0
+        profiles: set[Profile] = set()
+        for standing, seen in change.stayed():
             profile = self._profile(old, new, standing, seen, same)
             profiles.add(profile)
-            tally.note(standing, seen, profile)
             if stopped is not None and standing.seen.count:
                 ran = profile
                 if not same and old is not None:
@@ -151,7 +71,6 @@ class Cost:
         self.protocol = protocols.of_group(frozenset(profiles))
         told = old.members is not None if old is not None else new.number == 1
         self.stopped = stopped if told else None
-        self.tally = tally if before is None and not log.persons else None
 
     def _profile(
         self, old: Generation | None, new: Generation, standing: Standing, seen: Seen, same: bool
@@ -172,13 +91,7 @@ class Cost:
 
     def _of_kind(self, seen: Seen, new: Generation, kept: bool, gave_up: bool) -> Profile:
         """The profile of the member's kind."""
-        if self._log.persons or new.type is GroupType.CONSUMER:
-            return self._protocols.profile(_kind(seen, self._log, new, kept, gave_up))
-        found = self._plain.get((kept, gave_up))
-        if found is None:
-            found = self._protocols.profile(_kind(seen, self._log, new, kept, gave_up))
-            self._plain[kept, gave_up] = found
-        return found
+        return self._protocols.profile(_kind(seen, self._log, new, kept, gave_up))
 
     def _showed(self, old: Generation | None, standing: Standing, seen: Seen) -> tuple[bool, bool]:
         """Whether the member kept what it had when it rejoined, whether it was seen to give up."""

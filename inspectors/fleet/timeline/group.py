@@ -104,7 +104,7 @@ class GroupTimeline:
             if raw.key != self._key[0]:
                 self._key = (raw.key, kinds.decode_key(raw.key))
             item.key = self._key[1]
-            item.value = self._decoded(item.key, value) if isinstance(value, bytes) else value
+            item.value = None if value is None else self._decoded(item.key, value)
         except WireError as error:
             self._error(at, raw, str(error))
             return
@@ -205,7 +205,7 @@ class GroupTimeline:
 
     def _decoded(self, key: kinds.Key, value: bytes) -> Any:
         if isinstance(key, kinds.GroupMetadataKey):
-            return self.shared.reader.read_strictly(value)
+            return self.shared.reader.read(value)
         if key.version in DECODERS:
             return decode_consumer_group_record(key.version, value)
         return None
@@ -337,7 +337,6 @@ class GroupTimeline:
                 assignor=value.protocol,
                 leader=value.leader,
                 protocol_type=value.protocol_type or None,
-                value=value,
                 timed=item.timed,
             )
         )
@@ -435,8 +434,7 @@ class GroupTimeline:
             at if raw.told_at is None else raw.told_at,
             self.group_id,
         )
-        value = raw.value.written() if isinstance(raw.value, Value) else raw.value
-        self.shared.rows.add("errors", (*place, "record", error, raw.key, value))
+        self.shared.rows.add("errors", (*place, "record", error, raw.key, raw.value))
 
 
 def _ended(at: int, value: Value) -> int:

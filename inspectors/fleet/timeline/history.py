@@ -6,7 +6,7 @@ from typing import Final
 
 from rebal.groups.model import GroupType
 from rebal.inspectors.fleet.timeline import causes
-from rebal.inspectors.fleet.timeline.cost import Cost, Tally
+from rebal.inspectors.fleet.timeline.cost import Cost
 from rebal.inspectors.fleet.timeline.incidents import Incidents
 from rebal.inspectors.fleet.timeline.log import MILLI, Log, Round, keep_newest
 from rebal.inspectors.fleet.timeline.members import Place, Roster, Standing
@@ -53,7 +53,6 @@ class History:
         # who went when the newest generation was written again
         self.slipped: list[Standing] = []
         self.ended = False
-        self.tally: Tally | None = None
         # records before the next one may be missing
         self.cut = False
 
@@ -74,23 +73,20 @@ class History:
         if round_ is not None:
             round_.applied = True
             new.started = new.started or round_.began(new.ended)
-        known = new.follows(old)
-        if not known:
-            self._recall()
         if new.members is None:
             self.roster.close(self._last(), None, None)
             self.protocol, self.slipped = None, []
             self._row(old, new, None, round_, None)
             self._now_is(new)
             return
-        change = Change(self.roster.members, new, known)
+        change = Change(self.roster.members, new)
         if old is not None and old.number == new.number:
             new.completed = old.completed
             self.slipped += change.really_gone
             self._settle(old, new, change, None)
             if old.type is not new.type:
                 self.roster.forget_profiles()
-            self.now, self.tally = new, None
+            self.now = new
             return
         if self.slipped:
             back = {seen.member_id for seen in change.new}
@@ -102,9 +98,8 @@ class History:
         before = self.rounds.get(old.number) if old is not None else None
         cost = Cost(
             old, new, change, self.log,
-            protocols=self.protocols, before=before, tally=self.tally, places=self.places,
+            protocols=self.protocols, before=before, places=self.places,
         )  # fmt: skip
-        self.tally = cost.tally
         self._row(old, new, change, round_, cost)
         self._settle(old, new, change, (round_, sure))
         self._now_is(new)
@@ -118,7 +113,6 @@ class History:
         self, generation: int, before: str, member_id: str, leader: str | None, at: int
     ) -> None:
         """A static member's restart that only the log shows: the same member by another id."""
-        self._recall()
         now, standing = self.now, self.roster.members.get(before)
         if now is None or now.number != generation or standing is None:
             return
@@ -140,7 +134,6 @@ class History:
 
     def end(self, at: int, reason: str | None, told: bool = True) -> None:
         """The group was deleted at `at`; `told` is False where only what comes after shows it."""
-        self._recall()
         self._leave_at_last()
         self.roster.close(self._last(), at if told else None, reason)
         if told:
@@ -153,7 +146,6 @@ class History:
         """The end of the input: those who are there now are current; how many (None: not known)."""
         self._unfinished(self.now, None)
         now = self.now
-        self._recall()
         self._leave_at_last()
         count = len(self.roster.members)
         self.roster.close(self._last(), None, None, True)
@@ -173,11 +165,6 @@ class History:
                 gone = self.roster.leave(member_id, self._last(), left.at, reason)
                 others = self.roster.like(gone.seen)
                 self.incidents.left(gone, left.at, reason, others, closed=True)
-
-    def _recall(self) -> None:
-        """Before the last generation is forgotten: which one its members' subscriptions said."""
-        if self.now is not None and self.now.value is not None:
-            self.now.value.recall()
 
     def _last(self) -> Place:
         now = self.now

@@ -31,7 +31,6 @@ class Standing:
         "joined_reason",
         "profile",
         "seen",
-        "tallied",
         "timed",
     )
 
@@ -45,8 +44,6 @@ class Standing:
         self.timed = True
         # what decides which protocol it runs, as it was in the last generation
         self.profile: Profile | None = None
-        # that, where it is summed up as it is
-        self.tallied: Profile | None = None
 
 
 class Roster:
@@ -137,7 +134,7 @@ class Roster:
     def forget_profiles(self) -> None:
         """The group has another type from here on: what members ran before is no hint."""
         for standing in self.members.values():
-            standing.profile = standing.tallied = None
+            standing.profile = None
 
     def clients(self) -> list[Seen]:
         """The members as they were last seen."""

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 from rebal.groups.wire import offsets_topic as kinds
 from rebal.inspectors.fleet.timeline.clock import TOLERANCE
 from rebal.inspectors.fleet.timeline.log import Era, Round
-from rebal.inspectors.fleet.timeline.reader import Value
 from rebal.inspectors.fleet.timeline.requests import Replacement
 
 DISORDER: Final = 10_000_000
@@ -17,10 +16,10 @@ DISORDER: Final = 10_000_000
 
 
 class Raw(NamedTuple):
-    """A record as it was read; its value may be decoded already."""
+    """A record as it was read."""
 
     key: bytes
-    value: bytes | Value | None
+    value: bytes | None
     partition: int
     offset: int
     source: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Final
@@ -11,7 +11,6 @@ from rebal.groups.model import GroupType
 from rebal.inspectors.fleet.timeline import causes
 from rebal.inspectors.fleet.timeline.log import MILLI, NEARLY, Log, Round
 from rebal.inspectors.fleet.timeline.members import Standing
-from rebal.inspectors.fleet.timeline.reader import Value
 from rebal.inspectors.fleet.timeline.values import NOTHING, Places, Seen, sums_of
 
 TOPIC: Final = "offsets topic"
@@ -21,8 +20,7 @@ LOG: Final = "request log"
 class Generation:
     """One generation as a source shows it; times in microseconds, None: not known.
 
-    `members` is None where the source shows only that it was. `source` is `TOPIC` or `LOG`, and
-    `value` the record that it is from.
+    `members` is None where the source shows only that it was. `source` is `TOPIC` or `LOG`.
     """
 
     __slots__ = (
@@ -38,7 +36,6 @@ class Generation:
         "sums",
         "timed",
         "type",
-        "value",
     )
 
     def __init__(
@@ -53,7 +50,6 @@ class Generation:
         protocol_type: str | None = None,
         group_type: GroupType = GroupType.CLASSIC,
         started: int | None = None,
-        value: Value | None = None,
         timed: bool = True,
     ) -> None:
         self.number = number
@@ -61,49 +57,36 @@ class Generation:
         # `ended` moves on when the generation is written again, this does not
         self.completed = ended
         self.members = members
-        self.sums = (value.sums if value is not None else None) or sums_of(members or ())
+        self.sums = sums_of(members or ())
         self.source = source
         self.assignor = assignor
         self.leader = leader
         self.protocol_type = protocol_type
         self.type = group_type
         self.started = started
-        self.value = value
         # is `ended` evidence of when
         self.timed = timed
-
-    def follows(self, old: Generation | None) -> bool:
-        """Does its record say what is new against the record of `old`."""
-        value, before = self.value, old.value if old is not None else None
-        return value is not None and before is not None and value.base is before.members
 
 
 class Change:
     """Who came, went and changed between the standing members and a generation.
 
-    `known` is whether the generation's record says what is new against the standing members.
     `changed` are members that stayed and said or got something else; all others are as they were.
     `slipped` are those that went while the generation before was written again: when a KIP-848
     group becomes a classic one, its first record has the old number, without the last one to leave.
     """
 
-    __slots__ = ("_before", "changed", "gone", "known", "new", "replaced", "slipped")
+    __slots__ = ("_before", "changed", "gone", "new", "replaced", "slipped")
 
-    def __init__(self, before: Mapping[str, Standing], after: Generation, known: bool) -> None:
+    def __init__(self, before: Mapping[str, Standing], after: Generation) -> None:
         self._before = before
-        self.known = known
         self.new: list[Seen] = []
         self.changed: list[tuple[Standing, Seen]] = []
         self.gone: list[Standing] = []
         self.slipped: Sequence[Standing] = ()
         # new member id -> the one of the same instance before
         self.replaced: dict[str, Standing] = {}
-        members: Sequence[Seen] = after.members or ()
-        dropped: list[Seen] = []
-        if known and after.value is not None:
-            members, dropped = after.value.fresh, after.value.dropped()
-            if not members and not dropped:
-                return
+        members = after.members or ()
         stayed = 0
         for seen in members:
             standing = before.get(seen.member_id)
@@ -113,15 +96,7 @@ class Change:
             stayed += 1
             if seen is not standing.seen:
                 self.changed.append((standing, seen))
-        if dropped:
-            went = {seen.member_id for seen in dropped}
-            if stayed:
-                went -= {seen.member_id for seen in members}
-            if len(went) == 1:
-                self.gone = [before[each] for each in went]
-            elif went:
-                self.gone = [one for key, one in before.items() if key in went]
-        elif not known and stayed != len(before):
+        if stayed != len(before):
             ids = {seen.member_id for seen in members}
             self.gone = [one for key, one in before.items() if key not in ids]
         if self.gone and self.new:
@@ -133,12 +108,6 @@ class Change:
             for seen in self.new:
                 if seen.head.instance_id in instances:
                     self.replaced[seen.member_id] = instances[seen.head.instance_id]
-
-    def unchanged(self, member_ids: Iterable[str]) -> list[tuple[Standing, Seen]]:
-        """These of the members that stayed as they were."""
-        gone = {standing.seen.member_id for standing in self.gone}
-        found = (self._before[each] for each in member_ids if each not in gone)
-        return [(standing, standing.seen) for standing in found]
 
     def stayed(self) -> list[tuple[Standing, Seen]]:
         """All members that stayed, each as it was and as it is; ask before they are brought on."""

@@ -22,11 +22,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from rebal.groups.wire.offsets_topic import GROUP_METADATA
 from rebal.inspectors.fleet.schemas import REQUESTS, STATES, TIME, TIMELINE, in_columns
 from rebal.inspectors.fleet.timeline.group import GroupTimeline, Shared
 from rebal.inspectors.fleet.timeline.order import Raw
-from rebal.inspectors.fleet.timeline.reader import Value, ValueReader
 from rebal.inspectors.fleet.timeline.state import form, freeze, thaw
 
 RECORD: Final = ("key", "value", "partition", "offset")
@@ -92,13 +90,8 @@ class _Told:
         """Tell the rows of a batch; what is finished by it."""
         shared = self._shared
         states = _states(batch, shared)
-        heard = {name for name, one in states.items() if one.log.persons}
-        if self._group is not None and self._group.log.persons:
-            heard.add(self._group.group_id)
         waiting = []
-        for row, (group_id, at, is_state, record, request) in enumerate(
-            _rows(batch, shared.reader, heard)
-        ):
+        for row, (group_id, at, is_state, record, request) in enumerate(_rows(batch)):
             if request is not None and request["problem"] is not None:
                 shared.rows.add("errors", _unreadable(request))
                 continue
@@ -113,10 +106,9 @@ class _Told:
             if request is not None:
                 self._group.request(at, request)
                 continue
-            raw = Raw._make(record)
-            if raw.told_at is not None and not _within(raw.told_at, self._span):
+            if record.told_at is not None and not _within(record.told_at, self._span):
                 self._is_settled = False
-            self._group.record(at, raw)
+            self._group.record(at, record)
         if waiting:
             rows = in_columns(batch.take(pa.array(waiting)), INPUT)
             yield WAITING, rows.to_batches()[0]
@@ -171,9 +163,6 @@ def _states(batch: pa.RecordBatch, shared: Shared) -> dict[str, GroupTimeline]:
     return {name: thaw(data, shared) for name, data in pairs}
 
 
-_CLASSIC: Final = GROUP_METADATA.to_bytes(2, "big")
-
-
 def _within(at: int, span: tuple[int, int] | None) -> bool:
     return span is None or span[0] <= at <= span[1]
 
@@ -184,51 +173,23 @@ def _unreadable(request: Mapping[str, Any]) -> tuple[Any, ...]:
     return (*place, "request log line", request["problem"], None, None)
 
 
-def _rows(
-    batch: pa.RecordBatch, reader: ValueReader, heard: Collection[str]
-) -> Iterator[tuple[str, Any, bool, tuple[Any, ...], Any]]:
-    """Each row's group and time, whether it is a state, with its record's fields or its request.
-
-    Of the groups in `heard`, a log told in an earlier batch.
-    """
-    names = ("key", "partition", "offset", "source", "told_at")
-    keys, *records = (_values(batch, name) for name in names)
-    times = _values(batch, "at")
-    groups = _values(batch, "group_id")
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[str, Any, bool, Raw, Any]]:
+    """Each row's group and time, whether it is a state, with its record or its request."""
+    fields = (_values(batch, name) for name in Raw._fields)
+    records = [Raw._make(row) for row in zip(*fields, strict=True)]
     requests: Iterable[Any] = itertools.repeat(None, len(batch))
-    if None in keys:
-        fields = REQUESTS.names
-        columns = (_values(batch, name) for name in fields)
+    if any(one.key is None for one in records):
+        names = REQUESTS.names
+        columns = (_values(batch, name) for name in names)
         requests = [
-            dict(zip(fields, row, strict=True)) if key is None else None
-            for key, row in zip(keys, zip(*columns, strict=True), strict=True)
+            dict(zip(names, row, strict=True)) if record.key is None else None
+            for record, row in zip(records, zip(*columns, strict=True), strict=True)
         ]
-        heard = {*heard, *(group for group, key in zip(groups, keys, strict=True) if key is None)}
-    values = _read_values(batch, groups, keys, reader, heard)
     states: Iterable[bool] = itertools.repeat(False, len(batch))
     if batch.schema.get_field_index("state") >= 0:
         states = batch["state"].is_valid().to_pylist()
-    fields_of = zip(keys, values, *records, strict=True)
-    return zip(groups, times, states, fields_of, requests, strict=True)
-
-
-def _read_values(
-    batch: pa.RecordBatch, groups: Sequence[str], keys: Sequence[bytes | None],
-    reader: ValueReader, heard: Collection[str],
-) -> list[bytes | Value | None]:  # fmt: skip
-    """The records' values, those of classic groups decoded where they are as brokers write them."""
-    if batch.schema.get_field_index("value") < 0:
-        return [None] * len(batch)
-    column = batch["value"]
-    given = column.is_valid().to_pylist()
-    of_classic = [
-        n for n, key in enumerate(keys) if key is not None and key[:2] == _CLASSIC and given[n]
-    ]
-    read = reader.read(groups, column, of_classic, heard)
-    return [
-        None if not there else read[n] if n in read else column[n].as_py()
-        for n, there in enumerate(given)
-    ]
+    groups, times = _values(batch, "group_id"), _values(batch, "at")
+    return zip(groups, times, states, records, requests, strict=True)
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:

@@ -1,23 +1,20 @@
 """Members' subscriptions and assignments, decoded once per distinct bytes.
 
 A group's members send the same bytes generation after generation, and what changes is mostly the
-generation number inside them: so equal pieces are decoded once. The fast way reads only bytes that
-are exactly a version 0..3 as written; any others go through the one strict codec in groups/wire.
+generation number inside them: so equal pieces are decoded once, by the one codec in groups/wire.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from struct import Struct, unpack
-from typing import Final, NamedTuple, TypeVar
+from struct import unpack
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from rebal.groups.errors import WireError
 from rebal.groups.model import TopicPartitions
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
 
-_INT16: Final = Struct(">h").unpack_from
-_INT32: Final = Struct(">i").unpack_from
-_KEPT: Final = 2_000
+_KEPT: Final = 16_384
 _NULL_RACK: Final = b"\xff\xff"
 _V3: Final = b"\x00\x03"
 _K = TypeVar("_K")
@@ -95,10 +92,9 @@ class Sent:
     """What a member's subscription says; `error` says why it could not be read (None: it was).
 
     `owned` is None where the version has no such field, `generation` too (-1: the member has none).
-    Of an `exact` one each byte was told, from the version to the end.
     """
 
-    __slots__ = ("error", "exact", "generation", "owned", "rack", "topics", "user_data", "version")
+    __slots__ = ("error", "generation", "owned", "rack", "topics", "user_data", "version")
 
     def __init__(
         self,
@@ -110,7 +106,6 @@ class Sent:
         rack: str | None = None,
         user_data: bytes | None = None,
         error: str | None = None,
-        exact: bool = False,
     ) -> None:
         self.version = version
         self.topics = topics
@@ -119,7 +114,17 @@ class Sent:
         self.rack = rack
         self.user_data = user_data
         self.error = error
-        self.exact = exact
+
+    def in_generation(self, generation: int) -> Sent:
+        """Return the same subscription, sent in another generation."""
+        return Sent(
+            self.version,
+            self.topics,
+            self.owned,
+            generation=generation,
+            rack=self.rack,
+            user_data=self.user_data,
+        )
 
     def says_the_same(self, other: Sent) -> bool:
         """Return whether the two differ in nothing but the generation."""
@@ -157,180 +162,51 @@ NOTHING: Final = PartitionList((), ())
 UNTOLD: Final = Sent(None, None)
 
 
-class Values:
-    """Decodes blobs, remembering those it has seen; what it remembers is bounded."""
+class Memo(Generic[_K, _V]):
+    """What was decoded, by its bytes; where that becomes too much, all of it is forgotten."""
 
     def __init__(self) -> None:
-        self._sent: dict[bytes, Sent] = {}
-        self._but_generation: dict[bytes, Sent] = {}
-        self._last_topics: tuple[bytes, tuple[str, ...]] = (b"", ())
-        self._given: dict[bytes, Given] = {}
-        self._lists: dict[bytes, PartitionList] = {}
-        self._topics: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._names: dict[bytes, str] = {}
+        self._kept: dict[_K, _V] = {}
+        self.get = self._kept.get
+
+    def keep(self, key: _K, value: _V) -> None:
+        """Remember it."""
+        if len(self._kept) >= _KEPT:
+            self._kept.clear()
+        self._kept[key] = value
+
+
+class Values:
+    """Decodes subscriptions and assignments, remembering those that it has decoded."""
+
+    def __init__(self) -> None:
+        self._sent: Memo[bytes, Sent] = Memo()
+        self._but_generation: Memo[bytes, Sent] = Memo()
+        self._given: Memo[bytes, Given] = Memo()
 
     def sent(self, data: bytes) -> Sent:
         """The subscription in `data`."""
         found = self._sent.get(data)
         if found is not None:
             return found
-        if data[-2:] == _NULL_RACK and data[:2] == _V3:
-            # Only the four bytes of the generation are likely to be new.
-            known = self._but_generation.get(data[:-6])
-            if known is not None:
-                (generation,) = _INT32(data, len(data) - 6)
-                return Sent(
-                    3, known.topics, known.owned,
-                    generation=generation, user_data=known.user_data, exact=True,
-                )  # fmt: skip
-            found = self._fast_sent(data)
-            if found is not None:
-                _keep(self._but_generation, data[:-6], found)
-                return found
-        found = self._fast_sent(data) or _strict_sent(data)
-        _keep(self._sent, data, found)
+        again = data.startswith(_V3) and data.endswith(_NULL_RACK)
+        known = self._but_generation.get(data[:-6]) if again else None
+        if known is not None:
+            # Only the four bytes of the generation are new.
+            return known.in_generation(int.from_bytes(data[-6:-2], "big", signed=True))
+        found, determined = _sent(data)
+        if again and determined:
+            self._but_generation.keep(data[:-6], found)
+        else:
+            self._sent.keep(data, found)
         return found
 
     def given(self, data: bytes) -> Given:
         """The assignment in `data`; empty bytes are an empty assignment, as leaders send them."""
         found = self._given.get(data)
         if found is None:
-            found = (self._fast_given(data) or _strict_given(data)) if data else Given(NOTHING)
-            _keep(self._given, data, found)
-        return found
-
-    def _fast_sent(self, data: bytes) -> Sent | None:
-        size = len(data)
-        if size < 10 or data[0] or data[1] > 3:
-            return None
-        version = data[1]
-        read = self._read_topics(data, size)
-        if read is None or size < read[1] + 4:
-            return None
-        topics, at = read
-        (length,) = _INT32(data, at)
-        at += 4
-        user_data = None
-        if length >= 0:
-            if size < at + length:
-                return None
-            user_data = data[at : at + length]
-            at += length
-        if not version:
-            return Sent(0, topics, user_data=user_data, exact=True) if at == size else None
-        if size < at + 4:
-            return None
-        end, generation, rack = size, None, None
-        if version == 3 and data[-2:] != _NULL_RACK:
-            end = _end_of_list(data, at)
-            rack = self._rack(data, end + 4)
-            if rack is None:
-                return None
-        elif version >= 2:
-            end -= 6 if version == 3 else 4
-        if version >= 2:
-            if end < at + 4:
-                return None
-            (generation,) = _INT32(data, end)
-        owned = self._list(data[at:end])
-        if owned is None:
-            return None
-        return Sent(
-            version, topics, owned,
-            generation=generation, rack=rack, user_data=user_data, exact=True,
-        )  # fmt: skip
-
-    def _rack(self, data: bytes, at: int) -> str | None:
-        """The rack that is all that is left from `at`."""
-        if not 4 < at <= len(data) - 2 or at + 2 + _INT16(data, at)[0] != len(data):
-            return None
-        return self._name(data[at + 2 :])
-
-    def _fast_given(self, data: bytes) -> Given | None:
-        if len(data) < 10 or data[0] or data[1] > 3:
-            return None
-        end, user_data = len(data) - 4, None
-        if data[end:] != b"\xff\xff\xff\xff":
-            end = _end_of_list(data, 2)
-            if end < 0 or _INT32(data, end)[0] != len(data) - end - 4:
-                return None
-            user_data = data[end + 4 :]
-        partitions = self._list(data[2:end])
-        return None if partitions is None else Given(partitions, user_data)
-
-    def _read_topics(self, data: bytes, size: int) -> tuple[tuple[str, ...], int] | None:
-        """The subscribed topics and where they end; None where they are not plainly there."""
-        raw, topics = self._last_topics
-        if raw and data.startswith(raw, 2):
-            return topics, 2 + len(raw)
-        (count,) = _INT32(data, 2)
-        if not 0 <= count <= size:
-            return None
-        at, names = 6, []
-        for _ in range(count):
-            if at + 2 > size:
-                return None
-            (length,) = _INT16(data, at)
-            at += 2
-            if length < 0 or at + length > size:
-                return None
-            name = self._name(data[at : at + length])
-            if name is None:
-                return None
-            names.append(name)
-            at += length
-        topics = tuple(names)
-        if topics not in self._topics:
-            _keep(self._topics, topics, topics)
-        topics = self._topics[topics]
-        self._last_topics = (data[2:at], topics)
-        return topics, at
-
-    def _list(self, data: bytes) -> PartitionList | None:
-        """The partition list that is exactly `data`; None where it is not one, or not plainly."""
-        found = self._lists.get(data)
-        if found is not None:
-            return found
-        size = len(data)
-        if size < 4:
-            return None
-        (count,) = _INT32(data, 0)
-        if not 0 <= count <= size:
-            return None
-        at, made = 4, {}
-        for _ in range(count):
-            if at + 2 > size:
-                return None
-            (length,) = _INT16(data, at)
-            at += 2
-            if length < 0 or at + length + 4 > size:
-                return None
-            name = self._name(data[at : at + length])
-            at += length
-            (numbers,) = _INT32(data, at)
-            at += 4
-            if name is None or name in made or numbers < 0 or at + 4 * numbers > size:
-                return None
-            raw = data[at : at + 4 * numbers]
-            if numbers and max(raw[::4]) > 127:
-                return None
-            made[name] = raw
-            at += 4 * numbers
-        if at != size:
-            return None
-        topics = tuple(sorted(made))
-        found = PartitionList(topics, tuple(made[topic] for topic in topics))
-        _keep(self._lists, data, found)
-        return found
-
-    def _name(self, raw: bytes) -> str | None:
-        found = self._names.get(raw)
-        if found is None:
-            try:
-                found = raw.decode()
-            except UnicodeDecodeError:
-                return None
-            _keep(self._names, raw, found)
+            found = _given(data) if data else Given(NOTHING)
+            self._given.keep(data, found)
         return found
 
 
@@ -345,33 +221,13 @@ def partition_list(partitions: TopicPartitions | None) -> PartitionList | None:
     )
 
 
-def _end_of_list(data: bytes, at: int) -> int:
-    """Where the partition list that begins at `at` ends, with four bytes left; else -1."""
-    size = len(data) - 4
-    (count,) = _INT32(data, at)
-    at += 4
-    if not 0 <= count <= size:
-        return -1
-    for _ in range(count):
-        if at + 2 > size:
-            return -1
-        (length,) = _INT16(data, at)
-        at += 2 + length
-        if length < 0 or at + 4 > size:
-            return -1
-        (numbers,) = _INT32(data, at)
-        at += 4 + 4 * numbers
-        if numbers < 0:
-            return -1
-    return at if at <= size else -1
-
-
-def _strict_sent(data: bytes) -> Sent:
+def _sent(data: bytes) -> tuple[Sent, bool]:
+    """Return the subscription, and whether what it says determines each of its bytes."""
     try:
         read = decode_subscription(data)
     except WireError as error:
-        return Sent(None, None, error=str(error))
-    return Sent(
+        return Sent(None, None, error=str(error)), False
+    found = Sent(
         read.version,
         read.topics,
         partition_list(read.owned_partitions),
@@ -379,20 +235,15 @@ def _strict_sent(data: bytes) -> Sent:
         rack=read.rack_id,
         user_data=read.user_data,
     )
+    return found, read.wire is None
 
 
-def _strict_given(data: bytes) -> Given:
+def _given(data: bytes) -> Given:
     try:
         read = decode_assignment(data)
     except WireError as error:
         return Given(None, error=str(error))
     return Given(partition_list(read.partitions), read.user_data)
-
-
-def _keep(cache: dict[_K, _V], key: _K, value: _V) -> None:
-    if len(cache) >= _KEPT:
-        cache.clear()
-    cache[key] = value
 
 
 NOT_GIVEN: Final = Given(None)
@@ -425,8 +276,8 @@ _CLASSIC: Final = Server()
 class Seen:
     """One member in one generation, as a source shows it; None: the source does not say.
 
-    The same object in the next generation is the same member, unchanged but for the `generation`
-    in its subscription. `count` is how many partitions it is given, -1 where that is not known.
+    The same object in the next generation is the same member, unchanged. `count` is how many
+    partitions it is given, -1 where that is not known.
     """
 
     __slots__ = ("count", "generation", "given", "head", "member_id", "sent", "server")
@@ -454,9 +305,7 @@ class Seen:
             client_id=client_id or self.head.client_id,
             host=host or self.head.host,
         )
-        made = Seen(head, self.sent, self.given, self.server)
-        made.generation = self.generation
-        return made
+        return Seen(head, self.sent, self.given, self.server)
 
     def same_row(self, other: Seen) -> bool:
         """Does it still say what a row of `members` says, the generation aside."""
