@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 from rebal.inspectors.fleet.timeline import causes
@@ -183,34 +182,6 @@ def test_compacted_kip_848_records() -> None:
     member = only(made["members"])
     assert facts(member, "first_generation", "instance_id", "current") == (12, "i", True)
     assert numbers(member) == numbers(member, "target") == [0]
-
-
-def test_a_conversion_tells_the_names_of_topics_where_partitions_differ() -> None:
-    a, b, c, d = (uuid.UUID(int=n) for n in (1, 2, 3, 4))
-    topics = ("a", "b", "c", "d")
-    both = M("x", (0, 1), topics=topics, more={"b": (0,), "c": (0, 1)})
-    one = M("y", (2, 3), topics=topics, more={"b": (1, 2), "d": (1, 2)})
-    story = Story()
-    story.generation(10, 3, [both, one])
-    story.tombstone(50)
-    story.member(50, both, ("range",))
-    story.member(50, one, ("range",))
-    story.epoch(50, 3)
-    story.target_epoch(50, 3)
-    story.current(50, "x", 3, {c: (1, 0), a: (0, 1), b: (0,)})
-    story.current(50, "y", 3, {b: (1, 2), a: (2, 3), d: (2, 1)})
-    story.epoch(90, 4)
-    made = tables(story.rows)
-    told = {
-        row["member_id"]: {one["topic"]: one["partitions"] for one in row["assignment"]}
-        for row in made["members"]
-    }
-    # b by what x has, then d and a by what y has, and so c
-    assert told == {
-        "x": {"a": [0, 1], "b": [0], "c": [0, 1]},
-        "y": {"a": [2, 3], "b": [1, 2], "d": [1, 2]},
-    }
-    assert [row["moved"] for row in made["rebalances"]] == [None, 0]
 
 
 def test_the_last_member_to_leave_kip_848_is_not_lost_between_two_records_of_one_number() -> None:

@@ -9,7 +9,6 @@ id and all that it had. A rebalance is done when every member has reached the ep
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -28,7 +27,6 @@ from rebal.inspectors.fleet.timeline.values import (
     Values,
 )
 
-_Sets = dict[str, frozenset[int]]
 _STABLE: Final = 0
 _CHANGES_MEMBERS: Final = frozenset(
     {kinds.CONSUMER_GROUP_MEMBER_METADATA, kinds.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
@@ -62,17 +60,9 @@ class _Member:
 class ConsumerGroup:
     """One group's KIP-848 records, as they are now."""
 
-    def __init__(
-        self,
-        values: Values,
-        topics: Topics,
-        before: Mapping[str, PartitionList | None],
-    ) -> None:
-        """`before` is what members had, by their ids, when the group was a classic one."""
+    def __init__(self, values: Values, topics: Topics) -> None:
         self.values = values
         self.topics = topics
-        self._before = dict(before)
-        self._pairs: list[tuple[_Sets, _Sets]] = []
         self.learned: dict[str, str] = {}
         self.epoch: int | None = None
         self.target_epoch: int | None = None
@@ -215,9 +205,6 @@ class ConsumerGroup:
             self._learn(value)
         elif isinstance(value, records.CurrentAssignment):
             member.current = value
-            had = self._before.pop(member_id, None)
-            if had is not None:
-                self._compare(had, value.assigned)
             self._look(at)
 
     def _look(self, at: int) -> None:
@@ -246,27 +233,6 @@ class ConsumerGroup:
             topics |= set(one.metadata.topics)
         if len(topics) == 1:
             self.learned.update(dict.fromkeys(unknown, topics.pop()))
-
-    def _compare(self, had: PartitionList, has: records.TopicIdPartitions) -> None:
-        """A member of a converted group has what it had: so ids and names tell of each other."""
-        named = {topic: frozenset(had.of(topic)) for topic in had.topics}
-        by_id = {topic_id: frozenset(numbers) for topic_id, numbers in has}
-        if Counter(named.values()) != Counter(by_id.values()):
-            return
-        self._pairs.append((named, by_id))
-        found = True
-        while found:
-            found = False
-            for names, ids in self._pairs:
-                for topic_id in [i for i in ids if self._name(i) != i]:
-                    names.pop(self._name(topic_id), None)
-                    del ids[topic_id]
-                times = Counter(ids.values())
-                for topic, numbers in names.items():
-                    if times[numbers] == 1:
-                        topic_id = next(i for i, of in ids.items() if of == numbers)
-                        self.learned[topic_id] = topic
-                        found = True
 
     def _name(self, topic_id: str) -> str:
         name = self.topics.name(topic_id) or self.learned.get(topic_id)

@@ -276,9 +276,7 @@ class GroupTimeline:
         was, self.type = self.type, kind
         self.deleted_at = None
         if kind is GroupType.CONSUMER and (self.consumer is None or was is not kind):
-            members = self.history.roster.members
-            had = {key: standing.seen.given.partitions for key, standing in members.items()}
-            self.consumer = ConsumerGroup(self.shared.values, self.shared.topics, had)
+            self.consumer = ConsumerGroup(self.shared.values, self.shared.topics)
             self.protocol_type = "consumer"
         if kind is GroupType.CLASSIC:
             self._end_consumer(at)
