@@ -9,7 +9,9 @@ import pickle
 import pytest
 
 from rebal.groups.errors import DocumentError
+from rebal.groups.model import GroupType
 from rebal.inspectors.fleet.timeline.group import GroupTimeline, Shared
+from rebal.inspectors.fleet.timeline.incidents import Incidents
 from rebal.inspectors.fleet.timeline.order import Raw
 from rebal.inspectors.fleet.timeline.state import form, freeze, thaw
 from rebal.inspectors.fleet.timeline.values import NOTHING, UNTOLD
@@ -56,6 +58,33 @@ def test_nothing_but_a_timeline_is_read(thing: object) -> None:
     data = pickle.dumps(thing) if not isinstance(thing, Shared) else b"\x80\x05cos\nsystem\n."
     with pytest.raises(DocumentError, match="a group's state in the lake"):
         thaw(data, Shared())
+
+
+_SET = b"N}\x8c\x0arebalanced\x8c\x08builtins\x8c\x03set\x93s\x86b"
+"""Opcodes that give what was named last an attribute of this name."""
+
+
+def named(module: str, name: str) -> bytes:
+    return (
+        b"\x80\x05" + b"".join(b"\x8c%c%s" % (len(n), n.encode()) for n in (module, name)) + b"\x93"
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        named("rebal.inspectors.fleet.timeline.incidents", "Incidents"),
+        named("rebal.groups.model", "GroupType") + b"\x8c\x07classic\x85R",
+        named("rebal.inspectors.fleet.timeline.state", "_make") + b"\x8c\x00\x85R",
+        named("builtins", "set"),
+    ],
+    ids=["a class", "a member of an enumeration", "what groups share", "a type of Python"],
+)
+def test_a_state_changes_nothing_of_other_groups(data: bytes) -> None:
+    before = vars(Incidents).copy(), vars(GroupType.CLASSIC).copy()
+    with pytest.raises(DocumentError):
+        thaw(data + _SET + b".", Shared())
+    assert (vars(Incidents), vars(GroupType.CLASSIC)) == before
 
 
 @pytest.mark.parametrize("cut", [0, 1, 50, -1])

@@ -92,6 +92,18 @@ class GroupTimeline:
         self._dying: Item | None = None
         self._tombstone: tuple[Item, GroupType] | None = None
 
+    def share(self, shared: Shared) -> None:
+        """Use what this scan's groups share, after the state was read from bytes."""
+        self.shared = shared
+        self.type = GroupType(self.type)
+        if self._tombstone is not None:
+            item, kind = self._tombstone
+            self._tombstone = item, GroupType(kind)
+        self.lists.rows = shared.rows
+        self.history.share(shared.rows, shared.protocols)
+        if self.consumer is not None:
+            self.consumer.values, self.consumer.topics = shared.values, shared.topics
+
     def record(self, at: int, raw: Raw) -> None:
         """One record of `__consumer_offsets` whose key names this group."""
         self._came(at, TOPIC)

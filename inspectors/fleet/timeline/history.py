@@ -11,7 +11,7 @@ from rebal.inspectors.fleet.timeline.incidents import Incidents
 from rebal.inspectors.fleet.timeline.log import MILLI, Log, Round, keep_newest
 from rebal.inspectors.fleet.timeline.members import Place, Roster, Standing
 from rebal.inspectors.fleet.timeline.metrics import Metrics
-from rebal.inspectors.fleet.timeline.protocol import Protocols
+from rebal.inspectors.fleet.timeline.protocol import Kind, Protocols
 from rebal.inspectors.fleet.timeline.rebalances import (
     LOG,
     TOPIC,
@@ -55,6 +55,17 @@ class History:
         self.ended = False
         # records before the next one may be missing
         self.cut = False
+
+    def share(self, rows: Rows, protocols: Protocols) -> None:
+        """Use what this scan's groups share; of members' profiles the bytes hold the kinds."""
+        self.rows = self.roster.rows = self.incidents.rows = rows
+        self.protocols = protocols
+        for standing in (*self.roster.members.values(), *self.slipped):
+            kind = standing.profile
+            if isinstance(kind, Kind):
+                standing.profile = protocols.profile(kind._replace(type=GroupType(kind.type)))
+        if self.now is not None:
+            self.now.type = GroupType(self.now.type)
 
     def advance(self, new: Generation) -> None:
         """The next generation, or the same one written again."""
