@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import zlib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from rebal.inspectors.fleet.lake import table as lake_table
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
 from rebal.inspectors.fleet.lake.run import Run, counted, find_cluster, new_run
 from rebal.inspectors.fleet.lake.scans import Scans
-from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
+from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, number_of, token_of
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.fleet.parts import FOLDERS, STORED, PartWriter
 from rebal.inspectors.fleet.tables.reader import open_tables
@@ -359,6 +360,13 @@ def test_what_no_task_reported_is_not_in_the_tables(tmp_path: Path) -> None:
         list(failed.report())
         finish(run, 1)
     assert seen(tmp_path) == of(1)
+
+
+def test_clusters_whose_names_have_one_checksum_have_folders_of_their_own() -> None:
+    one, other = "plumless", "buckeroo"
+    assert zlib.crc32(one.encode()) == zlib.crc32(other.encode())
+    assert number_of(token_of(one, 3), one) == 3
+    assert number_of(token_of(one, 3), other) is None
 
 
 def test_a_folder_of_something_else_is_not_touched(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ each table, ever sees anything else.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import time
 import uuid
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -273,7 +273,7 @@ def number_of(token: str, cluster: str) -> int | None:
 
 
 def _prefix(cluster: str) -> str:
-    return f"{zlib.crc32(cluster.encode()):08x}-"
+    return f"{hashlib.sha256(cluster.encode()).hexdigest()[:16]}-"
 
 
 def lost(place: Place, cluster: str) -> LakeError:
