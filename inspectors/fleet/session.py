@@ -43,12 +43,11 @@ _OWN_OF_SPARK: Final = (
     "org.slf4j:slf4j-api,org.scala-lang.modules:scala-parallel-collections_2.13"
 )
 _LOG: Final = "spark.log"
+_CHANGED: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")
 _SECRETS: Final = "(?i)secret|password|token|jaas|keystore|access[.]?key"
 _SQL: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "false",
-    # Commits are hashed by group and partition, with one row kept for each.
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "200000",
     # Groups differ in size: several smaller tasks even them out among the cores.
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
     # Records of group metadata are large: the default of 10,000 rows could be 1 GB.
@@ -147,7 +146,7 @@ def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSess
     before = signal.getsignal(signal.SIGINT)
     litter = Path("artifacts").absolute()
     is_users = litter.exists()
-    with tempfile.TemporaryDirectory(prefix="rebal-spark-") as folder:
+    with _environment_kept(), tempfile.TemporaryDirectory(prefix="rebal-spark-") as folder:
         context = _start(settings, kafka, Path(folder))
         # PySpark's handler talks to the JVM on the connection that the interrupted call waits on.
         with contextlib.suppress(ValueError):
@@ -159,6 +158,20 @@ def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSess
             if not is_users:
                 _clear(litter)
             logging.getLogger().removeHandler(quiet)
+
+
+@contextmanager
+def _environment_kept() -> Iterator[None]:
+    """Give this process back what `_start` changes of its environment."""
+    before = {name: os.environ.get(name) for name in _CHANGED}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _clear(folder: Path) -> None:

@@ -12,6 +12,8 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from rebal.inspectors.fleet import session
+from rebal.inspectors.fleet.engine import SparkError
 from rebal.inspectors.fleet.session import SparkSettings, _configuration, _why_not_started
 from rebal.inspectors.fleet.tasks import in_tasks
 from tests.fleet.conftest import OFFSETS
@@ -27,6 +29,21 @@ def test_a_users_own_jvm_options_stay_and_win(chosen: str) -> None:
     # Of two values of a flag the JVM takes the later one.
     assert users[OPTIONS] == f"{plain[OPTIONS]} {chosen}"
     assert {**users, OPTIONS: ""} == {**plain, OPTIONS: ""}
+
+
+def test_the_processs_environment_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*_: object) -> None:
+        os.environ.update(PYSPARK_PYTHON="other", SPARK_LOCAL_IP="127.0.0.1")
+        raise SparkError("no Java")
+
+    monkeypatch.setattr(session, "_running_context", lambda: None)
+    monkeypatch.setattr(session, "_start", start)
+    monkeypatch.setenv("PYSPARK_PYTHON", "mine")
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    with pytest.raises(SparkError), session.spark_session(SparkSettings(), kafka=False):
+        raise AssertionError("it was started")
+    assert os.environ["PYSPARK_PYTHON"] == "mine"
+    assert "SPARK_LOCAL_IP" not in os.environ
 
 
 def test_packages_of_a_user_are_fetched_beside_sparks_kafka_source(
