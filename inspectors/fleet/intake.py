@@ -49,9 +49,12 @@ def only_new(
 
 
 def take_in(
-    batches: Iterable[pa.RecordBatch], target: Target, read: Work | None
+    batches: Iterable[pa.RecordBatch], target: Target, read: Work | None, latest: int
 ) -> Iterator[pa.RecordBatch]:
-    """One task's part of the source → its files in the lake, and reports (`parts.REPORT`)."""
+    """One task's part of the source → its files in the lake, and reports (`parts.REPORT`).
+
+    `latest` is the last time that can be, by the clock of the machine that scans.
+    """
     writer = PartWriter(target)
     commits = CommitSums()
     news, packer = Places(), Packer()
@@ -60,7 +63,7 @@ def take_in(
         if not len(rows):
             continue
         rows = _counted(rows, writer)
-        _note_extent(writer, rows)
+        _note_extent(writer, rows, latest)
         found = sort_out(*(batch.column(name) for name in ("key", "value", "problem")))
         counted = found.kinds[~found.doubtful]
         for kind, amount in zip(*np.unique(counted, return_counts=True), strict=True):
@@ -88,8 +91,10 @@ def take_in(
     yield from writer.report()
 
 
-def take_requests(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
-    """Rows of `request_rows.COUNTED` → files in the lake, and reports."""
+def take_requests(
+    batches: Iterable[pa.RecordBatch], target: Target, latest: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows of `request_rows.COUNTED` → files in the lake, and reports; `latest` as in `take_in`."""
     writer = PartWriter(target)
     news = Places()
     times: list[pa.Array] = []
@@ -106,7 +111,7 @@ def take_requests(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator
             groups = read["group_id"].combine_chunks().dictionary_encode()
             news.note(groups, read, "at", of_records=False)
             times.append(read["at"].combine_chunks())
-    span = span_of(pa.chunked_array(times, TIME))
+    span = span_of(pa.chunked_array(times, TIME), latest)
     if span is not None:
         writer.span(*span)
     news.report(writer)
@@ -157,7 +162,7 @@ def _told(records: pa.Table) -> pa.Table:
     return in_columns(records.append_column("at", records["timestamp"]), OF_RECORDS)
 
 
-def _note_extent(writer: PartWriter, rows: pa.Table) -> None:
+def _note_extent(writer: PartWriter, rows: pa.Table, latest: int) -> None:
     """Report the last offset of each partition, and the first and last time of records."""
     read = rows.group_by("partition", use_threads=False)
     for one in read.aggregate([("offset", "max"), ("offset", "count")]).to_pylist():
@@ -165,6 +170,6 @@ def _note_extent(writer: PartWriter, rows: pa.Table) -> None:
             writer.reach(str(one["partition"]), one["offset_max"], one["offset_count"])
     if rows["problem"].null_count < len(rows):
         rows = rows.filter(pc.is_null(rows["problem"]))
-    found = extent(rows)
+    found = extent(rows, latest)
     if found is not None:
         writer.span(*found)

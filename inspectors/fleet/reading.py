@@ -24,6 +24,7 @@ from rebal.inspectors.fleet.sources.requests import read_requests
 from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source, whole_rows
 from rebal.inspectors.fleet.stages import Gather, Piece, gather
 from rebal.inspectors.fleet.tasks import in_tasks
+from rebal.inspectors.fleet.timeline.clock import latest_time
 from rebal.inspectors.fleet.totals import Totals
 from rebal.inspectors.logs.lines import Zone
 
@@ -48,7 +49,7 @@ def read_records(run: Run, source: Source, totals: Totals) -> None:
         source = replace(source, read=new)
     if source.may_repeat:
         source = _each_once(source)
-    work = partial(take_in, target=run.target, read=source.read)
+    work = partial(take_in, target=run.target, read=source.read, latest=latest_time())
     totals.take(in_tasks(source.rows, work, REPORT_DDL))
     _account(run, source, totals)
 
@@ -130,7 +131,8 @@ def read_logs(
     )
     fresh = fresh.select(*COUNTED.names, "mark")
     new = fresh.transform(partial(_not_known, run=run, mark=mark)).select(*COUNTED.names)
-    totals.take(in_tasks(new, partial(take_requests, target=run.target), REPORT_DDL))
+    take = partial(take_requests, target=run.target, latest=latest_time())
+    totals.take(in_tasks(new, take, REPORT_DDL))
     fresh.unpersist()
     counts = {name: totals.lines[name] for name in COUNTS}
     check_request_logs(paths, counts)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.inspectors.fleet.timeline.clock import effective, extent, settle
+from rebal.inspectors.fleet.timeline.clock import effective, extent, latest_time, settle
 from tests.examples import examples
 from tests.fleet.conftest import CAPTURES
 from tests.fleet.timeline_input import Row, Tables, captured_records, captured_requests, tables
@@ -203,7 +203,7 @@ Y2100 = datetime(2100, 1, 1, tzinfo=UTC)
 )
 def test_the_extent_of_a_source_leaves_out_what_cannot_be(odd: tuple[int, int, Any]) -> None:
     usual = [(0, 0, NOON), (0, 2, LATER(1)), (0, 3, LATER(1)), (1, 0, LATER(-1)), (0, 4, LATER(2))]
-    found = extent(source(*usual, odd))
+    found = extent(source(*usual, odd), latest_time())
     assert found is not None
     times = [datetime.fromtimestamp(time / SECOND, UTC) for time in found]
     assert times == [LATER(-1), LATER(2)]
@@ -211,10 +211,17 @@ def test_the_extent_of_a_source_leaves_out_what_cannot_be(odd: tuple[int, int, A
 
 def test_the_extent_is_no_less_where_this_machines_clock_is_behind() -> None:
     soon = datetime.now(UTC).replace(microsecond=0) + timedelta(days=400)
-    found = extent(source((0, 0, soon), (0, 1, soon + timedelta(hours=1))))
+    found = extent(source((0, 0, soon), (0, 1, soon + timedelta(hours=1))), latest_time())
     assert found is not None
     assert found[1] - found[0] == HOUR
-    assert extent(source()) is None
+    assert extent(source(), latest_time()) is None
+
+
+def test_the_clock_of_the_machine_that_scans_decides_and_not_the_executors() -> None:
+    latest = round(LATER(2).timestamp()) * SECOND
+    found = extent(source((0, 0, NOON), (0, 1, LATER(1)), (0, 2, LATER(3))), latest)
+    assert found is not None
+    assert found[1] - found[0] == HOUR
 
 
 def test_a_request_outside_of_all_sources_time_has_none() -> None:

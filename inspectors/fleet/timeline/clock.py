@@ -113,12 +113,12 @@ def settle(rows: pa.Table, span: tuple[int, int] | None = None) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index("at"), rows.field("at"), column)
 
 
-def extent(rows: pa.Table) -> tuple[int, int] | None:
+def extent(rows: pa.Table, latest: int) -> tuple[int, int] | None:
     """Return the first and the last time of a source's records that can be believed.
 
-    Rows have `partition`, `offset` and `timestamp`. Times before Kafka was, and more than a day
-    ahead of this machine's clock beside others that are not, are left out; so are those that other
-    records of their partition contradict by more than ten seconds.
+    Rows have `partition`, `offset` and `timestamp`. Times before Kafka was, and those after
+    `latest` beside others that are not, are left out; so are those that other records of their
+    partition contradict by more than ten seconds.
     """
     times = rows["timestamp"].combine_chunks().cast(TIME)
     told = times.is_valid().to_numpy(zero_copy_only=False)
@@ -127,7 +127,7 @@ def extent(rows: pa.Table) -> tuple[int, int] | None:
         rows[name].combine_chunks().fill_null(-1).to_numpy(zero_copy_only=False)
         for name in ("partition", "offset")
     )
-    kept = told & _can_be(at)
+    kept = told & _can_be(at, latest)
     places = np.flatnonzero(kept)
     if len(places) and not _in_order(partitions[places], offsets[places]):
         places = places[np.lexsort((offsets[places], partitions[places]))]
@@ -136,20 +136,24 @@ def extent(rows: pa.Table) -> tuple[int, int] | None:
         mine = at[part]
         if len(part) and (np.maximum.accumulate(mine) - mine > _JITTER).any():
             kept[part] = believed(mine)
-    return span_of(pa.chunked_array([times.filter(pa.array(kept))]))
+    return span_of(pa.chunked_array([times.filter(pa.array(kept))]), latest)
 
 
-def span_of(times: pa.ChunkedArray) -> tuple[int, int] | None:
+def span_of(times: pa.ChunkedArray, latest: int) -> tuple[int, int] | None:
     """Return the first and the last of these times, without those that cannot be."""
     at = times.drop_null().cast(TIME).cast(pa.int64()).to_numpy()
-    found = at[_can_be(at)]
+    found = at[_can_be(at, latest)]
     return (int(found.min()), int(found.max())) if len(found) else None
 
 
-def _can_be(at: Ints) -> Mask:
-    """Return which times are not before Kafka was, nor more than a day ahead beside others."""
+def latest_time() -> int:
+    """Return the last time that is believed by this machine's clock: a day ahead of it."""
+    return int((datetime.now(UTC) + _AHEAD).timestamp()) * 1_000_000
+
+
+def _can_be(at: Ints, latest: int) -> Mask:
+    """Return which times are not before Kafka was, nor after `latest` beside others."""
     kept: Mask = at >= _EARLIEST
-    latest = int((datetime.now(UTC) + _AHEAD).timestamp()) * 1_000_000
     now = kept & (at <= latest)
     return now if now.any() else kept
 
