@@ -1,6 +1,6 @@
 """What each record is: told by its key's first two bytes, named as Kafka names it.
 
-Offset commits that can be read are reduced (`commit_sums`), group and member records go to the
+Offset commits that can be read are reduced (`commits.sums`), group and member records go to the
 timeline's inputs, unknown kinds are counted, and what is broken becomes a row of `errors`.
 """
 

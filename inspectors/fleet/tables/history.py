@@ -1,6 +1,6 @@
 """What became of each group over the time that a scan saw: `read_history`.
 
-Times are microseconds since 1970 (`tables_columns.moment` makes one a datetime), durations
+Times are microseconds since 1970 (`columns.moment` makes one a datetime), durations
 milliseconds, lists oldest first. The metrics have Kafka's own names (KIP-429).
 """
 

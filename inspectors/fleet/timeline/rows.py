@@ -20,7 +20,7 @@ OPEN: Final = "open_"
 
 class Rows:
     """Rows waiting to be written: tuples in the order of the table's columns, of `members`
-    those of `timeline_member_rows`.
+    those of `member_rows.FIELDS`.
 
     Times are microseconds since 1970; a list of text is a tuple. Rows are settled, or open, which
     is what is said of a group as if no row of it were to come: `of_now` says which follow.

@@ -5,7 +5,7 @@ another (they may span batches), and yields `(kind, batch)`: rows of the tables 
 those that a later scan may replace as kinds that begin with `rows.OPEN`, and of each group its
 state, from which the next scan goes on. Nothing here needs Spark, the wall clock or a file: the
 same rows, in batches of any size and in any number of scans, give the same tables. Of a group only
-its present state and the last ten seconds are kept in memory (timeline_order.DISORDER).
+its present state and the last ten seconds are kept in memory (`order.DISORDER`).
 
 A row holds a group's state of the scan before (`state` is set), a record (`key` is set) or a line
 of a request log; one that could not be read (`problem` is set) belongs to no group and becomes a
