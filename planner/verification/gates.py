@@ -230,14 +230,15 @@ def _runs(context: Context, facts: Facts, wanted: RebalanceProtocol) -> Proof:
 
 
 def _worker(context: Context, facts: Facts, done: Tri) -> Proof:
-    known = facts.member.assignors.list
+    known, elected = facts.member.assignors.list, context.group.assignor
     if done is Tri.CANNOT_TELL:
+        all_offer = f" ({elected} is elected, which every worker offers)" if elected else ""
         why = (
-            f"its protocols are not known ({context.group.assignor} is elected, which every worker "
-            "offers): add its --client-log, or --request-log across a rebalance"
+            f"its protocols are not known{all_offer}: add its --client-log, or --request-log "
+            "across a rebalance"
         )
         return Proof(done=done, why=why, by_hand=True)
-    shown = f"offers [{', '.join(known)}]" if known else f"{context.group.assignor} is elected"
+    shown = f"offers [{', '.join(known)}]" if known else f"{elected} is elected"
     return Proof(done=done, why=shown)
 
 

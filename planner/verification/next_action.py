@@ -230,8 +230,8 @@ def heed_finding(look: Look) -> Advice | None:
         if decides(finding, Tri.YES) and not has(finding, Trait.ADMISSION):
             stays = rules()[finding.rule].stays
             if has(finding, Trait.OTHER_PATH) and not (stays and stays(look.context, finding)):
-                return advised.replan(look.context, finding.message)
-            return advised.stop(finding.message, by=finding.rule)
+                return advised.replan(look.context, finding.message, step=look.number)
+            return advised.stop(finding.message, by=finding.rule, step=look.number)
     return None
 
 
@@ -458,7 +458,7 @@ def wait_for_gate(look: Look) -> Advice | None:
     if look.current is None or look.step is None or look.holds:
         return None
     why = look.current.why[0] if look.current.why else "no member is in the group"
-    return advised.wait(why)
+    return advised.wait(why, step=look.number)
 
 
 def count_rejected(look: Look) -> Advice | None:

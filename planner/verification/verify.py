@@ -471,7 +471,8 @@ def _with_start(
     if advice.action is not Action.START:
         return findings
     start = sentence(replace(advice, also=()))
-    fix = f"{start} If they left for good: --expect-members {len(snapshot.members)}."
+    here = len(snapshot.members)
+    fix = f"{start} If they left for good: --expect-members {here}." if here else start
     return tuple(
         replace(each, fix=fix) if has(each, Trait.MISSING_MEMBERS) else each for each in findings
     )
