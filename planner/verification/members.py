@@ -257,8 +257,7 @@ def step_standing(
     elif any(item.member_id in (None, *_ids(members)) for item in context.snapshot.contradictions):
         open_.append("evidence on its members contradicts itself: see rebal inspect")
     elif aim in (Aim.WIDEN, Aim.REFRESH) and not (refuted or not_done or not_known or to_confirm):
-        forgetting = Risk.FORGOTTEN_LISTS.accepted_in(ignore)
-        (accepted if forgetting else open_).extend(_remembered(plan, step, context, ignore))
+        open_.extend(_remembered(plan, step, context, ignore))
     if context.snapshot.captured_at < plan.baseline.captured_at - _CLOCKS:
         open_.append("this look is older than the plan: take a new one")
     of_members = [] if confirmable_list(step) else [*not_done, *not_known]

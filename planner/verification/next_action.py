@@ -390,9 +390,7 @@ def _begin(look: Look, later: Step) -> Actions | None:
         left = [f for f in context.members if f not in context.settled]
     order = {member_id: n for n, member_id in enumerate((*later.to_do, *later.unknown))}
     left.sort(key=lambda f: (order.get(f.member.member_id, len(order)), f.name))
-    if later.left_out:
-        left = [f for f in left if f.family not in later.left_out]
-    if later.kind is StepKind.CUT_OVER and later.id > 1:
+    if later.kind is StepKind.CUT_OVER:
         aside = {family for each in look.plan.steps for family in each.left_out}
         left = [f for f in left if not aside or f.family in aside]
     made, withheld = step_action(look.plan, later, context, left, ignore=look.ignore)
