@@ -122,9 +122,9 @@ schemas: $(READY)
 pictures: $(READY)
 	$(BIN)/python -m bench.pictures docs
 
-# Each kept screen (tests/data/screens) as it is printed now.
+# Each kept screen and answer (tests/data/screens, tests/data/standings) as it is now.
 screens: $(READY)
-	REBAL_SCREENS=renew $(PYTEST) -q tests/cli/test_screens.py
+	REBAL_SCREENS=renew $(PYTEST) -q tests/cli/test_screens.py tests/planner/test_standings.py
 
 lock: $(READY)
 	$(PYTHON) -m venv build/lock

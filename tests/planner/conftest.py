@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from msgspec import json
 
 from rebal.groups.snapshot.documents import dec_hook, enc_hook
+from rebal.planner.advice.steps import Actions
 from rebal.planner.kinds import Action
 from rebal.planner.paths import choose, make_plan
-from rebal.planner.plan import Advice, Plan
+from rebal.planner.plan import Plan
 from rebal.planner.verification import verify
+from rebal.planner.verification.next_action import Look
 from tests.planner.looks import bare, look
+
+T = TypeVar("T")
 
 
 @pytest.fixture(autouse=True)
-def _every_advice_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each advice has the types of its fields, a reason and a text."""
+def _every_answer_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each advice and standing has the types of its fields, whole texts, and the step it is of."""
 
-    def checked(decide: Callable[..., Any]) -> Callable[..., Any]:
-        def decided(*given: Any, **more: Any) -> Any:
-            made, withheld = decide(*given, **more)
-            for one in (made, *withheld):
-                written = json.encode(one, enc_hook=enc_hook)
-                assert json.decode(written, type=Advice, dec_hook=dec_hook) == one
-                assert one.reason or one.action is Action.NONE, one
-                assert one.text
-            return made, withheld
+    def decided(given: Any, actions: Actions) -> Actions:
+        step = given.number if isinstance(given, Look) else None
+        for one in (actions[0], *actions[1]):
+            whole(one)
+            assert one.reason or one.action is Action.NONE, one
+            assert one.text
+            assert step is None or one.step is not None, one
+        return actions
 
-        return decided
+    def checked(decide: Callable[..., Any], check: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+        return lambda *given, **more: check(given[0] if given else None, decide(*given, **more))
 
-    monkeypatch.setattr(choose, "first_action", checked(choose.first_action))
-    monkeypatch.setattr(verify, "next_action", checked(verify.next_action))
+    monkeypatch.setattr(choose, "first_action", checked(choose.first_action, decided))
+    monkeypatch.setattr(verify, "next_action", checked(verify.next_action, decided))
+    monkeypatch.setattr(verify, "Standing", checked(verify.Standing, lambda _, made: whole(made)))
+
+
+def whole(made: T) -> T:
+    """Return `made`, which is as its type says after it was written and read."""
+    written = json.encode(made, enc_hook=enc_hook)
+    assert json.decode(written, type=type(made), dec_hook=dec_hook) == made
+    assert not re.search(rb"\bNone\b", written), written
+    return made
 
 
 @pytest.fixture

@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from msgspec import json
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot
+from rebal.groups.snapshot.documents import dec_hook, enc_hook
 from rebal.planner.plan import Plan
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.verify import Standing, entry_of, verify
@@ -40,7 +42,7 @@ def id_of(number: int, start: int = 1) -> str:
 
 
 class Story:
-    """Each look held against the plan, with the journal between them."""
+    """Each look held against the plan, with the journal between them as its file keeps it."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -48,7 +50,9 @@ class Story:
 
     def __call__(self, snapshot: GroupSnapshot, **more: Any) -> Standing:
         standing = verify(self.plan, self.entries, snapshot, **more)
-        self.entries.append(entry_of(self.plan, standing, snapshot, entries=self.entries))
+        entry = entry_of(self.plan, standing, snapshot, entries=self.entries)
+        written = json.encode(entry, enc_hook=enc_hook)
+        self.entries.append(json.decode(written, type=JournalEntry, dec_hook=dec_hook))
         return standing
 
 

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, Refusal, Source, Tri
+from rebal.planner.advice.actions import restart_of
 from rebal.planner.advice.remedies import narrowing
 from rebal.planner.advice.steps import step_action
 from rebal.planner.paths import make_plan
@@ -47,8 +48,9 @@ def told(made: Plan, members: list[dict[str, Any]], **more: Any) -> Standing:
         ([java("a", BOTH), static("b", BOTH)], "restart", "a"),
         ([static("a", BOTH), static("b", BOTH)], "restart", "a"),
         ([static(n, BOTH) for n in "abc"], "temporary", None),
+        ([*(static(n, BOTH, joined=5) for n in "ab"), static("c", BOTH)], "restart", "c"),
     ],
-    ids=["a dynamic member", "two static ones", "three static ones"],
+    ids=["a dynamic member", "two static ones", "three static ones", "one that did not rejoin"],
 )
 def test_a_forgetful_coordinator_gets_the_cheapest_cure(
     members: list[dict[str, Any]], action: str, who: str | None
@@ -232,6 +234,15 @@ def test_what_is_rejected_for_certain_is_withheld_and_never_accepted_by_name() -
     for advice in (made.advice, standing.advice, *made.withheld, *standing.withheld):
         joins = advice.recommended and advice.assignors == ("cooperative-sticky",)
         assert not joins, advice
+
+
+@pytest.mark.parametrize(("protocol", "verdict"), [(None, Tri.NO), ("consumer", Tri.YES)])
+def test_a_restart_that_changes_nothing_joins_with_the_list_of_a_classic_file(
+    protocol: str | None, verdict: Tri
+) -> None:
+    changed = java("a", RANGE, declared=COOP, group_protocol=protocol)
+    context = context_of({"members": [changed, java("b", RANGE)], "reloaded": False})
+    assert restart_of(context, context.members[0]).verdict is verdict
 
 
 def test_an_advice_names_its_race_and_what_must_still_hold() -> None:

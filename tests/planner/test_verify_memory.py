@@ -97,6 +97,12 @@ def test_client_that_a_log_showed_back_stays_back_when_the_log_is_rotated() -> N
     assert tell(coop(6, final(0, 1))).finished
 
 
+def test_remembered_list_that_this_look_contradicts_is_left_out() -> None:
+    plan = make_plan(look(0, [app(n, list=BOTH) for n in (0, 1)]))
+    (shown, hidden) = verify(plan, [], look(1, [app(0, lacks=["range"]), app(1)])).members
+    assert (shown.list, hidden.list) == ((), tuple(BOTH))
+
+
 def test_fix_names_the_option_for_the_count_once() -> None:
     members = [app(n, list=BOTH) for n in (0, 1)]
     plan = make_plan(look(0, members, cluster=NO_LIMIT))

@@ -1,0 +1,215 @@
+"""What `verify` answers in the situations of a roll-out, for each path: tests/data/standings.
+
+`make screens` writes the files again; read the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import json
+from msgspec.structs import replace
+
+from rebal.groups.compact import Lag
+from rebal.groups.model import (
+    AssignorList,
+    Contradiction,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    Member,
+    RanProtocol,
+    RebalanceProtocol,
+    Refusal,
+    Software,
+    Source,
+)
+from rebal.planner.commands import Given
+from rebal.planner.paths import make_plan
+from rebal.planner.plan import Accepted, Plan
+from rebal.planner.verification.timeline import timeline_of
+from rebal.planner.verification.verify import Standing
+from tests.planner.builder import AT, seen
+from tests.planner.every_path import PLANS, kip848, pods
+from tests.planner.looks import Story
+from tests.planner.plans import plan
+
+KEPT = Path(__file__).parents[1] / "data" / "standings"
+RENEW = os.environ.get("REBAL_SCREENS") == "renew"
+ONLINE = {"version": "4.1", "features": {"group.version": 1}} | {
+    "settings": {"group.consumer.migration.policy": "upgrade", "group.consumer.max.size": "9"}
+}
+STREAMS = pods(4, ["stream"], family="streams", version="2.3.1")
+ROLL_OUTS = {
+    name: PLANS[name]
+    for name in (
+        "two bounces", "two bounces down", "one bounce", "static", "cut-over",
+        "mixed families", "connect", "to kip-848, offline",
+    )
+} | {
+    "to kip-848": lambda: make_plan(kip848(pods(4), cluster=ONLINE), "consumer"),
+    "streams": lambda: plan(STREAMS, elected="stream"),
+}  # fmt: skip
+LOG = seen(Source.REQUEST_LOG)
+GIVEN = Given(connection=("-b", "kafka-1:9092"), brokers="kafka-1:9092", plan="plan.yaml")
+
+
+def again(member: Member, start: int, names: tuple[str, ...] = ()) -> Member:
+    """Return the member after a restart, with this list (empty: its list is not known)."""
+    exact = AssignorList(knowledge=Knowledge.EXACT, list=names, evidence=(LOG,))
+    streams = member.software is not None and member.software.family == "streams"
+    return replace(
+        member,
+        member_id=f"{member.client_id}.{start}-0f0f",
+        assignors=exact if names else AssignorList(),
+        software=Software(family="streams", name="streams", version="3.9.1", evidence=(LOG,))
+        if streams
+        else member.software,
+        ran=RanProtocol(value=RebalanceProtocol.COOPERATIVE, evidence=(LOG,))
+        if streams and start > 8
+        else None,
+        joined_at=AT + timedelta(minutes=start),
+    )
+
+
+def looks(made: Plan) -> Iterator[tuple[str, GroupSnapshot]]:
+    """Yield the looks of one roll-out, in their order, with what has happened before each."""
+    then, everybody = made.baseline, made.baseline.members
+    one, *others, gone = everybody
+    first, last = made.steps[0].target_list, made.steps[-1].target_list
+    wide = [again(each, 8, first) for each in everybody]
+    final = [again(each, 40, last) for each in everybody]
+    lost = Refusal(
+        client_id=gone.client_id,
+        instance_id=gone.instance_id,
+        error="INCONSISTENT_GROUP_PROTOCOL",
+        list=last or ("sticky",),
+        evidence=LOG,
+    )
+    odd = Contradiction(member_id=None, what="list", evidence=(LOG,))
+    settings = {"group.max.size": "9", **then.cluster.settings}
+    read = replace(then.cluster, settings=settings)
+    full = replace(then.cluster, version="9.9", settings={"group.max.size": "4"})
+    grown = tuple(replace(each, partitions=24) for each in then.topics)
+    target = last[0] if last else {"connect": "sessioned"}.get(made.path, then.group.assignor)
+    online = (
+        {"type": GroupType.CONSUMER, "assignor": "uniform"} if made.target == "consumer" else {}
+    )
+    final = [replace(each, protocol_type="consumer" if online else None) for each in final]
+
+    generations = count(2, 2)
+
+    def look(minute: float, members: Sequence[Member], **more: Any) -> GroupSnapshot:
+        at = AT + timedelta(minutes=minute)
+        group = replace(
+            then.group, **{"generation": min(next(generations), 26), **more.pop("group", {})}
+        )
+        more = {"cluster": then.cluster if minute < 3 else read, **more}
+        return replace(then, captured_at=at, group=group, members=tuple(members), **more)
+
+    def later(minute: float, members: Sequence[Member], **more: Any) -> GroupSnapshot:
+        return look(
+            minute, members, group={"assignor": target, **online, **more.pop("group", {})}, **more
+        )
+
+    def lag(minute: float, committed: int) -> GroupSnapshot:
+        behind = tuple(Lag("orders", n, committed, round(100 * minute)) for n in range(4))
+        return later(minute, final, lag=behind)
+
+    yield "nothing yet", look(1, everybody)
+    yield "one restarted", look(2, [again(one, 2, first), *others, gone])
+    yield "one left", look(3, [again(one, 2, first), *others])
+    moving = {"state": GroupState.PREPARING_REBALANCE}
+    yield "a rebalance", look(4, [one, *others], group=moving)
+    rejected = replace(lost, at=AT + timedelta(minutes=4), host=gone.host)
+    yield "one rejected", look(5, [again(one, 2, first), *others], refusals=(rejected,))
+    yield "all restarted, lists unknown", look(8, [again(each, 8) for each in everybody])
+    yield "evidence at odds", look(9, wide, contradictions=(odd,))
+    yield "all restarted", later(10, wide)
+    yield "the brokers are full, a topic has grown", later(11, wide, cluster=full, topics=grown)
+    yield "one in the last step", later(20, [again(one, 20, last), *wide[1:]])
+    yield "one back", later(22, [again(one, 20, last), *others, wide[-1]])
+    yield "a storm", later(23, [again(one, 20, last), *wide[1:]], group={"generation": 99})
+    yield "last lists unknown", later(40, [again(each, 40) for each in everybody])
+    idle = [replace(final[0], assignment={}), *final[1:]]
+    yield "one owns nothing", later(41, idle)
+    yield "one owns nothing for long", later(42, idle)
+    yield "all in the last step", later(43, final)
+    yield "nothing committed", lag(50, 4000)
+    yield "nothing committed for long", lag(61, 4000)
+    yield "committed", lag(62, 6200)
+    yield "rejected at an unknown time", later(63, final, refusals=(lost,))
+    yield "one is gone weeks later", later(20_000, final[:-1])
+    empty = {"state": GroupState.EMPTY, "assignor": None}
+    yield "all are gone", look(20_001, [], group=empty)
+
+
+def brief(record: Any, *fields: str) -> str:
+    """Return the fields of a record that say something."""
+    values = {name: getattr(record, name) for name in fields}
+    texts = {name: ", ".join(v) if isinstance(v, tuple) else v for name, v in values.items()}
+    return "; ".join(f"{name}: {value}" for name, value in texts.items() if value)
+
+
+def lines(now: Standing) -> Iterator[str]:
+    """Yield what a standing says, a line each; the first one has what every reader looks at."""
+    wrong = [*(one.kind for one in now.dangers), *(one.rule for one in now.findings)]
+    ends = f"exit {now.exit_code}{', finished' if now.finished else ''}"
+    yield f"step {now.step}, gate {now.gate}, {ends}: {', '.join(wrong) or 'nothing is wrong'}"
+    yield from (f"why: {why}" for why in now.why)
+    for one in (now.advice, *now.withheld):
+        yield f"{'next' if one is now.advice else 'withheld'}: {one.text}"
+        yield f"  {brief(one, 'step', 'reason', 'risks', 'after', 'evidence_needed')}"
+        yield from (f"  {each.use}: {each.line}" for each in one.commands)
+    yield f"  {now.advice.command} {', '.join(each.format for each in now.config)}"
+    for danger in now.dangers:
+        yield f"danger: {danger.message} {danger.fix} {brief(danger, 'members', 'since')}"
+    yield from (f"{one.rule}: {one.fix} {', '.join(one.members)}" for one in now.findings)
+    for out in now.outsiders:
+        fields = "doubt", "list", "family", "takes_mixed", "was_member", "until", "behind"
+        yield f"{out.kind} {out.label}: {brief(out, *fields)}"
+    yield from (f"drift: {one.text}" for one in now.drift)
+    yield from (f"note: {note}" for note in now.notes)
+    for step in now.steps:
+        fields = "done", "to_do", "unknown", "not_restarted", "by_hand", "accepted"
+        yield f"step {step.id}: gate {step.gate}, {brief(step, *fields)}"
+    for member in now.members:
+        yield f"{member.name}: {member.done}, {member.why}; {brief(member, 'restarted', 'proven')}"
+
+
+def story(made: Plan) -> Iterator[str]:
+    """Yield the lines of each look that the look before did not have."""
+    tell, before, accepted = Story(made), list[str](), None
+    for name, snapshot in looks(made):
+        now = list(lines(tell(snapshot, given=GIVEN, accepted=accepted)))
+        # A stop of the whole group is agreed after the first look.
+        accepted = Accepted(ignore=dict.fromkeys(("RB104", "RB413"), "agreed"))
+        yield f"== {name}"
+        yield from (line.replace("-0f0f", "").rstrip() for line in now if line not in before)
+        before = now[1:]
+    told = timeline_of(made, tell.entries)
+    yield "== the whole roll-out"
+    whole = "looks", "finished", "rebalances", "restless_least", "restless_most", "highest_lag"
+    yield brief(told, *whole)
+    for each in (*told.steps, *told.members, *told.events):
+        yield json.encode(each).decode().replace('"', "").replace("-0f0f", "")
+
+
+@pytest.mark.usefixtures("no_costs")
+@pytest.mark.parametrize("path", ROLL_OUTS)
+def test_every_situation_of_a_path_is_answered_as_it_was_kept(path: str) -> None:
+    file, made = (
+        KEPT / f"{path.replace(',', '').replace(' ', '_')}.txt",
+        "\n".join(story(ROLL_OUTS[path]())) + "\n",
+    )
+    if RENEW:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(made, encoding="utf-8")
+    assert made == file.read_text(encoding="utf-8")
