@@ -37,7 +37,7 @@ from rebal.planner.plan import Accepted, Plan
 from rebal.planner.verification.timeline import timeline_of
 from rebal.planner.verification.verify import Standing
 from tests.planner.builder import AT, seen
-from tests.planner.every_path import PLANS, kip848, pods
+from tests.planner.every_path import PLANS, java, kip848, pods
 from tests.planner.looks import Story
 from tests.planner.plans import plan
 
@@ -46,16 +46,22 @@ RENEW = os.environ.get("REBAL_SCREENS") == "renew"
 ONLINE = {"version": "4.1", "features": {"group.version": 1}} | {
     "settings": {"group.consumer.migration.policy": "upgrade", "group.consumer.max.size": "9"}
 }
+STOPPED = [
+    java(f"rd-{n}", family="librdkafka", version="2.6.0", instance=f"rd-{n}" if n else None)
+    for n in range(4)
+]
 STREAMS = pods(4, ["stream"], family="streams", version="2.3.1")
 ROLL_OUTS = {
     name: PLANS[name]
     for name in (
-        "two bounces", "two bounces down", "one bounce", "static", "cut-over",
-        "mixed families", "connect", "to kip-848, offline",
+        "two bounces", "two bounces down", "one bounce", "static", "mixed families", "connect",
+        "to kip-848, offline",
     )
 } | {
     "to kip-848": lambda: make_plan(kip848(pods(4), cluster=ONLINE), "consumer"),
     "streams": lambda: plan(STREAMS, elected="stream"),
+    "cut-over": lambda: plan(STOPPED),
+    "unknown clients": lambda: plan(pods(4, family=None)),
 }  # fmt: skip
 LOG = seen(Source.REQUEST_LOG)
 GIVEN = Given(connection=("-b", "kafka-1:9092"), brokers="kafka-1:9092", plan="plan.yaml")
@@ -126,7 +132,7 @@ def looks(made: Plan) -> Iterator[tuple[str, GroupSnapshot]]:
     yield "nothing yet", look(1, everybody)
     yield "one restarted", look(2, [again(one, 2, first), *others, gone])
     yield "one left", look(3, [again(one, 2, first), *others])
-    moving = {"state": GroupState.PREPARING_REBALANCE}
+    moving = {"state": GroupState.PREPARING_REBALANCE, "assignor": None}
     yield "a rebalance", look(4, [one, *others], group=moving)
     rejected = replace(lost, at=AT + timedelta(minutes=4), host=gone.host)
     yield "one rejected", look(5, [again(one, 2, first), *others], refusals=(rejected,))
@@ -196,7 +202,15 @@ def story(made: Plan) -> Iterator[str]:
         before = now[1:]
     told = timeline_of(made, tell.entries)
     yield "== the whole roll-out"
-    whole = "looks", "finished", "rebalances", "restless_least", "restless_most", "highest_lag"
+    whole = (
+        "began",
+        "ended",
+        "finished",
+        "rebalances",
+        "restless_least",
+        "restless_most",
+        "highest_lag",
+    )
     yield brief(told, *whole)
     for each in (*told.steps, *told.members, *told.events):
         yield json.encode(each).decode().replace('"', "").replace("-0f0f", "")

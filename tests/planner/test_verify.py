@@ -34,12 +34,6 @@ def test_ids_of_the_baseline_are_not_done_with_no_log_at_all(plan: Plan) -> None
     assert "app-1" in standing.next
 
 
-def test_a_new_id_alone_proves_nothing(plan: Plan) -> None:
-    standing = verify(plan, [], look(1, [bare(n, 2) for n in range(3)]))
-    assert set(done(standing).values()) == {"cannot tell"}
-    assert standing.exit_code == 4
-
-
 @pytest.mark.parametrize(
     "evidence",
     [
@@ -185,20 +179,6 @@ def test_a_plan_made_between_the_bounces_opens_the_second_and_then_holds_it_back
     standing = verify(plan, [], one)
     assert (standing.step, standing.exit_code) == (2, 4)
     assert done(standing) == {id_of(0, 2): "cannot tell", id_of(1): "no", id_of(2): "no"}
-
-
-def test_the_downgrade_is_held_the_same_way() -> None:
-    cooperative = [app(n, list=FINAL) for n in range(3)]
-    plan = make_plan(look(0, cooperative, elected="cooperative-sticky"), "eager", expect_members=3)
-    tell = Story(plan)
-    both = [app(n, 2, list=["range", "cooperative-sticky"]) for n in range(3)]
-    assert tell(look(1, [*both[:2], bare(2)], elected="cooperative-sticky")).exit_code == 4
-    assert tell(look(2, both)).exit_code == 0
-    eager = [app(0, 3, list=["range"]), bare(1, 2), bare(2, 2)]
-    standing = tell(look(3, eager))
-    assert (standing.step, standing.exit_code) == (2, 4)
-    assert done(standing) == {id_of(0, 3): "yes", id_of(1, 2): "no", id_of(2, 2): "no"}
-    assert tell(look(4, [app(n, 3, list=["range"]) for n in range(3)])).finished
 
 
 def test_what_nothing_on_the_wire_proves_is_never_called_done(plan: Plan) -> None:

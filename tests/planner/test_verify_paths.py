@@ -109,27 +109,6 @@ def test_a_client_that_no_step_stops_is_a_danger(mixed: Plan) -> None:
 # --- the other ways ---------------------------------------------------------------------------
 
 
-def test_a_cut_over_says_to_stop_all_and_holds_when_all_are_back() -> None:
-    both = [rd(1, RANGE), {**rd(1, RANGE), "id": "rd-1.1", "client": "rd-1"}]
-    unasked = make_plan(look(0, both))
-    assert (unasked.path, unasked.advice.action, unasked.exit_code) == ("cut_over", "stop", 3)
-    asked = Story(unasked)(look(1, both))
-    assert (asked.exit_code, asked.advice.action) == (3, "stop")
-    plan = make_plan(look(0, both), ignore={"RB104": "agreed"})
-    assert (plan.advice.action, plan.exit_code) == ("cut-over", 0)
-    tell = Story(plan)
-    before = tell(look(1, [rd(1, RANGE), {**rd(1, RANGE), "id": "rd-1.1", "client": "rd-1"}]))
-    assert (before.exit_code, before.findings) == (4, ())
-    assert before.next.startswith(
-        "stop rd-0, rd-1 together, check that the group is Empty, then start them"
-    )
-    assert (before.advice.assignors, before.advice.change) == (tuple(FINAL), "")
-    empty = tell(look(2, [], state="Empty", elected=None))
-    assert (empty.exit_code, empty.why[0][:6]) == (4, "2 of 2")
-    back = tell(look(3, [rd(2, FINAL), {**rd(2, FINAL), "id": "rd-1.2", "client": "rd-1"}], **COOP))
-    assert back.finished
-
-
 def test_kip848_back_is_told_by_the_protocol_and_then_by_the_list() -> None:
     def up(number: int, start: int = 1) -> dict[str, Any]:
         return {"id": f"a-{number}.{start}", "client": f"a-{number}", "protocol_type": "consumer"}
