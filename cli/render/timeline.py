@@ -104,8 +104,7 @@ def bars(timeline: Timeline, member: MemberTimeline) -> Iterator[Bar]:
 
 def _sums(timeline: Timeline) -> Rows:
     if timeline.rebalances is not None:
-        span = _span(timeline.restless_least, timeline.restless_most)
-        yield "rebalances", f"{timeline.rebalances:,}; the group was not at rest for {span}"
+        yield "rebalances", f"{timeline.rebalances:,}"
     if timeline.highest_lag is not None:
         yield "lag", f"{timeline.highest_lag:,} records at the highest look"
 

@@ -14,12 +14,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.model import GroupState, Moment, Record, Tri
+from rebal.groups.model import Moment, Record, Tri
 from rebal.planner.facts import natural
 from rebal.planner.plan import Plan
 from rebal.planner.verification.journal import JournalEntry, SeenMember
 
-_REST: Final = (GroupState.STABLE.value, GroupState.EMPTY.value)
 _NOT_ALIKE: Final = 4
 
 
@@ -82,8 +81,7 @@ class Event(Record, frozen=True, kw_only=True):
 class Timeline(Record, frozen=True, kw_only=True, omit_defaults=False):
     """A whole roll-out; `rebalances` is the growth of the generation between the looks.
 
-    `restless_least` and `restless_most` are seconds in which the group was neither Stable nor
-    Empty. None stands for what no look shows.
+    None stands for what no look shows.
     """
 
     group_id: str
@@ -92,8 +90,6 @@ class Timeline(Record, frozen=True, kw_only=True, omit_defaults=False):
     looks: int = 0
     finished: bool = False
     rebalances: int | None = None
-    restless_least: float = 0
-    restless_most: float = 0
     highest_lag: int | None = None
     steps: tuple[StepTimeline, ...] = ()
     members: tuple[MemberTimeline, ...] = ()
@@ -107,7 +103,6 @@ def timeline_of(plan: Plan, entries: Sequence[JournalEntry]) -> Timeline:
     found = Timeline(group_id=plan.group_id, steps=steps, events=tuple(_events(entries)))
     if not looks:
         return found
-    least, most = _restless(looks)
     lags = [look.lag for look in looks if look.lag is not None]
     return replace(
         found,
@@ -116,8 +111,6 @@ def timeline_of(plan: Plan, entries: Sequence[JournalEntry]) -> Timeline:
         looks=len(looks),
         finished=looks[-1].finished,
         rebalances=_rebalances(looks),
-        restless_least=least,
-        restless_most=most,
         highest_lag=max(lags, default=None),
         members=tuple(sorted(_members(looks), key=lambda one: natural(one.name))),
     )
@@ -155,18 +148,6 @@ def _rebalances(looks: Sequence[JournalEntry]) -> int | None:
     seen = [look.generation for look in looks if look.generation is not None]
     # A group whose members were all gone may begin again below.
     return sum(max(0, after - before) for before, after in pairwise(seen)) if seen else None
-
-
-def _restless(looks: Sequence[JournalEntry]) -> tuple[float, float]:
-    """Return for how many seconds the group was not at rest, at least and at most."""
-    least = most = 0.0
-    for before, after in pairwise(looks):
-        span = (after.at - before.at).total_seconds()
-        resting = (before.state in _REST) + (after.state in _REST)
-        changed = before.generation is None or before.generation != after.generation
-        least += span if not resting else 0
-        most += span if resting < 2 or changed else 0
-    return least, most
 
 
 def _members(looks: Sequence[JournalEntry]) -> Iterator[MemberTimeline]:

@@ -43,7 +43,7 @@ def test_the_screen_fits_80_columns_and_names_what_was_seen(kept: Path, capsys: 
     text = render(timeline_view(timeline_of(story.plan, story.entries)), width=80)
     assert max(map(len, text.split("\n"))) <= 80
     assert "roll-out finished" in text
-    assert "8; the group was not at rest for up to 5 min" in text
+    assert "rebalances  8\n" in text
     rows = [line.split() for line in text.split("\n") if line.startswith("app-")]
     assert [row[:7] for row in rows] == [
         ["app-0", "2", "up", "to", "2", "min", "09:02:00Z"],
