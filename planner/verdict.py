@@ -37,6 +37,11 @@ def agreed(answers: Iterable[Tri]) -> Tri:
     return found.pop() if len(found) == 1 else Tri.CANNOT_TELL
 
 
+def first_reason(rows: Iterable[tuple[object, str]]) -> str | None:
+    """Return the first reason whose condition holds; `rows` are conditions with their reasons."""
+    return next((reason for holds, reason in rows if holds), None)
+
+
 def opposite(answer: Tri) -> Tri:
     """Return no for yes and yes for no."""
     return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(answer, Tri.CANNOT_TELL)

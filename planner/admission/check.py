@@ -30,8 +30,10 @@ joins fail.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from itertools import chain
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -40,6 +42,7 @@ from rebal.groups.model import GroupState, GroupType, Record, Tri
 from rebal.planner.admission.memory import INCONSISTENT, POLICY, CoordinatorMemory, Entry, Held
 from rebal.planner.admission.memory import worlds as worlds_of
 from rebal.planner.facts import listed
+from rebal.planner.verdict import agreed, first_reason
 
 FULL: Final = "GROUP_MAX_SIZE_REACHED"
 SESSION: Final = "INVALID_SESSION_TIMEOUT"
@@ -310,37 +313,39 @@ def _too_many(memory: CoordinatorMemory, join: Join) -> Admission | None:
 
 
 def _by_lists(memory: CoordinatorMemory, join: Join) -> Admission:
-    names = join.assignors
-    if join.kip848:
-        return Admission(verdict=Tri.YES, elected=True, reason="it is held against no list")
-    if names == ():
-        return Admission(verdict=Tri.NO, error=INCONSISTENT, reason="it names no assignor")
-    if memory.type is GroupType.CLASSIC or memory.type is GroupType.UNKNOWN:
-        if memory.empty:
-            return Admission(verdict=Tri.YES, elected=True, reason="the group is Empty then")
-        if memory.protocol_type and join.protocol_type != memory.protocol_type:
+    classic = memory.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
+    other = memory.protocol_type and join.protocol_type != memory.protocol_type
+    rows = (
+        (join.kip848, Tri.YES, "it is held against no list"),
+        (join.assignors == (), Tri.NO, "it names no assignor"),
+        (classic and memory.empty, Tri.YES, "the group is Empty then"),
+        (
+            classic and other,
+            Tri.NO,
+            f"the group's protocol type is {memory.protocol_type}, the join's is "
+            f"{join.protocol_type} ({INCONSISTENT})",
+        ),
+        (
+            not classic and join.protocol_type != "consumer",
+            Tri.NO,
+            f"a KIP-848 group admits consumers only ({INCONSISTENT})",
+        ),
+        (
+            not classic and not memory.entries,
+            Tri.YES,
+            "the group has no classic member whose list it would be held against",
+        ),
+        (not memory.protocol_type, Tri.CANNOT_TELL, "its protocol type is not known"),
+    )
+    for holds, verdict, reason in rows:
+        if holds:
             return Admission(
-                verdict=Tri.NO,
-                error=INCONSISTENT,
-                reason=f"the group's protocol type is {memory.protocol_type}, the join's is "
-                f"{join.protocol_type} ({INCONSISTENT})",
+                verdict=verdict,
+                reason=reason,
+                error=INCONSISTENT if verdict is Tri.NO else None,
+                elected=verdict is Tri.YES,
+                needs=Needs.STATE if verdict is Tri.CANNOT_TELL else None,
             )
-    elif join.protocol_type != "consumer":
-        return Admission(
-            verdict=Tri.NO,
-            error=INCONSISTENT,
-            reason=f"a KIP-848 group admits consumers only ({INCONSISTENT})",
-        )
-    elif not memory.entries:
-        return Admission(
-            verdict=Tri.YES,
-            elected=True,
-            reason="the group has no classic member whose list it would be held against",
-        )
-    if not memory.protocol_type:
-        return Admission(
-            verdict=Tri.CANNOT_TELL, needs=Needs.STATE, reason="its protocol type is not known"
-        )
     return _common(memory, join)
 
 
@@ -419,38 +424,27 @@ def _same_instance(memory: CoordinatorMemory, join: Join) -> Entry | None:
     return next((e for e in memory.everybody if e.instance_id == join.instance_id), None)
 
 
-def _possible(memory: CoordinatorMemory, member_id: str, name: str) -> set[bool]:
-    """Return the answers that are possible to: does this entry's list hold `name`?"""
-    if name in memory.in_all and all(e.member_id != member_id for e in memory.came):
-        return {True}
-    found: set[bool] = set()
-    for entry in (*(e for case in memory.cases for e in case), *memory.came):
-        if entry.member_id == member_id:
-            again = memory.left or memory.came
-            for held in (*entry.lists, *([entry.whole] if entry.whole and again else [])):
-                found |= {True} if name in held.names else set()
-                if name not in held.names:
-                    lacking = held.exact or name in held.lacks
-                    found |= {False} if lacking else {True, False}
-    return found
+def _holding(memory: CoordinatorMemory, names: Sequence[str]) -> Iterator[tuple[Entry, set[Tri]]]:
+    """Yield each entry with the answers, for all `names`, to: does its list hold the name?"""
+    again, came = memory.left or memory.came, {entry.member_id for entry in memory.came}
+    lists: dict[str, set[Held]] = defaultdict(set)
+    for entry in (*chain(*memory.cases), *memory.came):
+        lists[entry.member_id].update(entry.lists, [entry.whole] if entry.whole and again else [])
+    for entry in memory.entries:
+        sure = memory.in_all if entry.member_id not in came else frozenset[str]()
+        held = lists[entry.member_id]
+        said = {agreed(one.holds(name) for one in held) for name in names if name not in sure}
+        yield entry, said | {Tri.YES for name in names if name in sure}
 
 
 def _guilty(memory: CoordinatorMemory, names: Sequence[str]) -> tuple[Entry, ...]:
     """Entries that hold none of `names` for certain."""
-    return tuple(
-        entry
-        for entry in memory.entries
-        if all(_possible(memory, entry.member_id, name) == {False} for name in names)
-    )
+    return tuple(entry for entry, says in _holding(memory, names) if says == {Tri.NO})
 
 
 def _unsure(memory: CoordinatorMemory, names: Sequence[str]) -> tuple[Entry, ...]:
     """Entries of which it is not known whether they hold one of `names`."""
-    found = tuple(
-        entry
-        for entry in memory.entries
-        if any(_possible(memory, entry.member_id, name) == {True, False} for name in names)
-    )
+    found = tuple(entry for entry, says in _holding(memory, names) if Tri.CANNOT_TELL in says)
     return found or memory.entries
 
 
@@ -463,21 +457,29 @@ def _needs(memory: CoordinatorMemory, names: Sequence[str]) -> Needs:
 
 
 def _why_yes(memory: CoordinatorMemory, name: str | None, elected: str | None) -> str:
-    if name is None:
-        return "every list that the coordinator may remember holds one of its assignors"
-    if name == elected:
-        return f"{name} is elected, so every list that the coordinator remembers holds it"
     probed = " (probe)" if name in memory.in_all else ""
-    return f"every list that the coordinator remembers holds {name}{probed}"
+    rows = (
+        (name is None, "every list that the coordinator may remember holds one of its assignors"),
+        (
+            name == elected,
+            f"{name} is elected, so every list that the coordinator remembers holds it",
+        ),
+    )
+    return first_reason(rows) or f"every list that the coordinator remembers holds {name}{probed}"
 
 
 def _why_no(memory: CoordinatorMemory, names: Sequence[str], guilty: Sequence[Entry]) -> str:
     wanted = " or ".join(names)
-    if guilty:
-        return f"the coordinator's list of {_named(guilty)} has no {wanted}"
-    if len(names) == 1 and names[0] in memory.not_in_all:
-        return f"some list that the coordinator remembers has no {wanted} (probe)"
-    return f"no assignor of {wanted} is in every list that the coordinator remembers"
+    rows = (
+        (guilty, f"the coordinator's list of {_named(guilty)} has no {wanted}"),
+        (
+            wanted in memory.not_in_all,
+            f"some list that the coordinator remembers has no {wanted} (probe)",
+        ),
+    )
+    return first_reason(rows) or (
+        f"no assignor of {wanted} is in every list that the coordinator remembers"
+    )
 
 
 def _named(entries: Sequence[Entry]) -> str:

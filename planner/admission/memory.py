@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
 from typing import Final, TypeAlias
 
 from rebal.groups.clients import assignors
@@ -38,9 +39,8 @@ from rebal.planner.versions import fault
 INCONSISTENT: Final = "INCONSISTENT_GROUP_PROTOCOL"
 POLICY: Final = "group.consumer.migration.policy"
 _BOUNDS: Final = ("group.min.session.timeout.ms", "group.max.session.timeout.ms")
-_Mask: TypeAlias = Callable[[Iterable[str]], int]
-_Met: TypeAlias = tuple[int, int, int]
-_World: TypeAlias = tuple[frozenset[str], frozenset[str]]
+_Names: TypeAlias = frozenset[str]
+_Met: TypeAlias = tuple[_Names, _Names, _Names]
 
 
 class Held(Record, frozen=True, kw_only=True):
@@ -52,6 +52,12 @@ class Held(Record, frozen=True, kw_only=True):
     names: frozenset[str] = frozenset()
     lacks: frozenset[str] = frozenset()
     exact: bool = False
+
+    def holds(self, name: str) -> Tri:
+        """Return whether the list holds `name`."""
+        if name in self.names:
+            return Tri.YES
+        return Tri.NO if self.exact or name in self.lacks else Tri.CANNOT_TELL
 
 
 class Entry(Record, frozen=True, kw_only=True):
@@ -126,50 +132,40 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
         return self.size == 0
 
 
-def worlds(memory: CoordinatorMemory, names: Sequence[str]) -> frozenset[_World] | None:
+def worlds(
+    memory: CoordinatorMemory, names: Sequence[str]
+) -> frozenset[tuple[_Names, _Names]] | None:
     """Return, for each possible memory, the joiner's assignors that all lists hold: at least, and
     at most.
 
     The first is computed from the lists as remembered. Once a member has left or joined, the others
-    may have joined again with their whole lists: the second is computed from those. Lists are sets
-    of bits, one for each name that matters. The evidence is about the lists at the look, so their
-    intersection is kept beside that of the members still counted. None: no possible memory fits the
-    evidence.
+    may have joined again with their whole lists: the second is computed from those. The evidence is
+    about the lists at the look, so their intersection is kept beside that of the members still
+    counted. None: no possible memory fits the evidence.
     """
-    said = {*names, *memory.in_all, *memory.not_in_all}
-    bit = {name: 1 << n for n, name in enumerate(sorted(said))}
-    full = (1 << len(bit)) - 1
-
-    def mask(found: Iterable[str]) -> int:
-        return sum(bit[name] for name in set(found) if name in bit)
-
-    must, never = mask(memory.in_all), [mask({name}) for name in memory.not_in_all]
+    mine = frozenset(names)
+    # Names that nothing is asked or known of make no difference.
+    said = mine | memory.in_all | memory.not_in_all
     left: set[_Met] = set()
     for case in memory.cases:
         choices = [
             frozenset(
-                (look, full, full) if entry.member_id in memory.left else (look, least, most)
-                for look, least, most in _choices(memory, entry, mask, full, must)
+                (look, said, said) if entry.member_id in memory.left else (look, least, most)
+                for look, least, most in _choices(memory, entry, said)
             )
             for entry in case
         ]
         # In every fitting world each list of the look holds what `in_all` names.
-        for whole, least, most in _meet({(full, full, full)}, choices):
-            fits = whole & must == must and not any(whole & each for each in never)
-            if fits or not case:
-                left.add((full, least, most))
+        for whole, least, most in _meet({(said, said, said)}, choices):
+            if not case or (whole >= memory.in_all and not whole & memory.not_in_all):
+                left.add((said, least, most))
     if not left:
         return None
     came = [
-        frozenset((full, one, one) for held in entry.lists for one in _options(held, mask, full, 0))
+        frozenset((said, one, one) for held in entry.lists for one in _options(held, said))
         for entry in memory.came
     ]
-    mine = mask(names)
-
-    def named(found: int) -> frozenset[str]:
-        return frozenset(name for name in names if bit[name] & found & mine)
-
-    return frozenset((named(least), named(most)) for _, least, most in _meet(left, came))
+    return frozenset((least & mine, most & mine) for _, least, most in _meet(left, came))
 
 
 def _meet(met: set[_Met], choices: Iterable[frozenset[_Met]]) -> set[_Met]:
@@ -186,20 +182,18 @@ def _meet(met: set[_Met], choices: Iterable[frozenset[_Met]]) -> set[_Met]:
     return met
 
 
-def _choices(
-    memory: CoordinatorMemory, entry: Entry, mask: _Mask, full: int, must: int
-) -> Iterator[_Met]:
+def _choices(memory: CoordinatorMemory, entry: Entry, said: _Names) -> Iterator[_Met]:
     """Each list that may be remembered of an entry at the look, with the least and the most that
     it may be once others have come or left. In a completed rebalance a dynamic member has joined
     again, and a static one may have been down."""
     again = bool(memory.left or memory.came)
     for held in entry.lists:
-        for look in _options(held, mask, full, must):
+        for look in _options(held, said, memory.in_all):
             if entry.whole is None or entry.whole == held or not again:
                 yield look, look, look
                 continue
-            for whole in _options(entry.whole, mask, full, must):
-                if whole & look != look:
+            for whole in _options(entry.whole, said, memory.in_all):
+                if not look <= whole:
                     continue
                 if not memory.settled:
                     yield look, look, whole
@@ -209,23 +203,13 @@ def _choices(
                     yield look, look, look
 
 
-def _options(held: Held, mask: _Mask, full: int, must: int) -> Iterator[int]:
-    """Each set of names, of those that matter, that this list can be."""
-    base = mask(held.names)
-    if held.exact:
-        if base & must == must:
-            yield base
-        return
-    base |= must
-    if base & mask(held.lacks):
-        return
-    free = full & ~base & ~mask(held.lacks)
-    subset = free
-    while True:
-        yield base | subset
-        if not subset:
-            return
-        subset = (subset - 1) & free
+def _options(held: Held, said: _Names, must: _Names = frozenset()) -> list[_Names]:
+    """Each set of names, of those that are `said`, that this list can be; it holds `must`."""
+    base = (held.names & said) | must
+    free = [] if held.exact else sorted(said - base - held.lacks)
+    if base & held.lacks or (held.exact and not must <= held.names):
+        return []
+    return [base | {*more} for n in range(len(free) + 1) for more in combinations(free, n)]
 
 
 def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemory:
@@ -238,17 +222,13 @@ def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemo
     stable = group.state is GroupState.STABLE and bool(snapshot.members)
     online = group.type in (GroupType.CONSUMER, GroupType.STREAMS)
     elected = group.assignor if stable and not online else None
-    cases: tuple[tuple[Entry, ...], ...]
-    others: tuple[Entry, ...] = ()
-    if online:
-        counted = [f for f in context.members if f.member.protocol_type == "classic"]
-        others = tuple(
-            _entry(f, ()) for f in context.members if f.member.protocol_type != "classic"
-        )
-        cases = (tuple(_entry(f, _converted(context, f)) for f in counted),)
-    else:
-        counted = list(context.members)
-        cases = _cases(context, counted, known, elected, rejoined=rejoined)
+    counted = [f for f in context.members if not online or f.member.protocol_type == "classic"]
+    others = [f for f in context.members if online and f.member.protocol_type != "classic"]
+    cases = (
+        (tuple(_entry(f, _converted(context, f)) for f in counted),)
+        if online
+        else _cases(context, counted, known, elected, rejoined=rejoined)
+    )
     answers = [] if online or rejoined else _answers(snapshot)
     supported = {answer.assignor for answer in answers if answer.supported is Tri.YES}
     settings = snapshot.cluster.settings
@@ -260,7 +240,7 @@ def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemo
         protocol_type=group.protocol_type or ("consumer" if online else None),
         elected=elected,
         cases=cases,
-        others=others,
+        others=tuple(_entry(facts, ()) for facts in others),
         in_all=frozenset({*filter(None, [elected]), *supported}),
         not_in_all=frozenset(a.assignor for a in answers if a.supported is Tri.NO),
         max_size=int(size) if size.isdigit() else (2**31 - 1 if settings else None),
