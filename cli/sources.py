@@ -30,9 +30,6 @@ from rebal.groups.errors import RebalError
 from rebal.groups.evidence.logs import log_coverage
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, GroupState
-from rebal.inspectors.fleet.tables.groups import read_snapshots
-from rebal.inspectors.fleet.tables.reader import open_tables
-from rebal.inspectors.fleet.tables.seen import read_observations
 from rebal.inspectors.logs.text_input import files_in
 from rebal.planner.facts import listed, names
 
@@ -384,6 +381,9 @@ def scan_observations(lake: Lake | None, groups: Sequence[str]) -> tuple[Observa
     """
     if lake is None:
         return ()
+    from rebal.inspectors.fleet.tables.reader import open_tables
+    from rebal.inspectors.fleet.tables.seen import read_observations
+
     tables = open_tables(lake.text, lake.options)
     wanted = set(groups)
     found: list[Observation] = []
@@ -410,6 +410,9 @@ def scan_snapshots(
         TablesError: no finished scan is in the lake.
         UsageError: the scan saw no such group.
     """
+    from rebal.inspectors.fleet.tables.groups import read_snapshots
+    from rebal.inspectors.fleet.tables.reader import open_tables
+
     tables = open_tables(lake.text, lake.options)
     found: dict[str, GroupSnapshot] = {}
     for name in groups if not (match or all_groups) and len(groups) <= _FEW else [None]:

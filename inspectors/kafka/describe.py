@@ -19,7 +19,6 @@ from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from msgspec.structs import replace
 
-from rebal.groups.assignors.connect import Given, after, running_of, work_of
 from rebal.groups.compact import Partitions
 from rebal.groups.errors import WireError
 from rebal.groups.model import (
@@ -245,6 +244,8 @@ def _classic_member(member: Any, parsed: bool) -> Member:
 
 
 def _worker(member: Any) -> Member:
+    from rebal.groups.assignors.connect import Given, after, running_of, work_of
+
     made = _classic_member(member, parsed=False)
     if not member.member_metadata:
         return made
