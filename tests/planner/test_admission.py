@@ -62,6 +62,8 @@ def test_one_member_that_lacks_it_rejects_every_other() -> None:
         "the coordinator's list of b has no cooperative-sticky: [cooperative-sticky] is rejected "
         "(INCONSISTENT_GROUP_PROTOCOL)"
     )
+    joins = [Join(assignors=(name,), name=f"with {name}") for name in (RANGE, COOP)]
+    assert "list of with range has no" in admitted(memory(), joins).reason
 
 
 def test_the_one_that_lacks_it_may_leave_and_come_back_with_it() -> None:
