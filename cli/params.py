@@ -388,7 +388,8 @@ def holds_secret(pair: str) -> bool:
     """Return whether a setting's value is a secret, or an address with a login or a token."""
     key, _, value = pair.partition("=")
     _, scheme, address = value.partition("://")
-    if scheme and re.search(r"[@?]", address):
+    # What a shell did not replace, `${…}`, may be the secret itself in a variable's place.
+    if "${" in pair or (scheme and re.search(r"[@?]", address)):
         return True
     return _SECRET.search(key) is not None and not key.strip().endswith(_NO_SECRET)
 
@@ -431,7 +432,13 @@ def goals() -> tuple[str, ...]:
 
 
 def assignor_name(text: str) -> str:
-    """Return the assignor's name where `text` is one of Kafka's classes, else `text` itself."""
+    """Return the assignor's name where `text` is one of Kafka's classes, else `text` itself.
+
+    Raises:
+        UsageError: the text is empty.
+    """
+    if not text:
+        raise UsageError("--assignor: expected a name, such as range.")
     if not text.endswith("Assignor"):
         return text
     from rebal.groups.clients import assignor_of
