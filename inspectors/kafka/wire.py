@@ -222,6 +222,8 @@ class Connection:
             self._socket.shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(OSError):
             self._socket.close()
+        # An answer that was cut off holds as much memory as it announced.
+        self._parser = KafkaProtocol(client_id=CLIENT_ID)
 
     def _late(self, deadline: Deadline) -> str:
         return f"the broker {self.address} did not answer within {deadline.waited()}"
