@@ -82,10 +82,29 @@ def test_librdkafka_is_not_asked_where_it_would_crash(
     words: tuple[str, ...], answers: int, hostile_range: Range
 ) -> None:
     """librdkafka 2.16 ends the process at a Metadata answer whose brokers are null."""
-    port = str(hostile_range.broker.port)
-    options = ["-b", f"127.0.0.1:{port}", "--timeout", "0.5"]
-    end = hostile_range.run(Run([*words, *options], way="ones", after=answers))
+    live = ["-b", f"127.0.0.1:{hostile_range.broker.port}", "--timeout", "0.5"]
+    end = hostile_range.run(Run([*words, *live], way="ones", after=answers))
     assert (end.code in (0, 1), end.fault) == (True, "")
+
+
+def test_answers_that_are_cut_off_keep_no_memory(hostile_range: Range) -> None:
+    """Each of three connections announces an answer of 99 MB."""
+    live = ["-b", f"127.0.0.1:{hostile_range.broker.port}", "--timeout", "0.5"]
+    run = Run(["inspect", "g", "h", "i", "--probe", *live], way="huge", after=7, seed=625830631)
+    assert hostile_range.run(run).fault == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("inspect g --probe -b 127.0.0.1:1 --assignor=", 2),
+        (f"inspect orders-eager-0000 --evidence a-lake --lake-option sasl.pasword={SECRET}", 0),
+        (f"inspect orders-eager-0000 --evidence a-lake --lake-option a=${{{SECRET}}}", 0),
+    ],
+)
+def test_a_run_that_once_failed_ends_well(line: str, code: int, hostile_range: Range) -> None:
+    end = hostile_range.run(Run(line.split()))
+    assert (end.code, end.fault) == (code, "")
 
 
 @pytest.mark.parametrize("answers", [2, 3, 4])
