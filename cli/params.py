@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 TIMEOUT: Final = 10
 _OFFSET: Final = re.compile(r"([+-])([01]\d):?([0-5]\d)")
 _SECRET: Final = re.compile("pas+w|pwd|secret|jaas|token|key", re.IGNORECASE)
+# An address with a login or a token, or `${…}`: what the shell did not replace may be the secret.
+_LOGIN: Final = re.compile(r"://.*[@?]|:.+@|\$\{", re.DOTALL)
 _NO_SECRET: Final = (".location", ".type", ".url", ".client.id")
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)\Z")
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -386,11 +388,9 @@ def key_and_value(name: str, text: str) -> tuple[str, str]:
 
 def holds_secret(pair: str) -> bool:
     """Return whether a setting's value is a secret, or an address with a login or a token."""
-    key, _, value = pair.partition("=")
-    _, scheme, address = value.partition("://")
-    # What a shell did not replace, `${…}`, may be the secret itself in a variable's place.
-    if "${" in pair or (scheme and re.search(r"[@?]", address)):
+    if _LOGIN.search(pair):
         return True
+    key = pair.partition("=")[0]
     return _SECRET.search(key) is not None and not key.strip().endswith(_NO_SECRET)
 
 

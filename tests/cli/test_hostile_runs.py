@@ -100,6 +100,7 @@ def test_answers_that_are_cut_off_keep_no_memory(hostile_range: Range) -> None:
         ("inspect g --probe -b 127.0.0.1:1 --assignor=", 2),
         (f"inspect orders-eager-0000 --evidence a-lake --lake-option sasl.pasword={SECRET}", 0),
         (f"inspect orders-eager-0000 --evidence a-lake --lake-option a=${{{SECRET}}}", 0),
+        (f"inspect orders-eager-0000 --evidence a-lake --lake-option a=u:{SECRET}@h:1", 0),
     ],
 )
 def test_a_run_that_once_failed_ends_well(line: str, code: int, hostile_range: Range) -> None:
