@@ -20,10 +20,9 @@ from tests.hostile.runs import MOST_KILOBYTES, MOST_SECONDS, Range, Run, draw
 @pytest.fixture
 def hostile_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Range]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("rebal.inspectors.files._PATIENCE", 0.05)
     made = Range(tmp_path)
     yield made
-    made.broker.close()
+    made.close()
 
 
 @pytest.mark.parametrize(

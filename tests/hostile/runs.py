@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 from rebal.cli import app
 from rebal.cli.lazy import LazyCommand
@@ -181,7 +182,9 @@ def draw(seed: int, place: Range) -> Run:
     for param in drawn.sample(params, min(len(params), more)):
         run.words += _typed(param, drawn, place.places)
     if drawn.random() < 0.05:
-        run.words.insert(drawn.randrange(len(run.words) + 1), drawn.choice(_TEXTS))
+        at, text = drawn.randrange(len(run.words) + 1), drawn.choice(_TEXTS)
+        # After `--`, the short timeout below would be a group.
+        run.words.insert(at, text if text != "--" else "---")
     if any("-b" in param.opts for param in params):
         run.words += ["--timeout", "0.1"]
     for _ in range(drawn.choice((0, 0, 0, 1, 2))):
@@ -278,14 +281,18 @@ class Range:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        # A pipe without a writer takes this long in each run that names it.
-        files._PATIENCE = 0.05
-        # Nothing starts a JVM: a scan reads its sources and ends where Spark would begin.
-        job.require = lambda _: None  # type: ignore[assignment]
-        job.spark_session = lambda *_, **__: contextlib.nullcontext()  # type: ignore[assignment]
-        job.engine_of = lambda _: None  # type: ignore[assignment]
-        job._carry_out = _read_sources
-        lake_run.new_run = _no_run  # type: ignore[assignment]
+        self._stand_ins = contextlib.ExitStack()
+        for module, name, stand_in in (
+            # A pipe without a writer takes this long in each run that names it.
+            (files, "_PATIENCE", 0.05),
+            # Nothing starts a JVM: a scan reads its sources and ends where Spark would begin.
+            (job, "require", lambda _: None),
+            (job, "spark_session", lambda *_, **__: contextlib.nullcontext()),
+            (job, "engine_of", lambda _: None),
+            (job, "_carry_out", _read_sources),
+            (lake_run, "new_run", _no_run),
+        ):
+            self._stand_ins.enter_context(mock.patch.object(module, name, stand_in))
         self.places = make_ground(folder)
         self.broker = WrongBroker()
         live = f"127.0.0.1:{self.broker.port}"
@@ -307,6 +314,11 @@ class Range:
         self._spoiled: Set[str] = set()
         # Files that a run may have replaced.
         self._good = {Path(name): data for name, data in (KINDS["SNAPSHOT"] | made).items()}
+
+    def close(self) -> None:
+        """Stop the broker, and take the stand-ins away."""
+        self.broker.close()
+        self._stand_ins.close()
 
     def run(self, run: Run) -> End:
         """Carry one run out in this process."""
