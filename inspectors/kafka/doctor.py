@@ -7,7 +7,7 @@ receives nothing but descriptions. A missing right comes with the ACL that grant
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.admin.cluster import DescribeQuorumRequest
 from kafka.protocol.consumer.group import JoinGroupRequest
@@ -17,7 +17,6 @@ from rebal.groups.model import GroupType, Record, Tri
 from rebal.inspectors import clock
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, SettingError, error_name
-from rebal.inspectors.kafka.admin import Admin
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import Described, committed_offsets, describe, within
 from rebal.inspectors.kafka.probe import MIN_VERSION
@@ -26,6 +25,9 @@ from rebal.inspectors.kafka.reload import OFFSETS_TOPIC, rebalanced_since_load
 from rebal.inspectors.kafka.resources import Resources
 from rebal.inspectors.kafka.session import HOPELESS, ahead_of_brokers
 from rebal.inspectors.kafka.wire import Deadline
+
+if TYPE_CHECKING:
+    from rebal.inspectors.kafka.admin import Admin
 
 # AclOperation's codes, as answers list them among the authorized operations.
 _READ, _DESCRIBE, _ALTER_CONFIGS = 3, 8, 11
@@ -190,6 +192,8 @@ class _Examination:
         return "logged in"
 
     def _log_in_admin(self) -> str:
+        from rebal.inspectors.kafka.admin import Admin
+
         admin = Admin(self._config)
         admin.cluster(self._raw.deadline())
         self._resources = self._fallback = admin

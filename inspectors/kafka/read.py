@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.admin.configs import DescribeConfigsRequest
 from msgspec.structs import replace
@@ -42,7 +42,6 @@ from rebal.inspectors.errors import (
     ConnectError,
     RequestError,
 )
-from rebal.inspectors.kafka.admin import Admin
 from rebal.inspectors.kafka.brokers import ClusterReading, coordinator_kind
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import (
@@ -69,6 +68,9 @@ from rebal.inspectors.kafka.reload import (
 from rebal.inspectors.kafka.resources import Resources
 from rebal.inspectors.kafka.session import Session, connect
 from rebal.inspectors.kafka.wire import Deadline
+
+if TYPE_CHECKING:
+    from rebal.inspectors.kafka.admin import Admin
 
 TopicPartition = tuple[str, int]
 _OF_BROKERS: Final = frozenset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.admin.cluster import DescribeQuorumRequest
 
@@ -20,12 +20,14 @@ from rebal.inspectors.errors import (
     RequestError,
     SettingError,
 )
-from rebal.inspectors.kafka.admin import Admin
 from rebal.inspectors.kafka.brokers import group_settings
 from rebal.inspectors.kafka.cluster import RawCluster, broker_version
 from rebal.inspectors.kafka.reload import Fetches
 from rebal.inspectors.kafka.resources import Resources
 from rebal.inspectors.kafka.wire import Deadline
+
+if TYPE_CHECKING:
+    from rebal.inspectors.kafka.admin import Admin
 
 _METADATA: Final = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
 # A controller that does not answer delays a look by so much of its time.
@@ -178,6 +180,9 @@ def _fallback(
     config: ClusterConfig, deadline: Deadline, error: ConnectError | SettingError
 ) -> Admin:
     """Return librdkafka's client, tested with one request; raise `error` where it fails too."""
+    # librdkafka's library takes a quarter of the time of a start, and most logins do not need it.
+    from rebal.inspectors.kafka.admin import Admin
+
     try:
         made = Admin(config)
     except ConnectError:

@@ -136,7 +136,7 @@ def test_both_clients_read_the_same_resources(kafka41: Broker, group: str, topic
 def test_librdkafka_is_not_asked_where_kafka_python_is_in(
     kafka41: Broker, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rebal.inspectors.kafka.session.Admin", None)
+    monkeypatch.setattr("rebal.inspectors.kafka.admin.Admin", None)
     found = read(config_of(kafka41, "SCRAM-SHA-256"), group, probe=True)
     assert found.notes == ()
     assert [topic.partitions for topic in found.topics] == [2]
