@@ -130,6 +130,9 @@ class Part:
 
     def __init__(self, source: TextInput, log: LogRead) -> None:
         self.members: set[tuple[str, str]] = set()
+        self.anchors: list[tuple[datetime, datetime]] = []
+        # A dict keeps equal ids once, in order.
+        self.cluster_ids: dict[str, None] = {}
         self._source = source
         self._log = log
         self._local = False
@@ -143,10 +146,10 @@ class Part:
         self._last_at = stamp.at if self._last_at is None else max(self._last_at, stamp.at)
         return stamp.at
 
-    def where(self, number: int) -> Where:
+    def where(self, number: int, stamp: Stamp | None) -> Where:
         """Return the place of a line."""
-        log = self._log
-        return Where(log=log.log, line=number, origin=log.origin, local=self._local)
+        log, local = self._log, stamp is not None and stamp.local
+        return Where(log=log.log, line=number, origin=log.origin, local=local)
 
     def read(self) -> LogRead:
         """Return the record of the log; call it after the whole source was read."""
@@ -156,6 +159,8 @@ class Part:
             last_at=self._last_at,
             written_at=self._source.written_at,
             read_at=clock.now(),
+            anchors=tuple(self.anchors),
+            cluster_ids=tuple(self.cluster_ids),
             members=frozenset(self.members),
         )
 

@@ -137,7 +137,7 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Br
                     part.members.add((shown.get("group_id"), shown.get("member_id")))
                 place = f"{source.name}:{number}"
                 evidence = Evidence(source=Source.BROKER_LOG, at=at, detail=place)
-                one = observed(shown, evidence, part.where(number))
+                one = observed(shown, evidence, part.where(number, line.stamp))
                 found += [one] if one is not None else []
         lines += number
         # A broker whose groups are stable still prints other lines: they show how far its log goes.

@@ -12,18 +12,6 @@ _CONTEXT: Final = (
     r"\[(?:Consumer|(?P<worker>Worker)) (?:instanceId=(?P<instance_id>.*?), )?"
     r"clientId=(?P<client_id>.*?), groupId=(?P<group_id>.*?)\] "
 )
-_VERSION: Final = re.compile(r"\bKafka version ?: ([\w.+-]+)")
-_PROTOCOL: Final = re.compile(
-    r"\bstream-thread \[(.*?)\] (Eager|Cooperative) rebalancing (?:protocol is )?enabled now"
-    r"(?: for upgrade from (\S+)\.x)?"
-)
-_START: Final = re.compile(r"\bKafka startTimeMs: (\d{12,14})\b")
-# Clients before 1.0 print no client id.
-_REJECTED: Final = re.compile(
-    r"Attempt to join group (\S+) failed due to fatal error: "
-    r"The group member's supported protocols are incompatible"
-)
-_CLOSED: Final = re.compile(r"App info kafka\.(?:consumer|connect) for (.*) unregistered")
 WANTED_TEXT: Final = re.compile(
     r"Config values:|Kafka (?:version|startTimeMs)|groupId=|App info|Attempt to join group"
     r"|InconsistentGroupProtocolException|rebalancing (?:protocol is )?enabled now"
@@ -49,10 +37,26 @@ Kind = Literal[
     "leader",
     "subscribed",
     "cluster",
+    "built",
+    "version",
+    "started",
+    "refused",
 ]
 
-# After `_CONTEXT`; the first that matches decides. A named group is a field of `ClientLine`.
-_PATTERNS: Final[tuple[tuple[Kind, str], ...]] = (
+# The first row that matches decides. A named group is a field of `ClientLine`.
+_OF_PROGRAMS: Final[tuple[tuple[Kind, str], ...]] = (
+    # Printed since 2.4.
+    (
+        "built",
+        r"\bstream-thread \[(?P<client_id>.*?)\] (?P<value>Eager|Cooperative) rebalancing "
+        r"(?:protocol is )?enabled now(?: for upgrade from (?P<upgrade_from>\S+)\.x)?",
+    ),
+    ("version", r"\bKafka version ?: (?P<value>[\w.+-]+)"),
+    ("started", r"\bKafka startTimeMs: (?P<value>\d{12,14})\b"),
+    ("closed", r"App info kafka\.(?:consumer|connect) for (?P<client_id>.*) unregistered"),
+)
+# After `_CONTEXT`.
+_OF_CLIENTS: Final[tuple[tuple[Kind, str], ...]] = (
     (
         "joined",
         r"Successfully joined group with generation .*?Generation\{"
@@ -122,13 +126,29 @@ _PATTERNS: Final[tuple[tuple[Kind, str], ...]] = (
     # Clients before 2.6.1 (KAFKA-10134).
     ("joined", r"Successfully joined group with generation (?P<generation_id>\d+)\b"),
 )
+_WITHOUT_CONTEXT: Final[tuple[tuple[Kind, str], ...]] = (
+    # Clients before 1.0 print no client id.
+    (
+        "refused",
+        r"Attempt to join group (?P<group_id>\S+) failed due to fatal error: "
+        r"The group member's supported protocols are incompatible",
+    ),
+    ("refused", r"InconsistentGroupProtocolException"),
+)
+_ROWS: Final = (
+    *_OF_PROGRAMS,
+    *((kind, _CONTEXT + pattern) for kind, pattern in _OF_CLIENTS),
+    *_WITHOUT_CONTEXT,
+)
+_PATTERNS: Final = tuple((kind, re.compile(pattern)) for kind, pattern in _ROWS)
 # Each member of a leader's line, before its assignment.
 _MEMBER: Final = re.compile(r"(?:^|\), )(.+?)=Assignment\(")
-_OF_CLIENTS: Final = tuple((kind, re.compile(_CONTEXT + pattern)) for kind, pattern in _PATTERNS)
 
 
 class ClientLine(NamedTuple):
-    """One line about a client of a group; only the kind `config` has a `config`.
+    """One line about a client of a group, or about the program that wrote it.
+
+    Only the kind `config` has a `config`.
 
     config: a configuration. spoiled: an incomplete configuration of an unknown client. given: the
     coordinator gave the client its member id (empty: releases 3.0 to 3.2 do not print it). joining:
@@ -142,6 +162,11 @@ class ClientLine(NamedTuple):
     leader: the leader's line about the assignment of a new generation, with all member ids in its
     `roster` (empty: cut off). subscribed: a client's first line after its configuration. cluster:
     the cluster that the client is connected to.
+
+    Of programs: built: a Streams consumer was built for the rebalance protocol `value` (Eager or
+    Cooperative). version: that of the client library. started: the moment of the line in
+    milliseconds since 1970, beside the log's own time. refused: a client was rejected; the line
+    names its group at most.
     """
 
     kind: Kind
@@ -157,49 +182,13 @@ class ClientLine(NamedTuple):
     error: str = ""
     cluster_id: str = ""
     roster: tuple[str, ...] = ()
+    upgrade_from: str | None = None
+    value: str = ""
 
 
-class ProgramLine(NamedTuple):
-    """One line about the program that wrote it.
-
-    version: that of the client library. started: the moment of the line in milliseconds since 1970,
-    beside the log's own time. rejected: a client was rejected; the line names its group at most.
-    """
-
-    kind: Literal["version", "started", "rejected"]
-    value: str
-
-
-class Built(NamedTuple):
-    """The rebalance protocol with which a Streams consumer was built (printed since 2.4)."""
-
-    client_id: str
-    is_eager: bool
-    upgrade_from: str | None
-
-
-Event = ClientLine | ProgramLine | Built
-
-
-def event_of(text: str) -> Event | None:
+def event_of(text: str) -> ClientLine | None:
     """Return the event that the line shows; None for other lines and those of a configuration."""
-    if match := _PROTOCOL.search(text):
-        return Built(client_id=match[1], is_eager=match[2] == "Eager", upgrade_from=match[3])
-    if match := _VERSION.search(text):
-        return ProgramLine("version", match[1])
-    if match := _START.search(text):
-        return ProgramLine("started", match[1])
-    if match := _CLOSED.search(text):
-        return ClientLine("closed", client_id=match[1])
-    if "groupId=" in text and (line := _client_line(text)):
-        return line
-    if match := _REJECTED.search(text):
-        return ProgramLine("rejected", match[1])
-    return ProgramLine("rejected", "") if "InconsistentGroupProtocolException" in text else None
-
-
-def _client_line(text: str) -> ClientLine | None:
-    for kind, pattern in _OF_CLIENTS:
+    for kind, pattern in _PATTERNS:
         match = pattern.search(text)
         if match is None:
             continue
@@ -207,16 +196,18 @@ def _client_line(text: str) -> ClientLine | None:
         number = fields.get("generation_id") or ""
         return ClientLine(
             kind=kind,
-            group_id=match["group_id"],
-            client_id=match["client_id"],
-            instance_id=match["instance_id"],
+            group_id=fields.get("group_id", ""),
+            client_id=fields.get("client_id", ""),
+            instance_id=fields.get("instance_id"),
             member_id=fields.get("member_id") or "",
-            worker=match["worker"] is not None,
+            worker=fields.get("worker") is not None,
             generation_id=int(number) if 0 < len(number) < 12 else None,
             assignor=fields.get("assignor"),
             reason=fields.get("reason"),
             error=(match.lastgroup or "") if kind == "rejected" else "",
             cluster_id=fields.get("cluster_id", ""),
             roster=tuple(map(intern, _MEMBER.findall(fields.get("roster") or ""))),
+            upgrade_from=fields.get("upgrade_from"),
+            value=fields.get("value", ""),
         )
     return None

@@ -10,11 +10,11 @@ wire name is known only if a join shows it (`ClassNames`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -31,7 +31,6 @@ from rebal.groups.evidence.observations import (
 )
 from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source
 from rebal.groups.streams import protocol_by_setting
-from rebal.inspectors import clock
 from rebal.inspectors.logs.client import lines
 from rebal.inspectors.logs.client.configs import (
     NEEDED,
@@ -42,14 +41,15 @@ from rebal.inspectors.logs.client.configs import (
     own_classes,
 )
 from rebal.inspectors.logs.client.identity import Lives, is_nameless
+from rebal.inspectors.logs.client.lines import WANTED_TEXT, ClientLine
 from rebal.inspectors.logs.client.rosters import Rosters
-from rebal.inspectors.logs.client.wrappers import Block, Wrappers
+from rebal.inspectors.logs.client.wrappers import Block, LogText, Wrappers
 from rebal.inspectors.logs.families.reader import OtherClients
-from rebal.inspectors.logs.lines import Stamp, Zone, numbered
+from rebal.inspectors.logs.forms import Part
+from rebal.inspectors.logs.lines import Zone, numbered
 from rebal.inspectors.logs.text_input import TextInput, files_in
 
 _JAVA: Final = "apache-kafka-java"
-_EAGER, _COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 
 
 class ClientLogReading(Record, frozen=True, kw_only=True):
@@ -98,66 +98,19 @@ def read_client_logs(paths: Sequence[Path], tz_offset: Zone = None) -> ClientLog
     )
 
 
-class _Program:
-    """One program in a stream: its configurations, its members and its library's version."""
+class _Program(Part):
+    """One program in a stream: its configurations and its members."""
 
-    def __init__(self, origin: str) -> None:
-        self.origin = origin
-        self.local = False
-        self.last_at: datetime | None = None
-        self.anchors: list[tuple[datetime, datetime]] = []
-        self.cluster_ids: dict[str, None] = {}
+    def __init__(self, source: TextInput, name: str) -> None:
+        super().__init__(source, LogRead(log=name, origin=name, kind="client"))
         self.configs = Configs()
         self.lives = Lives()
         self.assignors: dict[tuple[str, str], str | None] = {}
-        self.refused = False
-        self.failing: dict[tuple[str, str], lines.ClientLine] = {}
-        self.built: dict[str, list[tuple[lines.Built, Evidence]]] = {}
+        self.rejected = False
+        self.failing: dict[tuple[str, str], ClientLine] = {}
+        self.built: dict[str, list[tuple[ClientLine, Evidence]]] = {}
         self.builds: Counter[str] = Counter()
         self.ran: set[tuple[str, str]] = set()
-
-    def stamped(self, stamp: Stamp | None) -> datetime | None:
-        """Return the time of one of its lines, and remember the newest."""
-        if stamp is None:
-            return None
-        self.local = self.local or stamp.local
-        self.last_at = stamp.at if self.last_at is None else max(self.last_at, stamp.at)
-        return stamp.at
-
-    def learn(self, line: lines.ProgramLine, stamp: Stamp | None) -> None:
-        """Take in the library's version, or the start time that dates a log without a zone."""
-        if line.kind == "version":
-            self.lives.add_version(line.value)
-        elif stamp is not None and stamp.local:
-            moment = datetime.fromtimestamp(int(line.value) / 1000, UTC)
-            self.anchors.append((stamp.at, moment))
-
-    def read_from(self, source: TextInput) -> LogRead:
-        """Return the record of its log; call it after the whole source was read."""
-        return LogRead(
-            log=self.origin,
-            origin=self.origin,
-            kind="client",
-            local=self.local,
-            last_at=self.last_at,
-            written_at=source.written_at,
-            read_at=clock.now(),
-            anchors=tuple(self.anchors),
-            cluster_ids=tuple(self.cluster_ids),
-        )
-
-
-class _Place(NamedTuple):
-    """One line of a source, and its time."""
-
-    source: str
-    line: int
-    stamp: Stamp | None
-
-    def of(self, program: _Program) -> Where:
-        """Return the place in the program's own log; one source may mix several."""
-        local = self.stamp is not None and self.stamp.local
-        return Where(log=program.origin, line=self.line, origin=program.origin, local=local)
 
 
 # An observation that needs the whole stream.
@@ -180,49 +133,43 @@ class _Reader:
         self._unread_of: dict[str, int] = {}
 
     def read(self, source: TextInput) -> None:
-        wrappers = Wrappers(lines.WANTED_TEXT, self._tz_offset)
+        wrappers = Wrappers(WANTED_TEXT, self._tz_offset)
         programs: dict[str, _Program] = {}
         unnamed: str | None = None
         others = OtherClients(source, self._tz_offset)
-        for number, raw in numbered(others.lines()):
-            if not wrappers.in_block and not lines.WANTED.search(raw):
-                continue
-            for line in wrappers.texts(raw, number):
-                program = programs.get(line.program)
-                if program is None:
-                    name = f"{source.name} {line.program}".strip()
-                    program = programs[line.program] = _Program(name)
-                program.stamped(line.stamp)
-                if line.key and not line.block:
-                    program.configs.add(line.key, line.value)
-                    continue
-                self._end_block(program, source)
+        for line in _texts(wrappers, numbered(others.lines())):
+            if line.program not in programs:
+                name = f"{source.name} {line.program}".strip()
+                programs[line.program] = _Program(source, name)
+            program = programs[line.program]
+            at = program.stamped(line.stamp)
+            if line.key:
                 if line.block is not None:
+                    self._end_block(program, source)
                     program.configs.begin(line.block)
-                    program.configs.add(line.key, line.value)
-                    continue
-                event = lines.event_of(line.text)
-                if isinstance(event, lines.ProgramLine):
-                    if event.kind == "rejected":
-                        unnamed = unnamed if unnamed or program.refused else event.value
-                    else:
-                        program.learn(event, line.stamp)
-                elif event is not None:
-                    place = _Place(source.name, line.number, line.stamp)
-                    self._take(event, program, place)
-            for name, block in wrappers.not_understood():
-                self._unread(block, programs[name], source)
+                program.configs.add(line.key, line.value)
+                continue
+            if line.block is not None:
+                self._unread(line.block, program, source)
+                continue
+            self._end_block(program, source)
+            event = lines.event_of(line.text)
+            if event is None:
+                continue
+            if event.kind == "refused":
+                unnamed = unnamed if unnamed or program.rejected else event.group_id
+                continue
+            detail = f"{source.name}:{line.number}"
+            evidence = Evidence(source=Source.CLIENT_LOG, at=at, detail=detail)
+            self._take(event, program, evidence, line)
         for program in programs.values():
             self._end_block(program, source)
-        for name, block in wrappers.not_understood(end=True):
-            self._unread(block, programs[name], source)
-        self.logs += [program.read_from(source) for program in programs.values()]
+            self.logs.append(program.read())
         seen, logs, notes = others.read()
         self.others += seen
         self.logs += logs
-        for note in notes:
-            self.add_note(note)
-        if unnamed is not None and not any(p.refused for p in programs.values()):
+        self.notes |= dict.fromkeys(notes)
+        if unnamed is not None and not any(p.rejected for p in programs.values()):
             of = f"of group {unnamed!r}" if unnamed else "whose group is not printed"
             self.add_note(
                 f"{source.name}: a client {of} was rejected (InconsistentGroupProtocolException); "
@@ -232,10 +179,8 @@ class _Reader:
     def end(self) -> None:
         """Make the observations that needed all logs."""
         self._rosters.bind()
-        for each in self._pending:
-            observation = each() if callable(each) else each
-            self.found += [observation] if observation is not None else []
-        self._pending.clear()
+        made = (each() if callable(each) else each for each in self._pending)
+        self.found += [observation for observation in made if observation is not None]
 
     def named(self, observation: Observation) -> Observation:
         """Return the observation with assignor names in place of classes, after all logs were read.
@@ -265,7 +210,7 @@ class _Reader:
             self._unread(block, program, source)
         if config is not None:
             program.lives.add(
-                lines.ClientLine(
+                ClientLine(
                     kind="config",
                     group_id=config.group_id,
                     client_id=config.client_id,
@@ -278,7 +223,7 @@ class _Reader:
     def _unread(self, block: Block, program: _Program, source: TextInput) -> None:
         if block.of not in NEEDED:
             return
-        program.lives.add(lines.ClientLine("spoiled"))
+        program.lives.add(ClientLine("spoiled"))
         self._unread_of.setdefault(source.name, block.number)
         after = f" after {block.start!r}" if block.start else ""
         self.add_note(
@@ -287,66 +232,71 @@ class _Reader:
         )
 
     def _take(
-        self, event: lines.ClientLine | lines.Built, program: _Program, place: _Place
+        self, event: ClientLine, program: _Program, evidence: Evidence, line: LogText
     ) -> None:
-        at = place.stamp.at if place.stamp else None
-        evidence = Evidence(source=Source.CLIENT_LOG, at=at, detail=f"{place.source}:{place.line}")
-        where = place.of(program)
-        lives = program.lives
-        joined = -1
-        if isinstance(event, lines.Built):
-            program.built.setdefault(event.client_id, []).append((event, evidence))
-            program.builds[event.client_id] += 1
-        elif event.kind == "cluster":
-            program.cluster_ids[event.cluster_id] = None
-        elif event.kind == "joined":
-            joined = lives.add(event)
-            program.assignors[event.group_id, event.client_id] = event.assignor
-            if not event.worker:
-                self._ran(event, program, evidence, where)
-            self._pending.append(partial(self._join, joined, program, evidence, where))
-        elif event.kind == "rejected":
-            program.refused = True
-            # A fenced client was a member: its member id keeps its configuration.
-            number = -1 if event.error == "FENCED_INSTANCE_ID" else lives.add(event)
-            self._pending.append(partial(self._refusal, event, program, evidence, number, where))
-        elif event.kind == "failing":
-            program.failing[event.group_id, event.client_id] = event
-        elif event.kind == "fatal":
-            cause = program.failing.get((event.group_id, event.client_id), event)
-            error = (cause.reason or "UNKNOWN_SERVER_ERROR").upper().replace(" ", "_")
-            event = event._replace(error=error)
-            self._pending.append(partial(self._refusal, event, program, evidence, -1, where))
-        elif event.kind == "left":
-            # Connect's own log layout prints the logger's name after it.
-            closing = (event.reason or "").startswith("the consumer is being closed")
-            lives.add(event if closing else event._replace(kind="lost"))
-            self._pending.append(
-                Left(
-                    **where,
-                    group_id=event.group_id,
-                    member_id=event.member_id,
-                    at=at,
-                    instance_id=event.instance_id,
-                    reason=event.reason,
-                    evidence=evidence,
+        at, lives = evidence.at, program.lives
+        where = program.where(line.number, line.stamp)
+        client = (event.group_id, event.client_id)
+        number = -1
+        match event.kind:
+            case "version":
+                lives.add_version(event.value)
+            case "started":
+                if at is not None and where["local"]:
+                    moment = datetime.fromtimestamp(int(event.value) / 1000, UTC)
+                    program.anchors.append((at, moment))
+            case "built":
+                program.built.setdefault(event.client_id, []).append((event, evidence))
+                program.builds[event.client_id] += 1
+            case "cluster":
+                program.cluster_ids[event.cluster_id] = None
+            case "joined":
+                number = lives.add(event)
+                program.assignors[client] = event.assignor
+                if not event.worker:
+                    self._ran(event, program, evidence, where)
+                self._pending.append(partial(self._join, number, program, evidence, where))
+            case "rejected":
+                program.rejected = True
+                # A fenced client was a member: its member id keeps its configuration.
+                own = -1 if event.error == "FENCED_INSTANCE_ID" else lives.add(event)
+                self._pending.append(partial(_rejection, event, program, evidence, own, where))
+            case "failing":
+                program.failing[client] = event
+            case "fatal":
+                cause = program.failing.get(client, event).reason or "UNKNOWN_SERVER_ERROR"
+                event = event._replace(error=cause.upper().replace(" ", "_"))
+                self._pending.append(partial(_rejection, event, program, evidence, -1, where))
+            case "left":
+                # Connect's own log layout prints the logger's name after it.
+                closing = (event.reason or "").startswith("the consumer is being closed")
+                lives.add(event if closing else event._replace(kind="lost"))
+                self._pending.append(
+                    Left(
+                        **where,
+                        group_id=event.group_id,
+                        member_id=event.member_id,
+                        at=at,
+                        instance_id=event.instance_id,
+                        reason=event.reason,
+                        evidence=evidence,
+                    )
                 )
-            )
-        elif event.kind != "leader":
-            lives.add(event)
-        elif at is not None and event.generation_id is not None:
-            self._pending.append(
-                Rebalanced(
-                    **where,
-                    group_id=event.group_id,
-                    generation_id=event.generation_id,
-                    at=at,
-                    assignor=program.assignors.get((event.group_id, event.client_id)),
-                    evidence=evidence,
-                )
-            )
-        if isinstance(event, lines.ClientLine):
-            self._rosters.take(joined, event, lives, place.line, place.stamp)
+            case "leader":
+                if at is not None and event.generation_id is not None:
+                    self._pending.append(
+                        Rebalanced(
+                            **where,
+                            group_id=event.group_id,
+                            generation_id=event.generation_id,
+                            at=at,
+                            assignor=program.assignors.get(client),
+                            evidence=evidence,
+                        )
+                    )
+            case _:
+                lives.add(event)
+        self._rosters.take(number, event, lives, line.number, line.stamp)
 
     def _join(
         self, number: int, program: _Program, evidence: Evidence, where: Where
@@ -403,9 +353,7 @@ class _Reader:
             evidence=evidence,
         )
 
-    def _ran(
-        self, event: lines.ClientLine, program: _Program, evidence: Evidence, where: Where
-    ) -> None:
+    def _ran(self, event: ClientLine, program: _Program, evidence: Evidence, where: Where) -> None:
         """Record the rebalance protocol of a member's first join.
 
         The member is the consumer that was built last with its client id. A program that prints
@@ -421,14 +369,14 @@ class _Reader:
 
     def _ran_as_built(
         self,
-        event: lines.ClientLine,
+        event: ClientLine,
         program: _Program,
         evidence: Evidence,
-        built: Sequence[tuple[lines.Built, Evidence]],
+        built: Sequence[tuple[ClientLine, Evidence]],
         where: Where,
     ) -> Ran | None:
         # Two consumers that were built before either joined may be confused if they differ.
-        if any(one.is_eager is not built[-1][0].is_eager for one, _ in built):
+        if any(one.value != built[-1][0].value for one, _ in built):
             return None
         found = program.lives.of_member(event.group_id, event.member_id, event.client_id)
         if found is Lookup.AMBIGUOUS or (
@@ -446,7 +394,7 @@ class _Reader:
             value = protocol_by_setting(_software(version, evidence), setting)
         if built:
             last, evidence = built[-1]
-            by_setting, value = value, _EAGER if last.is_eager else _COOPERATIVE
+            by_setting, value = value, RebalanceProtocol(last.value.upper())
             setting = last.upgrade_from or (setting if by_setting is value else None)
         if value is None:
             return None
@@ -460,31 +408,35 @@ class _Reader:
             evidence=replace(evidence, detail=f"{evidence.detail} {shown}"),
         )
 
-    def _refusal(
-        self,
-        event: lines.ClientLine,
-        program: _Program,
-        evidence: Evidence,
-        number: int,
-        where: Where,
-    ) -> Refused:
-        found = program.lives.of_rejection(number)
-        config = found if isinstance(found, Config) else None
-        return Refused(
-            **where,
-            error=event.error,
-            group_id=event.group_id,
-            list=config.classes if config else (),
-            at=evidence.at,
-            client_id=event.client_id,
-            instance_id=event.instance_id or (config.instance_id if config else None),
-            software=_software(config.version if config else None, evidence),
-            evidence=evidence,
-        )
-
     def add_note(self, sentence: str) -> None:
         """Keep a sentence for the operator, once."""
         self.notes.setdefault(sentence)
+
+
+def _texts(wrappers: Wrappers, raws: Iterator[tuple[int, bytes]]) -> Iterator[LogText]:
+    """Yield the settings, the lines that may be events, and the blocks that were not understood."""
+    for number, raw in raws:
+        if wrappers.in_block or lines.WANTED.search(raw):
+            yield from wrappers.texts(raw, number)
+    yield from wrappers.unfinished()
+
+
+def _rejection(
+    event: ClientLine, program: _Program, evidence: Evidence, number: int, where: Where
+) -> Refused:
+    found = program.lives.of_rejection(number)
+    config = found if isinstance(found, Config) else None
+    return Refused(
+        **where,
+        error=event.error,
+        group_id=event.group_id,
+        list=config.classes if config else (),
+        at=evidence.at,
+        client_id=event.client_id,
+        instance_id=event.instance_id or (config.instance_id if config else None),
+        software=_software(config.version if config else None, evidence),
+        evidence=evidence,
+    )
 
 
 def _software(version: str | None, evidence: Evidence) -> Software:

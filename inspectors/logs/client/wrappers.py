@@ -55,7 +55,8 @@ class LogText(NamedTuple):
     """One line without its wrapper, the program that wrote it, and its time.
 
     `block` is the begin of a block, whose first setting the line is. `key` is that of a setting,
-    with its `value`. Both are empty for other lines, which end the program's block.
+    with its `value`; a block without a key has no settings that could be read. Both are empty for
+    other lines, which end the program's block.
     """
 
     program: str
@@ -98,16 +99,16 @@ class Wrappers:
                 yield from self._placed(text, number, better(own, at), origin)
         if plain:
             yield from self._placed(line, number, at)
+        while self._failed:
+            yield self._without_settings(self._failed.pop(0))
 
-    def not_understood(self, *, end: bool = False) -> Iterator[tuple[str, Block]]:
-        """Yield each block whose settings did not come, once, with its program.
+    def unfinished(self) -> Iterator[LogText]:
+        """Yield each block whose settings have not come; call it at the end of the source."""
+        yield from map(self._without_settings, self._begun)
 
-        At the `end` of the source none will come any more.
-        """
-        failed = [*self._failed, *(self._begun if end else ())]
-        self._failed.clear()
-        for block in failed:
-            yield self._program(block.origin, block.start), block
+    def _without_settings(self, block: Block) -> LogText:
+        program = self._program(block.origin, block.start)
+        return LogText(program, "", block.number, None, block)
 
     def _placed(
         self, text: str, number: int, at: Stamp | None, origin: str = ""

@@ -113,7 +113,7 @@ class OtherClients:
                     continue
                 place = f"{self._source.name}:{number}"
                 evidence = Evidence(source=Source.CLIENT_LOG, at=at, detail=place)
-                self._take(shown, line.program, evidence, part.where(number))
+                self._take(shown, line.program, evidence, part.where(number, line.stamp))
             yield raw
 
     def _take(self, shown: Shown, program: str, evidence: Evidence, where: Where) -> None:
