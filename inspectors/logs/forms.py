@@ -186,52 +186,57 @@ def observed(
     """Return the observation of one line; None if its kind is none by itself."""
     kind, fields, at = shown.form.kind, shown.fields, evidence.at
     group_id, member_id = shown.get("group_id"), shown.get("member_id")
-    instance_id, number = fields.get("instance_id"), fields.get("generation_id")
-    if kind in ("left", "expired"):
-        return Left(
-            **where,
-            group_id=group_id,
-            member_id=member_id,
-            at=at,
-            instance_id=instance_id,
-            reason="session expired" if kind == "expired" else fields.get("reason"),
-            expired=kind == "expired",
-            evidence=evidence,
-        )
-    if kind == "rebalanced" and at is not None:
-        return Rebalanced(
-            **where, group_id=group_id, generation_id=int(number or 0), at=at, evidence=evidence
-        )
-    if kind == "loaded":
-        return Loaded(**where, group_id=group_id, at=at, evidence=evidence)
-    if kind == "converted":
-        what = shown.get("what")
-        return Converted(**where, group_id=group_id, what=what, at=at, evidence=evidence)
-    if kind == "named" and software is not None:
-        return Introduced(
-            **where,
-            group_id=group_id,
-            member_id=member_id,
-            software=software,
-            evidence=evidence,
-        )
-    if kind not in ("given", "identity", "sent", "joined") or not member_id:
-        return None
-    return Joined(
-        **where,
-        group_id=group_id,
-        member_id=member_id,
-        list=tuple(a or b for a, b in _ASSIGNOR.findall(shown.get("assignors"))),
-        accepted=kind == "joined",
-        new=kind in ("given", "identity"),
-        at=at,
-        client_id="" if instance_id else client_of(member_id),
-        instance_id=instance_id,
-        software=software,
-        reason=fields.get("reason"),
-        generation_id=int(number) if number else None,
-        evidence=evidence,
-    )
+    instance_id = fields.get("instance_id")
+    match kind:
+        case "left" | "expired":
+            return Left(
+                **where,
+                group_id=group_id,
+                member_id=member_id,
+                at=at,
+                instance_id=instance_id,
+                reason="session expired" if kind == "expired" else fields.get("reason"),
+                expired=kind == "expired",
+                evidence=evidence,
+            )
+        case "rebalanced" if at is not None:
+            return Rebalanced(
+                **where,
+                group_id=group_id,
+                generation_id=int(fields["generation_id"]),
+                at=at,
+                evidence=evidence,
+            )
+        case "loaded":
+            return Loaded(**where, group_id=group_id, at=at, evidence=evidence)
+        case "converted":
+            what = shown.get("what")
+            return Converted(**where, group_id=group_id, what=what, at=at, evidence=evidence)
+        case "named" if software is not None:
+            return Introduced(
+                **where,
+                group_id=group_id,
+                member_id=member_id,
+                software=software,
+                evidence=evidence,
+            )
+        case "given" | "identity" | "sent" | "joined" if member_id:
+            return Joined(
+                **where,
+                group_id=group_id,
+                member_id=member_id,
+                list=tuple(a or b for a, b in _ASSIGNOR.findall(shown.get("assignors"))),
+                accepted=kind == "joined",
+                new=kind in ("given", "identity"),
+                at=at,
+                client_id="" if instance_id else client_of(member_id),
+                instance_id=instance_id,
+                software=software,
+                reason=fields.get("reason"),
+                generation_id=int(fields["generation_id"]) if "generation_id" in fields else None,
+                evidence=evidence,
+            )
+    return None
 
 
 def client_of(member_id: str) -> str:

@@ -176,28 +176,34 @@ def _in_zone(local: datetime, zone: Zone) -> datetime:
 
 
 def _wrapper_time(value: object, zone: Zone) -> Stamp | None:
-    if isinstance(value, str) and not value.isdecimal():
-        return stamp_of(value, zone)
-    at = _number_time(int(value[:30]) if isinstance(value, str) else value)
-    return None if at is None else Stamp(at, local=False)
-
-
-def _number_time(value: object) -> datetime | None:
-    if isinstance(value, dict):
-        seconds, nanos = value.get("epochSecond"), value.get("nanoOfSecond", 0)
-        if not isinstance(seconds, int) or not isinstance(nanos, int):
+    """Return the time in a field: text, a number since 1970 in any unit, or log4j's `instant`."""
+    match value:
+        case str() if not value.isdecimal():
+            return stamp_of(value, zone)
+        case str():
+            number: float = int(value[:30])
+        case int() | float() if not isinstance(value, bool):
+            number = value
+        case {"epochSecond": int(seconds), "nanoOfSecond": int(nanos)}:
+            number = seconds * 1000 + nanos / 1e6
+        case {"epochSecond": int(seconds), **more} if "nanoOfSecond" not in more:
+            number = seconds * 1000
+        case _:
             return None
-        return _epoch(seconds * 1000 + nanos / 1e6)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        # Until the year 2286, seconds have ten digits before the point, milliseconds thirteen.
-        while value > 1e14:
-            value /= 1000
-        return _epoch(value if value > 1e11 else value * 1000)
-    return None
-
-
-def _epoch(millis: float) -> datetime | None:
+    # Until the year 2286, seconds have ten digits before the point, milliseconds thirteen.
+    while number > 1e14:
+        number /= 1000
+    millis = number if number > 1e11 else number * 1000
     try:
-        return datetime.fromtimestamp(millis / 1000, UTC)
+        return Stamp(datetime.fromtimestamp(millis / 1000, UTC), local=False)
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def origin(log: str, broker: str) -> str:
+    """Return the name of the logs that one broker wrote in one folder.
+
+    The parts of a rotated log share one clock.
+    """
+    folder, separator, _ = log.rpartition("/")
+    return f"{folder if separator else log} {broker}"

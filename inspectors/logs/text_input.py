@@ -24,6 +24,11 @@ _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _STDIN: Final = "-"
 LONGEST_LINE: Final = 16 * 1024 * 1024
 _PART: Final = 1 << 20
+_CLAUSES: Final[dict[type[Exception], str]] = {
+    FileNotFoundError: "no such file; check the path",
+    IsADirectoryError: "is a directory; name the files in it",
+    PermissionError: "permission denied; run as a user who may read it",
+}
 
 
 class TextInput:
@@ -164,11 +169,6 @@ def _expanded(paths: Sequence[Path]) -> Iterator[Path]:
 
 def cannot_read(name: str, error: Exception) -> DocumentError:
     """Return the error for a path that cannot be read."""
-    if isinstance(error, FileNotFoundError):
-        return DocumentError(f"{name}: no such file; check the path.")
-    if isinstance(error, IsADirectoryError):
-        return DocumentError(f"{name}: is a directory; name the files in it.")
-    if isinstance(error, PermissionError):
-        return DocumentError(f"{name}: permission denied; run as a user who may read it.")
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or "unreadable"
-    return DocumentError(f"{name}: cannot be read ({reason}); check the path.")
+    clause = _CLAUSES.get(type(error), f"cannot be read ({reason}); check the path")
+    return DocumentError(f"{name}: {clause}.")

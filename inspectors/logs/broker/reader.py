@@ -13,7 +13,7 @@ from typing import Final
 from rebal.groups.evidence.observations import LogRead, Observation
 from rebal.groups.model import Evidence, Record, Source
 from rebal.inspectors.logs.forms import Kind, Part, forms, observed, shown_by, split
-from rebal.inspectors.logs.lines import Zone
+from rebal.inspectors.logs.lines import Zone, origin
 from rebal.inspectors.logs.text_input import TextInput, TextSource
 
 _MARK: Final = b"[GroupCoordinator "
@@ -128,7 +128,9 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Br
                 coordinators += 1
                 broker_id = int(match[1])
                 if broker_id not in parts:
-                    parts[broker_id] = Part(source, _log(source.name, broker_id))
+                    whose = origin(source.name, f"broker {broker_id}")
+                    log = LogRead(log=source.name, origin=whose, kind="broker", broker_id=broker_id)
+                    parts[broker_id] = Part(source, log)
                 part, shown = parts[broker_id], shown_by(_LINES, match[2])
                 at = part.stamped(line.stamp)
                 if shown is None:
@@ -147,10 +149,3 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Br
     return BrokerLogReading(
         observations=tuple(found), logs=tuple(logs), lines=lines, found=coordinators
     )
-
-
-def _log(name: str, broker_id: int) -> LogRead:
-    """Return the record of one broker's log; the parts of a rotated log share one clock."""
-    folder, separator, _ = name.rpartition("/")
-    origin = f"{folder if separator else name} broker {broker_id}"
-    return LogRead(log=name, origin=origin, kind="broker", broker_id=broker_id)

@@ -12,29 +12,20 @@ from rebal.groups.clients import assignor_of, worker_list
 from rebal.groups.model import Record
 from rebal.inspectors.logs.client.wrappers import Block
 
-_GROUP_ID: Final = "group.id"
-_CLIENT_ID: Final = "client.id"
-_INSTANCE_ID: Final = "group.instance.id"
-_STRATEGY: Final = "partition.assignment.strategy"
-_PROTOCOL: Final = "group.protocol"
-_WORKER_PROTOCOL: Final = "connect.protocol"
-_APPLICATION: Final = "application.id"
-_UPGRADE_FROM: Final = "upgrade.from"
-_SESSION: Final = "session.timeout.ms"
-_POLL: Final = "max.poll.interval.ms"
-_REBALANCE: Final = "rebalance.timeout.ms"
-_HELD_BACK: Final = "scheduled.rebalance.max.delay.ms"
 # Other settings are dropped: they may contain secrets of custom components.
 _KEPT: Final = (
-    *(_GROUP_ID, _CLIENT_ID, _INSTANCE_ID, _STRATEGY, _PROTOCOL),
-    *(_SESSION, _POLL, _REBALANCE, _HELD_BACK, _WORKER_PROTOCOL, _APPLICATION, _UPGRADE_FROM),
+    *("group.id", "client.id", "group.instance.id", "group.protocol", "connect.protocol"),
+    *("partition.assignment.strategy", "application.id", "upgrade.from"),
+    *("session.timeout.ms", "max.poll.interval.ms", "rebalance.timeout.ms"),
+    "scheduled.rebalance.max.delay.ms",
 )
+_UNSET: Final = ("", "null")
 # Kinds of a block: a consumer's, a Connect worker's, a Streams program's. With both settings it was
 # printed to its end.
 NEEDED: Final = {
-    "Consumer": (_GROUP_ID, _STRATEGY),
-    "Distributed": (_GROUP_ID, _WORKER_PROTOCOL),
-    "Streams": (_APPLICATION, _UPGRADE_FROM),
+    "Consumer": ("group.id", "partition.assignment.strategy"),
+    "Distributed": ("group.id", "connect.protocol"),
+    "Streams": ("application.id", "upgrade.from"),
 }
 # Clients before 2.6 print an unset client.id as empty and then use consumer-1, -2, …, since 2.4
 # consumer-GROUP-1, …; Connect workers of any version use connect-1 or connect-HOST:PORT.
@@ -94,13 +85,10 @@ class Configs:
 
     def add(self, key: str, value: str) -> None:
         """Add one setting to the block; if the order of settings breaks, two blocks were mixed."""
-        if self._settings is None:
-            return
         if key <= self._last_key:
             self._settings = None
-            return
         self._last_key = key
-        if key in _KEPT:
+        if self._settings is not None and key in _KEPT:
             self._settings[key] = value
 
     def end(self) -> Config | None:
@@ -116,24 +104,31 @@ class Configs:
         if begun.of == "Streams":
             self._streams.append(block)
             return None
-        if _unset(block[_GROUP_ID]):
+        if block["group.id"] in _UNSET:
             return None
+        instance_id = block.get("group.instance.id")
         worker = begun.of == "Distributed"
         listed = block[needed[1]].removeprefix("[").removesuffix("]")
         if worker:
             listed = ",".join(worker_list(listed) or ())
         return Config(
-            group_id=block[_GROUP_ID],
-            client_id=block.get(_CLIENT_ID, ""),
-            instance_id=None if _unset(block.get(_INSTANCE_ID)) else block[_INSTANCE_ID],
-            classes=tuple(c for part in listed.split(",") if (c := _class(part))),
+            group_id=block["group.id"],
+            client_id=block.get("client.id", ""),
+            instance_id=None if instance_id in _UNSET else instance_id,
+            classes=tuple(
+                name
+                for part in listed.split(",")
+                if (name := part.strip().removeprefix("class ").strip())
+            ),
             printed_at=begun.stamp.at if begun.stamp else None,
-            group_protocol=block.get(_PROTOCOL),
-            session_timeout_ms=_milliseconds(block.get(_SESSION)),
-            rebalance_timeout_ms=_milliseconds(block.get(_REBALANCE if worker else _POLL)),
-            held_back_ms=_milliseconds(block.get(_HELD_BACK)) if worker else None,
+            group_protocol=block.get("group.protocol"),
+            session_timeout_ms=_milliseconds(block.get("session.timeout.ms")),
+            rebalance_timeout_ms=_milliseconds(
+                block.get("rebalance.timeout.ms" if worker else "max.poll.interval.ms")
+            ),
+            held_back_ms=_milliseconds(block.get("scheduled.rebalance.max.delay.ms")),
             worker=worker,
-            upgrade_from=self._upgrade_from(block[_GROUP_ID], block.get(_CLIENT_ID, "")),
+            upgrade_from=self._upgrade_from(block["group.id"], block.get("client.id", "")),
         )
 
     def _upgrade_from(self, group_id: str, client_id: str) -> str | None:
@@ -144,23 +139,15 @@ class Configs:
         thread = _THREAD.fullmatch(client_id)
         name = thread[1] if thread is not None else ""
         for block in reversed(self._streams if name else ()):
-            own = block.get(_CLIENT_ID, "")
+            own = block.get("client.id", "")
             fits = name == own or (not own and name.startswith(f"{group_id}-"))
-            if block[_APPLICATION] == group_id and fits:
-                return "" if _unset(block[_UPGRADE_FROM]) else block[_UPGRADE_FROM]
+            if block["application.id"] == group_id and fits:
+                return "" if block["upgrade.from"] in _UNSET else block["upgrade.from"]
         return None
 
 
 def _milliseconds(value: str | None) -> int | None:
     return int(value) if value and value.isdecimal() and len(value) < 11 else None
-
-
-def _unset(value: str | None) -> bool:
-    return value is None or value in ("", "null")
-
-
-def _class(text: str) -> str:
-    return text.strip().removeprefix("class ").strip()
 
 
 class ClassNames:

@@ -47,15 +47,18 @@ _Answer = Config | Lookup
 
 
 class Lives:
-    """The clients of one program in one stream, and the configuration of each."""
+    """The clients of one program in one stream, and the configuration of each.
+
+    `events` are its lines as far as they are known now; `resolve` binds configurations to them
+    after the whole stream was read.
+    """
 
     def __init__(self) -> None:
-        self._events: list[ClientLine] = []
+        self.events: list[ClientLine] = []
         self._versions: set[str] = set()
         self._unversioned: list[int] = []
         self._unnamed: list[int] = []
         self._named: dict[str, list[int] | None] = {}
-        self._resolved = False
         self._members: dict[tuple[str, str], _Answer] = {}
         self._rejections: dict[int, _Answer] = {}
 
@@ -67,19 +70,18 @@ class Lives:
             self._name(event)
             return -1
         if event.config is not None:
-            self._unversioned.append(len(self._events))
+            self._unversioned.append(len(self.events))
             if not event.client_id and not event.worker:
-                self._unnamed.append(len(self._events))
-        self._resolved = False
-        self._events.append(event)
-        return len(self._events) - 1
+                self._unnamed.append(len(self.events))
+        self.events.append(event)
+        return len(self.events) - 1
 
     def _name(self, event: ClientLine) -> None:
         """Give the newest configuration its client id, which clients before 2.6 do not print.
 
         If several wait for one, none in the group has a name any more.
         """
-        mine = [n for n in self._unnamed if self._events[n].group_id == event.group_id]
+        mine = [n for n in self._unnamed if self.events[n].group_id == event.group_id]
         named = self._named.setdefault(event.group_id, [])
         if len(mine) == 1 and named is not None:
             named += mine
@@ -91,7 +93,7 @@ class Lives:
 
     def _rename(self, numbers: Sequence[int], client_id: str) -> None:
         for number in numbers:
-            self._events[number] = self._events[number]._replace(client_id=client_id)
+            self.events[number] = self.events[number]._replace(client_id=client_id)
 
     def bind(self, rosters: Mapping[int, Roster]) -> None:
         """Give joins without a member id the only one that all rosters of the client's life allow.
@@ -102,7 +104,7 @@ class Lives:
         lives: dict[_Track, list[int]] = {}
         found: dict[int, frozenset[str]] = {}
         fresh: set[_Track] = set()
-        for number, event in enumerate(self._events):
+        for number, event in enumerate(self.events):
             track = (event.group_id, event.client_id, event.instance_id, event.worker)
             if event.kind in ("config", "lost", "reset"):
                 fresh.add(track)
@@ -116,42 +118,35 @@ class Lives:
                     found[life[0]] = found.get(life[0], ids) & ids
                 if life[0] in found:
                     found |= dict.fromkeys(life, found[life[0]])
-        self._resolved = False
         for number, ids in found.items():
             if len(ids) == 1:
                 (name,) = ids
-                self._events[number] = self._events[number]._replace(member_id=name)
+                self.events[number] = self.events[number]._replace(member_id=name)
 
     def is_bound(self, event: ClientLine) -> bool:
         """Return whether another join of this client has a member id."""
         about = self._about(event.group_id, event.client_id)
         return any(each.kind == "joined" and not is_nameless(each) for each in about)
 
-    def event(self, number: int) -> ClientLine:
-        """Return event `number`, as far as it is known now."""
-        return self._events[number]
-
     def add_version(self, version: str) -> None:
         """Add a client library's version; it belongs to the consumer that was built just before."""
         self._versions.add(version)
         if len(self._unversioned) == 1:
             number = self._unversioned[0]
-            config = self._events[number].config
+            config = self.events[number].config
             assert config is not None
             versioned = replace(config, version=version)
-            self._events[number] = self._events[number]._replace(config=versioned)
+            self.events[number] = self.events[number]._replace(config=versioned)
         self._unversioned.clear()
 
     def of_member(self, group_id: str, member_id: str, client_id: str) -> Config | Lookup:
-        """Return the configuration of the member; call it after the whole stream was read."""
-        self._resolve()
+        """Return the configuration of the member."""
         return self._members.get((group_id, member_id or _nameless(client_id)), Lookup.NONE)
 
     def of_rejection(self, number: int) -> Config | Lookup:
         """Return the configuration of the client whose rejection is event `number`, as `add`
         returned it.
         """
-        self._resolve()
         return self._rejections.get(number, Lookup.NONE)
 
     def joined(self, group_id: str, client_id: str) -> int:
@@ -159,21 +154,15 @@ class Lives:
         return len({e.member_id for e in self._about(group_id, client_id) if e.kind == "joined"})
 
     def _about(self, group_id: str, client_id: str) -> Sequence[ClientLine]:
-        return [e for e in self._events if (e.group_id, e.client_id) == (group_id, client_id)]
+        return [e for e in self.events if (e.group_id, e.client_id) == (group_id, client_id)]
 
-    def _resolve(self) -> None:
-        if self._resolved:
-            return
-        self._resolved = True
-        self._members, self._rejections = {}, {}
+    def resolve(self) -> None:
+        """Bind configurations to members; call it once, after the last event."""
         only = next(iter(self._versions)) if len(self._versions) == 1 else None
-        names = {(e.group_id, e.client_id, e.worker) for e in self._events if e.kind == "config"}
-        walks: dict[_Track, _Walk] = {}
-        keys = [_track(event, names) for event in self._events]
-        for key in keys:
-            if key[0]:
-                walks.setdefault(key, _Walk())
-        for number, (key, recorded) in enumerate(zip(keys, self._events, strict=True)):
+        names = {(e.group_id, e.client_id, e.worker) for e in self.events if e.kind == "config"}
+        keys = [_track(event, names) for event in self.events]
+        walks = {key: _Walk() for key in keys if key[0]}
+        for number, (key, recorded) in enumerate(zip(keys, self.events, strict=True)):
             event = recorded
             if event.config is not None and event.config.version is None:
                 event = event._replace(config=replace(event.config, version=only))
@@ -275,98 +264,93 @@ class _Walk:
         """Process the next event, which has this number in the stream."""
         self._order.take(event)
         name = event.member_id
-        if event.kind == "config":
-            assert event.config is not None
-            self._configs += 1
-            self._joining = self._joining if self._unused else 0
-            self._unused.append(event.config)
-        elif event.kind == "rejected":
-            self._rejected[number] = self._answer(self._unused)
-        elif event.kind in ("member", "rejoining", "reset"):
-            self._foreign = self._foreign or not self._joined
-            self._doubt = self._doubt or bool(self._unused)
-            self._given_doubt = self._given_doubt or self._given_unnamed > 0
-            self._resets += event.kind == "reset"
-        elif event.kind == "joining":
-            self._joining += 1
-        elif event.kind == "closed":
-            # The line names neither the client nor whether it had joined.
-            self._doubt = self._doubt or bool(self._unused)
-            if not self._unused and self._clients() <= 1:
-                self.end()
-        elif name in self.members:
-            return
-        elif event.kind == "given":
-            if not name:
+        match event.kind:
+            case "config":
+                assert event.config is not None
+                self._configs += 1
+                self._joining = self._joining if self._unused else 0
+                self._unused.append(event.config)
+            case "rejected":
+                self._rejected[number] = self._answer()
+            case "member" | "rejoining" | "reset":
+                self._foreign = self._foreign or not self._joined
+                self._doubt = self._doubt or bool(self._unused)
+                self._given_doubt = self._given_doubt or self._given_unnamed > 0
+                self._resets += event.kind == "reset"
+            case "joining":
+                self._joining += 1
+            case "closed":
+                # The line names neither the client nor whether it had joined.
+                self._doubt = self._doubt or bool(self._unused)
+                if not self._unused and self._clients() <= 1:
+                    self.end()
+            case _ if name in self.members:
+                pass
+            case "given" if not name:
                 self._given_unnamed += 1
-            elif name not in self._ids:
-                self._given(name)
-        elif event.kind == "joined":
-            self._joined = True
-            if name not in self._ids:
-                self._first_join(name, event.instance_id is not None, worker=event.worker)
-        elif event.kind in ("left", "lost"):
-            nameless = _nameless(event.client_id)
-            if name not in self._ids and nameless in self._ids:
-                name = nameless
-            elif name not in self._ids:
-                self._foreign = True
-                self._ids[name] = Lookup.AMBIGUOUS
-            if event.kind == "lost":
-                self._lost.append(name)
-                return
-            self._closed.add(name)
-            self._end_if_closed()
+            case "given" if name not in self._ids:
+                self._ids[name] = self._given()
+            case "joined":
+                self._joined = True
+                if name not in self._ids:
+                    self._first_join(name, event.instance_id is not None, worker=event.worker)
+            case "left" | "lost":
+                self._end_of(name, _nameless(event.client_id), closed=event.kind == "left")
 
-    def _end_if_closed(self) -> None:
-        """End the walk if every member has closed and every configuration has a member."""
+    def _end_of(self, name: str, nameless: str, *, closed: bool) -> None:
+        """Record the end of a member id, or that of the client's joins that print none."""
+        if name not in self._ids and nameless in self._ids:
+            name = nameless
+        elif name not in self._ids:
+            self._foreign = True
+            self._ids[name] = Lookup.AMBIGUOUS
+        if not closed:
+            self._lost.append(name)
+            return
+        self._closed.add(name)
+        # Every member has closed, and every configuration has a member.
         open_ids = self._ids.keys() - self._closed - set(self._lost)
         if not open_ids and not self._unused and len(self._lost) == self._reborn:
             self.end()
 
-    def _given(self, name: str) -> None:
-        """Record a member id that was given to a new client, or to one that lost its id."""
+    def _given(self) -> _Answer:
+        """Return the configuration of a new client, or of one that lost its id."""
         lost = max(len(self._lost), self._resets) - self._reborn
         if lost <= 0:
-            self._ids[name] = self._answer(self._unused)
-            return
+            return self._answer()
         # Not every line names the client that lost its id.
         before = [self._ids.get(each, Lookup.NONE) for each in self._lost]
         known = [each for each in before if isinstance(each, Config)]
         if self._resets > len(self._lost) or len(known) < len(before):
-            self._ids[name] = Lookup.AMBIGUOUS
-            return
-        self._ids[name] = answer = _one_of([*self._unused, *known])
+            return Lookup.AMBIGUOUS
+        answer = _one_of([*self._unused, *known])
         self._unclear = self._unclear or not isinstance(answer, Config)
         self._reborn += 1
+        return answer
 
     def _first_join(self, name: str, static: bool, *, worker: bool) -> None:
         if self._given_doubt:
             self._ids[name] = Lookup.AMBIGUOUS
         elif self._given_unnamed:
             self._given_unnamed -= 1
-            self._given(name)
+            self._ids[name] = self._given()
         elif not (static or worker) and any(_prints_given(config) for config in self._unused):
             self._ids[name] = Lookup.AMBIGUOUS
             self._foreign = True
         elif self._doubt or not (static or self._joining >= _SENT_AT_FIRST or name[0] == "\0"):
             self._ids[name] = Lookup.AMBIGUOUS
         else:
-            self._ids[name] = answer = self._answer(self._unused)
+            self._ids[name] = answer = self._answer()
             self._by_order += [name] if isinstance(answer, Config) else []
 
-    def _answer(self, candidates: list[Config]) -> _Answer:
-        """Return a new client's configuration and remove it from the candidates."""
-        if self._unclear:
+    def _answer(self) -> _Answer:
+        """Return a new client's configuration and remove it from those without a member."""
+        if self._unclear or self.spoiled or not self._unused:
+            self._foreign = self._foreign or not (self._unclear or self._unused)
             return Lookup.AMBIGUOUS
-        if not candidates:
-            self._foreign = True
-            return Lookup.AMBIGUOUS
-        if self.spoiled:
-            return Lookup.AMBIGUOUS
-        found = _one_of(candidates)
+        found = _one_of(self._unused)
         if isinstance(found, Config):
-            candidates.pop(0)
+            self._unused.pop(0)
         return found
 
 
@@ -397,46 +381,48 @@ class _Order:
 
     def take(self, event: ClientLine) -> None:
         """Process the next event."""
-        kind, name = event.kind, event.member_id
+        name = event.member_id
         closed = self._state == "closed" and not self._starting
-        if event.config is not None:
-            self._lists.add((event.config.classes, event.config.group_protocol))
-            self._parallel = self._parallel or self._starting > 0
-            self._starting += 1
-            self._doubt = self._doubt or self._rejoining
-            self._rejoining = False
-        elif kind in ("joining", "given"):
-            self._foreign = self._foreign or closed
-            self._rejoining = False
-        elif kind == "rejected":
-            self._foreign = self._foreign or closed
-            self._starting = max(0, self._starting - 1)
-            self._state = "closed"
-        elif kind == "joined":
-            if name in self._names:
-                self._parallel = self._parallel or name != self._names[-1]
+        match event.kind:
+            case "config":
+                assert event.config is not None
+                self._lists.add((event.config.classes, event.config.group_protocol))
+                self._parallel = self._parallel or self._starting > 0
+                self._starting += 1
+                self._doubt = self._doubt or self._rejoining
+                self._rejoining = False
+            case "joining" | "given":
                 self._foreign = self._foreign or closed
-            elif self._starting:
-                # Or one that had lost its id has got the next one.
-                self._parallel = self._parallel or self._state == "lost"
-                self._starting -= 1
-                self.unsure.update((name,) if self._doubt else ())
-                self._doubt = False
-            else:
-                again = self._state == "lost" or self._names == [""]
-                self._foreign = self._foreign or closed or not again
-            self._state = "member"
-            self._names.append(name)
-        else:
-            if self._starting:
-                self._parallel = True
-                self._foreign = self._foreign or self._state == "closed" or self._names == [""]
-            if kind in ("left", "closed"):
+                self._rejoining = False
+            case "rejected":
+                self._foreign = self._foreign or closed
+                self._starting = max(0, self._starting - 1)
                 self._state = "closed"
-            else:
-                self._foreign = self._foreign or closed
-                self._state = "lost" if kind in ("lost", "reset") else self._state
-                self._rejoining = self._rejoining or kind == "rejoining"
+            case "joined":
+                if name in self._names:
+                    self._parallel = self._parallel or name != self._names[-1]
+                    self._foreign = self._foreign or closed
+                elif self._starting:
+                    # Or one that had lost its id has got the next one.
+                    self._parallel = self._parallel or self._state == "lost"
+                    self._starting -= 1
+                    self.unsure.update((name,) if self._doubt else ())
+                    self._doubt = False
+                else:
+                    again = self._state == "lost" or self._names == [""]
+                    self._foreign = self._foreign or closed or not again
+                self._state = "member"
+                self._names.append(name)
+            case kind:
+                if self._starting:
+                    self._parallel = True
+                    self._foreign = self._foreign or self._state == "closed" or self._names == [""]
+                if kind in ("left", "closed"):
+                    self._state = "closed"
+                else:
+                    self._foreign = self._foreign or closed
+                    self._state = "lost" if kind in ("lost", "reset") else self._state
+                    self._rejoining = self._rejoining or kind == "rejoining"
 
 
 def _one_of(candidates: Sequence[Config]) -> _Answer:

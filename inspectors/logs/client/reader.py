@@ -81,13 +81,15 @@ def read_client_logs(paths: Sequence[Path], tz_offset: Zone = None) -> ClientLog
         before = len(reader.logs)
         reader.read(source)
         if source.cut_off:
-            reader.add_note(f"{source.name}: the gz data ends too early; fetch the file again.")
+            reader.notes.setdefault(
+                f"{source.name}: the gz data ends too early; fetch the file again."
+            )
         if len(reader.logs) == before:
             unrelated.append(source.name)
     reader.end()
     if unrelated:
         more = f" and {len(unrelated) - 3} more" if len(unrelated) > 3 else ""
-        reader.add_note(
+        reader.notes.setdefault(
             f"--client-log: {', '.join(unrelated[:3])}{more}: no line is one that a consumer "
             "prints about its group. Give its log from its start on, at level INFO."
         )
@@ -129,6 +131,7 @@ class _Reader:
         self.notes: dict[str, None] = {}
         self._tz_offset = tz_offset
         self._rosters = Rosters()
+        self._programs: list[_Program] = []
         # Source → the line of its first configuration that was not understood.
         self._unread_of: dict[str, int] = {}
 
@@ -165,13 +168,14 @@ class _Reader:
         for program in programs.values():
             self._end_block(program, source)
             self.logs.append(program.read())
+        self._programs += programs.values()
         seen, logs, notes = others.read()
         self.others += seen
         self.logs += logs
         self.notes |= dict.fromkeys(notes)
         if unnamed is not None and not any(p.rejected for p in programs.values()):
             of = f"of group {unnamed!r}" if unnamed else "whose group is not printed"
-            self.add_note(
+            self.notes.setdefault(
                 f"{source.name}: a client {of} was rejected (InconsistentGroupProtocolException); "
                 "the log of org.apache.kafka.clients shows which."
             )
@@ -179,6 +183,8 @@ class _Reader:
     def end(self) -> None:
         """Make the observations that needed all logs."""
         self._rosters.bind()
+        for program in self._programs:
+            program.lives.resolve()
         made = (each() if callable(each) else each for each in self._pending)
         self.found += [observation for observation in made if observation is not None]
 
@@ -193,7 +199,7 @@ class _Reader:
         if names is not None:
             return replace(observation, list=names)
         own = " and ".join(each for each in observation.list if self._classes.names([each]) is None)
-        self.add_note(
+        self.notes.setdefault(
             f"client id {observation.client_id!r} of group {observation.group_id!r} has {own} in "
             "its list, and "
             "no log given here shows that assignor's name: --request-log does, or the log of a "
@@ -226,7 +232,7 @@ class _Reader:
         program.lives.add(ClientLine("spoiled"))
         self._unread_of.setdefault(source.name, block.number)
         after = f" after {block.start!r}" if block.start else ""
-        self.add_note(
+        self.notes.setdefault(
             f"{source.name}:{block.number}: the settings of `{block.of}Config values:`{after} "
             "could not be read: they are mixed with other lines, or cut off."
         )
@@ -301,57 +307,58 @@ class _Reader:
     def _join(
         self, number: int, program: _Program, evidence: Evidence, where: Where
     ) -> Joined | None:
-        event = program.lives.event(number)
+        event = program.lives.events[number]
         source = evidence.detail.rpartition(":")[0]
         found = program.lives.of_member(event.group_id, event.member_id, event.client_id)
-        who = f"client id {event.client_id!r} of group {event.group_id!r}"
-        if found is Lookup.NONE:
-            unread = self._unread_of.get(source)
-            self.add_note(
-                f"{source}: {who} joined, but no `ConsumerConfig values:` stands before it; "
-                "give the log from the start of the process, with org.apache.kafka.clients and "
-                "org.apache.kafka.common.config at level INFO (Quarkus sets them to WARN)."
-                if unread is None
-                else f"{source}: {who} joined, and the configuration in line {unread}, which may "
-                "be its own, could not be read."
-            )
-            return None
-        if found is Lookup.AMBIGUOUS:
-            self.add_note(
-                f"{source}: {who} joined, but the log does not tell several clients of that name "
-                "apart; give one log per process from its start (or `kubectl logs` with --prefix)."
-            )
-            return None
-        if is_nameless(event):
-            if program.lives.is_bound(event):
+        match found:
+            case Lookup.NONE:
+                unread = self._unread_of.get(source)
+                problem = (
+                    ", but no `ConsumerConfig values:` stands before it; give the log from the "
+                    "start of the process, with org.apache.kafka.clients and "
+                    "org.apache.kafka.common.config at level INFO (Quarkus sets them to WARN)."
+                    if unread is None
+                    else f", and the configuration in line {unread}, which may be its own, could "
+                    "not be read."
+                )
+            case Lookup.AMBIGUOUS:
+                problem = (
+                    ", but the log does not tell several clients of that name apart; give one log "
+                    "per process from its start (or `kubectl logs` with --prefix)."
+                )
+            case Config() if not is_nameless(event):
+                self._classes.learn(found.classes, event.assignor)
+                return Joined(
+                    **where,
+                    group_id=event.group_id,
+                    member_id=event.member_id,
+                    list=found.classes,
+                    new=True,
+                    classes=own_classes(found.classes),
+                    built_at=found.printed_at,
+                    at=evidence.at,
+                    client_id=event.client_id,
+                    instance_id=event.instance_id or found.instance_id,
+                    software=_software(found.version, evidence),
+                    generation_id=event.generation_id,
+                    session_timeout_ms=found.session_timeout_ms,
+                    rebalance_timeout_ms=found.rebalance_timeout_ms,
+                    held_back_ms=found.held_back_ms,
+                    protocol_type="connect" if event.worker else "consumer",
+                    evidence=evidence,
+                )
+            case Config() if program.lives.is_bound(event):
                 return None
-            names = ", ".join(assignor_of(each) or each for each in found.classes)
-            self.add_note(
-                f"{source}: {who} joined with [{names}] but printed no member id (clients before "
-                "2.6.1 do not). The group leader's log may name it (`Finished assignment for "
-                "group`), or a request log."
-            )
-            return None
-        self._classes.learn(found.classes, event.assignor)
-        return Joined(
-            **where,
-            group_id=event.group_id,
-            member_id=event.member_id,
-            list=found.classes,
-            new=True,
-            classes=own_classes(found.classes),
-            built_at=found.printed_at,
-            at=evidence.at,
-            client_id=event.client_id,
-            instance_id=event.instance_id or found.instance_id,
-            software=_software(found.version, evidence),
-            generation_id=event.generation_id,
-            session_timeout_ms=found.session_timeout_ms,
-            rebalance_timeout_ms=found.rebalance_timeout_ms,
-            held_back_ms=found.held_back_ms,
-            protocol_type="connect" if event.worker else "consumer",
-            evidence=evidence,
-        )
+            case Config():
+                names = ", ".join(assignor_of(each) or each for each in found.classes)
+                problem = (
+                    f" with [{names}] but printed no member id (clients before 2.6.1 do not). The "
+                    "group leader's log may name it (`Finished assignment for group`), or a "
+                    "request log."
+                )
+        who = f"client id {event.client_id!r} of group {event.group_id!r}"
+        self.notes.setdefault(f"{source}: {who} joined{problem}")
+        return None
 
     def _ran(self, event: ClientLine, program: _Program, evidence: Evidence, where: Where) -> None:
         """Record the rebalance protocol of a member's first join.
@@ -407,10 +414,6 @@ class _Reader:
             upgrade_from=setting,
             evidence=replace(evidence, detail=f"{evidence.detail} {shown}"),
         )
-
-    def add_note(self, sentence: str) -> None:
-        """Keep a sentence for the operator, once."""
-        self.notes.setdefault(sentence)
 
 
 def _texts(wrappers: Wrappers, raws: Iterator[tuple[int, bytes]]) -> Iterator[LogText]:

@@ -58,8 +58,8 @@ class Rosters:
 
     def __init__(self) -> None:
         self._printed: dict[str, dict[int, list[tuple[_Moment, tuple[str, ...]]]]] = {}
-        self._begun: dict[_Client, _Moment] = {}
-        self._sent: dict[_Client, _Moment] = {}
+        # The first request since the client's last answer, and the last one.
+        self._asked: dict[_Client, tuple[_Moment, _Moment]] = {}
         self._joins: dict[Lives, list[_Join]] = defaultdict(list)
         self._clusters: dict[Lives, set[str]] = defaultdict(set)
 
@@ -70,17 +70,18 @@ class Rosters:
         moment = _Moment(lives, line, stamp)
         client = (lives, event.group_id, event.client_id, event.instance_id)
         generation = event.generation_id
-        if event.kind == "cluster":
-            self._clusters[lives].add(event.cluster_id)
-        elif event.kind == "joining":
-            self._begun.setdefault(client, moment)
-            self._sent[client] = moment
-        elif event.roster and generation is not None:
-            group = self._printed.setdefault(event.group_id, {})
-            group.setdefault(generation, []).append((moment, event.roster))
-        elif event.kind == "joined" and not event.member_id and client in self._begun:
-            begun, sent = self._begun.pop(client), self._sent[client]
-            self._joins[lives].append(_Join(number, event, begun, sent, moment))
+        match event.kind:
+            case "cluster":
+                self._clusters[lives].add(event.cluster_id)
+            case "joining":
+                begun, _ = self._asked.get(client, (moment, moment))
+                self._asked[client] = begun, moment
+            case "leader" if event.roster and generation is not None:
+                group = self._printed.setdefault(event.group_id, {})
+                group.setdefault(generation, []).append((moment, event.roster))
+            case "joined" if not event.member_id and client in self._asked:
+                join = _Join(number, event, *self._asked.pop(client), moment)
+                self._joins[lives].append(join)
 
     def bind(self) -> None:
         """Tell each program's joins which member ids they may have."""

@@ -33,10 +33,12 @@ from rebal.inspectors.logs.text_input import TextInput
 
 _NOT_SET: Final = "(not-set)"
 _BEGIN, _END = "Client configuration", "Default topic configuration"
-_STRATEGY, _PROTOCOL = "partition.assignment.strategy", "group.protocol"
 _NAMES: Final = ("client.software.name", "client.software.version")
 # Other settings are dropped: they may contain secrets.
-_KEPT: Final = (*_NAMES, _BEGIN, _END, _STRATEGY, _PROTOCOL, "client.id", "group.instance.id")
+_KEPT: Final = (
+    *(*_NAMES, _BEGIN, _END, "client.id", "group.instance.id"),
+    *("partition.assignment.strategy", "group.protocol"),
+)
 
 
 class _Object:
@@ -52,22 +54,26 @@ class _Object:
         self.current: str | None = None
         self.settings: dict[str, str] = {}
 
-    def identify(self, before: str, after: str) -> None:
-        """Follow a change of the member id."""
-        if before == _NOT_SET:
-            self.unclear = self.unclear or self.current not in (None, _NOT_SET)
-            self.settings = {}
-        elif before != self.current:
-            self.unclear = True
-        self.current = after
-
-    def configure(self, key: str, value: str) -> None:
-        """Take one line of the configuration."""
-        if key == _BEGIN and self.settings:
-            self.unclear = True
-        # What follows is the topics' configuration.
-        if key in _KEPT and _END not in self.settings:
-            self.settings[key] = value
+    def take(self, shown: Shown) -> None:
+        """Follow a change of the member id, a join that is sent, a line of the configuration."""
+        member_id = shown.get("member_id")
+        match shown.form.kind:
+            case "identity":
+                before = shown.get("before")
+                new = before == _NOT_SET
+                left_open = self.current not in (None, _NOT_SET)
+                self.unclear = self.unclear or (left_open if new else before != self.current)
+                self.settings = {} if new else self.settings
+                self.current = member_id
+                self.group_id = shown.get("group_id")
+            case "sent":
+                self.unclear = self.unclear or self.current != member_id
+            case "setting":
+                key = shown.fields["key"]
+                self.unclear = self.unclear or (key == _BEGIN and bool(self.settings))
+                # What follows is the topics' configuration.
+                if key in _KEPT and _END not in self.settings:
+                    self.settings[key] = shown.get("value")
 
 
 class _Pending(NamedTuple):
@@ -91,7 +97,7 @@ class OtherClients:
         self._refused: dict[tuple[str, str, str], Refused] = {}
         # (family, group) -> whether a list was printed
         self._listed: dict[tuple[str, str], bool] = {}
-        self._notes: list[str] = []
+        self._notes: dict[str, None] = {}
 
     def lines(self) -> Iterator[bytes]:
         """Yield the source's lines, and read each."""
@@ -124,50 +130,40 @@ class OtherClients:
             name=None if known else family,
             evidence=(evidence,),
         )
+        one: _Object | None = None
         if "instance" in fields:
             one = self._objects.setdefault((program, fields["instance"]), _Object())
-            if kind == "setting":
-                one.configure(fields["key"], shown.get("value"))
-                return
-            if kind == "identity":
-                one.identify(shown.get("before"), shown.get("member_id"))
-                one.group_id = shown.get("group_id")
-            elif kind == "sent":
-                one.unclear = one.unclear or one.current != shown.get("member_id")
-                return
+            one.take(shown)
             fields.setdefault("group_id", one.group_id)
-            if kind == "identity":
-                seen = observed(shown, evidence, where, software)
-                if isinstance(seen, Joined) and seen.member_id != _NOT_SET:
-                    self._found.append(_Pending(seen, one, one.settings))
-                return
+        elif kind == "named" and len(self._groups.get(program, ())) == 1:
+            (fields["group_id"],) = self._groups[program]
         group_id = shown.get("group_id")
         if kind in ("rejected", "misused"):
             self._list(family, group_id)
-        if kind == "rejected":
-            self._refuse(shown, program, evidence, where, software)
-        elif kind == "misused":
-            self._note(
-                f"{evidence.detail}: the application calls assign() while group {group_id!r} runs "
-                "COOPERATIVE, and librdkafka rejects that: its rebalance callback must call "
-                "incremental_assign() and incremental_unassign() then."
-            )
-        elif kind == "member":
-            self._groups.setdefault(program, set()).add(group_id)
-        else:
-            if not group_id and len(self._groups.get(program, ())) == 1:
-                (fields["group_id"],) = self._groups[program]
-            seen = observed(shown, evidence, where, software)
-            if seen is not None and shown.get("group_id"):
-                self._keep(seen, program, family)
-
-    def _keep(self, seen: Observation, program: str, family: str) -> None:
-        self._found.append(seen)
-        if isinstance(seen, Joined | Introduced):
-            self._list(family, seen.group_id, bool(isinstance(seen, Joined) and seen.list))
-        if isinstance(seen, Joined) and seen.accepted:
-            # The client went on by itself.
-            self._refused.pop((program, family, seen.group_id), None)
+        seen = observed(shown, evidence, where, software)
+        match kind:
+            case "setting":
+                pass
+            case "rejected":
+                self._refuse(shown, program, evidence, where, software)
+            case "misused":
+                self._notes.setdefault(
+                    f"{evidence.detail}: the application calls assign() while group {group_id!r} "
+                    "runs COOPERATIVE, and librdkafka rejects that: its rebalance callback must "
+                    "call incremental_assign() and incremental_unassign() then."
+                )
+            case "member":
+                self._groups.setdefault(program, set()).add(group_id)
+            case "sent" | "identity" if one is not None:
+                if kind == "identity" and isinstance(seen, Joined) and seen.member_id != _NOT_SET:
+                    self._found.append(_Pending(seen, one, one.settings))
+            case _ if seen is not None and group_id:
+                self._found.append(seen)
+                if isinstance(seen, Joined | Introduced):
+                    self._list(family, group_id, bool(isinstance(seen, Joined) and seen.list))
+                if isinstance(seen, Joined) and seen.accepted:
+                    # The client went on by itself.
+                    self._refused.pop((program, family, group_id), None)
 
     def _list(self, family: str, group_id: str, listed: bool = False) -> None:
         """Note that a member of this family was seen, and whether it printed a list."""
@@ -179,7 +175,7 @@ class OtherClients:
         family, group_id = shown.form.family, shown.get("group_id")
         error = next(name for name in shown.fields if name in JOIN_REJECTIONS)
         if not group_id:
-            self._note(
+            self._notes.setdefault(
                 f"{evidence.detail}: a member was rejected ({error}); its group is not shown."
             )
             return
@@ -204,7 +200,7 @@ class OtherClients:
             if not listed and (group_id or groups[family] == 1):
                 how = ASKED_FOR.get(family)
                 of = f" of group {group_id!r}" if group_id else ""
-                self._note(
+                self._notes.setdefault(
                     f"{self._source.name}: {family} printed no assignor list{of}; "
                     + (
                         f"{how} makes it print one."
@@ -213,21 +209,21 @@ class OtherClients:
                     )
                 )
         logs = [part.read() for part in self._parts.values()]
-        return [*found, *self._refused.values()], logs, self._notes
+        return [*found, *self._refused.values()], logs, list(self._notes)
 
     def _bound(self, pending: _Pending) -> Observation:
         """Return the member id of a librdkafka object, with its list if that is certain."""
         seen, of, settings = pending
         names: tuple[str, ...] = ()
         if of.unclear:
-            self._note(
+            self._notes.setdefault(
                 f"{seen.evidence.detail}: the start of this consumer is missing, or several "
                 "processes print under its name; give one log per process from its start (or "
                 "`kubectl logs` with --prefix)."
             )
             settings = {}
         if {_BEGIN, _END} <= settings.keys():
-            set_list = settings.get(_STRATEGY)
+            set_list = settings.get("partition.assignment.strategy")
             names = tuple(set_list.split(",")) if set_list else default_list("librdkafka") or ()
         name, version = map(settings.get, _NAMES)
         software = Software(
@@ -235,7 +231,7 @@ class OtherClients:
         )
         where = Where(log=seen.log, line=seen.line, origin=seen.origin, local=seen.local)
         # A member of the consumer protocol has no list to print.
-        classic = settings.get(_PROTOCOL) != "consumer"
+        classic = settings.get("group.protocol") != "consumer"
         self._list("librdkafka", seen.group_id, bool(names) or not classic)
         if not classic:
             return Introduced(
@@ -252,6 +248,3 @@ class OtherClients:
             client_id=settings.get("client.id", seen.client_id),
             instance_id=settings.get("group.instance.id"),
         )
-
-    def _note(self, sentence: str) -> None:
-        self._notes += [] if sentence in self._notes else [sentence]

@@ -18,7 +18,7 @@ from rebal.groups.errors import WireError
 from rebal.groups.model import Record, Subscription
 from rebal.groups.wire.consumer_protocol import decode_subscription
 from rebal.inspectors.errors import JOIN_REJECTIONS, error_code, error_name
-from rebal.inspectors.logs.lines import Stamp, Zone, better, stamp_of, unwrap
+from rebal.inspectors.logs.lines import Stamp, Zone, better, origin, stamp_of, unwrap
 
 MARK: Final = b"Completed request:"
 _MARKED: Final = re.compile(MARK.decode())
@@ -191,12 +191,6 @@ _NOT_JSON: Final = Unread(
 )
 
 
-def origin(log: str, broker: str) -> str:
-    """Return the name of the logs that one broker wrote in one folder."""
-    folder, separator, _ = log.rpartition("/")
-    return f"{folder if separator else log} {broker}"
-
-
 class _Header(msgspec.Struct, rename="camel"):
     request_api_key_name: str
     request_api_version: _Int32 = 0
@@ -248,7 +242,6 @@ class _HeaderOnly(msgspec.Struct, rename="camel"):
 
 
 _DECODER: Final = msgspec.json.Decoder(_Line)
-_HEADER_DECODER: Final = msgspec.json.Decoder(_HeaderOnly)
 
 
 def is_cut_off(raw: bytes) -> bool:
@@ -268,16 +261,15 @@ def may_concern_group(raw: bytes, heartbeats: bool = False) -> bool:
     if at >= 0:
         at += len(_PLAIN_NAME)
         api = raw[at : raw.find(b'"', at)]
-        if api in _PLAIN_APIS:
-            return True
-        if heartbeats and api == b"OFFSET_COMMIT":
-            return is_fenced(raw)
-        return heartbeats and api == b"HEARTBEAT" and not _NO_ERROR.search(raw, at)
-    if b"_GROUP" in raw and _WANTED.search(raw):
-        return True
-    if heartbeats and b"OFFSET_COMMIT" in raw:
+        wanted = api in _PLAIN_APIS
+    else:
+        at, api = 0, raw
+        wanted = b"_GROUP" in raw and _WANTED.search(raw) is not None
+    if wanted or not heartbeats:
+        return wanted
+    if b"OFFSET_COMMIT" in api:
         return is_fenced(raw)
-    return heartbeats and b"HEARTBEAT" in raw and not _NO_ERROR.search(raw)
+    return b"HEARTBEAT" in api and not _NO_ERROR.search(raw, at)
 
 
 def is_fenced(raw: bytes) -> bool:
@@ -401,7 +393,7 @@ def _decode(rest: bytes) -> _Line | Unread:
 def _no_base64(data: bytes) -> Unread:
     """Return the problem of a line whose bytes are no base64, with the request's name."""
     try:
-        header = _HEADER_DECODER.decode(data).request_header
+        header = msgspec.json.decode(data, type=_HeaderOnly).request_header
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # The line is damaged behind these bytes too.
         return _BROKEN

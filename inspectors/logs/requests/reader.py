@@ -8,7 +8,7 @@ stops (`JOIN_REJECTIONS`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -27,21 +27,16 @@ from rebal.groups.evidence.observations import (
 )
 from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source, Tri
 from rebal.groups.wire.consumer_protocol import decode_assignment
-from rebal.inspectors import clock
 from rebal.inspectors.errors import error_name
-from rebal.inspectors.logs.lines import Stamp, Zone, stamp_of
+from rebal.inspectors.logs.forms import Part
+from rebal.inspectors.logs.lines import Zone, origin, stamp_of
+from rebal.inspectors.logs.requests import lines
 from rebal.inspectors.logs.requests.lines import (
-    COMMIT,
     FENCED,
-    HEARTBEAT,
-    JOIN,
-    LEAVE,
     MARK,
-    SYNC,
     Outcome,
     Request,
     is_fenced,
-    origin,
     parse,
     present,
 )
@@ -93,10 +88,12 @@ def read_request_log(
         DocumentError: a source cannot be read. Broken lines are counted, never raised.
     """
     tally: Counter[str] = Counter()
-    logs = [_Log(TextInput(source)) for source in sources]
+    logs: list[LogRead] = []
     requests: list[Request] = []
-    for log in logs:
-        requests += log.read(groups, tz_offset, tally)
+    for source in map(TextInput, sources):
+        found_here, parts = _read(source, groups, tz_offset, tally)
+        requests += found_here
+        logs += parts
     if len(sources) > 1 and all(r.at is not None for r in requests):
         requests.sort(key=attrgetter("at"))
     history = _History()
@@ -105,68 +102,53 @@ def read_request_log(
         found += _observe(request, history, tally)
     return RequestLogReading(
         observations=tuple(found),
-        logs=tuple(one for log in logs for one in log.origins()),
+        logs=tuple(logs),
         counts=RequestLogCounts(**tally),
     )
 
 
-class _Log:
-    """One source: `read` returns its requests, then `origins` the brokers that wrote it."""
+def _read(
+    source: TextInput, groups: Container[str] | None, tz_offset: Zone, tally: Counter[str]
+) -> tuple[list[Request], list[LogRead]]:
+    """Return the requests of these groups (None: of all groups), and each broker's part of the log.
 
-    def __init__(self, source: TextInput) -> None:
-        self._source = source
-        self._brokers: dict[str, bool] = {}
-        self._present: dict[str, set[tuple[str, str]]] = {}
-        # The times of its first and last request line.
-        self._stamps: list[Stamp] = []
+    All lines are counted.
+    """
+    requests: list[Request] = []
+    parts: dict[str, Part] = {}
+    # Whether the times of a broker's requests are local; a wrapper may print a better one.
+    local: dict[str, bool] = {}
 
-    def read(
-        self, groups: Container[str] | None, tz_offset: Zone, tally: Counter[str]
-    ) -> list[Request]:
-        """Return the requests of these groups (None: of all groups); count all lines."""
-        source = self._source
-        requests: list[Request] = []
-        lines = 0
-        first = last = b""
-        for raw in source.lines():
-            lines += 1
-            if MARK not in raw:
-                continue
-            last = raw
-            first = first or raw
-            heartbeat = present(raw)
-            if heartbeat is not None:
-                group_id, member_id, broker = heartbeat
-                if groups is None or group_id in groups:
-                    self._present.setdefault(broker, set()).add((group_id, member_id))
-            parsed = parse(raw, source.name, lines, tz_offset, heartbeats=is_fenced(raw))
-            if isinstance(parsed, Request):
-                if groups is None or parsed.group_id in groups:
-                    requests.append(parsed)
-                    self._brokers[parsed.broker] = parsed.local
-            elif parsed.kind != "other":
-                tally[parsed.kind.replace(" ", "_")] += 1
-        tally["lines"] += lines
-        tally["cut_off_sources"] += int(source.cut_off)
-        ends = (stamp_of(raw[:400].decode("utf-8", "replace"), tz_offset) for raw in (first, last))
-        self._stamps = [stamp for stamp in ends if stamp is not None]
-        return requests
+    def part_of(broker: str) -> Part:
+        log = LogRead(log=source.name, origin=origin(source.name, broker), broker=broker)
+        return parts.setdefault(broker, Part(source, log))
 
-    def origins(self) -> Iterator[LogRead]:
-        """Yield a record for each broker that wrote to this log."""
-        name = self._source.name
-        for broker in dict.fromkeys([*self._brokers, *self._present]):
-            local = self._brokers.get(broker, any(stamp.local for stamp in self._stamps))
-            yield LogRead(
-                log=name,
-                origin=origin(name, broker),
-                local=local,
-                last_at=max((stamp.at for stamp in self._stamps), default=None),
-                written_at=self._source.written_at,
-                read_at=clock.now(),
-                broker=broker,
-                members=frozenset(self._present.get(broker, ())),
-            )
+    number = 0
+    first = last = b""
+    for number, raw in enumerate(source.lines(), 1):
+        if MARK not in raw:
+            continue
+        first, last = first or raw, raw
+        heartbeat = present(raw)
+        if heartbeat is not None:
+            group_id, member_id, broker = heartbeat
+            if groups is None or group_id in groups:
+                part_of(broker).members.add((group_id, member_id))
+        parsed = parse(raw, source.name, number, tz_offset, heartbeats=is_fenced(raw))
+        if isinstance(parsed, Request):
+            if groups is None or parsed.group_id in groups:
+                requests.append(parsed)
+                part_of(parsed.broker)
+                local[parsed.broker] = parsed.local
+        elif parsed.kind != "other":
+            tally[parsed.kind.replace(" ", "_")] += 1
+    tally["lines"] += number
+    tally["cut_off_sources"] += int(source.cut_off)
+    for raw in (first, last):
+        stamp = stamp_of(raw[:400].decode("utf-8", "replace"), tz_offset)
+        for broker, part in parts.items():
+            part.stamped(stamp and stamp._replace(local=local.get(broker, stamp.local)))
+    return requests, [part.read() for part in parts.values()]
 
 
 class _History:
@@ -187,28 +169,30 @@ class _History:
 
 
 def _observe(request: Request, history: _History, tally: Counter[str]) -> Sequence[Observation]:
-    if request.api == JOIN:
-        if request.outcome is Outcome.REJECTED:
+    fenced = request.error == FENCED and request.instance_id is not None
+    match request.api:
+        case lines.JOIN if request.outcome is Outcome.REJECTED:
             tally["refusals"] += 1
             return (_refused(request),)
-        if request.outcome in (Outcome.ACCEPTED, Outcome.ID_GIVEN):
+        case lines.JOIN if request.outcome in (Outcome.ACCEPTED, Outcome.ID_GIVEN):
             tally["joins"] += 1
             return (*_joined(request, history), *_ran(request, history))
-        tally["probes"] += request.outcome is Outcome.PROBE
-        return ()
-    if request.error == FENCED and request.instance_id is not None:
-        key = (request.group_id, request.member_id)
-        known = key in history.fenced
-        history.fenced.add(key)
-        return () if known else (_refused(request),)
-    if request.api in (HEARTBEAT, COMMIT):
-        return ()
-    if request.api == SYNC:
-        _remember_assigned(request, history)
-        is_leaders = bool(not request.error and request.assignments)
-        return _rebalanced(request, history) if is_leaders else ()
-    if request.api == LEAVE:
-        return _left(request, history)
+        case lines.JOIN:
+            tally["probes"] += request.outcome is Outcome.PROBE
+            return ()
+        case _ if fenced:
+            key = (request.group_id, request.member_id)
+            known = key in history.fenced
+            history.fenced.add(key)
+            return () if known else (_refused(request),)
+        case lines.HEARTBEAT | lines.COMMIT:
+            return ()
+        case lines.SYNC:
+            _remember_assigned(request, history)
+            is_leaders = bool(not request.error and request.assignments)
+            return _rebalanced(request, history) if is_leaders else ()
+        case lines.LEAVE:
+            return _left(request, history)
     return _introduced(request, history)
 
 
