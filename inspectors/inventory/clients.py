@@ -19,39 +19,30 @@ from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import Evidence, Source
 from rebal.inspectors.inventory.documents import Environment, Flat, span_ms, words
 
-_GROUP_ID: Final = "group.id"
-_STRATEGY: Final = "partition.assignment.strategy"
-_PROTOCOL: Final = "group.protocol"
-_CLIENT_ID: Final = "client.id"
-_INSTANCE_ID: Final = "group.instance.id"
-_APPLICATION_ID: Final = "application.id"
-_SERVERS: Final = "bootstrap.servers"
-_UPGRADE_FROM: Final = "upgrade.from"
 # Besides the list, clients with group.protocol=consumer reject these settings (KIP-848).
 _CLASSIC_ONLY: Final = ("heartbeat.interval.ms", "session.timeout.ms")
-_POLL: Final = "max.poll.interval.ms"
 # Names that frameworks give the same settings; their values have a unit (Spring, Go).
-_SPANS: Final = {_CLASSIC_ONLY[1]: "session timeout", _POLL: "poll interval"}
+_SPANS: Final = {_CLASSIC_ONLY[1]: "session timeout", "max.poll.interval.ms": "poll interval"}
 # Settings by the letters of a key's last words.
 _KEYS: Final = {
-    "partitionassignmentstrategy": _STRATEGY,
-    "partitionassignmentstrategies": _STRATEGY,
-    "groupinstanceid": _INSTANCE_ID,
-    "bootstrapservers": _SERVERS,
-    "metadatabrokerlist": _SERVERS,
-    "applicationid": _APPLICATION_ID,
-    "consumergroupid": _GROUP_ID,
-    "consumergroup": _GROUP_ID,
-    "groupprotocol": _PROTOCOL,
+    "partitionassignmentstrategy": "partition.assignment.strategy",
+    "partitionassignmentstrategies": "partition.assignment.strategy",
+    "groupinstanceid": "group.instance.id",
+    "bootstrapservers": "bootstrap.servers",
+    "metadatabrokerlist": "bootstrap.servers",
+    "applicationid": "application.id",
+    "consumergroupid": "group.id",
+    "consumergroup": "group.id",
+    "groupprotocol": "group.protocol",
     "heartbeatintervalms": _CLASSIC_ONLY[0],
     "heartbeatinterval": _CLASSIC_ONLY[0],
     "sessiontimeoutms": _CLASSIC_ONLY[1],
-    "maxpollintervalms": _POLL,
+    "maxpollintervalms": "max.poll.interval.ms",
     "sessiontimeout": _SPANS[_CLASSIC_ONLY[1]],
-    "maxpollinterval": _SPANS[_POLL],
-    "clientid": _CLIENT_ID,
-    "groupid": _GROUP_ID,
-    "upgradefrom": _UPGRADE_FROM,
+    "maxpollinterval": _SPANS["max.poll.interval.ms"],
+    "clientid": "client.id",
+    "groupid": "group.id",
+    "upgradefrom": "upgrade.from",
 }
 _LONGEST_KEY: Final = 4
 # Words at the end of a prefix that do not separate consumers.
@@ -68,16 +59,13 @@ _NEUTRAL_ENDS: Final = (
 _NEAR: Final = frozenset({"kafka", "consumer", "streams", "incoming"})
 _NO_CONSUMER: Final = frozenset({"producer", "admin", "template", "oauth", "oauthbearer", "oauth2"})
 _CONNECT_WORKER: Final = ("configstoragetopic", "offsetstoragetopic", "connectprotocol")
-_WORKER_PROTOCOL: Final = "connect.protocol"
-_WORKER_REBALANCE: Final = "rebalance.timeout.ms"
-_HELD_BACK: Final = "scheduled.rebalance.max.delay.ms"
 _WORKER_KEYS: Final = {
-    "groupid": _GROUP_ID,
-    "clientid": _CLIENT_ID,
-    "connectprotocol": _WORKER_PROTOCOL,
+    "groupid": "group.id",
+    "clientid": "client.id",
+    "connectprotocol": "connect.protocol",
     "sessiontimeoutms": _CLASSIC_ONLY[1],
-    "rebalancetimeoutms": _WORKER_REBALANCE,
-    "scheduledrebalancemaxdelayms": _HELD_BACK,
+    "rebalancetimeoutms": "rebalance.timeout.ms",
+    "scheduledrebalancemaxdelayms": "scheduled.rebalance.max.delay.ms",
 }
 _LIBRDKAFKA_ONLY: Final = (
     "enable.auto.offset.store",
@@ -141,23 +129,23 @@ def _worker(beside: Flat, environment: Environment, place: Place) -> Declared | 
         name = _WORKER_KEYS.get(letters) or _WORKER_KEYS.get(letters.removeprefix("connect"))
         if name is not None:
             known[name] = environment.resolve(raw, beside)
-    protocol = known.get(_WORKER_PROTOCOL)
+    protocol = known.get("connect.protocol")
     offers = worker_list(protocol) if protocol is not None else None
-    if _WORKER_PROTOCOL in known and offers is None:
+    if "connect.protocol" in known and offers is None:
         place.note("has a Connect worker with an unknown connect.protocol, which is left out")
         return None
-    held_back = known.get(_HELD_BACK)
+    held_back = known.get("scheduled.rebalance.max.delay.ms")
     return Declared(
         where=place.where,
         evidence=place.evidence,
-        group_id=known.get(_GROUP_ID),
-        client_id=known.get(_CLIENT_ID) or None,
+        group_id=known.get("group.id"),
+        client_id=known.get("client.id") or None,
         list=offers or (),
         list_set=offers is not None,
         family="connect",
         session_timeout_ms=_number(known.get(_CLASSIC_ONLY[1])),
         # The worker's counterpart of a consumer's max.poll.interval.ms.
-        max_poll_interval_ms=_number(known.get(_WORKER_REBALANCE)),
+        max_poll_interval_ms=_number(known.get("rebalance.timeout.ms")),
         held_back_ms=0 if held_back == "0" else _number(held_back),
     )
 
@@ -199,17 +187,19 @@ def _describes_a_consumer(path: tuple[str, ...], scopes: dict[tuple[str, ...], _
     if _NO_CONSUMER & set(path):
         return False
     names = set(scopes[path].values)
-    if names & {_STRATEGY, _PROTOCOL, _INSTANCE_ID}:
+    if names & {"partition.assignment.strategy", "group.protocol", "group.instance.id"}:
         # spring.kafka.* may contain settings that several consumers below it share.
-        return _GROUP_ID in names or not any(
-            path == other[: len(path)] and _GROUP_ID in scope.values
+        return "group.id" in names or not any(
+            path == other[: len(path)] and "group.id" in scope.values
             for other, scope in scopes.items()
             if path and other != path
         )
-    if not names & {_GROUP_ID, _APPLICATION_ID}:
+    if not names & {"group.id", "application.id"}:
         return False
     return bool(_NEAR & set(path)) or any(
-        _SERVERS in scopes[path[:n]].values for n in range(len(path) + 1) if path[:n] in scopes
+        "bootstrap.servers" in scopes[path[:n]].values
+        for n in range(len(path) + 1)
+        if path[:n] in scopes
     )
 
 
@@ -224,35 +214,38 @@ def _client(
     values: dict[str, str] = {}
     for length in range(1, len(path)):
         parent = scopes.get(path[:length])
-        if parent is not None and _GROUP_ID not in parent.values:
+        if parent is not None and "group.id" not in parent.values:
             values |= parent.values
     values |= scope.values
     known: dict[str, str | None] = {}
     for name, raw in values.items():
         known[name] = environment.resolve(raw, beside)
-        unread = (_SERVERS, _POLL, *_CLASSIC_ONLY, *_SPANS.values())
+        unread = ("bootstrap.servers", "max.poll.interval.ms", *_CLASSIC_ONLY, *_SPANS.values())
         if known[name] is None and name not in unread:
             place.note(f"sets {name} from a placeholder whose value is not known")
-    if any(name in values and known[name] is None for name in (_STRATEGY, _PROTOCOL)):
+    if any(
+        name in values and known[name] is None
+        for name in ("partition.assignment.strategy", "group.protocol")
+    ):
         # An unknown list is not an unset one, which means the client's default.
         place.note("has a consumer whose next assignor list is not known, which is left out")
         return None
-    streams = _APPLICATION_ID in known and _GROUP_ID not in known
-    entries = [] if streams else _entries(known.get(_STRATEGY) or "")
+    streams = "application.id" in known and "group.id" not in known
+    entries = [] if streams else _entries(known.get("partition.assignment.strategy") or "")
     return Declared(
         where=place.where,
         evidence=place.evidence,
-        group_id=known.get(_APPLICATION_ID if streams else _GROUP_ID),
-        client_id=known.get(_CLIENT_ID),
-        instance_id=known.get(_INSTANCE_ID),
+        group_id=known.get("application.id" if streams else "group.id"),
+        client_id=known.get("client.id"),
+        instance_id=known.get("group.instance.id"),
         list=tuple(assignor_of(entry) or entry for entry in entries),
         list_set=bool(entries),
-        group_protocol=(known.get(_PROTOCOL) or "").lower() or None,
+        group_protocol=(known.get("group.protocol") or "").lower() or None,
         classic_only=tuple(name for name in _CLASSIC_ONLY if name in values),
         family="streams" if streams else _family(entries, scope.java, beside),
         session_timeout_ms=_milliseconds(known, _CLASSIC_ONLY[1]),
-        max_poll_interval_ms=_milliseconds(known, _POLL),
-        upgrade_from=known.get(_UPGRADE_FROM) if streams else None,
+        max_poll_interval_ms=_milliseconds(known, "max.poll.interval.ms"),
+        upgrade_from=known.get("upgrade.from") if streams else None,
     )
 
 
@@ -275,7 +268,10 @@ def _family(entries: list[str], spring: bool, beside: Flat) -> str | None:
     """Return the client family: Java lists class names, librdkafka short names (dotted key)."""
     if spring or any(entry.startswith("org.apache.kafka.") for entry in entries):
         return "java"
-    dotted = any(key == _STRATEGY or key.endswith("." + _STRATEGY) for key in beside)
+    dotted = any(
+        key == "partition.assignment.strategy" or key.endswith(".partition.assignment.strategy")
+        for key in beside
+    )
     short = bool(entries) and all(assignor_of(entry) == entry for entry in entries)
     own_keys = any(
         key == name or key.endswith("." + name) for key in beside for name in _LIBRDKAFKA_ONLY

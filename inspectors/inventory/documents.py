@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,36 +63,44 @@ def flatten(tree: Tree) -> Flat:
     YAML merge keys (`<<`) are followed; null and empty values are left out.
 
     Raises:
-        _OverflowError: nested deeper than any configuration, or made too large by YAML aliases.
+        ValueError: nested deeper than any configuration, or made too large by YAML aliases.
     """
     flat: Flat = {}
     for count, (key, value) in enumerate(_leaves(tree, "", 0)):
         if count > _MOST_SETTINGS:
-            raise _OverflowError("more settings than any configuration file has")
+            raise ValueError("more settings than any configuration file has")
         flat[key] = value
     return flat
 
 
 def _leaves(tree: Tree, path: str, depth: int) -> Iterator[tuple[str, str]]:
     if depth > _DEEPEST:
-        raise _OverflowError("nested deeper than any configuration file is")
-    if isinstance(tree, dict):
-        if "<<" in tree:
-            merged = tree["<<"]
+        raise ValueError("nested deeper than any configuration file is")
+    match tree:
+        case dict():
+            merged = tree.get("<<", [])
             for part in merged if isinstance(merged, list) else [merged]:
                 yield from _leaves(part, path, depth + 1)
-        for key, value in tree.items():
-            if key != "<<":
-                inner = key.removeprefix("[").removesuffix("]")
-                yield from _leaves(value, f"{path}.{inner}" if path else inner, depth + 1)
-    elif isinstance(tree, list):
-        if all(isinstance(item, str) for item in tree):
+            for key, value in tree.items():
+                if key != "<<":
+                    inner = key.removeprefix("[").removesuffix("]")
+                    yield from _leaves(value, f"{path}.{inner}" if path else inner, depth + 1)
+        case list() if all(isinstance(item, str) for item in tree):
             yield path, ",".join(item for item in tree if isinstance(item, str))
-            return
-        for index, item in enumerate(tree):
-            yield from _leaves(item, f"{path}[{index}]", depth + 1)
-    elif tree is not None and tree not in ("", "null", "~"):
-        yield path, tree
+        case list():
+            for index, item in enumerate(tree):
+                yield from _leaves(item, f"{path}[{index}]", depth + 1)
+        case str() if tree not in ("", "null", "~"):
+            yield path, tree
+
+
+def substituted(
+    pattern: re.Pattern[str], text: str, value_of: Callable[[re.Match[str]], str | None]
+) -> str | None:
+    """Return `text` with each match replaced by its value; None if one is not known."""
+    values = [value_of(match) for match in pattern.finditer(text)]
+    known = iter([value for value in values if value is not None])
+    return None if None in values else pattern.sub(lambda _: next(known), text)
 
 
 class Environment:
@@ -110,20 +118,15 @@ class Environment:
 
     def resolve(self, text: str, beside: Flat, depth: int = 0) -> str | None:
         """Return `text` with its placeholders replaced; None if one of them is not known."""
-        failed = False
-
-        def replace(match: re.Match[str]) -> str:
-            nonlocal failed
-            found = self._value(match[1].strip(), match[3], beside, depth)
-            failed = failed or found is None
-            return found or ""
-
         for _ in range(_DEEPEST):
             if not _PLACEHOLDER.search(text):
                 break
-            text = _PLACEHOLDER.sub(replace, text)
-            if failed:
+            replaced = substituted(
+                _PLACEHOLDER, text, lambda m: self._value(m[1].strip(), m[3], beside, depth)
+            )
+            if replaced is None:
                 return None
+            text = replaced
         return None if _UNRESOLVED.search(text) else text
 
     def _value(self, name: str, default: str | None, beside: Flat, depth: int) -> str | None:
@@ -145,6 +148,7 @@ class Environment:
 ENDINGS: Final = ("properties", "yaml", "yml", "json", "conf", "cfg", "env")
 _PROFILE_KEYS: Final = ("spring.config.activate.on-profile", "spring.profiles")
 _PROFILE_NAME: Final = re.compile(r"(?:application|bootstrap)-([\w-]+)\.(?:ya?ml|properties)\Z")
+_QUOTED: Final = re.compile(r"\A(['\"])(.*)\1\Z", re.DOTALL)
 _SEPARATOR: Final = re.compile(r"[#!]---\s*\Z")
 
 
@@ -154,10 +158,6 @@ class UnreadableDocument(DocumentError):  # noqa: N818 - named for what it is, a
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name}: {reason}.")
         self.reason = reason
-
-
-class _OverflowError(Exception):
-    """A document with more settings or a deeper nesting than any configuration has."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def _trees(trees: list[Tree], name: str, profile: str | None) -> list[Document]:
                 continue
             try:
                 flat = flatten(part)
-            except _OverflowError as error:
+            except ValueError as error:
                 raise UnreadableDocument(name, str(error)) from None
             made.append(Document(settings=flat, profile=_profile(flat) or profile))
     return made
@@ -283,12 +283,13 @@ def _json(text: str, name: str) -> Tree:
 def _texts(value: Any, depth: int) -> Tree:
     if depth > 200:
         raise RecursionError
-    if isinstance(value, dict):
-        return {str(key): _texts(inner, depth + 1) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_texts(inner, depth + 1) for inner in value]
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    match value:
+        case dict():
+            return {str(key): _texts(inner, depth + 1) for key, inner in value.items()}
+        case list():
+            return [_texts(inner, depth + 1) for inner in value]
+        case bool():
+            return "true" if value else "false"
     return None if value is None else str(value)
 
 
@@ -304,14 +305,8 @@ def _properties(text: str, profile: str | None) -> list[Document]:
         if line[0] in "#!":
             continue
         key, value = key_and_value(line.removeprefix("export "))
-        value = _unquoted(value.rstrip())
+        value = _QUOTED.sub(r"\2", value.rstrip())
         if key and value and not key.startswith("["):
             flat[key] = value
     made.append(Document(settings=flat, profile=_profile(flat) or profile))
     return made
-
-
-def _unquoted(value: str) -> str:
-    if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
-        return value[1:-1]
-    return value

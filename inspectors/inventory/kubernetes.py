@@ -28,6 +28,7 @@ from rebal.inspectors.inventory.documents import (
     UnreadableDocument,
     documents,
     file_written,
+    substituted,
 )
 
 Resource = dict[str, Tree]
@@ -118,13 +119,12 @@ def _with_pod_name(client: Declared, pod_name: str | None) -> Declared:
 
 def _max_surge(spec: Resource, kind: str) -> str | None:
     """Return maxSurge; its default is 25 % for a Deployment and 0 for the others."""
-    strategy = _object(spec.get("strategy") or spec.get("updateStrategy"))
-    if strategy.get("type") in ("Recreate", "OnDelete"):
-        return "0"
-    declared = _text(_object(strategy.get("rollingUpdate")).get("maxSurge"))
-    if declared is not None or kind == "Rollout":
-        return declared
-    return "25%" if kind == "Deployment" else "0"
+    match spec.get("strategy") or spec.get("updateStrategy"):
+        case {"type": "Recreate" | "OnDelete"}:
+            return "0"
+        case {"rollingUpdate": {"maxSurge": str(declared)}}:
+            return declared
+    return {"Deployment": "25%", "Rollout": None}.get(kind, "0")
 
 
 def _loose_map(source: str, resource: Resource, notes: list[str]) -> Iterator[Declared]:
@@ -252,42 +252,32 @@ class _Container:
                 self._variables[name] = self._variable(name, entry)
 
     def _variable(self, name: str, entry: Resource) -> str | None:
-        value_from = _object(entry.get("valueFrom"))
-        if not value_from:
-            return self._expand(_text(entry.get("value")) or "")
-        field_path = _text(_object(value_from.get("fieldRef")).get("fieldPath"))
-        if field_path == "metadata.name":
-            return POD_NAME
-        if field_path == "metadata.namespace":
-            return self._namespace or None
-        reference = _object(value_from.get("configMapKeyRef"))
-        if not reference:
-            return None
-        data = self._map(_text(reference.get("name")))
-        found = None if data is None else _text(data.get(_text(reference.get("key")) or ""))
-        if found is None and _ABOUT_KAFKA.search(name):
-            self._note(
-                f"takes {name} from ConfigMap {_text(reference.get('name'))}, "
-                "which is not in the input or lacks the key"
-            )
-        return found
+        match entry.get("valueFrom"):
+            case {"fieldRef": {"fieldPath": "metadata.name"}}:
+                return POD_NAME
+            case {"fieldRef": {"fieldPath": "metadata.namespace"}}:
+                return self._namespace or None
+            case {"configMapKeyRef": dict(reference)} if reference:
+                data = self._map(_text(reference.get("name"))) or {}
+                found = _text(data.get(_text(reference.get("key")) or ""))
+                if found is None and _ABOUT_KAFKA.search(name):
+                    self._note(
+                        f"takes {name} from ConfigMap {_text(reference.get('name'))}, "
+                        "which is not in the input or lacks the key"
+                    )
+                return found
+            case dict(other) if other:
+                return None
+        return self._expand(_text(entry.get("value")) or "")
 
     def _expand(self, value: str) -> str | None:
         """Return `value` with each `$(NAME)` of an earlier variable replaced."""
-        failed = False
 
-        def replace(match: re.Match[str]) -> str:
-            nonlocal failed
-            if match[1] is None:
-                return "$"
-            if match[1] not in self._variables:
-                return match[0]
-            found = self._variables[match[1]]
-            failed = failed or found is None
-            return found or ""
+        def value_of(match: re.Match[str]) -> str | None:
+            name = match[1]
+            return "$" if name is None else self._variables.get(name, match[0])
 
-        expanded = _REFERENCE.sub(replace, value)
-        return None if failed else expanded
+        return substituted(_REFERENCE, value, value_of)
 
     def _map(self, name: str | None) -> Resource | None:
         key = (self._namespace, name or "")
