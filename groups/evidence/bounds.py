@@ -52,63 +52,60 @@ def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
     """Yield evidence of the merged snapshot that cannot all be true."""
     if not snapshot.has_assignor_lists or snapshot.group.state is not GroupState.STABLE:
         return
-    elected = snapshot.group.assignor
-    answers = snapshot.probe_answers
     borrowed = borrowed_names(snapshot)
     for member in snapshot.members:
-        known = member.assignors
-        if known.knowledge is not Knowledge.EXACT:
-            for name in known.at_least:
-                if name in known.lacks:
-                    what = f"its list both holds and lacks {name}"
-                    yield _contradiction(member, what, known.evidence)
-            continue
-        shown = f"[{', '.join(known.list)}]"
-        if elected and elected not in known.list:
-            what = f"{elected} is elected, so every list holds it, and this one is {shown}"
-            said = Evidence(
-                source=snapshot.source,
-                at=snapshot.captured_at,
-                detail=f"elected: {elected}",
-            )
-            yield _contradiction(member, what, (*known.evidence, said))
-        for answer in answers:
-            if answer.supported is Tri.YES and answer.assignor not in known.list:
-                what = (
-                    f"the probe says that every list holds {answer.assignor}, this one is {shown}"
-                )
-                yield _contradiction(member, what, (*known.evidence, _probed(answer)))
-        kept = member.kept_partitions
-        eager = next(
-            (
-                name
-                for name in known.list
-                if eager_only(name) is Tri.YES and not not_by_name(member, name, borrowed)
-            ),
-            None,
-        )
-        if kept and eager and fixes_protocol(member.software):
-            what = f"it kept {kept} partitions when it joined, as no member with {eager} does"
-            sent = Evidence(source=Source.SUBSCRIPTION, detail=f"{kept} owned partitions")
-            yield _contradiction(
-                member, f"{what}, and its list is {shown}", (*known.evidence, sent)
-            )
-    for answer in answers:
+        for what, said in _at_odds(member, snapshot, borrowed):
+            evidence = (*member.assignors.evidence, *said)
+            yield Contradiction(member_id=member.member_id, what=what, evidence=evidence)
+    for answer in snapshot.probe_answers:
         # A static member that is down keeps what a load left of its list: no contradiction.
-        held = all(
+        held = snapshot.members and all(
             member.instance_id is None and member.assignors.holds(answer.assignor) is Tri.YES
             for member in snapshot.members
         )
-        if (
-            answer.supported is Tri.NO
-            and snapshot.rebalanced_since_load
-            and held
-            and snapshot.members
-        ):
+        if answer.supported is Tri.NO and snapshot.rebalanced_since_load and held:
             yield Contradiction(
                 what=f"the probe says that some list lacks {answer.assignor}, and all hold it",
                 evidence=(_probed(answer),),
             )
+
+
+def _at_odds(
+    member: Member, snapshot: GroupSnapshot, borrowed: frozenset[str]
+) -> Iterator[tuple[str, tuple[Evidence, ...]]]:
+    """Yield each contradiction about the member's list, and the other side's evidence."""
+    known, elected, kept = member.assignors, snapshot.group.assignor, member.kept_partitions
+    if known.knowledge is not Knowledge.EXACT:
+        for name in known.at_least:
+            if name in known.lacks:
+                yield f"its list both holds and lacks {name}", ()
+        return
+    shown = f"[{', '.join(known.list)}]"
+    if elected and elected not in known.list:
+        detail = f"elected: {elected}"
+        said = Evidence(source=snapshot.source, at=snapshot.captured_at, detail=detail)
+        yield f"{elected} is elected, so every list holds it, and this one is {shown}", (said,)
+    for answer in snapshot.probe_answers:
+        if answer.supported is Tri.YES and answer.assignor not in known.list:
+            yield (
+                f"the probe says that every list holds {answer.assignor}, this one is {shown}",
+                (_probed(answer),),
+            )
+    eager = next(
+        (
+            name
+            for name in known.list
+            if eager_only(name) is Tri.YES and not not_by_name(member, name, borrowed)
+        ),
+        None,
+    )
+    if kept and eager and fixes_protocol(member.software):
+        sent = Evidence(source=Source.SUBSCRIPTION, detail=f"{kept} owned partitions")
+        yield (
+            f"it kept {kept} partitions when it joined, as no member with {eager} does, and its "
+            f"list is {shown}",
+            (sent,),
+        )
 
 
 def _bounded(member: Member, snapshot: GroupSnapshot, borrowed: frozenset[str]) -> Member:
@@ -186,7 +183,3 @@ def _with(
 def _probed(answer: ProbeAnswer) -> Evidence:
     said = "every list holds it" if answer.supported is Tri.YES else "some list lacks it"
     return Evidence(source=Source.PROBE, at=answer.at, detail=f"{answer.assignor}: {said}")
-
-
-def _contradiction(member: Member, what: str, evidence: tuple[Evidence, ...]) -> Contradiction:
-    return Contradiction(member_id=member.member_id, what=what, evidence=evidence)

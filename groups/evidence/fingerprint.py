@@ -103,8 +103,8 @@ def traces(subscription: Subscription | None, assignor: str | None) -> tuple[Tra
     """Return the traces in one member's subscription for `assignor`, strongest first."""
     found: list[Trace] = []
     if assignor == "stream":
-        detail = "assignor stream is Kafka Streams' own"
-        found.append(Trace(family="streams", evidence=_described(detail)))
+        evidence = Evidence(source=Source.DESCRIBE, detail="assignor stream is Kafka Streams' own")
+        found.append(Trace(family="streams", evidence=evidence))
         data = user_data_of(subscription)
         versions = releases_of(subscription) if subscription is not None else None
         if data is not None and versions is not None:
@@ -112,102 +112,91 @@ def traces(subscription: Subscription | None, assignor: str | None) -> tuple[Tra
             found.append(Trace(ranges={"streams": versions}, evidence=_sent(detail)))
     elif assignor == "RoundRobinAssigner":
         detail = "assignor RoundRobinAssigner is kafkajs's own"
-        found.append(Trace(family="kafkajs", evidence=_described(detail)))
+        evidence = Evidence(source=Source.DESCRIBE, detail=detail)
+        found.append(Trace(family="kafkajs", evidence=evidence))
     if subscription is None:
         return tuple(found)
-    if subscription.version == 1 and subscription.owned_partitions is None:
-        return (*found, _mislabelled())
-    found += [trace for trace in (_rack(subscription), _user_data(subscription, assignor)) if trace]
-    java = _JAVA_BY_VERSION.get(subscription.version)
+    version = subscription.version
+    if version == 1 and subscription.owned_partitions is None:
+        mislabelled = Trace(
+            not_families=frozenset({"java", "streams", "librdkafka", "kafka-python", "franz-go"}),
+            between="segmentio or sarama-cluster",
+            evidence=_sent("a v1 subscription without owned partitions: v0 bytes marked as v1"),
+        )
+        return (*found, mislabelled)
+    if version >= 3 and subscription.rack_id == "":
+        found.append(_librdkafka("the rack is sent empty, not null"))
+    by_user_data = _user_data(subscription, assignor)
+    found += [by_user_data] if by_user_data is not None else []
+    java = _JAVA_BY_VERSION.get(version)
     if java is not None:
-        detail = f"subscription v{subscription.version}"
+        detail = f"subscription v{version}"
         found.append(Trace(ranges={"java": java, "streams": java}, evidence=_sent(detail)))
     return tuple(found)
 
 
-def _mislabelled() -> Trace:
-    return Trace(
-        not_families=frozenset({"java", "streams", "librdkafka", "kafka-python", "franz-go"}),
-        between="segmentio or sarama-cluster",
-        evidence=_sent("a v1 subscription without owned partitions: v0 bytes marked as v1"),
-    )
-
-
-def _rack(subscription: Subscription) -> Trace | None:
-    if subscription.version < 3 or subscription.rack_id != "":
-        return None
-    return Trace(
-        family="librdkafka",
-        not_families=_NEVER_EMPTY_RACK,
-        ranges={"librdkafka": _RACK_SINCE},
-        evidence=_proves("the rack is sent empty, not null, as only librdkafka does"),
-    )
-
-
 def _user_data(subscription: Subscription, assignor: str | None) -> Trace | None:
-    data = subscription.user_data
-    if assignor in _WITHOUT_USER_DATA:
-        if data is None:
-            return _null_user_data(subscription, assignor)
-        if data == b"" and subscription.version >= 3 and subscription.rack_id:
-            detail = f"the user data of {assignor} is sent empty, not null, in a v3 subscription"
+    version, rack = subscription.version, subscription.rack_id
+    plain = assignor in _WITHOUT_USER_DATA
+    cooperative = assignor == COOPERATIVE_STICKY and rack != ""
+    match subscription.user_data:
+        case None if plain:
+            between = {1: "java >= 2.4, < 3.4, franz-go or sarama", 3: "java >= 3.4 or franz-go"}
             return Trace(
-                family="librdkafka",
-                not_families=_NEVER_EMPTY_RACK,
-                ranges={"librdkafka": _RACK_SINCE},
-                evidence=_proves(f"{detail}, as only librdkafka does"),
+                not_families=_NEVER_NULL,
+                between=between.get(version),
+                evidence=_sent(
+                    f"the user data of {assignor} is null in a v{version} subscription: not "
+                    "librdkafka, kafka-python or kafkajs"
+                ),
             )
-        return None
-    if assignor != COOPERATIVE_STICKY or subscription.rack_id == "":
-        return None
-    if data == b"" and subscription.version == 1:
-        return Trace(
-            not_families=frozenset({"java", "franz-go", "sarama"}),
-            between="kafka-python or librdkafka < 2.2",
-            evidence=_sent("cooperative-sticky's user data is sent empty in a v1 subscription"),
-        )
-    if not data:
-        return None
-    if len(data) == 4 and data != bytes(4):
-        return _generation_alone(subscription)
-    listed = decode_sticky(data)
-    if listed.readable and subscription.version >= 3 and subscription.rack_id is None:
-        return Trace(
-            family="franz-go",
-            not_families=frozenset({"java", "kafka-python"}),
-            evidence=_proves(
-                "cooperative-sticky's user data begins with a list of partitions and the rack is "
-                "null, as only franz-go sends"
-            ),
-        )
+        case b"" if plain and version >= 3 and rack:
+            return _librdkafka(
+                f"the user data of {assignor} is sent empty, not null, in a v3 subscription"
+            )
+        case b"" if cooperative and version == 1:
+            return Trace(
+                not_families=frozenset({"java", "franz-go", "sarama"}),
+                between="kafka-python or librdkafka < 2.2",
+                evidence=_sent("cooperative-sticky's user data is sent empty in a v1 subscription"),
+            )
+        case bytes(data) if cooperative and len(data) == 4 and data != bytes(4):
+            return _generation_alone(version)
+        case bytes(data) if cooperative and data and version >= 3 and rack is None:
+            if decode_sticky(data).readable:
+                return Trace(
+                    family="franz-go",
+                    not_families=frozenset({"java", "kafka-python"}),
+                    evidence=_proves(
+                        "cooperative-sticky's user data begins with a list of partitions and the "
+                        "rack is null, as only franz-go sends"
+                    ),
+                )
     return None
 
 
-def _generation_alone(subscription: Subscription) -> Trace:
+def _generation_alone(version: int) -> Trace:
     """Return the trace of a generation alone, as Java and sarama (never v3) send it."""
     others = frozenset({"librdkafka", "kafka-python", "franz-go"})
     detail = "cooperative-sticky's user data is a generation alone, as Java"
-    if subscription.version >= 3:
+    if version >= 3:
         return Trace(
             family="java", not_families=others | {"sarama"}, evidence=_proves(f"{detail} sends")
         )
     between = {1: "java >= 2.4, < 3.4 or sarama", 2: "sarama"}
     return Trace(
         not_families=others,
-        between=between.get(subscription.version),
+        between=between.get(version),
         evidence=_sent(f"{detail} and sarama send"),
     )
 
 
-def _null_user_data(subscription: Subscription, assignor: str | None) -> Trace:
-    between = {1: "java >= 2.4, < 3.4, franz-go or sarama", 3: "java >= 3.4 or franz-go"}
+def _librdkafka(detail: str) -> Trace:
     return Trace(
-        not_families=_NEVER_NULL,
-        between=between.get(subscription.version),
-        evidence=_sent(
-            f"the user data of {assignor} is null in a v{subscription.version} subscription: not "
-            "librdkafka, kafka-python or kafkajs"
-        ),
+        family="librdkafka",
+        not_families=_NEVER_EMPTY_RACK,
+        ranges={"librdkafka": _RACK_SINCE},
+        evidence=_proves(f"{detail}, as only librdkafka does"),
     )
 
 
@@ -217,10 +206,6 @@ def _proves(detail: str) -> Evidence:
 
 def _sent(detail: str) -> Evidence:
     return Evidence(source=Source.SUBSCRIPTION, detail=detail)
-
-
-def _described(detail: str) -> Evidence:
-    return Evidence(source=Source.DESCRIBE, detail=detail)
 
 
 def _by_client_id(client_id: str, member_id: str, group_id: str | None) -> str | None:

@@ -36,9 +36,12 @@ def with_loads(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> GroupSna
     if coordinator is None or coordinator.rebalanced_since_load is not Tri.CANNOT_TELL:
         return snapshot
     for log in seen:
-        if not isinstance(log, LogRead) or log.broker_id != coordinator.broker_id:
-            continue
-        if log.last_at is None or abs(snapshot.captured_at - log.last_at) > NOW:
+        if not (
+            isinstance(log, LogRead)
+            and log.broker_id == coordinator.broker_id
+            and log.last_at is not None
+            and abs(snapshot.captured_at - log.last_at) <= NOW
+        ):
             continue
         shown = [one for one in seen if isinstance(one, Seen) and one.log == log.log]
         load: Loaded | None = None
@@ -47,19 +50,16 @@ def with_loads(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> GroupSna
                 load = one
         ended = [one for one in shown if isinstance(one, Rebalanced)]
         rebalanced = any(load is None or is_after(one, load) for one in ended)
-        if load is None and not rebalanced:
-            continue
-        if rebalanced and not _is_bound(snapshot, shown, log):
-            continue
-        since = Tri.YES if rebalanced else Tri.NO
-        why = f"{log.log} shows {'a' if rebalanced else 'no'} rebalance after the last load"
-        made = replace(
-            coordinator,
-            rebalanced_since_load=since,
-            rebalanced_why=why,
-            loaded_at=load.at if load is not None else coordinator.loaded_at,
-        )
-        return replace(snapshot, group=replace(snapshot.group, coordinator=made))
+        if _is_bound(snapshot, shown, log) if rebalanced else load is not None:
+            made = replace(
+                coordinator,
+                rebalanced_since_load=Tri.YES if rebalanced else Tri.NO,
+                rebalanced_why=(
+                    f"{log.log} shows {'a' if rebalanced else 'no'} rebalance after the last load"
+                ),
+                loaded_at=load.at if load is not None else coordinator.loaded_at,
+            )
+            return replace(snapshot, group=replace(snapshot.group, coordinator=made))
     return snapshot
 
 

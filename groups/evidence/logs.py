@@ -30,6 +30,7 @@ from rebal.groups.evidence.observations import (
     Ran,
     Rebalanced,
     Seen,
+    by_field,
 )
 from rebal.groups.model import Evidence, GroupSnapshot, Member, Record, Source
 
@@ -74,16 +75,9 @@ def own(
 
     Observations without an origin come from no log and are kept.
     """
-    origins: dict[str, list[Seen]] = {}
-    for one in seen:
-        if isinstance(one, Seen) and one.origin:
-            origins.setdefault(one.origin, []).append(one)
-    if not origins:
-        return list(seen), ()
-    logs: dict[str, list[LogRead]] = {}
-    for one in seen:
-        if isinstance(one, LogRead):
-            logs.setdefault(one.origin, []).append(one)
+    origins = by_field(seen, Seen, "origin")
+    origins.pop("", None)
+    logs = by_field(seen, LogRead, "origin")
     foreign = {
         name: logs.get(name, [])
         for name, found in origins.items()
@@ -96,18 +90,17 @@ def own(
 def _is_own(snapshot: GroupSnapshot, found: Sequence[Seen], logs: Sequence[LogRead]) -> bool:
     group = snapshot.group
     here = {member.member_id for member in snapshot.members}
-    if any(isinstance(o, Joined | Introduced | Ran) and o.member_id in here for o in found):
-        return True
-    if any((group.group_id, member_id) in log.members for log in logs for member_id in here):
+    if any(isinstance(o, Joined | Introduced | Ran) and o.member_id in here for o in found) or any(
+        (group.group_id, member_id) in log.members for log in logs for member_id in here
+    ):
         return True
     named = {cluster_id for log in logs for cluster_id in log.cluster_ids}
     if named and snapshot.cluster.cluster_id is not None:
         return named == {snapshot.cluster.cluster_id}
+    brokers = {log.broker for log in logs}
     coordinator = group.coordinator
-    if coordinator is not None and coordinator.host:
-        address = f"{coordinator.host}:{coordinator.port}"
-        if any(log.broker == address for log in logs):
-            return True
+    if coordinator and coordinator.host and f"{coordinator.host}:{coordinator.port}" in brokers:
+        return True
     ends = [log.last_at for log in logs if log.last_at is not None]
     is_of_now = any(abs(snapshot.captured_at - end) <= NOW for end in ends)
     return is_of_now and not _strangers(found)
@@ -157,6 +150,7 @@ _WRITTEN: Final = timedelta(seconds=2)
 _JUST_NOW: Final = timedelta(minutes=10)
 # Beyond this, and in the months in which clocks are changed, an offset may not be the same.
 _STEADY: Final = timedelta(days=1)
+_SEASON: Final = timedelta(days=120)
 _CHANGING: Final = frozenset({2, 3, 4, 9, 10, 11})
 
 
@@ -220,11 +214,8 @@ def placed(
     known: dict[_Event, datetime] = {}
     if group.generation is not None and group.generation_at is not None:
         known[group.group_id, "", group.generation] = group.generation_at
-    while True:
-        before = {name: len(clock.anchors) for name, clock in clocks.items()}
-        _tie(found, clocks, known)
-        if before == {name: len(clock.anchors) for name, clock in clocks.items()}:
-            break
+    while _tie(found, clocks, known):
+        pass
     offsets = {name: clock.offset for name, clock in clocks.items()}
     return [_placed(one, clocks) for one in found], offsets
 
@@ -257,8 +248,13 @@ def _event(one: Observation) -> _Event | None:
 
 def _tie(
     seen: Sequence[Observation], clocks: dict[str, _Clock], known: dict[_Event, datetime]
-) -> None:
-    """Copy each moment that a log with a known clock gives to the same event of another log."""
+) -> bool:
+    """Copy each moment that a log with a known clock gives to the same event of another log.
+
+    Returns:
+        Whether a clock got a new anchor, so that more moments may be known now.
+    """
+    before = sum(len(clock.anchors) for clock in clocks.values())
     for one in seen:
         event = _event(one)
         if event is None or not isinstance(one, Joined | Rebalanced) or one.at is None:
@@ -275,6 +271,7 @@ def _tie(
             # A rejoin in the same generation is later than the join that the other source dates.
             if clock.offset is None and _whole(one.at - known[event], _TOLERANCE) is not None:
                 clock.anchors.add((one.at, known[event]))
+    return sum(len(clock.anchors) for clock in clocks.values()) > before
 
 
 def _just_written(log: LogRead) -> Iterator[tuple[datetime, datetime]]:
@@ -293,18 +290,15 @@ def _whole(difference: timedelta, tolerance: timedelta) -> timedelta | None:
 
 
 def _in_future(log: LogRead, offset: timedelta) -> bool:
-    if log.last_at is None or log.read_at is None:
-        return False
-    return log.last_at - offset > log.read_at + _TOLERANCE
+    last_at, read_at = log.last_at, log.read_at
+    return bool(last_at and read_at and last_at - offset > read_at + _TOLERANCE)
 
 
 def _steady(one: datetime, other: datetime) -> bool:
     """Return whether no zone can have changed its offset between the two times."""
     first, last = min(one, other), max(one, other)
-    if last - first <= _STEADY:
-        return True
-    if last - first > timedelta(days=120):
-        return False
+    if not _STEADY < last - first <= _SEASON:
+        return last - first <= _STEADY
     months = {(first + timedelta(days=day)).month for day in range((last - first).days + 1)}
     return not (months | {last.month}) & _CHANGING
 

@@ -35,6 +35,7 @@ from rebal.groups.evidence.observations import (
     Joined,
     Observation,
     Ran,
+    by_field,
 )
 from rebal.groups.model import (
     AssignorList,
@@ -71,15 +72,9 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
     seen, unused = own(snapshot, seen)
     notes = (*zone_notes(seen, offsets), *unused, *_conversions(seen))
     snapshot = with_loads(snapshot, seen)
-    joins: dict[str, list[Joined]] = {}
-    for one in seen:
-        if isinstance(one, Joined):
-            joins.setdefault(one.member_id, []).append(one)
+    joins = by_field(seen, Joined, "member_id")
     found = [with_joins(member, joins.pop(member.member_id, ())) for member in snapshot.members]
-    ran: dict[str, list[Ran]] = {}
-    for one in seen:
-        if isinstance(one, Ran):
-            ran.setdefault(one.member_id, []).append(one)
+    ran = by_field(seen, Ran, "member_id")
     told = {one.member_id: one.software for one in seen if isinstance(one, Introduced)}
     found = [(_introduced(member, told.get(member.member_id)), items) for member, items in found]
     shown = [with_ran(member, ran.get(member.member_id, ())) for member, _ in found]

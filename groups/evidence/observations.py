@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict, TypeVar
 
 from rebal.groups.model import (
     DeclaredAssignors,
@@ -191,3 +192,13 @@ Observation = (
     | LogRead
     | Declared
 )
+_T = TypeVar("_T")
+
+
+def by_field(seen: Iterable[Observation], kind: type[_T], field: str) -> dict[Any, list[_T]]:
+    """Return the observations of one kind in lists, by the value of one of their fields."""
+    found: dict[Any, list[_T]] = {}
+    for one in seen:
+        if isinstance(one, kind):
+            found.setdefault(getattr(one, field), []).append(one)
+    return found
