@@ -37,6 +37,7 @@ from rebal.groups.snapshot.seal import check_seal, checksum
 
 SCHEMA: Final = "rebal.snapshot/1"
 Format = Literal["yaml", "json"]
+_FORMATS: Final[dict[str, Format]] = {"json": "json", "yaml": "yaml", "yml": "yaml"}
 _T = TypeVar("_T")
 _WHERE: Final = re.compile(
     r"(?P<what>.*?)(?: - at `\$(?P<topic>\[.*\])`)?(?: - at `(?P<path>[^`]*)`)?\Z", re.DOTALL
@@ -82,12 +83,13 @@ def _json_escape(match: re.Match[str]) -> str:
 
 def enc_hook(value: object) -> object:
     """Encode the model's own types for msgspec."""
-    if isinstance(value, Partitions | Replicas | Command):
-        return str(value)
-    if isinstance(value, Lags):
-        return value.dump()
-    if isinstance(value, Mapping):
-        return dict(value)
+    match value:
+        case Partitions() | Replicas() | Command():
+            return str(value)
+        case Lags():
+            return value.dump()
+        case Mapping():
+            return dict(value)
     raise NotImplementedError(f"no document form for {type(value).__name__}")
 
 
@@ -126,12 +128,10 @@ def format_of(name: str) -> Format:
     Raises:
         DocumentError: another ending.
     """
-    ending = name.rsplit(".", 1)[-1].lower()
-    if ending == "json":
-        return "json"
-    if ending in ("yaml", "yml"):
-        return "yaml"
-    raise DocumentError(f"{name}: the ending says the format: use .yaml, .yml or .json.")
+    form = _FORMATS.get(name.rsplit(".", 1)[-1].lower())
+    if form is None:
+        raise DocumentError(f"{name}: the ending says the format: use .yaml, .yml or .json.")
+    return form
 
 
 def dumps(schema: str, record: msgspec.Struct, form: Format, *, sealed: bool = False) -> str:
@@ -202,7 +202,8 @@ def _body(text: str, form: Format, name: str, schema: str, *, by_hand: bool) -> 
     if form == "yaml" and len(text) > _BIG:
         _check_big(text, name, schema)
     try:
-        body = _parse(text, form)
+        is_json = form == "json"
+        body = json.loads(text, object_pairs_hook=_without_twins) if is_json else read_yaml(text)
         if isinstance(body, dict):
             unfold(body)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -246,7 +247,8 @@ def _check_big(text: str, name: str, schema: str) -> None:
 
 
 def _check_end(text: str, name: str) -> None:
-    if _ending(text) != "\n...":
+    end = text[-100:].rstrip()
+    if not (end if len(end) >= len(_END) else text.rstrip()).endswith("\n..."):
         lines = text.count("\n") + (not text.endswith("\n"))
         raise DocumentError(
             f"{name}: cut off after line {lines}: the line `...` that ends a document is missing; "
@@ -283,12 +285,6 @@ def file_stem(group_id: str) -> str:
     return made or "%"
 
 
-def _parse(text: str, form: Format) -> object:
-    if form == "json":
-        return json.loads(text, object_pairs_hook=_without_twins)
-    return read_yaml(text)
-
-
 def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) < len(pairs):
@@ -296,12 +292,6 @@ def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
         twice = next(key for key, count in counts.items() if count > 1)
         raise ValueError(f"the key `{twice}` stands twice in one object")
     return made
-
-
-def _ending(text: str) -> str:
-    """Return the last four characters that are not blank."""
-    end = text[-100:].rstrip()
-    return (end if len(end) >= len(_END) else text.rstrip())[-len(_END) :]
 
 
 def _check_schema(found: object, wanted: str, name: str) -> None:
@@ -321,13 +311,14 @@ def _short(value: object) -> str:
 
 
 def _syntax(error: Exception, form: Format) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        return f"not valid YAML: {error.problem} (line {mark.line + 1}, column {mark.column + 1})."
-    if isinstance(error, json.JSONDecodeError):
-        return f"not valid JSON: {error.msg} (line {error.lineno}, column {error.colno})."
-    if isinstance(error, RecursionError):
-        return f"not valid {form.upper()}: nested too deep."
+    match error:
+        case yaml.MarkedYAMLError(problem_mark=mark) if mark is not None:
+            place = f"line {mark.line + 1}, column {mark.column + 1}"
+            return f"not valid YAML: {error.problem} ({place})."
+        case json.JSONDecodeError():
+            return f"not valid JSON: {error.msg} (line {error.lineno}, column {error.colno})."
+        case RecursionError():
+            return f"not valid {form.upper()}: nested too deep."
     return f"not valid {form.upper()}: {str(error).splitlines()[0]}."
 
 

@@ -74,10 +74,13 @@ def _digest(value: object) -> str:
 
 def _plain(value: Any) -> Any:
     """Return `value` as every JSON tool writes it: some turn 36.0 into 36."""
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if value is None or isinstance(value, str | int | float) else repr(value)
+    match value:
+        case dict():
+            return {str(key): _plain(each) for key, each in value.items()}
+        case list():
+            return [_plain(each) for each in value]
+        case float() if value.is_integer():
+            return int(value)
+        case None | str() | int() | float():
+            return value
+    return repr(value)
