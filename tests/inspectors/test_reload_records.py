@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer import OffsetForLeaderEpochResponse
 from kafka.protocol.metadata import MetadataResponse
+from kafka.record.memory_records import MemoryRecordsBuilder
 
 from rebal.groups.model import Tri
 from rebal.groups.wire.offsets_topic import (
@@ -21,6 +22,7 @@ from rebal.groups.wire.offsets_topic import (
 from rebal.inspectors.errors import RequestError
 from rebal.inspectors.kafka.reload import (
     Earlier,
+    Fetches,
     Reading,
     StoredGroup,
     _of_partition,
@@ -92,6 +94,31 @@ def test_an_answer_with_null_where_none_may_be_is_rejected(brokers: Any) -> None
 )
 def test_hashes_below_zero(group_id: str, partition: int) -> None:
     assert offsets_partition(group_id, 4) == partition
+
+
+def batch(*keys: bytes, compression: int = 0) -> bytes:
+    made = MemoryRecordsBuilder(magic=2, compression_type=compression, batch_size=10_000)
+    for key in keys:
+        made.append(timestamp=7, key=key, value=b"value")
+    made.close()
+    return bytes(made.buffer())
+
+
+def test_only_batches_that_may_hold_the_key_are_parsed() -> None:
+    key = group_metadata_key("checkout")
+    others, own = batch(b"a", b"b"), batch(b"c", key)
+    packed = batch(b"d" * 500, compression=1)
+    fetched = _split(others + own + others + packed + own[:-1], 0)
+    assert list(fetched.batches_with(key)) == [own, packed]
+    assert (fetched.counted, fetched.first_timestamp_ms) == (7, 7)
+
+
+def test_a_fetch_that_found_nothing_is_sent_again() -> None:
+    fetches = Fetches()
+    answers = iter([b"", batch(b"a"), batch(b"b")])
+    found = [fetches.once((0, 0, 0), lambda: _split(next(answers), 0)) for _ in range(3)]
+    assert [each.counted for each in found] == [0, 1, 1]
+    assert found[1] is found[2]
 
 
 def record(offset: int, generation: int | None, *, members: int = 1) -> StoredGroup:
