@@ -20,7 +20,7 @@ from rebal.cli.output import View, shown
 from rebal.cli.overview import NONE, GroupLine, Overview, changes
 from rebal.cli.plain import is_ascii_only
 from rebal.cli.render.plans.parts import VERDICT_STYLES
-from rebal.cli.render.text import GAP, Column, count, facts, listing
+from rebal.cli.render.text import GAP, Column, count, drawn, facts, listing
 from rebal.planner.commands import COOPERATIVE, Given
 from rebal.planner.plan import Verdict
 
@@ -114,7 +114,7 @@ class _Table:
                 blank = " " * (self._sizes[n] - cell_len(str(cell)))
                 if _COLUMNS[n].right:
                     yield Segment(blank)
-                yield from cell.render(console) if isinstance(cell, Text) else (Segment(cell),)
+                yield from drawn(console, cell)
                 if n != kept[-1]:
                     yield Segment(" " * GAP if _COLUMNS[n].right else blank + " " * GAP)
             yield Segment.line()

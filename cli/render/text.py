@@ -239,7 +239,7 @@ class Labelled:
         inner = options.update(width=max(1, options.max_width - before), overflow="fold")
         for name, text in self._rows:
             blank = Segment(" " * (before - self._indent - name.cell_len))
-            head = [Segment(" " * self._indent), *_drawn(console, name), blank]
+            head = [Segment(" " * self._indent), *drawn(console, name), blank]
             for line in _lines(console, text, inner):
                 yield from (*head, *line, Segment.line())
                 head = [Segment(" " * before)]
@@ -252,7 +252,7 @@ def _lines(
     if isinstance(text, Forms):
         text = text.at(options.max_width)
     if isinstance(text, str | Text) and _is_one_line(str(text), options.max_width):
-        return [_drawn(console, text)]
+        return [drawn(console, text)]
     return Segment.split_lines(console.render(text, options))
 
 
@@ -260,7 +260,7 @@ def _is_one_line(text: str, width: int) -> bool:
     return "\n" not in text and cell_len(text) <= width
 
 
-def _drawn(console: Console, text: str | Text) -> Iterable[Segment]:
+def drawn(console: Console, text: str | Text) -> Iterable[Segment]:
     """Return a text of one line; no style is looked up where the console shows none."""
     if isinstance(text, str) or console.color_system is None:
         return [Segment(str(text))]
@@ -479,6 +479,6 @@ class WideTable:
                 blank = " " * (width - length)
                 if column.right:
                     yield Segment(blank)
-                yield from _drawn(console, cell)
+                yield from drawn(console, cell)
                 yield Segment(" " * GAP if column.right else blank + " " * GAP)
             yield Segment.line()
