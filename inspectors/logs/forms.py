@@ -25,9 +25,9 @@ from rebal.groups.evidence.observations import (
     Rebalanced,
     Where,
 )
-from rebal.groups.model import Evidence, Software
+from rebal.groups.model import Evidence, Software, Source
 from rebal.inspectors import clock
-from rebal.inspectors.logs.lines import Stamp, Zone, better, stamp_of, unwrap
+from rebal.inspectors.logs.lines import LogText, Stamp, Zone, better, stamp_of, unwrap
 from rebal.inspectors.logs.text_input import TextInput
 
 Kind = Literal[
@@ -70,15 +70,7 @@ _ASSIGNOR: Final = re.compile(
 _NONE: Final = ("", "None", "null", "<nil>", "not provided")
 
 
-class Text(NamedTuple):
-    """One line without its JSON wrapper, the program that wrote it (empty: not shown), its time."""
-
-    program: str
-    text: str
-    stamp: Stamp | None
-
-
-def split(raw: bytes, zone: Zone) -> Iterator[Text]:
+def split(raw: bytes, number: int, zone: Zone) -> Iterator[LogText]:
     """Yield the line; for a JSON wrapper, each line of the message in it. No line is very long."""
     if len(raw) > _LONGEST:
         return
@@ -90,20 +82,21 @@ def split(raw: bytes, zone: Zone) -> Iterator[Text]:
     keys = (key for key in _MESSAGES if wrapped and f'"{key}"' in line)
     inner = next((each for key in keys for each in unwrap(line, _NOTHING, zone, key)), None)
     if inner is None or inner.wrapper_time is None:
-        yield _named(line, stamp_of(line, zone))
+        yield _named(line, number, stamp_of(line, zone))
         return
     for text in inner.text.splitlines():
         at = better(stamp_of(text[:60], zone), inner.wrapper_time)
-        yield _named(text, better(at, stamp_of(head, zone)))
+        yield _named(text, number, better(at, stamp_of(head, zone)))
 
 
-def _named(text: str, stamp: Stamp | None) -> Text:
+def _named(text: str, number: int, stamp: Stamp | None) -> LogText:
     match = _NAME.match(text)
     if match is None:
-        return Text("", text, stamp)
+        return LogText("", text, number, stamp)
     if match[2]:
         stamp = Stamp(datetime.fromtimestamp(float(match[2]), UTC), local=False)
-    return Text(_TIMES.sub("", match[1] or match[3] or "").strip(), text, stamp)
+    program = _TIMES.sub("", match[1] or match[3] or "").strip()
+    return LogText(program, text, number, stamp)
 
 
 class Form(NamedTuple):
@@ -138,18 +131,20 @@ class Part:
         self._local = False
         self._last_at: datetime | None = None
 
-    def stamped(self, stamp: Stamp | None) -> datetime | None:
-        """Return the time of one of its lines, and remember the newest."""
-        if stamp is None:
-            return None
-        self._local = self._local or stamp.local
-        self._last_at = stamp.at if self._last_at is None else max(self._last_at, stamp.at)
-        return stamp.at
+    def take(self, stamp: Stamp | None) -> None:
+        """Remember the time of one of its lines, if it is the newest."""
+        if stamp is not None:
+            self._local = self._local or stamp.local
+            self._last_at = stamp.at if self._last_at is None else max(self._last_at, stamp.at)
 
-    def where(self, number: int, stamp: Stamp | None) -> Where:
-        """Return the place of a line."""
-        log, local = self._log, stamp is not None and stamp.local
-        return Where(log=log.log, line=number, origin=log.origin, local=local)
+    def place(self, line: LogText) -> tuple[Evidence, Where]:
+        """Return one of its lines as evidence, and where it stands."""
+        log, stamp = self._log, line.stamp
+        source = Source.BROKER_LOG if log.kind == "broker" else Source.CLIENT_LOG
+        detail = f"{self._source.name}:{line.number}"
+        evidence = Evidence(source=source, at=stamp.at if stamp else None, detail=detail)
+        local = stamp is not None and stamp.local
+        return evidence, Where(log=log.log, line=line.number, origin=log.origin, local=local)
 
     def read(self) -> LogRead:
         """Return the record of the log; call it after the whole source was read."""
@@ -173,8 +168,7 @@ def forms(rows: Iterable[tuple[str, Kind, str]]) -> tuple[Form, ...]:
 def shown_by(table: Iterable[Form], text: str) -> Shown | None:
     """Return the first form of the table that the line has."""
     for form in table:
-        match = form.pattern.search(text)
-        if match is not None:
+        if match := form.pattern.search(text):
             values = match.groupdict().items()
             return Shown(form, {k.rstrip("_"): v for k, v in values if v and v not in _NONE})
     return None
@@ -210,8 +204,9 @@ def observed(
         case "loaded":
             return Loaded(**where, group_id=group_id, at=at, evidence=evidence)
         case "converted":
-            what = shown.get("what")
-            return Converted(**where, group_id=group_id, what=what, at=at, evidence=evidence)
+            return Converted(
+                **where, group_id=group_id, what=shown.get("what"), at=at, evidence=evidence
+            )
         case "named" if software is not None:
             return Introduced(
                 **where,

@@ -41,6 +41,36 @@ class Stamp(NamedTuple):
     local: bool
 
 
+class Block(NamedTuple):
+    """The begin of a block of settings: its kind, its line's number, time and start.
+
+    `origin` is what a JSON wrapper says of the program.
+    """
+
+    of: str
+    number: int
+    stamp: Stamp | None
+    origin: str
+    start: str
+
+
+class LogText(NamedTuple):
+    """One line without its wrapper, the program that wrote it, and its time.
+
+    `block` is the begin of a block, whose first setting the line is. `key` is that of a setting,
+    with its `value`; a block without a key has no settings that could be read. Both are empty for
+    other lines, which end the program's block.
+    """
+
+    program: str
+    text: str
+    number: int
+    stamp: Stamp | None
+    block: Block | None = None
+    key: str = ""
+    value: str = ""
+
+
 class LogLine(Record, frozen=True, kw_only=True):
     """A line without its JSON wrapper: the text that the program wrote and the wrapper's time.
 

@@ -89,17 +89,15 @@ class TextInput:
         Raises:
             DocumentError: as `lines`; or there are more than `limit` bytes.
         """
-        parts: list[bytes] = []
-        size = 0
+        data = bytearray()
         for part in self._parts("read", _PART):
-            size += len(part)
-            if size > limit:
+            data += part
+            if len(data) > limit:
                 raise DocumentError(
                     f"{self.name}: larger than {limit // (1024 * 1024)} MiB, "
                     "which is no configuration file; name the files to read."
                 )
-            parts.append(part)
-        return b"".join(parts)
+        return bytes(data)
 
     def _pieces(self, stream: IO[bytes], method: str, size: int) -> Iterator[bytes]:
         # In memory there is no `peek`.

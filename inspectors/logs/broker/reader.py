@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rebal.groups.evidence.observations import LogRead, Observation
-from rebal.groups.model import Evidence, Record, Source
+from rebal.groups.model import Record
 from rebal.inspectors.logs.forms import Kind, Part, forms, observed, shown_by, split
 from rebal.inspectors.logs.lines import Zone, origin
 from rebal.inspectors.logs.text_input import TextInput, TextSource
@@ -121,9 +121,8 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Br
         parts: dict[int, Part] = {}
         number, raw = 0, b""
         for number, raw in enumerate(source.lines(), 1):
-            for line in split(raw, tz_offset) if _MARK in raw else ():
-                match = _COORDINATOR.search(line.text)
-                if match is None:
+            for line in split(raw, number, tz_offset) if _MARK in raw else ():
+                if not (match := _COORDINATOR.search(line.text)):
                     continue
                 coordinators += 1
                 broker_id = int(match[1])
@@ -132,19 +131,17 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Br
                     log = LogRead(log=source.name, origin=whose, kind="broker", broker_id=broker_id)
                     parts[broker_id] = Part(source, log)
                 part, shown = parts[broker_id], shown_by(_LINES, match[2])
-                at = part.stamped(line.stamp)
+                part.take(line.stamp)
                 if shown is None:
                     continue
                 if shown.form.kind == "member":
                     part.members.add((shown.get("group_id"), shown.get("member_id")))
-                place = f"{source.name}:{number}"
-                evidence = Evidence(source=Source.BROKER_LOG, at=at, detail=place)
-                one = observed(shown, evidence, part.where(number, line.stamp))
+                one = observed(shown, *part.place(line))
                 found += [one] if one is not None else []
         lines += number
         # A broker whose groups are stable still prints other lines: they show how far its log goes.
         for part in parts.values() if len(parts) == 1 else ():
-            part.stamped(next((line.stamp for line in split(raw, tz_offset)), None))
+            part.take(next((line.stamp for line in split(raw, number, tz_offset)), None))
         logs += [part.read() for part in parts.values()]
     return BrokerLogReading(
         observations=tuple(found), logs=tuple(logs), lines=lines, found=coordinators

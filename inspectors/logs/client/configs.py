@@ -10,7 +10,7 @@ from typing import Final
 
 from rebal.groups.clients import assignor_of, worker_list
 from rebal.groups.model import Record
-from rebal.inspectors.logs.client.wrappers import Block
+from rebal.inspectors.logs.lines import Block
 
 # Other settings are dropped: they may contain secrets of custom components.
 _KEPT: Final = (

@@ -57,6 +57,7 @@ class Lives:
         self.events: list[ClientLine] = []
         self._versions: set[str] = set()
         self._unversioned: list[int] = []
+        self._version_of: dict[int, str] = {}
         self._unnamed: list[int] = []
         self._named: dict[str, list[int] | None] = {}
         self._members: dict[tuple[str, str], _Answer] = {}
@@ -132,11 +133,7 @@ class Lives:
         """Add a client library's version; it belongs to the consumer that was built just before."""
         self._versions.add(version)
         if len(self._unversioned) == 1:
-            number = self._unversioned[0]
-            config = self.events[number].config
-            assert config is not None
-            versioned = replace(config, version=version)
-            self.events[number] = self.events[number]._replace(config=versioned)
+            self._version_of[self._unversioned[0]] = version
         self._unversioned.clear()
 
     def of_member(self, group_id: str, member_id: str, client_id: str) -> Config | Lookup:
@@ -164,8 +161,9 @@ class Lives:
         walks = {key: _Walk() for key in keys if key[0]}
         for number, (key, recorded) in enumerate(zip(keys, self.events, strict=True)):
             event = recorded
-            if event.config is not None and event.config.version is None:
-                event = event._replace(config=replace(event.config, version=only))
+            if event.config is not None:
+                version = self._version_of.get(number, only)
+                event = event._replace(config=replace(event.config, version=version))
             if event.kind == "spoiled":
                 for walk in walks.values():
                     walk.spoiled = True

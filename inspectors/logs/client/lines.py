@@ -189,25 +189,23 @@ class ClientLine(NamedTuple):
 def event_of(text: str) -> ClientLine | None:
     """Return the event that the line shows; None for other lines and those of a configuration."""
     for kind, pattern in _PATTERNS:
-        match = pattern.search(text)
-        if match is None:
-            continue
-        fields = match.groupdict()
-        number = fields.get("generation_id") or ""
-        return ClientLine(
-            kind=kind,
-            group_id=fields.get("group_id", ""),
-            client_id=fields.get("client_id", ""),
-            instance_id=fields.get("instance_id"),
-            member_id=fields.get("member_id") or "",
-            worker=fields.get("worker") is not None,
-            generation_id=int(number) if 0 < len(number) < 12 else None,
-            assignor=fields.get("assignor"),
-            reason=fields.get("reason"),
-            error=(match.lastgroup or "") if kind == "rejected" else "",
-            cluster_id=fields.get("cluster_id", ""),
-            roster=tuple(map(intern, _MEMBER.findall(fields.get("roster") or ""))),
-            upgrade_from=fields.get("upgrade_from"),
-            value=fields.get("value", ""),
-        )
+        if match := pattern.search(text):
+            fields = match.groupdict()
+            number = fields.get("generation_id") or ""
+            return ClientLine(
+                kind=kind,
+                group_id=fields.get("group_id", ""),
+                client_id=fields.get("client_id", ""),
+                instance_id=fields.get("instance_id"),
+                member_id=fields.get("member_id") or "",
+                worker=fields.get("worker") is not None,
+                generation_id=int(number) if 0 < len(number) < 12 else None,
+                assignor=fields.get("assignor"),
+                reason=fields.get("reason"),
+                error=(match.lastgroup or "") if kind == "rejected" else "",
+                cluster_id=fields.get("cluster_id", ""),
+                roster=tuple(map(intern, _MEMBER.findall(fields.get("roster") or ""))),
+                upgrade_from=fields.get("upgrade_from"),
+                value=fields.get("value", ""),
+            )
     return None

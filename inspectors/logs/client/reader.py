@@ -29,7 +29,7 @@ from rebal.groups.evidence.observations import (
     Refused,
     Where,
 )
-from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source
+from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software
 from rebal.groups.streams import protocol_by_setting
 from rebal.inspectors.logs.client import lines
 from rebal.inspectors.logs.client.configs import (
@@ -43,10 +43,10 @@ from rebal.inspectors.logs.client.configs import (
 from rebal.inspectors.logs.client.identity import Lives, is_nameless
 from rebal.inspectors.logs.client.lines import WANTED_TEXT, ClientLine
 from rebal.inspectors.logs.client.rosters import Rosters
-from rebal.inspectors.logs.client.wrappers import Block, LogText, Wrappers
+from rebal.inspectors.logs.client.wrappers import Wrappers
 from rebal.inspectors.logs.families.reader import OtherClients
 from rebal.inspectors.logs.forms import Part
-from rebal.inspectors.logs.lines import Zone, numbered
+from rebal.inspectors.logs.lines import Block, LogText, Zone, numbered
 from rebal.inspectors.logs.text_input import TextInput, files_in
 
 _JAVA: Final = "apache-kafka-java"
@@ -145,7 +145,7 @@ class _Reader:
                 name = f"{source.name} {line.program}".strip()
                 programs[line.program] = _Program(source, name)
             program = programs[line.program]
-            at = program.stamped(line.stamp)
+            program.take(line.stamp)
             if line.key:
                 if line.block is not None:
                     self._end_block(program, source)
@@ -156,15 +156,12 @@ class _Reader:
                 self._unread(line.block, program, source)
                 continue
             self._end_block(program, source)
-            event = lines.event_of(line.text)
-            if event is None:
+            if not (event := lines.event_of(line.text)):
                 continue
             if event.kind == "refused":
                 unnamed = unnamed if unnamed or program.rejected else event.group_id
                 continue
-            detail = f"{source.name}:{line.number}"
-            evidence = Evidence(source=Source.CLIENT_LOG, at=at, detail=detail)
-            self._take(event, program, evidence, line)
+            self._take(event, program, line)
         for program in programs.values():
             self._end_block(program, source)
             self.logs.append(program.read())
@@ -237,11 +234,9 @@ class _Reader:
             "could not be read: they are mixed with other lines, or cut off."
         )
 
-    def _take(
-        self, event: ClientLine, program: _Program, evidence: Evidence, line: LogText
-    ) -> None:
+    def _take(self, event: ClientLine, program: _Program, line: LogText) -> None:
+        evidence, where = program.place(line)
         at, lives = evidence.at, program.lives
-        where = program.where(line.number, line.stamp)
         client = (event.group_id, event.client_id)
         number = -1
         match event.kind:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
-from rebal.inspectors.logs.lines import Stamp, Zone, better, stamp_of, unwrap
+from rebal.inspectors.logs.lines import Block, LogText, Stamp, Zone, better, stamp_of, unwrap
 
 _COLOUR: Final = re.compile(r"\x1b\[[\d;]*[A-Za-z]|#033\[[\d;]*m")
 # What differs from one line of a program to the next: times, priorities, line numbers.
@@ -38,36 +38,6 @@ _FIRST: Final = 400
 _PATIENCE: Final = 200
 
 
-class Block(NamedTuple):
-    """The begin of a block of settings: its kind, its line's number, time and start.
-
-    `origin` is what a JSON wrapper says of the program.
-    """
-
-    of: str
-    number: int
-    stamp: Stamp | None
-    origin: str
-    start: str
-
-
-class LogText(NamedTuple):
-    """One line without its wrapper, the program that wrote it, and its time.
-
-    `block` is the begin of a block, whose first setting the line is. `key` is that of a setting,
-    with its `value`; a block without a key has no settings that could be read. Both are empty for
-    other lines, which end the program's block.
-    """
-
-    program: str
-    text: str
-    number: int
-    stamp: Stamp | None
-    block: Block | None = None
-    key: str = ""
-    value: str = ""
-
-
 class Wrappers:
     """The wrappers of one source, as far as its lines have shown them."""
 
@@ -89,15 +59,14 @@ class Wrappers:
         """Yield the lines in a line of the source."""
         line = raw.decode("utf-8", "replace").rstrip("\r\n")
         at = stamp_of(line, self._zone)
-        plain = True
-        for inner in unwrap(line, self._wanted, self._zone, self._field):
-            plain = False
+        found = list(unwrap(line, self._wanted, self._zone, self._field))
+        for inner in found:
             self._field = inner.field
             own = better(stamp_of(inner.text[:60], self._zone), inner.wrapper_time)
             origin = " ".join(_VARIABLE.sub("", inner.origin).split())
             for text in inner.text.splitlines():
                 yield from self._placed(text, number, better(own, at), origin)
-        if plain:
+        if not found:
             yield from self._placed(line, number, at)
         while self._failed:
             yield self._without_settings(self._failed.pop(0))
@@ -143,18 +112,16 @@ class Wrappers:
         mine = [
             each for each in self._begun if each.origin == origin and _begins(each.start, prefix)
         ]
-        if not mine:
-            if program in self._open:
-                yield LogText(program, text, number, at, None, match[2], value)
-            return
-        # A block whose program has begun another one has no settings of its own.
-        *older, newest = mine
-        self._failed += older
-        self._begun = [each for each in self._begun if each not in mine]
-        self._open.add(program)
-        if prefix:
-            self._prefixes.setdefault(origin, set()).add(prefix)
-        yield LogText(program, text, number, at, newest, match[2], value)
+        if mine:
+            # A block whose program has begun another one has no settings of its own.
+            self._failed += mine[:-1]
+            self._begun = [each for each in self._begun if each not in mine]
+            self._open.add(program)
+            if prefix:
+                self._prefixes.setdefault(origin, set()).add(prefix)
+        if program in self._open:
+            newest = mine[-1] if mine else None
+            yield LogText(program, text, number, at, newest, match[2], value)
 
     def _program(self, origin: str, bare: str) -> str:
         """Return the program whose learned prefix the line has; the longest one, if several fit."""

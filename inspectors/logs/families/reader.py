@@ -10,8 +10,9 @@ one another, each object closes before the next one starts, and none starts befo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -24,7 +25,7 @@ from rebal.groups.evidence.observations import (
     Refused,
     Where,
 )
-from rebal.groups.model import Evidence, Software, Source
+from rebal.groups.model import Evidence, Software
 from rebal.inspectors.errors import JOIN_REJECTIONS
 from rebal.inspectors.logs.families.rows import ASKED_FOR, LINES, MARK
 from rebal.inspectors.logs.forms import Part, Shown, observed, shown_by, split
@@ -76,12 +77,8 @@ class _Object:
                     self.settings[key] = shown.get("value")
 
 
-class _Pending(NamedTuple):
-    """One observation that needs the whole stream: the object that it is of, and its settings."""
-
-    seen: Joined
-    of: _Object
-    settings: dict[str, str]
+# An observation that needs the whole stream.
+_Later = Callable[[], Observation]
 
 
 class OtherClients:
@@ -93,7 +90,7 @@ class OtherClients:
         self._parts: dict[str, Part] = {}
         self._objects: dict[tuple[str, str], _Object] = {}
         self._groups: dict[str, set[str]] = {}
-        self._found: list[Observation | _Pending] = []
+        self._found: list[Observation | _Later] = []
         self._refused: dict[tuple[str, str, str], Refused] = {}
         # (family, group) -> whether a list was printed
         self._listed: dict[tuple[str, str], bool] = {}
@@ -102,7 +99,7 @@ class OtherClients:
     def lines(self) -> Iterator[bytes]:
         """Yield the source's lines, and read each."""
         for number, raw in enumerate(self._source.lines(), 1):
-            for line in split(raw, self._zone) if MARK.search(raw) else ():
+            for line in split(raw, number, self._zone) if MARK.search(raw) else ():
                 # kafkajs's own lines are JSON, with the ids beside the message.
                 own = b'"logger":"kafkajs"' in raw
                 shown = shown_by(LINES, raw.decode("utf-8", "replace") if own else line.text)
@@ -113,13 +110,11 @@ class OtherClients:
                     log = LogRead(log=origin, origin=origin, kind="client")
                     self._parts[line.program] = Part(self._source, log)
                 part = self._parts[line.program]
-                at = part.stamped(line.stamp)
+                part.take(line.stamp)
                 if shown is None:
                     self._list("librdkafka", "")
                     continue
-                place = f"{self._source.name}:{number}"
-                evidence = Evidence(source=Source.CLIENT_LOG, at=at, detail=place)
-                self._take(shown, line.program, evidence, part.where(number, line.stamp))
+                self._take(shown, line.program, *part.place(line))
             yield raw
 
     def _take(self, shown: Shown, program: str, evidence: Evidence, where: Where) -> None:
@@ -156,7 +151,7 @@ class OtherClients:
                 self._groups.setdefault(program, set()).add(group_id)
             case "sent" | "identity" if one is not None:
                 if kind == "identity" and isinstance(seen, Joined) and seen.member_id != _NOT_SET:
-                    self._found.append(_Pending(seen, one, one.settings))
+                    self._found.append(partial(self._bound, seen, one, one.settings))
             case _ if seen is not None and group_id:
                 self._found.append(seen)
                 if isinstance(seen, Joined | Introduced):
@@ -194,7 +189,7 @@ class OtherClients:
 
     def read(self) -> tuple[list[Observation], list[LogRead], list[str]]:
         """Return the observations, the logs and notes; call it after `lines` has ended."""
-        found = [self._bound(one) if isinstance(one, _Pending) else one for one in self._found]
+        found = [one() if callable(one) else one for one in self._found]
         groups = Counter(family for family, _ in self._listed)
         for (family, group_id), listed in self._listed.items():
             if not listed and (group_id or groups[family] == 1):
@@ -211,9 +206,8 @@ class OtherClients:
         logs = [part.read() for part in self._parts.values()]
         return [*found, *self._refused.values()], logs, list(self._notes)
 
-    def _bound(self, pending: _Pending) -> Observation:
+    def _bound(self, seen: Joined, of: _Object, settings: dict[str, str]) -> Observation:
         """Return the member id of a librdkafka object, with its list if that is certain."""
-        seen, of, settings = pending
         names: tuple[str, ...] = ()
         if of.unclear:
             self._notes.setdefault(

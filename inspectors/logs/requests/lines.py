@@ -10,6 +10,7 @@ import re
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import lru_cache
+from itertools import chain, repeat
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -314,10 +315,9 @@ def _record(found: _Line, answer: _Body, stamp: Stamp | None, log: str, line: in
     error = FENCED if api == COMMIT else answer.error_code
     software = found.client_information or _Software()
     broker, host = _ends(found.connection)
+    generation = body.member_epoch if api == CONSUMER_HEARTBEAT else body.generation_id
     if api == JOIN:
         generation = None if error else answer.generation_id
-    else:
-        generation = body.member_epoch if api == CONSUMER_HEARTBEAT else body.generation_id
     return Request(
         api=api,
         api_version=header.request_api_version,
@@ -360,15 +360,13 @@ def _left(body: _Body, answer: _Body) -> tuple[MemberEntry, ...]:
     """Return the members that a leave removed: one up to v2, a list since v3 (KIP-345)."""
     if body.members is None:
         return (MemberEntry(member_id=body.member_id),) if body.member_id else ()
-    answers = answer.members or ()
-    left = []
-    for number, member in enumerate(body.members):
-        answered = answers[number] if number < len(answers) else MemberEntry()
-        if not answered.error_code:
-            # An administrator may name a static member by its instance id alone.
-            member_id = member.member_id or answered.member_id
-            left.append(msgspec.structs.replace(member, member_id=member_id))
-    return tuple(left)
+    answers = chain(answer.members or (), repeat(MemberEntry()))
+    return tuple(
+        # An administrator may name a static member by its instance id alone.
+        msgspec.structs.replace(member, member_id=member.member_id or answered.member_id)
+        for member, answered in zip(body.members, answers, strict=False)
+        if not answered.error_code
+    )
 
 
 def _decode(rest: bytes) -> _Line | Unread:

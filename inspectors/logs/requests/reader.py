@@ -129,8 +129,7 @@ def _read(
         if MARK not in raw:
             continue
         first, last = first or raw, raw
-        heartbeat = present(raw)
-        if heartbeat is not None:
+        if (heartbeat := present(raw)) is not None:
             group_id, member_id, broker = heartbeat
             if groups is None or group_id in groups:
                 part_of(broker).members.add((group_id, member_id))
@@ -147,7 +146,7 @@ def _read(
     for raw in (first, last):
         stamp = stamp_of(raw[:400].decode("utf-8", "replace"), tz_offset)
         for broker, part in parts.items():
-            part.stamped(stamp and stamp._replace(local=local.get(broker, stamp.local)))
+            part.take(stamp and stamp._replace(local=local.get(broker, stamp.local)))
     return requests, [part.read() for part in parts.values()]
 
 
