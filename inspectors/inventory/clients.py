@@ -154,12 +154,8 @@ def _with_lists(layer: Flat) -> Flat:
     """Return the layer with `key[0]`, `key[1]`, … joined to one comma-separated `key`."""
     flat: Flat = {}
     for key, value in layer.items():
-        index = _INDEX.search(key)
-        if index is None:
-            flat[key] = value
-            continue
-        name = key[: index.start()]
-        flat[name] = f"{flat[name]},{value}" if name in flat else value
+        name = _INDEX.sub("", key)
+        flat[name] = f"{flat[name]},{value}" if name != key and name in flat else value
     return flat
 
 
@@ -284,11 +280,10 @@ def _merged(found: list[Declared]) -> list[Declared]:
     merged: list[Declared] = []
     for client in found:
         for index, other in enumerate(merged):
-            if client.group_id is not None and client.group_id == other.group_id:
-                union = _union(other, client)
-                if union is not None:
-                    merged[index] = union
-                    break
+            same = client.group_id is not None and client.group_id == other.group_id
+            if same and (union := _union(other, client)):
+                merged[index] = union
+                break
         else:
             merged.append(client)
     return merged

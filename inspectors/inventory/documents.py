@@ -295,18 +295,15 @@ def _texts(value: Any, depth: int) -> Tree:
 
 def _properties(text: str, profile: str | None) -> list[Document]:
     """Return the documents of a properties or environment file; `#---` separates documents."""
-    made: list[Document] = []
-    flat: Flat = {}
+    parts: list[Flat] = [{}]
     for _, line in logical_lines(text):
         if _SEPARATOR.match(line):
-            made.append(Document(settings=flat, profile=_profile(flat) or profile))
-            flat = {}
+            parts.append({})
             continue
         if line[0] in "#!":
             continue
         key, value = key_and_value(line.removeprefix("export "))
         value = _QUOTED.sub(r"\2", value.rstrip())
         if key and value and not key.startswith("["):
-            flat[key] = value
-    made.append(Document(settings=flat, profile=_profile(flat) or profile))
-    return made
+            parts[-1][key] = value
+    return [Document(settings=flat, profile=_profile(flat) or profile) for flat in parts]

@@ -222,8 +222,7 @@ class _Container:
             key: _NOT_KNOWN if value is None else value for key, value in self._variables.items()
         }
         inline: Flat = {}
-        body = self._variables.get("SPRING_APPLICATION_JSON")
-        if body:
+        if body := self._variables.get("SPRING_APPLICATION_JSON"):
             try:
                 inline = {
                     k: v for d in documents(body, "inline.json") for k, v in d.settings.items()
