@@ -87,7 +87,8 @@ def _read(text: str, snapshot: GroupSnapshot) -> tuple[str, str, tuple[str, ...]
         raise AssumptionError(
             f"--assume {text}: expected {'|'.join(_SELECTORS)}=ID:LIST, such as {_EXAMPLE}."
         )
-    met = {name for member in snapshot.members for name in _met(member)}
+    lists = [member.assignors for member in snapshot.members]
+    met = {name for one in lists for name in (*one.list, *one.at_least, *one.lacks)}
     met |= {snapshot.group.assignor} if snapshot.group.assignor else set()
     plain = [name if name in met else assignor_of(name) for name in names]
     for name, known in zip(names, plain, strict=True):
@@ -100,11 +101,6 @@ def _read(text: str, snapshot: GroupSnapshot) -> tuple[str, str, tuple[str, ...]
     if len(set(found)) < len(found):
         raise AssumptionError(f"--assume {text}: an assignor stands in it twice: name each once.")
     return selector, value, found
-
-
-def _met(member: Member) -> tuple[str, ...]:
-    known = member.assignors
-    return (*known.list, *known.at_least, *known.lacks)
 
 
 def _chosen(
@@ -136,14 +132,12 @@ def _shown_already(text: str, member: Member, names: tuple[str, ...]) -> bool:
             f"--assume {text}: the {sources} shows that {member.member_id} runs "
             f"[{', '.join(known.list)}], and an assumption does not overrule it: leave it out."
         )
-    lacked = [name for name in names if name in known.lacks]
-    if lacked:
+    if lacked := [name for name in names if name in known.lacks]:
         raise AssumptionError(
             f"--assume {text}: it is proven that {member.member_id} has no {', '.join(lacked)}, "
             "and an assumption does not overrule that: leave it out."
         )
-    missing = [name for name in known.at_least if name not in names]
-    if missing:
+    if missing := [name for name in known.at_least if name not in names]:
         raise AssumptionError(
             f"--assume {text}: it is proven that {member.member_id} has {', '.join(missing)}: "
             "say the whole list."

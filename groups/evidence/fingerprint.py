@@ -21,11 +21,6 @@ COOPERATIVE_STICKY: Final = "cooperative-sticky"
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WITHOUT_USER_DATA: Final = frozenset({"range", "roundrobin"})
 _JAVA_BY_VERSION: Final = {0: "< 2.4", 1: ">= 2.4, < 3.4", 3: ">= 3.4"}
-_RACK_SINCE: Final = ">= 2.2"
-# these write empty user data where the others write null
-_NEVER_NULL: Final = frozenset({"librdkafka", "kafka-python", "kafkajs"})
-# these write a null rack where librdkafka writes an empty one
-_NEVER_EMPTY_RACK: Final = frozenset({"java", "streams", "franz-go"})
 
 
 class Trace(Record, frozen=True, kw_only=True):
@@ -126,10 +121,9 @@ def traces(subscription: Subscription | None, assignor: str | None) -> tuple[Tra
         return (*found, mislabelled)
     if version >= 3 and subscription.rack_id == "":
         found.append(_librdkafka("the rack is sent empty, not null"))
-    by_user_data = _user_data(subscription, assignor)
-    found += [by_user_data] if by_user_data is not None else []
-    java = _JAVA_BY_VERSION.get(version)
-    if java is not None:
+    if by_user_data := _user_data(subscription, assignor):
+        found.append(by_user_data)
+    if java := _JAVA_BY_VERSION.get(version):
         detail = f"subscription v{version}"
         found.append(Trace(ranges={"java": java, "streams": java}, evidence=_sent(detail)))
     return tuple(found)
@@ -143,7 +137,7 @@ def _user_data(subscription: Subscription, assignor: str | None) -> Trace | None
         case None if plain:
             between = {1: "java >= 2.4, < 3.4, franz-go or sarama", 3: "java >= 3.4 or franz-go"}
             return Trace(
-                not_families=_NEVER_NULL,
+                not_families=frozenset({"librdkafka", "kafka-python", "kafkajs"}),
                 between=between.get(version),
                 evidence=_sent(
                     f"the user data of {assignor} is null in a v{version} subscription: not "
@@ -194,8 +188,9 @@ def _generation_alone(version: int) -> Trace:
 def _librdkafka(detail: str) -> Trace:
     return Trace(
         family="librdkafka",
-        not_families=_NEVER_EMPTY_RACK,
-        ranges={"librdkafka": _RACK_SINCE},
+        # The others write a null rack.
+        not_families=frozenset({"java", "streams", "franz-go"}),
+        ranges={"librdkafka": ">= 2.2"},
         evidence=_proves(f"{detail}, as only librdkafka does"),
     )
 

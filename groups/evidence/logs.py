@@ -174,9 +174,11 @@ class _Clock:
         if len(found) != 1:
             return None
         (offset,) = found
-        if offset is None or any(_in_future(log, offset) for log in self.logs):
-            return None
-        return offset
+        in_future = offset is not None and any(
+            log.last_at and log.read_at and log.last_at - offset > log.read_at + _TOLERANCE
+            for log in self.logs
+        )
+        return None if in_future else offset
 
     def moment(self, local: datetime | None) -> datetime | None:
         """Return the moment of a local time; None where the offset is not certain."""
@@ -287,11 +289,6 @@ def _whole(difference: timedelta, tolerance: timedelta) -> timedelta | None:
     offset = round(difference / _QUARTER) * _QUARTER
     possible = _WEST <= offset <= _EAST and abs(difference - offset) <= tolerance
     return offset if possible else None
-
-
-def _in_future(log: LogRead, offset: timedelta) -> bool:
-    last_at, read_at = log.last_at, log.read_at
-    return bool(last_at and read_at and last_at - offset > read_at + _TOLERANCE)
 
 
 def _steady(one: datetime, other: datetime) -> bool:

@@ -128,11 +128,10 @@ def _with_guess(member: Member, snapshot: GroupSnapshot) -> Member:
     """Return `member` with software guessed from its bytes and client id, if it named none."""
     if member.software is None and snapshot.group.protocol_type == "connect":
         return replace(member, software=_WORKER)
-    if member.software is not None or snapshot.group.protocol_type not in ("consumer", None):
-        return member
-    if not snapshot.has_assignor_lists:
-        return member
     group = snapshot.group
+    is_classic = group.protocol_type in ("consumer", None) and snapshot.has_assignor_lists
+    if member.software is not None or not is_classic:
+        return member
     guess = identify(
         member.client_id, member.member_id, member.subscription, group.assignor, group.group_id
     )
