@@ -195,7 +195,17 @@ def loads(
     body = _body(text, form, name, schema, by_hand=by_hand)
     if sealed:
         check_seal(body, name)
-    return _converted(body, text, name, kind)
+    try:
+        return msgspec.convert(body, kind, dec_hook=partial(_dec_hook, TopicReader()))
+    except msgspec.ValidationError as error:
+        match = _WHERE.match(str(error))
+        assert match is not None
+        path = (match["path"] or "$").removeprefix("$").removeprefix(".") + (match["topic"] or "")
+        steps = [a or b for a, b in _STEP.findall("." + path if path[:1] != "[" else path)]
+        line = line_of(text, steps)
+        what = match["what"][:1].lower() + match["what"][1:]
+        where = f" (line {line})" if line else ""
+        raise DocumentError(f"{name}: {path or 'document'}: {what}{where}.") from None
 
 
 def _body(text: str, form: Format, name: str, schema: str, *, by_hand: bool) -> dict[str, object]:
@@ -214,20 +224,6 @@ def _body(text: str, form: Format, name: str, schema: str, *, by_hand: bool) -> 
     if form == "yaml" and not by_hand:
         _check_end(text, name)
     return body
-
-
-def _converted(body: dict[str, object], text: str, name: str, kind: type[_T]) -> _T:
-    try:
-        return msgspec.convert(body, kind, dec_hook=partial(_dec_hook, TopicReader()))
-    except msgspec.ValidationError as error:
-        match = _WHERE.match(str(error))
-        assert match is not None
-        path = (match["path"] or "$").removeprefix("$").removeprefix(".") + (match["topic"] or "")
-        steps = [a or b for a, b in _STEP.findall("." + path if path[:1] != "[" else path)]
-        line = line_of(text, steps)
-        what = match["what"][:1].lower() + match["what"][1:]
-        where = f" (line {line})" if line else ""
-        raise DocumentError(f"{name}: {path or 'document'}: {what}{where}.") from None
 
 
 def _check_big(text: str, name: str, schema: str) -> None:

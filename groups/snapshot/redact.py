@@ -74,24 +74,25 @@ class _Redaction:
             *snapshot.refusals,
             *snapshot.departed,
         )
-        member_ids = {member.member_id for member in snapshot.members}
-        member_ids |= {one.member_id for one in snapshot.departed}
-        member_ids |= {one.rejoined_as for one in snapshot.refusals if one.rejoined_as}
+        member_ids = {
+            *(member.member_id for member in snapshot.members),
+            *(one.member_id for one in snapshot.departed),
+            *(one.rejoined_as for one in snapshot.refusals if one.rejoined_as),
+        }
         coordinator = snapshot.group.coordinator
         ids = {person.client_id for person in people} | {
             person.instance_id for person in people if person.instance_id is not None
         }
         hosts = {person.host.removeprefix("/") for person in people}
-        hosts |= {coordinator.host} if coordinator else set()
+        hosts.add(coordinator.host if coordinator else "")
         self._ids = _numbered(ids, "id")
         self._hosts = _numbered(hosts, "host")
         self._members = {
             real: name + (f"-{end}" if (end := random_end(real)) else "")
             for real, name in _numbered(member_ids, "member").items()
         }
-        known = {**self._hosts, **self._ids, **self._members}
-        longest = sorted(known, key=len, reverse=True)
-        self._known = known
+        self._known = {**self._hosts, **self._ids, **self._members}
+        longest = sorted(self._known, key=len, reverse=True)
         self._pattern = re.compile(
             rf"(?<!\w)(?:{'|'.join(map(re.escape, longest))})(?!\w)" if longest else r"(?!)"
         )
