@@ -56,14 +56,7 @@ def command(
             "--request-log", metavar="PATH...", help="The brokers' request logs (.gz too), folders."
         ),
     ] = None,
-    log_timezone: Annotated[
-        str | None,
-        typer.Option(
-            "--log-timezone",
-            metavar="ZONE",
-            help="Zone of log times without one: Asia/Tokyo or +09:00 (default: UTC).",
-        ),
-    ] = None,
+    log_timezone: params.LogTimezone = None,
     bootstrap: params.Bootstrap = None,
     command_config: params.CommandConfig = None,
     overrides: params.Overrides = None,

@@ -170,7 +170,7 @@ class _Clock:
         return self._known[1]
 
     def _offset(self) -> timedelta | None:
-        found = {_whole(local - known, _TOLERANCE) for local, known in self.anchors}
+        found = {zone_offset(local - known) for local, known in self.anchors}
         if len(found) != 1:
             return None
         (offset,) = found
@@ -271,7 +271,7 @@ def _tie(
         if one.local and one.origin and one.at is not None:
             clock = clocks[one.origin]
             # A rejoin in the same generation is later than the join that the other source dates.
-            if clock.offset is None and _whole(one.at - known[event], _TOLERANCE) is not None:
+            if clock.offset is None and zone_offset(one.at - known[event]) is not None:
                 clock.anchors.add((one.at, known[event]))
     return sum(len(clock.anchors) for clock in clocks.values()) > before
 
@@ -280,11 +280,11 @@ def _just_written(log: LogRead) -> Iterator[tuple[datetime, datetime]]:
     if log.last_at is None or log.written_at is None or log.read_at is None:
         return
     fresh = abs(log.read_at - log.written_at) <= _JUST_NOW
-    if fresh and _whole(log.last_at - log.written_at, _WRITTEN) is not None:
+    if fresh and zone_offset(log.last_at - log.written_at, _WRITTEN) is not None:
         yield log.last_at, log.written_at
 
 
-def _whole(difference: timedelta, tolerance: timedelta) -> timedelta | None:
+def zone_offset(difference: timedelta, tolerance: timedelta = _TOLERANCE) -> timedelta | None:
     """Return the zone offset that the difference of two clocks stands for, if it can be one."""
     offset = round(difference / _QUARTER) * _QUARTER
     possible = _WEST <= offset <= _EAST and abs(difference - offset) <= tolerance
@@ -342,7 +342,7 @@ def zone_notes(seen: Sequence[Observation], offsets: dict[str, timedelta | None]
                 "add --log-timezone ZONE"
             )
         else:
-            yield f"times of {named} are read as {_named(offset)}: no zone is printed"
+            yield f"times of {named} are read as {zone_name(offset)}: no zone is printed"
 
 
 def without_zone(seen: Sequence[Observation], offsets: dict[str, timedelta | None]) -> bool:
@@ -354,7 +354,8 @@ def without_zone(seen: Sequence[Observation], offsets: dict[str, timedelta | Non
     )
 
 
-def _named(offset: timedelta) -> str:
+def zone_name(offset: timedelta) -> str:
+    """Return an offset from UTC as people write it: `UTC-05:00`."""
     if not offset:
         return "UTC"
     minutes = abs(int(offset.total_seconds())) // 60

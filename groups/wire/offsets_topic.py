@@ -228,6 +228,14 @@ def split_group_metadata(data: bytes) -> tuple[bytes, list[MemberBytes]]:
     return nobody, members
 
 
+def generation_in(head: bytes) -> int:
+    """Return the generation that a GroupMetadataValue begins with, -1 where it is cut off."""
+    try:
+        return int(_INT32(head, _after_texts(head, 2, 1))[0])
+    except struct.error:
+        return -1
+
+
 def _after_texts(data: bytes, at: int, count: int) -> int:
     for _ in range(count):
         (size,) = _INT16(data, at)

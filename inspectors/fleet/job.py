@@ -35,9 +35,9 @@ _LONGEST: Final = 300
 class ScanOrder:
     """The sources of one scan: `config`, `offsets` or `segments`, or `request_logs` alone.
 
-    `log_timezone` is the zone of a log's times that name none (None: UTC). `cluster` is what the
-    operator calls it, where the sources do not say. Scans of `retain` seconds
-    are kept (None: as the last scan did).
+    `log_timezone` is the zone of a log's times that name none (None: as the records show it, else
+    UTC). `cluster` is what the operator calls it, where the sources do not say. Scans of `retain`
+    seconds are kept (None: as the last scan did).
     """
 
     out: Place

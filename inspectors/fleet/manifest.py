@@ -53,7 +53,8 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     partition of `__consumer_offsets`; `breaks` are those up to which an earlier scan read and after
     which the next found some missing: the log cleaner came between, and what it took away was never
     read. `topics` are topics' names by their ids, as commits of Kafka 4.1 and later tell them, and
-    `heard_until` is the last time of a request log's line; `logs` are the request logs on disk that
+    `heard_until` is the last time of a request log's line, `log_ahead_ms` how far the logs' clock
+    was found to be ahead of UTC where they name no zone; `logs` are the request logs on disk that
     were read, so that the next scan reads only what they have grown by. `sources` are brokers,
     files and logs as they were named. `observed_from` and `observed_until` bound the times of what
     was read. `brokers` is what the last scan of a live cluster was told beside records. `retain` is
@@ -77,6 +78,7 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     breaks: dict[int, tuple[int, ...]] = msgspec.field(default_factory=dict)
     topics: dict[str, str] = msgspec.field(default_factory=dict)
     heard_until: datetime | None = None
+    log_ahead_ms: int | None = None
     logs: tuple[ReadLog, ...] = ()
     brokers: ClusterReading | None = None
     retain: float | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Final
 
@@ -14,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
 from rebal.groups.errors import DocumentError
+from rebal.groups.evidence.logs import zone_name
 from rebal.inspectors.fleet.intake import COPIES, only_new, take_in, take_requests
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.parts import REPORT_DDL
@@ -22,12 +24,14 @@ from rebal.inspectors.fleet.sources.recognition import check_records, check_requ
 from rebal.inspectors.fleet.sources.request_rows import COUNTED, COUNTS
 from rebal.inspectors.fleet.sources.requests import read_requests
 from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source, whole_rows
+from rebal.inspectors.fleet.sources.zones import offset_of, synced_in
 from rebal.inspectors.fleet.stages import Gather, Piece, gather
 from rebal.inspectors.fleet.tasks import in_tasks
 from rebal.inspectors.fleet.timeline.clock import latest_time
 from rebal.inspectors.fleet.totals import Totals
 from rebal.inspectors.logs.lines import Zone
 
+Say = Callable[[str], None]
 _PLACE: Final = ("source", "position")
 
 
@@ -109,15 +113,28 @@ def _account(run: Run, source: Source, totals: Totals) -> None:
 
 
 def read_logs(
-    spark: SparkSession, run: Run, paths: Sequence[str], totals: Totals, zone: Zone = None
+    spark: SparkSession,
+    run: Run,
+    paths: Sequence[str],
+    totals: Totals,
+    *,
+    zone: Zone,
+    say: Say,
 ) -> Mapping[str, int]:
     """Bring the lines that are not among the inputs yet to them; gives the log's counts.
 
-    `zone` is that of times that name none (None: UTC).
+    `zone` is that of times that name none; where it is None, records that this scan read may show
+    it, else it is UTC.
     """
     before = run.previous
     known = before.logs if before is not None else ()
     logs = read_requests(spark, list(paths), zone, known)
+    ahead = _find_zone(logs.rows, run, totals) if zone is None else None
+    if ahead is not None:
+        totals.log_ahead_ms = ahead // timedelta(milliseconds=1)
+    rows = _in_utc(logs.rows, ahead) if ahead else logs.rows
+    if ahead:
+        say(f"the request logs' times are read as {zone_name(ahead)}: no zone is printed")
     totals.logs = logs.read
     said = [name for name in REQUESTS.names if name not in _PLACE]
     # What could not be read is told by its place alone.
@@ -125,7 +142,7 @@ def read_logs(
     mark = sql.xxhash64(*said, *unread)
     first = Window.partitionBy("mark").orderBy(*_PLACE)
     fresh = (
-        logs.rows.withColumn("mark", mark)
+        rows.withColumn("mark", mark)
         .withColumn("nth", sql.row_number().over(first))
         .where((sql.col("nth") == 1) | ~_is_line())
     )
@@ -134,9 +151,36 @@ def read_logs(
     take = partial(take_requests, target=run.target, latest=latest_time())
     totals.take(in_tasks(new, take, REPORT_DDL))
     fresh.unpersist()
+    logs.rows.unpersist()
     counts = {name: totals.lines[name] for name in COUNTS}
     check_request_logs(paths, counts)
     return counts if logs.whole else counted(before.requests if before else {}, counts)
+
+
+def _find_zone(rows: DataFrame, run: Run, totals: Totals) -> timedelta | None:
+    """Return how far the logs' clock is ahead of UTC, by records that this scan read.
+
+    Where no rebalance is in both, it is what the scan before found; None: nothing shows it.
+    """
+    records = totals.files("records")
+    rows.persist()
+    synced = synced_in(rows) if records else {}
+    found = None
+    if synced:
+        groups = frozenset(group_id for group_id, _ in synced)
+        pieces = [Piece("records", one.path, one.size, groups) for one in records]
+        written = gather(rows.sparkSession, Gather(run.place, pieces), TIMELINE)
+        found = offset_of(synced, written)
+    if found is None and totals.log_ahead_ms is not None:
+        return timedelta(milliseconds=totals.log_ahead_ms)
+    return found
+
+
+def _in_utc(rows: DataFrame, ahead: timedelta) -> DataFrame:
+    """The lines with times in UTC, of a clock that is so far ahead."""
+    here = sql.unix_micros("at") - sql.lit(ahead // timedelta(microseconds=1))
+    at = sql.when(sql.col("local"), sql.timestamp_micros(here)).otherwise(sql.col("at"))
+    return rows.withColumn("at", at)
 
 
 def _not_known(fresh: DataFrame, run: Run, mark: Column) -> DataFrame:

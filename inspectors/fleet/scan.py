@@ -14,7 +14,7 @@ the rows that the scan before left open are written again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial, reduce
@@ -31,7 +31,7 @@ from rebal.inspectors.fleet.lake.table import DataFile, find_small
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
 from rebal.inspectors.fleet.news import News, State, find_news, told_until
 from rebal.inspectors.fleet.parts import FOLDERS, REPORT_DDL, STORED, WORK
-from rebal.inspectors.fleet.reading import read_logs, read_records
+from rebal.inspectors.fleet.reading import Say, read_logs, read_records
 from rebal.inspectors.fleet.runs import SORTED_BY
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, PACKED
 from rebal.inspectors.fleet.sources.source import SKIPPED, Source
@@ -52,7 +52,6 @@ from rebal.inspectors.fleet.timeline.rows import OPEN
 from rebal.inspectors.fleet.timeline.timeline import Tale
 from rebal.inspectors.fleet.totals import Totals
 
-Say = Callable[[str], None]
 _Span = tuple[int, int] | None
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _REPLACED: Final = ("commits", "open_commit_groups")
@@ -93,7 +92,7 @@ def scan(
 ) -> Manifest:
     """Fill `run` from `source` and the request logs and finish it.
 
-    `log_timezone` is the zone of a log's times that name none (None: UTC).
+    `log_timezone` is the zone of a log's times that name none (None: as records show, else UTC).
 
     Raises:
         DocumentError: what was named holds no record of a group.
@@ -102,12 +101,14 @@ def scan(
     require_shared(spark, run.target)
     totals = Totals()
     requests: Mapping[str, int] = {}
+    if run.previous is not None:
+        totals.log_ahead_ms = run.previous.log_ahead_ms
     if source is not None:
         say(f"reading {', '.join(source.names[:3])}{' …' if len(source.names) > 3 else ''}")
         read_records(run, source, totals)
     if request_logs:
         say("reading the request logs")
-        requests = read_logs(spark, run, request_logs, totals, log_timezone)
+        requests = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
     say("putting each group's history in order")
     log = bool(totals.files("requests") or run.earlier("requests"))
     span = _span(run, totals)
@@ -268,6 +269,7 @@ def _manifest(
         breaks=dict(now.breaks),
         topics={**(before.topics if before else {}), **totals.topics},
         heard_until=max(times, default=None),
+        log_ahead_ms=totals.log_ahead_ms,
         logs=_logs(before.logs if before else (), totals.logs),
         brokers=(source.brokers if source else None) or (before.brokers if before else None),
     )

@@ -31,6 +31,8 @@ class Totals:
     """Files of earlier scans, by their paths in the lake, that are replaced."""
     logs: tuple[ReadLog, ...] = ()
     """The request logs on disk, up to where this scan read them."""
+    log_ahead_ms: int | None = None
+    """How far the logs' clock was found to be ahead of UTC, where their times name no zone."""
     lines: Counter[str] = field(default_factory=Counter)
     """Lines of request logs, by what they are (`request_rows.COUNTS`)."""
     series: list[Series] = field(default_factory=list)

@@ -9,7 +9,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -156,8 +156,9 @@ def test_going_on_from_the_last_offsets_gives_the_tables_of_a_full_scan(
     assert without_sources(read_tables(out)) == without_sources(read_tables(full))
 
 
-def test_a_log_of_another_zone_is_placed_by_the_option(
-    scan: Scan, local_tables: Tables, tmp_path: Path
+@pytest.mark.parametrize("words", [(), ("--log-timezone", "-05:00")])
+def test_the_zone_of_a_log_is_found_or_named(
+    words: tuple[str, ...], scan: Scan, local_tables: Tables, tmp_path: Path
 ) -> None:
     def behind(found: re.Match[bytes]) -> bytes:
         at = datetime.fromisoformat(found[1].decode()) - timedelta(hours=5)
@@ -167,8 +168,17 @@ def test_a_log_of_another_zone_is_placed_by_the_option(
     log.write_bytes(
         re.sub(rb"(?m)^\[([-\d]+ [:\d]+),", behind, gzip.decompress(REQUEST_LOG.read_bytes()))
     )
-    scan("--offsets", OFFSETS, "--request-log", log, "--log-timezone", "-05:00", "--out", out)
+    scan("--offsets", OFFSETS, "--request-log", log, *words, "--out", out)
     assert without_sources(read_tables(out)) == without_sources(local_tables)
+    assert last_scan(out).log_ahead_ms == (None if words else -5 * 3_600_000)
+    # No rebalance is in what the next scan reads: it goes on with the zone that was found.
+    left = next(line for line in log.read_bytes().splitlines(keepends=True) if b"LEAVE_G" in line)
+    with log.open("ab") as grown:
+        grown.write(b"[2026-11-20 23:00:00," + left.partition(b",")[2])
+    scan("--request-log", log, *words, "--out", out)
+    assert last_scan(out).heard_until == datetime(2026, 11, 21, 4, 0, tzinfo=UTC).replace(
+        microsecond=int(left.partition(b",")[2][:3]) * 1000
+    )
 
 
 @pytest.mark.parametrize("form", ["timestamp", "milliseconds", "milliseconds, half of it twice"])

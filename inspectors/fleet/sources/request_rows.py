@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from rebal.inspectors.fleet.schemas import LONG, REQUESTS
+from rebal.inspectors.fleet.schemas import LONG, REQUESTS, YES_NO
 from rebal.inspectors.logs.lines import Zone
 from rebal.inspectors.logs.requests.lines import (
     CONSUMER_HEARTBEAT,
@@ -31,8 +31,9 @@ from rebal.inspectors.logs.requests.lines import (
 COUNTS: Final = ("lines", "requests", "parsed", "cut_off")
 """What is counted of lines: all, those of the request logger, those of them that concern a group,
 and those that end before they say what they are."""
-COUNTED: Final = pa.schema([*REQUESTS, *((name, LONG) for name in COUNTS)])
-"""Rows of `schemas.REQUESTS`, and one in which only the counts are set."""
+COUNTED: Final = pa.schema([*REQUESTS, ("local", YES_NO), *((name, LONG) for name in COUNTS)])
+"""Rows of `schemas.REQUESTS`, and one in which only the counts are set. `local` is whether the time
+names no zone, and none is known."""
 _MADE: Final = frozenset(
     {"member_id", "protocols", "skip_assignment", "members", "assignments", "left"}
 )
@@ -119,7 +120,7 @@ def _row(found: Request, steady: set[tuple[str, str]]) -> dict[str, Any] | None:
     if found.api == CONSUMER_HEARTBEAT and _says_nothing_new(found, steady):
         return None
     row = dict(zip(_EQUAL, _equal(found), strict=True))
-    row["member_id"] = found.member_id or None
+    row["member_id"], row["local"] = found.member_id or None, found.local
     row["source"], row["position"] = found.log, found.line
     if found.api == JOIN:
         row["probe"] = found.is_probe
