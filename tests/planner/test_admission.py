@@ -117,6 +117,7 @@ def test_join_without_an_assignor_is_rejected_by_an_empty_group_too() -> None:
     answer = admitted(memory(), [Join(assignors=())])
     assert (answer.verdict, answer.error) == (Tri.NO, "INCONSISTENT_GROUP_PROTOCOL")
     assert answer.reason == "it names no assignor"
+    assert admitted(memory(), [Join(assignors=(COOP,))]).elected, "no load can have it rejected"
 
 
 def test_list_that_a_load_has_shortened_is_the_one_to_wait_for() -> None:
