@@ -15,6 +15,7 @@ from rebal.groups.compact import Partitions
 from rebal.groups.errors import WireError
 from rebal.groups.model import GroupSnapshot, Subscription
 from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
+from rebal.groups.wire import consumer_protocol
 from rebal.groups.wire.consumer_protocol import (
     ConsumerAssignment,
     decode_assignment,
@@ -207,6 +208,23 @@ def test_any_bytes_are_an_assignment_or_a_wire_error(data):
     except WireError:
         return
     assert encode_assignment(read) == data
+
+
+@given(ANY_SUBSCRIPTION | ANY_ASSIGNMENT)
+def test_bytes_say_the_same_whether_read_directly_or_by_the_schema(data):
+    def read():
+        found = []
+        for decode in (decode_subscription, decode_assignment):
+            try:
+                found.append(decode(data))
+            except WireError as error:
+                found.append(str(error))
+        return found
+
+    directly = read()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(consumer_protocol, "_directly", lambda *_: None)
+        assert directly == read()
 
 
 def captured_blobs(captures) -> tuple[Counter[bytes], Counter[bytes]]:

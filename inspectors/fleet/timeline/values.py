@@ -7,7 +7,7 @@ generation number inside them: so equal pieces are decoded once, by the one code
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from struct import unpack
+from struct import pack, unpack
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from rebal.groups.errors import WireError
@@ -217,7 +217,7 @@ def partition_list(partitions: TopicPartitions | None) -> PartitionList | None:
     topics = tuple(sorted(partitions))
     return PartitionList(
         topics,
-        tuple(b"".join(n.to_bytes(4, "big") for n in partitions[topic]) for topic in topics),
+        tuple(pack(f">{len(partitions[topic])}i", *partitions[topic]) for topic in topics),
     )
 
 
