@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rebal.cli import app, fleet, sources
+from rebal.cli import app, fleet
 from rebal.inspectors.fleet.tables import reader
 from tests.fleet.synthetic import group_named
 
@@ -25,9 +25,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str] | None]:
 
     def open_tables(text: str, options: Mapping[str, str] | None = None) -> reader.Tables:
         made.append(options)
-        return reader.open_tables(text, options)
+        return opening(text, options)
 
-    for module in (fleet, sources):
+    opening = reader.open_tables
+    for module in (fleet, reader):
         monkeypatch.setattr(module, "open_tables", open_tables)
     return made
 

@@ -207,8 +207,6 @@ def story(made: Plan) -> Iterator[str]:
         "ended",
         "finished",
         "rebalances",
-        "restless_least",
-        "restless_most",
         "highest_lag",
     )
     yield brief(told, *whole)
