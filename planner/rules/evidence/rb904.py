@@ -12,6 +12,8 @@ from rebal.planner.rules.scope import narrowing_step, stable
 from rebal.planner.timeouts import longest_session
 from rebal.planner.verdict import opposite
 
+# The brokers' own default of group.max.session.timeout.ms.
+_MOST_SESSION: Final = timedelta(minutes=30)
 _OTHER_GROUP: Final = "Give that client a group id of its own."
 
 
@@ -79,10 +81,12 @@ def _has_its_place(context: Context, one: Refusal) -> bool:
     if not context.counted or context.missing or one.at is None:
         return False
     members = context.snapshot.members
+    known = all(m.timeouts is not None and m.timeouts.session_ms is not None for m in members)
+    session = longest_session(members) if known else _MOST_SESSION
     clocks = timedelta(seconds=5) if context.snapshot.clock_compared else timedelta(days=1)
     age = context.snapshot.captured_at - one.at
     old = (m for m in members if m.instance_id and (m.joined_at is None or m.joined_at <= one.at))
-    return age > longest_session(members) + clocks and not any(old)
+    return age > session + clocks and not any(old)
 
 
 def _stranger(context: Context) -> str:
