@@ -107,6 +107,14 @@ class Look:
         joins = self.context.group.type is GroupType.CONSUMER and bool(self.context.members)
         return joins and self.step is not None and self.step.aim is Aim.CONSUMER
 
+    @property
+    def starts_alike(self) -> bool:
+        """Return whether all members of an Empty group start with the step's setting: the first one
+        decides, and no list of another is in its way.
+        """
+        step = self.step
+        return not self.context.members and bool(step and step.config and not step.target_list)
+
     def out(self, kind: OutsiderKind, doubt: Doubt = Doubt.NONE) -> list[Outsider]:
         """Return the outsiders of this kind and doubt."""
         return [one for one in self.outsiders if one.kind is kind and one.doubt is doubt]
@@ -203,7 +211,7 @@ def _instead(look: Look, made: Advice) -> Advice:
 def start_rejected(look: Look) -> Advice | None:
     """Start the rejected clients, and the missing members beside them."""
     out = look.out(OutsiderKind.REJECTED)
-    if not out or not look.stable:
+    if not out or not look.stable or look.starts_alike:
         return None
     # A rejected client under another name may be the dynamic member that is missing.
     renamed = any(not (one.was_member or one.may_be_back) for one in out)
@@ -257,14 +265,14 @@ def start_missing(look: Look) -> Advice | None:
     context, step = look.context, look.step
     if step is None or not context.missing or look.holds:
         return None
-    out = look.out(OutsiderKind.MISSING)[: context.missing]
+    rejected = look.out(OutsiderKind.REJECTED) if look.starts_alike else []
+    out = [*rejected, *look.out(OutsiderKind.MISSING)[: context.missing]]
     if not out and not context.members and step.kind is StepKind.CUT_OVER:
         out = [Outsider(kind=OutsiderKind.MISSING, name="the members")]
     if not out:
         text = missing_text(context, look.outsiders)
         return _counted(context, advised.wait(text, step=step.id))
-    if not context.members and step.config and not step.target_list:
-        # All start alike, so the first one decides, and no list of another is in its way.
+    if look.starts_alike:
         started = advised.start_of(context, ["the members"], [()], step=step.id)
         return with_setting(replace(started, names=tuple(one.name for one in out)), step)
     made = _start(look, out, _lists_for(look, step, out))
@@ -314,7 +322,7 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
     context = look.context
     lists = look.lists(out) if lists is None else lists
     if not lists and not look.kip848:
-        return advised.wait(_NO_LIST, step=look.number)
+        return wait_for_stable(look) or advised.wait(_NO_LIST, step=look.number)
 
     def start(number: int) -> Advice:
         return advised.start_of(
