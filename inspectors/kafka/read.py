@@ -8,7 +8,8 @@ description is a failure. `read_brokers` reads a cluster without its groups.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -89,11 +90,11 @@ def read_group(
     *,
     probe: bool = False,
     assignors: Sequence[str] = (),
-    own: Mapping[str, Mapping[str, str]] | None = None,
+    own: Callable[[Deadline], Mapping[str, Mapping[str, str]] | None] = lambda _: None,
 ) -> GroupSnapshot:
     """Return the group as it is now, with the bounds of its members' assignor lists.
 
-    `own` are the groups' own settings, as `own_settings` reads them.
+    `own` returns the groups' own settings, as `own_settings` reads them.
 
     Raises:
         RequestError: the group cannot be described.
@@ -108,9 +109,10 @@ def read_group(
         notes.append(clock.note(ahead))
     cluster, unread = session.cluster(described.coordinator_id, deadline)
     notes += unread
-    if own is not None and group_id in own:
-        cluster = replace(cluster, settings={**cluster.settings, **own[group_id]})
-    elif own is not None and described.type is GroupType.CONSUMER:
+    settings = own(deadline)
+    if settings is not None and group_id in settings:
+        cluster = replace(cluster, settings={**cluster.settings, **settings[group_id]})
+    elif settings is not None and described.type is GroupType.CONSUMER:
         notes.append("the group's own settings were not read: allow DESCRIBE_CONFIGS on the group")
     described, topics, lag = _topics_and_lag(session, described, deadline, notes)
     snapshot = snapshot_of(
@@ -446,7 +448,15 @@ def read_all(
 ) -> list[GroupSnapshot | GroupFailure]:
     """Return what `read_groups` returns, over the connections of `session`."""
 
-    own = own_settings(session.raw, group_ids, Deadline(session.config.timeout_ms).share(2))
+    lock = threading.Lock()
+    asked: list[dict[str, dict[str, str]] | None] = []
+
+    def own(deadline: Deadline) -> dict[str, dict[str, str]] | None:
+        # All groups' settings are asked for at once, in the time of the first one that needs them.
+        with lock:
+            if not asked:
+                asked.append(own_settings(session.raw, group_ids, deadline))
+            return asked[0]
 
     def one(group_id: str) -> GroupSnapshot | GroupFailure:
         deadline = Deadline(session.config.timeout_ms)

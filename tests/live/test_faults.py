@@ -234,18 +234,18 @@ def loading(monkeypatch: pytest.MonkeyPatch, times: int) -> Callable[[], int]:
     minutes, in the field where the broker puts it.
     """
     asked = 0
-    sent = Connection.send
+    exchanged = Connection.exchange
 
-    def send(self: Connection, request: type, deadline: Any, **fields: Any) -> Any:
+    def exchange(self: Connection, request: Any, deadline: Any) -> Any:
         nonlocal asked
-        response = sent(self, request, deadline, **fields)
-        if request is DescribeGroupsRequest:
+        response = exchanged(self, request, deadline)
+        if isinstance(request, DescribeGroupsRequest):
             asked += 1
             if asked <= times:
                 response.groups[0].error_code = 14
         return response
 
-    monkeypatch.setattr(Connection, "send", send)
+    monkeypatch.setattr(Connection, "exchange", exchange)
     return lambda: asked
 
 
