@@ -42,6 +42,7 @@ def test_one_unknown_member_keeps_bounce_two_shut() -> None:
     assert accepted.exit_code == 0
     assert accepted.steps[1].precondition_holds is Tri.CANNOT_TELL
     assert accepted.assumptions == ("RB901 is ignored: c is going away",)
+    assert accepted.advice.reason.startswith("accepted by you: it is not known whether")
 
 
 def test_a_probe_that_says_yes_opens_bounce_two() -> None:
