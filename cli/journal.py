@@ -147,7 +147,8 @@ class Journal:
             )
         try:
             entry = msgspec.convert(body, JournalEntry, dec_hook=dec_hook)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeError) as error:
+            # The latter where half a surrogate pair stands in the place of a time.
             raise FileError(f"{where}: {error}.") from None
         if entry.plan != plan_key(plan):
             raise FileError(

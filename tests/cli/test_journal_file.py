@@ -114,6 +114,13 @@ def test_a_plan_that_is_written_again_unchanged_is_no_other_plan(plan: Plan) -> 
     assert looks_in(JOURNAL) == 1
 
 
+def test_half_a_surrogate_pair_in_a_journal_is_one_sentence(plan: Plan) -> None:
+    opened(plan).append(entry(plan, 1))
+    JOURNAL.write_text(JOURNAL.read_text().replace('"at":"', '"at":"\\ud800'))
+    with pytest.raises(FileError, match=r"line 1: .*surrogates not allowed"):
+        opened(plan)
+
+
 def test_a_journal_of_another_plan_is_refused_at_each_look(plan: Plan) -> None:
     """The file's size was kept before the file was read, so the second look passed."""
     book = Journal(JOURNAL, plan)
