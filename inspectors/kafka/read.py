@@ -80,6 +80,7 @@ _OF_BROKERS: Final = frozenset(
 # The type of a group's configuration, and the source of a value that was set there (KIP-848).
 _GROUP: Final = 32
 _OF_GROUP: Final = 8
+_YEAR_10000: Final = 253_402_300_800_000
 _NOT_ASKED: Final = "read only together with the probe (--probe)"
 
 
@@ -369,7 +370,9 @@ def _noted(snapshot: GroupSnapshot, *moments: datetime | None) -> GroupSnapshot:
 
 
 def _moment(ms: int | None) -> datetime | None:
-    return None if ms is None or ms < 0 else datetime.fromtimestamp(ms / 1000, UTC)
+    if ms is None or not 0 <= ms < _YEAR_10000:
+        return None
+    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 _THREADS: Final = 8

@@ -20,6 +20,7 @@ from rebal.groups.wire.offsets_topic import (
     decode_key,
 )
 from rebal.inspectors.errors import RequestError
+from rebal.inspectors.kafka.read import _moment
 from rebal.inspectors.kafka.reload import (
     Earlier,
     Fetches,
@@ -183,3 +184,8 @@ def test_the_probe_itself_can_prove_it() -> None:
     proven = proven_by_probe(told, "range", ["range", "cooperative-sticky"])
     assert (proven.rebalanced, proven.generation) == (Tri.YES, 4)
     assert "cooperative-sticky besides range" in proven.why
+
+
+@pytest.mark.parametrize(("ms", "known"), [(0, True), (253_402_300_799_999, True), (10**15, False)])
+def test_a_time_that_no_clock_shows_is_not_known(ms: int, known: bool) -> None:
+    assert (_moment(ms) is not None) is known

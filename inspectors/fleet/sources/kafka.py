@@ -77,8 +77,9 @@ def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
     deadline = Deadline(config.timeout_ms)
     with connect(config) as session:
         found, failed = session.resources.topics([TOPIC], deadline)
-        if TOPIC in failed:
-            raise _refused(failed[TOPIC], config)
+        if not found:
+            left_out = RequestError("CORRUPT_MESSAGE", f"the brokers left {TOPIC} out")
+            raise _refused(failed.get(TOPIC, left_out), config)
         edges = session.resources.edges(TOPIC, found[0].partitions, deadline)
     read = previous.offsets if previous else {}
     wanted: dict[int, tuple[int, int]] = {}
