@@ -389,4 +389,4 @@ def principal_of(config: ClusterConfig) -> str:
 def _counted(own: Mapping[str, str] | None) -> str:
     if own is None:
         raise _Unavailable(Tri.NO, "the right DescribeConfigs on the group is missing")
-    return f"{len(own)} settings of the group's own"
+    return f"read: {len(own)} set for this group"

@@ -90,8 +90,7 @@ class Resources:
             for at, isolation in ((EARLIEST, 0), (LATEST, _COMMITTED), (LATEST, 0))
         )
         return {
-            each[1]: (_known(first[each]), _known(stable[each]), _known(end[each]))
-            for each in asked
+            each[1]: (_sure(first[each]), _sure(stable[each]), _sure(end[each])) for each in asked
         }
 
     def settings(self, broker_id: int, deadline: Deadline) -> Mapping[str, str]:
@@ -100,13 +99,13 @@ class Resources:
         answer = self._raw.node(broker_id, deadline).send(
             DescribeConfigsRequest, deadline, resources=[{**asked, "configuration_keys": None}]
         )
-        for result in answer.results or ():
+        for result in answer.results:
             if result.error_code:
                 name = error_name(result.error_code)
                 raise RequestError(name, result.error_message or name)
             return {
                 entry.name: entry.value
-                for entry in sorted(result.configs or (), key=lambda entry: entry.name)
+                for entry in sorted(result.configs, key=lambda entry: entry.name)
                 if entry.value is not None and not entry.is_sensitive
             }
         raise RequestError("CORRUPT_MESSAGE", f"broker {broker_id} left out its settings")
@@ -121,8 +120,8 @@ class Resources:
                 name = error_name(topic.error_code)
                 failed[topic.name] = RequestError(name, name)
                 continue
-            parts = sorted(topic.partitions or (), key=lambda part: part.partition_index)
-            replicas = Replicas(part.replica_nodes or () for part in parts)
+            parts = sorted(topic.partitions, key=lambda part: part.partition_index)
+            replicas = Replicas(part.replica_nodes for part in parts)
             found.append(
                 Topic(
                     name=topic.name,
@@ -158,7 +157,7 @@ class Resources:
         left = list(partitions)
         while left:
             found |= self._of_leaders(left, timestamp, isolation, deadline)
-            left = [each for each in left if getattr(found[each], "name", "") in _MOVED]
+            left = [each for each in left if _has_moved(found[each])]
             for topic, _ in left:
                 self._known.pop(topic, None)
             if deadline.left() < _PAUSE:
@@ -175,7 +174,7 @@ class Resources:
         leaders = {
             (topic.name, part.partition_index): part.leader_id
             for topic in self._looked_up(names, deadline)
-            for part in topic.partitions or ()
+            for part in topic.partitions
         }
         unled = RequestError("LEADER_NOT_AVAILABLE", "a partition has no leader")
         found: _Answers = dict.fromkeys(asked, unled)
@@ -223,8 +222,8 @@ class Resources:
         )
         left_out = RequestError("CORRUPT_MESSAGE", f"broker {leader} left out a partition")
         found: _Answers = dict.fromkeys(asked, left_out)
-        for topic in answer.topics or ():
-            for part in topic.partitions or ():
+        for topic in answer.topics:
+            for part in topic.partitions:
                 name = error_name(part.error_code)
                 found[topic.name, part.partition_index] = (
                     RequestError(name, f"{topic.name}-{part.partition_index}: {name}")
@@ -234,7 +233,11 @@ class Resources:
         return found
 
 
-def _known(offset: int | RequestError) -> int:
+def _has_moved(offset: int | RequestError) -> bool:
+    return isinstance(offset, RequestError) and offset.name in _MOVED
+
+
+def _sure(offset: int | RequestError) -> int:
     if isinstance(offset, RequestError):
         raise offset
     return offset

@@ -180,7 +180,7 @@ def _fallback(
     config: ClusterConfig, deadline: Deadline, error: ConnectError | SettingError
 ) -> Admin:
     """Return librdkafka's client, tested with one request; raise `error` where it fails too."""
-    # librdkafka's library takes a quarter of the time of a start, and most logins do not need it.
+    # librdkafka's library takes a tenth of the time of a start, and most logins do not need it.
     from rebal.inspectors.kafka.admin import Admin
 
     try:
