@@ -43,6 +43,7 @@ from rebal.planner.verification.journal import (
     first_shown,
     is_same,
     known_before,
+    look_of,
     rejection_key,
     same_since,
 )
@@ -265,7 +266,8 @@ def _gone(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> list[Me
     """Return the members of the last complete look that match no member of the group now.
 
     A restarted member has a new id. It is recognised by instance id, then by client id and host,
-    then by either alone, one for one: equal clients at other addresses tell their number alone.
+    then by client id, one for one: equal clients at other addresses tell their number alone. The
+    host alone counts while more are gone than are missing: processes of a service may share it.
     """
     if not context.missing:
         return []
@@ -274,23 +276,26 @@ def _gone(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> list[Me
     gone = [member for id_, member in was.items() if id_ not in here]
     new = [member for id_, member in here.items() if id_ not in was]
     for key in range(KEYS):
-        gone, new = _unpaired(gone, new, key)
+        if key < KEYS - 1 or len(gone) > context.missing:
+            gone, new = _unpaired(gone, new, key)
     return gone
 
 
-def _roster(plan: Plan, seen: Sequence[JournalEntry], expected: int) -> Sequence[Member]:
-    for entry in reversed(seen):
-        if len(entry.members) >= expected:
-            return [
-                Member(
-                    member_id=one.member_id,
-                    client_id=one.client_id,
-                    host=one.host,
-                    instance_id=one.instance_id,
-                )
-                for one in entry.members
-            ]
-    return () if plan.baseline.redacted else plan.baseline.members
+def _roster(plan: Plan, seen: Sequence[JournalEntry], expected: int) -> list[Member]:
+    """Return the members of the newest complete look; where none is complete, of the newest one of
+    those with the most members.
+    """
+    looks = [*seen] if plan.baseline.redacted else [look_of(plan, plan.baseline), *seen]
+    full = max(looks, key=lambda look: (min(len(look.members), expected), look.at), default=None)
+    return [
+        Member(
+            member_id=one.member_id,
+            client_id=one.client_id,
+            host=one.host,
+            instance_id=one.instance_id,
+        )
+        for one in (full.members if full is not None else ())
+    ]
 
 
 def _unpaired(
