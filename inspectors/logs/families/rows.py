@@ -139,5 +139,5 @@ LINES: Final = forms(_ROWS)
 # Found in every line that has one of these forms, and in few others.
 MARK: Final = re.compile(
     rb"#consumer-\d+[|\]] \[thrd:|member_id|ember id|member |group failed|to join group"
-    rb"|consumergroup/session/|client/coordinator coordinator|\[Consumer"
+    rb"|consumergroup/session/|client/coordinator coordinator|\[Consumer(?:Group)?\] "
 )
