@@ -26,7 +26,8 @@ _VARIABLE: Final = re.compile(
     r"|^<\d{1,3}>"
     r"|^\s*\d+[:\t-]"
 )
-_BEGINS: Final = re.compile(r"\b(\w+)Config values:(.*)", re.DOTALL)
+_BEGIN: Final = "Config values:"
+_BEGINS: Final = re.compile(rf"\b(\w+){_BEGIN}(.*)", re.DOTALL)
 # Without a line end of its own, a block is one line: spaces, or escaped line ends and tabs.
 _ESCAPED: Final = re.compile(r"\\[nrt]|#01[12]")
 _NEXT: Final = re.compile(r"\s+(?=[a-z][\w.]* =(?:\s|$))")
@@ -83,7 +84,7 @@ class Wrappers:
         self, text: str, number: int, at: Stamp | None, origin: str = ""
     ) -> Iterator[LogText]:
         text = _COLOUR.sub("", text)
-        begin = _BEGINS.search(text)
+        begin = _BEGINS.search(text) if _BEGIN in text else None
         if begin is not None:
             block = Block(begin[1], number, at, origin, _bare(text[: begin.start()]))
             yield LogText(self._program(origin, block.start), "", number, at)
@@ -94,7 +95,7 @@ class Wrappers:
         found = list(self._setting(text, number, at, origin)) if self.in_block else []
         yield from found
         if not found:
-            program = self._program(origin, _bare(text))
+            program = self._program(origin, text)
             self._open.discard(program)
             while self._begun and number - self._begun[0].number > _PATIENCE:
                 self._failed.append(self._begun.pop(0))
@@ -123,11 +124,12 @@ class Wrappers:
             newest = mine[-1] if mine else None
             yield LogText(program, text, number, at, newest, match[2], value)
 
-    def _program(self, origin: str, bare: str) -> str:
+    def _program(self, origin: str, text: str) -> str:
         """Return the program whose learned prefix the line has; the longest one, if several fit."""
         known = self._prefixes.get(origin)
         if not known:
             return origin
+        bare = _bare(text)
         ends = (*(space.start() for space in _SPACE.finditer(bare)), len(bare))
         prefix = max((bare[:end] for end in ends if bare[:end] in known), key=len, default="")
         return f"{origin} {prefix}".strip()
