@@ -73,9 +73,11 @@ class _Joins:
     def __init__(self, joins: Iterable[Joined]) -> None:
         self._by: dict[object, list[Joined]] = defaultdict(list)
         self._new: dict[str, list[Joined]] = defaultdict(list)
+        self._clients: dict[str, set[object]] = defaultdict(set)
         found = list(joins)
         dated = {join.member_id for join in logged_by_brokers(found) if join.accepted}
         for join in found:
+            self._clients[join.log].add(join.instance_id or join.client_id)
             if join.evidence.source is Source.CLIENT_LOG and join.member_id in dated:
                 continue
             if join.new:
@@ -103,6 +105,10 @@ class _Joins:
             or any(map(is_later, self._new.get(join.member_id, ())))
         ]
 
+    def of_one_client(self, log: str) -> bool:
+        """Return whether all joins in this log are of one client."""
+        return len(self._clients[log]) == 1
+
 
 def _keys(one: Refusal | Joined | Member) -> Iterator[object]:
     """Yield the keys that identify the client: two records with a common key are one client's."""
@@ -119,8 +125,8 @@ def _keys(one: Refusal | Joined | Member) -> Iterator[object]:
 def _record(one: Refused, joins: _Joins, *, alone: bool) -> Refusal:
     """Return the rejection's record; `alone`: no member of the group has its client id.
 
-    A client's own log has no address, and one that several processes share does not tell them
-    apart: its later join is the client's where none of them is in the group.
+    A client's own log has no address: its later join is the client's where the log shows no other
+    client, and the group has none of its client id.
     """
     made = Refusal(
         at=one.at,
@@ -134,8 +140,9 @@ def _record(one: Refused, joins: _Joins, *, alone: bool) -> Refusal:
         software=one.software,
         evidence=one.evidence,
     )
-    own = [(one.log, one.client_id)] if alone and one.log and not one.host else []
-    return _rejoined(made, joins.after(made, lambda join: is_after(join, one), *own))
+    own = alone and one.log and not one.host and joins.of_one_client(one.log)
+    more = [(one.log, one.client_id)] if own else []
+    return _rejoined(made, joins.after(made, lambda join: is_after(join, one), *more))
 
 
 def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal:

@@ -282,10 +282,13 @@ def _gone(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> list[Me
 
 
 def _roster(plan: Plan, seen: Sequence[JournalEntry], expected: int) -> list[Member]:
-    """Return the members of the newest complete look; where none is complete, of the newest one of
-    those with the most members.
+    """Return the members of the plan or of a look that had the number given until then: the newest
+    one of those with the most members, up to `expected`.
     """
-    looks = [*seen] if plan.baseline.redacted else [look_of(plan, plan.baseline), *seen]
+    looks = [] if plan.baseline.redacted else [look_of(plan, plan.baseline)]
+    looks += [
+        look for look in seen if len(look.members) >= (look.expected or plan.expected_members or 1)
+    ]
     full = max(looks, key=lambda look: (min(len(look.members), expected), look.at), default=None)
     return [
         Member(
