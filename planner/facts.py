@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from functools import cached_property
 from typing import Final
 
@@ -34,6 +35,8 @@ from rebal.planner.clients import able, refuted
 from rebal.planner.verdict import agreed, opposite
 
 KEYS: Final = 4
+CLOCKS: Final = timedelta(seconds=5)
+"""How far two machines' clocks may differ unseen."""
 _STATED: Final = Evidence(source=Source.ASSUMED)
 
 

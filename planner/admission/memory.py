@@ -32,7 +32,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.planner.clients import able, cannot_hold
-from rebal.planner.facts import Facts, GroupFacts
+from rebal.planner.facts import CLOCKS, Facts, GroupFacts
 from rebal.planner.verdict import opposite
 from rebal.planner.versions import fault
 
@@ -356,7 +356,8 @@ def _joined_since(context: GroupFacts, facts: Facts) -> Tri:
         return Tri.YES
     if loaded is None or joined is None:
         return Tri.CANNOT_TELL
-    return Tri.YES if joined > loaded else Tri.CANNOT_TELL
+    # A client's own log may date its join, by another machine's clock.
+    return Tri.YES if joined > loaded + CLOCKS else Tri.CANNOT_TELL
 
 
 def _own(facts: Facts, names: set[str], elected: str | None) -> Held:

@@ -16,6 +16,7 @@ from rebal.groups.clients import proven_family
 from rebal.groups.compact import Lags
 from rebal.groups.model import (
     AssignorList,
+    Coordinator,
     Evidence,
     GroupSnapshot,
     GroupState,
@@ -113,6 +114,7 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     `confirmed` what the operator confirmed by hand, `left_out` the ids of members that `step` does
     not concern, `advised` the restart or start that it advised. `departed` are the
     clients that left for good and `expected` is the number of members, both by the user's word.
+    `broker_id` is the coordinator's, `leader_epoch` that of its partition (None: not read).
     """
 
     at: Moment
@@ -137,12 +139,23 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     advised: Advised | None = None
     departed: tuple[str, ...] = ()
     expected: int | None = None
+    broker_id: int | None = None
+    leader_epoch: int | None = None
     blind: str | None = None
 
     @property
     def ids(self) -> frozenset[str]:
         """Return the member ids that were in the group."""
         return frozenset(member.member_id for member in self.members)
+
+    def is_before_load(self, coordinator: Coordinator | None) -> bool:
+        """Return whether a later look, with this coordinator, shows that the group was loaded
+        since: each load begins all sessions anew (GroupCoordinator.onGroupLoaded).
+        """
+        if coordinator is None or self.broker_id is None:
+            return False
+        epochs = {self.leader_epoch, coordinator.leader_epoch} - {None}
+        return self.broker_id != coordinator.broker_id or len(epochs) > 1
 
 
 def same_since(
@@ -160,6 +173,7 @@ def look_of(plan: Plan, snapshot: GroupSnapshot) -> JournalEntry:
 
     An exact list is in it although the user may only assume it.
     """
+    coordinator = snapshot.group.coordinator
     return JournalEntry(
         at=snapshot.captured_at,
         plan=plan_key(plan),
@@ -184,6 +198,8 @@ def look_of(plan: Plan, snapshot: GroupSnapshot) -> JournalEntry:
             for member in snapshot.members
         ),
         rejected=snapshot.refusals,
+        broker_id=coordinator.broker_id if coordinator is not None else None,
+        leader_epoch=coordinator.leader_epoch if coordinator is not None else None,
     )
 
 
@@ -283,12 +299,15 @@ def is_same(plan: Plan, one: Refusal, other: Refusal) -> bool:
 def _resolved(
     snapshot: GroupSnapshot, one: Refusal, entries: Sequence[JournalEntry], shown: Shown
 ) -> Refusal:
-    """Return the rejection; it is resolved if its client had a new member id after the first look
-    that showed it, which no log has to show. A load may bring an old id back.
+    """Return the rejection; it is resolved if an earlier look showed that, or if its client had a
+    new member id after the first look that showed it, which no log has to show. A load may bring an
+    old id back.
     """
-    _, look = shown.get(rejection_key(one), (None, None))
-    if one.rejoined_as is not None or look is None:
+    known, look = shown.get(rejection_key(one), (None, None))
+    if one.rejoined_as is not None or known is None or look is None:
         return one
+    if known.rejoined_as is not None:
+        return replace(one, rejoined_as=known.rejoined_as, rejoined_at=known.rejoined_at)
     member = member_of(snapshot, one) if one.instance_id or one.host else None
     later = set[str]()
     if member is not None and joined_since(member, one) is not Tri.NO:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from rebal.groups.clients import proven_family
 from rebal.groups.model import (
@@ -34,7 +34,7 @@ from rebal.planner.admission.rejected import (
 )
 from rebal.planner.clients import refuses_mixed
 from rebal.planner.context import Context, names
-from rebal.planner.facts import KEYS, identity_keys, natural
+from rebal.planner.facts import CLOCKS, KEYS, identity_keys, natural
 from rebal.planner.plan import Plan
 from rebal.planner.timeouts import longest_session
 from rebal.planner.verdict import worst
@@ -48,9 +48,6 @@ from rebal.planner.verification.journal import (
     same_since,
 )
 from rebal.planner.verification.plan_context import context_of
-
-CLOCKS: Final = timedelta(seconds=5)
-"""How far two machines' clocks may differ unseen."""
 
 
 class OutsiderKind(StrEnum):
@@ -410,9 +407,9 @@ def _hidden_until(
     """Return when stopped static members can no longer fill the place of a client that was
     rejected at that time, and their names; none where none can.
 
-    Each completed rebalance begins a session anew (KIP-345), and a group of another number of
-    members says nothing of now. One that joined after the rejection is not in doubt, nor is a
-    rejection that was older than a session when the plan was made.
+    Each completed rebalance begins a session anew (KIP-345), as each load does, and a group of
+    another number of members says nothing of now. One that joined after the rejection is not in
+    doubt, nor is a rejection that was older than a session when the plan was made.
     """
     static = [facts for facts in context.members if facts.static]
     ids = {facts.member.member_id for facts in context.members}
@@ -420,7 +417,11 @@ def _hidden_until(
     same = same_since(
         seen,
         context.snapshot.captured_at,
-        lambda entry: entry.ids == ids and entry.expected == counted,
+        lambda entry: (
+            entry.ids == ids
+            and entry.expected == counted
+            and not entry.is_before_load(context.group.coordinator)
+        ),
     )
     until = max(at, same) + lasts
     if at < _began(plan) - lasts or context.snapshot.captured_at >= until:

@@ -97,7 +97,8 @@ class Judge:
         for one in truth.rejected_out():
             names = (one.instance_id or one.name, "consumer-")
             named = any(name in said for name in names)
-            shown = one in seen.service and truth.shown_rejected(one)
+            hidden = truth.outlives_a_load()
+            shown = one in seen.service and truth.shown_rejected(one) and not hidden
             if shown and not named:
                 yield f"{one.name} is rejected and out, the evidence shows it, and nothing names it"
             elif shown and not standing.exit_code:
@@ -126,6 +127,8 @@ class Judge:
             return
         if len(here) >= seen.expected:
             self._whole = here
+        # A stopped member's entry may fill its place until its session ends.
+        if self._truth.counted_members >= seen.expected:
             return
         said = " ".join(_texts(seen.standing))
         for one in seen.service:

@@ -106,6 +106,7 @@ class Book:
         self.broker = 1
         self.epoch = epoch
         self.loaded_at = 0.0
+        self.in_place = False
         self.requests: dict[int, list[bytes]] = {}
         self.own: set[str] = set()
         self.lives: list[Life] = []
@@ -342,6 +343,7 @@ class Book:
 
     def loaded(self, broker: int) -> None:
         """Note that `broker` leads the group's partition in a new leader epoch."""
+        self.in_place = broker == self.broker
         self.broker = broker
         self.epoch += 1
         self.loaded_at = self._agenda.now

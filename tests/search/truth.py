@@ -107,6 +107,15 @@ class Truth:
         out = (one for one in self._processes if not one.running)
         return [one for one in out if last.get(one.name) == "rejected"]
 
+    def outlives_a_load(self) -> bool:
+        """Return whether a stopped process is counted, and its coordinator loaded the group last.
+
+        Its session began anew then, and no evidence shows that load where the group's partition of
+        the offsets topic is not read.
+        """
+        running = sum(one.alive for one in self._current.values())
+        return self._world.book.in_place and self.counted_members > running
+
     def owned_by(self, member_id: str) -> int:
         """Return how many partitions the process behind a member id owns."""
         return sum(len(one.owned) for one in self._of(member_id) if one.alive)
