@@ -148,6 +148,15 @@ def proven_family(software: Software | None) -> str | None:
     return software.family if by_bytes or is_named(software) else None
 
 
+def is_automatic(group_id: str, client_id: str) -> bool:
+    """Return whether Java made the client id, which is then the same in every process.
+
+    Source: ConsumerConfig.maybeOverrideClientId, `consumer-<group.id>-<number>`.
+    """
+    before, dash, number = client_id.rpartition("-")
+    return before + dash == f"consumer-{group_id}-" and number.isdigit()
+
+
 def fixes_protocol(software: Software | None) -> bool:
     """Return whether each client that this may be fixes its protocol when it is built.
 

@@ -20,6 +20,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from rebal.groups.clients import is_automatic
 from rebal.groups.evidence.exact import begins, logged_by_brokers, unnamed, when, with_joins
 from rebal.groups.evidence.observations import Joined, Left, Observation, Refused, Seen
 from rebal.groups.model import Departed, GroupSnapshot, Member, Refusal, Source
@@ -73,11 +74,9 @@ class _Joins:
     def __init__(self, joins: Iterable[Joined]) -> None:
         self._by: dict[object, list[Joined]] = defaultdict(list)
         self._new: dict[str, list[Joined]] = defaultdict(list)
-        self._clients: dict[str, set[object]] = defaultdict(set)
         found = list(joins)
         dated = {join.member_id for join in logged_by_brokers(found) if join.accepted}
         for join in found:
-            self._clients[join.log].add(join.instance_id or join.client_id)
             if join.evidence.source is Source.CLIENT_LOG and join.member_id in dated:
                 continue
             if join.new:
@@ -105,10 +104,6 @@ class _Joins:
             or any(map(is_later, self._new.get(join.member_id, ())))
         ]
 
-    def of_one_client(self, log: str) -> bool:
-        """Return whether all joins in this log are of one client."""
-        return len(self._clients[log]) == 1
-
 
 def _keys(one: Refusal | Joined | Member) -> Iterator[object]:
     """Yield the keys that identify the client: two records with a common key are one client's."""
@@ -125,8 +120,8 @@ def _keys(one: Refusal | Joined | Member) -> Iterator[object]:
 def _record(one: Refused, joins: _Joins, *, alone: bool) -> Refusal:
     """Return the rejection's record; `alone`: no member of the group has its client id.
 
-    A client's own log has no address: its later join is the client's where the log shows no other
-    client, and the group has none of its client id.
+    A client's own log has no address, and one that several processes share does not tell them
+    apart: its later join is the client's where no other process has its client id.
     """
     made = Refusal(
         at=one.at,
@@ -140,9 +135,9 @@ def _record(one: Refused, joins: _Joins, *, alone: bool) -> Refusal:
         software=one.software,
         evidence=one.evidence,
     )
-    own = alone and one.log and not one.host and joins.of_one_client(one.log)
-    more = [(one.log, one.client_id)] if own else []
-    return _rejoined(made, joins.after(made, lambda join: is_after(join, one), *more))
+    alone = alone and not is_automatic(one.group_id, one.client_id)
+    own = [(one.log, one.client_id)] if alone and one.log and not one.host else []
+    return _rejoined(made, joins.after(made, lambda join: is_after(join, one), *own))
 
 
 def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal:

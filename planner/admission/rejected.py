@@ -6,7 +6,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import assignors
+from rebal.groups.clients import assignors, is_automatic
 from rebal.groups.evidence.exact import when
 from rebal.groups.model import GroupSnapshot, Member, Refusal, Tri
 from rebal.planner.admission.check import Admission, Join, admitted
@@ -94,7 +94,7 @@ def member_of(snapshot: GroupSnapshot, one: Refusal) -> Member | None:
         # A client's own log has no address; each of its rejections stands on a line of that log.
         several = len({(o.host, o.evidence.detail.rpartition(":")[0]) for o in alike}) > 1
         if not one.host:
-            same = [] if several or is_automatic(snapshot, one.client_id) else named
+            same = [] if several or is_automatic(snapshot.group.group_id, one.client_id) else named
     return same[0] if len(same) == 1 else None
 
 
@@ -113,15 +113,6 @@ def joined_since(member: Member, one: Refusal) -> Tri:
     if came is None or one.at is None:
         return Tri.CANNOT_TELL
     return Tri.YES if came > one.at else Tri.NO
-
-
-def is_automatic(snapshot: GroupSnapshot, client_id: str) -> bool:
-    """Return whether Java made the client id, which is then the same in every process.
-
-    Source: ConsumerConfig.maybeOverrideClientId, `consumer-<group.id>-<number>`.
-    """
-    before, dash, number = client_id.rpartition("-")
-    return before + dash == f"consumer-{snapshot.group.group_id}-" and number.isdigit()
 
 
 def address(host: str) -> str:

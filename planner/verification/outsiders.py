@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from rebal.groups.clients import proven_family
+from rebal.groups.clients import is_automatic, proven_family
 from rebal.groups.model import (
     Evidence,
     GroupSnapshot,
@@ -28,7 +28,6 @@ from rebal.groups.model import (
 from rebal.groups.snapshot.redact import random_end
 from rebal.planner.admission.rejected import (
     address,
-    is_automatic,
     may_be_back,
     still_out,
 )
@@ -213,7 +212,7 @@ class _Places:
     def name(self, name: str, one: Member | Refusal) -> str:
         """Return the name, with its address where the client id does not identify one process."""
         everyone = {*self._of[one.client_id], address(one.host)}
-        shared = len(everyone) > 1 or is_automatic(self._snapshot, one.client_id)
+        shared = len(everyone) > 1 or is_automatic(self._snapshot.group.group_id, one.client_id)
         if not one.host or one.instance_id or not (shared or not one.client_id):
             return name
         return f"{name} ({address(one.host)})"
