@@ -46,6 +46,7 @@ def command(
     probe: params.Probe = False,
     request_log: params.RequestLog = None,
     client_log: params.ClientLog = None,
+    broker_log: params.BrokerLog = None,
     log_timezone: params.LogTimezone = None,
     inventory: params.Inventory = None,
     evidence: params.Evidence = None,
@@ -73,7 +74,7 @@ def command(
     connection = means.reaching(
         context, params.Connection(bootstrap, command_config, overrides, profile, timeout)
     )
-    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
+    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
     first = side_of(before, context.obj)
     second = other_side(first, after, Reading(connection, probe, files, lake))
     found, drift = compare(first, second)

@@ -153,6 +153,7 @@ def command(
     probe: params.Probe = False,
     request_log: params.RequestLog = None,
     client_log: params.ClientLog = None,
+    broker_log: params.BrokerLog = None,
     log_timezone: params.LogTimezone = None,
     inventory: params.Inventory = None,
     evidence: params.Evidence = None,
@@ -189,7 +190,7 @@ def command(
         from rebal.cli import rehearsing
         from rebal.cli.sources import EvidenceFiles, Source
 
-        files = EvidenceFiles(request_log, client_log, inventory, log_timezone)
+        files = EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
         times = () if restart_seconds is None else (f"restart={restart_seconds:g}",)
         return rehearsing.rehearse_group(
             Source(group, snapshot, connection, probe, files, lake),
@@ -221,7 +222,7 @@ def command(
     from rebal.cli import simulating, sources
     from rebal.planner.rehearsal.whatif.changes import Changes
 
-    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone)
+    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
     source = sources.Source(group, snapshot, connection, probe, files, lake).named()
     found = source.read()
     show = simulating.Show(

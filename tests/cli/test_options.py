@@ -230,10 +230,14 @@ def test_client_logs_in_folders_and_patterns_say_whom_they_cover(
     assert told(Path("-"))[0].members[2].assignors.list == ("range", "cooperative-sticky")
 
 
-def test_two_readers_of_standard_input_are_refused(folder: Path, group: Make, capsys: Said) -> None:
-    saved = files.save_snapshot(group(), folder)
-    words = ["plan-upgrade", "--snapshot", str(saved), "--client-log", "-", "--request-log", "-"]
-    assert app.run(words) == 2
+@pytest.mark.parametrize("command", ["inspect", "plan-upgrade", "simulate", "diff"])
+def test_two_readers_of_standard_input_are_refused(
+    folder: Path, group: Make, capsys: Said, command: str
+) -> None:
+    saved = str(files.save_snapshot(group(), folder))
+    words = [command, saved, "checkout"] if command == "diff" else [command, "--snapshot", saved]
+    words += ["--assignor", "range"] if command == "simulate" else []
+    assert app.run([*words, "--broker-log", "-", "--request-log", "-"]) == 2
     assert "standard input can be read once" in capsys.readouterr().err
 
 
