@@ -11,7 +11,7 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
-_WIDEST: Final = 16
+_WIDEST: Final = 8
 """Bytes of the widest field that can be read."""
 
 
@@ -39,10 +39,4 @@ def numbers(data: Bytes, at: Ints, form: str) -> Ints:
     places = len(data) - kind.itemsize + 1
     anywhere = np.ndarray((places,), kind, data, strides=(1,))
     found: Ints = anywhere[np.minimum(np.maximum(at, 0), places - 1)].astype(np.int64)
-    return found
-
-
-def raw_bytes(data: Bytes, at: Ints, width: int) -> Bytes:
-    """`width` bytes from each position; as for `numbers`, where that is past the end."""
-    found: Bytes = data[np.clip(at, 0, len(data) - width)[:, None] + np.arange(width)]
     return found

@@ -10,18 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.groups.wire.offsets_topic import kind_name
-from rebal.inspectors.fleet.binary_columns import Ints
-from rebal.inspectors.fleet.commits.sums import newest_and_first
+from rebal.inspectors.fleet.commits.sums import reduced
 from rebal.inspectors.fleet.kinds import UNREADABLE, error_row
 from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS, in_columns
 
 _ABOUT: Final = ("group_id", "topic", "topic_partition")
-_FIRST: Final = ("first_offset", "first_at", "first_record")
-_SUMS: Final = ("commits", "records")
+_BETWEEN: Final = "\0"
+"""No name of a topic holds it."""
 _HOUR_US: Final = 3_600_000_000
 _MINUTE_US: Final = 60_000_000
-_NEVER: Final = np.iinfo(np.int64).max
 
 
 def as_parts(rows: pa.Table) -> pa.Table:
@@ -49,39 +47,12 @@ def name_topics(parts: pa.Table, writer: PartWriter) -> None:
 
 def merge_commits(parts: Sequence[pa.Table]) -> pa.Table:
     """Parts of any number of tasks → one row a partition, still in the form of parts."""
-    whole = pa.concat_tables([COMMIT_PARTS.empty_table(), *parts]).combine_chunks()
-    if not len(whole):
-        return whole
-    codes = _codes(whole)
-    offset = pc.fill_null(whole["offset"], -1).to_numpy()
-    first_by = pc.fill_null(whole["first_record"], _NEVER).to_numpy()
-    newest, first = newest_and_first(codes, offset, first_by)
-    made = whole.take(pa.array(newest))
-    firsts = whole.select(_FIRST).take(pa.array(first))
-    for name in _FIRST:
-        made = _replaced(made, name, firsts[name])
-    for name in _SUMS:
-        amounts = pc.fill_null(whole[name], 0).to_numpy()
-        summed = np.bincount(codes, weights=amounts, minlength=len(made)).astype(np.int64)
-        made = _replaced(made, name, pa.array(summed))
-    return made.sort_by([(name, "ascending") for name in _ABOUT])
-
-
-def _codes(whole: pa.Table) -> Ints:
-    """A number for each group and partition; a broken key stands for itself."""
-    nameless = pc.is_null(whole["group_id"])
-    broken = pc.if_else(nameless, whole["key"], pa.scalar(None, pa.binary()))
-    columns = [
-        pc.fill_null(column.combine_chunks().dictionary_encode().indices, -1).to_numpy()
-        for column in (*(whole[name] for name in _ABOUT), broken)
-    ]
-    order = np.lexsort(columns)
-    changes = np.zeros(len(order), bool)
-    for column in columns:
-        changes[1:] |= column[order][1:] != column[order][:-1]
-    codes = np.empty(len(order), np.int64)
-    codes[order] = np.cumsum(changes)
-    return codes
+    whole = pa.concat_tables([COMMIT_PARTS.empty_table(), *parts])
+    names = [whole[name].cast(pa.string()) for name in _ABOUT]
+    partitions = pc.binary_join_element_wise(*names, _BETWEEN).cast(pa.binary())
+    # A broken key stands for itself.
+    merged = reduced(whole, pc.coalesce(partitions, whole["key"]))
+    return merged.sort_by([(name, "ascending") for name in _ABOUT])
 
 
 def write_commits(
@@ -136,7 +107,3 @@ def _explain(writer: PartWriter, row: Mapping[str, Any]) -> None:
     writer.count(what, -broken)
     more = f" {broken} records have this key." if broken > 1 else ""
     writer.add("broken", [error_row(row, what, row["group_id"], row["error"] + more)])
-
-
-def _replaced(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
-    return rows.set_column(rows.schema.get_field_index(name), rows.field(name), column)
