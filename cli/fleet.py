@@ -19,16 +19,16 @@ from rebal.cli.trend import CHANGES, UNCLEAR, NoTrend, Trend, sum_of, trend_of
 from rebal.groups.commands import rebal
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import GroupSnapshot, Record
+from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.fleet.tables.columns import micros
-from rebal.inspectors.fleet.tables.groups import ScannedGroups
-from rebal.inspectors.fleet.tables.history import (
+from rebal.inspectors.tables.groups import ScannedGroups
+from rebal.inspectors.tables.history import (
     GroupHistory,
     Standing,
     read_history,
     read_standings,
 )
-from rebal.inspectors.fleet.tables.reader import Tables, TablesError, open_tables
+from rebal.inspectors.tables.reader import Tables, TablesError, open_tables
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Plan, Verdict
 from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse

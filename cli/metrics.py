@@ -19,9 +19,9 @@ from rebal.cli.render.fleet.openmetrics import ClusterMetrics, families
 from rebal.cli.sources import whole_name
 from rebal.groups.errors import RebalError
 from rebal.groups.protocol import members_by_protocol
-from rebal.inspectors.fleet.tables.commits import read_lag
-from rebal.inspectors.fleet.tables.groups import ScannedGroups
-from rebal.inspectors.fleet.tables.reader import Tables, open_clusters
+from rebal.inspectors.tables.groups import ScannedGroups
+from rebal.inspectors.tables.lag import read_lag
+from rebal.inspectors.tables.reader import Tables, open_clusters
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -381,8 +381,8 @@ def scan_observations(lake: Lake | None, groups: Sequence[str]) -> tuple[Observa
     """
     if lake is None:
         return ()
-    from rebal.inspectors.fleet.tables.reader import open_tables
-    from rebal.inspectors.fleet.tables.seen import read_observations
+    from rebal.inspectors.tables.evidence import read_observations
+    from rebal.inspectors.tables.reader import open_tables
 
     tables = open_tables(lake.text, lake.options)
     wanted = set(groups)
@@ -410,8 +410,8 @@ def scan_snapshots(
         TablesError: no finished scan is in the lake.
         UsageError: the scan saw no such group.
     """
-    from rebal.inspectors.fleet.tables.groups import read_snapshots
-    from rebal.inspectors.fleet.tables.reader import open_tables
+    from rebal.inspectors.tables.groups import read_snapshots
+    from rebal.inspectors.tables.reader import open_tables
 
     tables = open_tables(lake.text, lake.options)
     found: dict[str, GroupSnapshot] = {}

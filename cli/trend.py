@@ -18,7 +18,7 @@ from math import sqrt
 from typing import Final, NamedTuple
 
 from rebal.groups.model import Record
-from rebal.inspectors.fleet.tables.history import GroupHistory, Rebalance, Standing
+from rebal.inspectors.tables.history import GroupHistory, Rebalance, Standing
 from rebal.planner.timeouts import Speed
 
 BETTER: Final = "better"

@@ -1,4 +1,5 @@
-"""This machine's clock: `now`, and the sentence on how far it is ahead of the brokers', `note`.
+"""Times: this machine's clock (`now`), and the sentence on how far it is ahead of the brokers'
+(`note`); microseconds since 1970 as a datetime (`moment`) and back (`micros`).
 
 Logs, records and leaves have the brokers' times. A look is ordered among them, and among the looks
 of other machines, only if its time is the brokers' too.
@@ -16,11 +17,22 @@ from typing import Final
 
 MATERIAL: Final = timedelta(seconds=2)
 """A smaller difference changes no order: members join, leave and commit in seconds."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def now() -> datetime:
     """Return the time by this machine's clock."""
     return datetime.now(UTC)
+
+
+def moment(micros: int | None) -> datetime | None:
+    """Return microseconds since 1970 as a UTC datetime."""
+    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
+
+
+def micros(at: datetime) -> int:
+    """Return a datetime as microseconds since 1970."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
 
 
 def note(ahead: timedelta, *, at_least: bool = False) -> str:

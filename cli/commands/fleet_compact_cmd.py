@@ -41,7 +41,7 @@ def command(
     """
     from rebal.cli.render.fleet.compaction import compact_document
     from rebal.inspectors.fleet.compacting import compact
-    from rebal.inspectors.fleet.tables.reader import open_clusters
+    from rebal.inspectors.tables.reader import open_clusters
 
     seconds = None if retain is None else params.duration(retain, "--retain")
     tables = open_clusters(lake, params.lake_options(lake_option))

@@ -93,8 +93,8 @@ def local_tables(scanned: Path) -> Tables:
 def read_tables(out: Path) -> Tables:
     """All tables of the last finished scan in `out`, whole."""
     from rebal.inspectors.fleet.schemas import TABLES
-    from rebal.inspectors.fleet.tables.derived import NOW
-    from rebal.inspectors.fleet.tables.reader import open_tables
+    from rebal.inspectors.tables.derived import NOW
+    from rebal.inspectors.tables.reader import open_tables
 
     tables = open_tables(str(out))
     made: Tables = {}

@@ -18,8 +18,8 @@ from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.manifest import SCHEMA, UNNAMED, Manifest
 from rebal.inspectors.fleet.parts import Target
 from rebal.inspectors.fleet.schemas import TABLES
-from rebal.inspectors.fleet.tables.reader import open_tables
 from rebal.inspectors.kafka.brokers import ClusterReading
+from rebal.inspectors.tables.reader import open_tables
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 _RECORDS: Final = {"GROUP_METADATA": 20}

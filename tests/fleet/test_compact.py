@@ -24,7 +24,7 @@ from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.fleet.parts import STORED, PartWriter
 from rebal.inspectors.fleet.states import NEWEST
-from rebal.inspectors.fleet.tables.reader import open_tables
+from rebal.inspectors.tables.reader import open_tables
 from tests.documents import checked
 from tests.fleet.test_lake import WHEN, KilledError, files_of, finish
 from tests.fleet.test_retain import DAY, members, rows_of, scan_at, written

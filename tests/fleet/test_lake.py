@@ -23,7 +23,7 @@ from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, number_of, token_of
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.fleet.parts import FOLDERS, STORED, PartWriter
-from rebal.inspectors.fleet.tables.reader import open_tables
+from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.tablefiles import change_document, last_scan
 
 WHEN = datetime(2026, 11, 21, tzinfo=UTC)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rebal.cli import app, fleet
-from rebal.inspectors.fleet.tables import reader
+from rebal.inspectors.tables import reader
 from tests.fleet.synthetic import group_named
 
 Said = pytest.CaptureFixture[str]

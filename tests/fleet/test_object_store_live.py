@@ -21,8 +21,8 @@ from rebal.cli import app
 from rebal.inspectors.fleet.compacting import compact
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
-from rebal.inspectors.fleet.tables.reader import Tables as LakeTables
-from rebal.inspectors.fleet.tables.reader import open_tables
+from rebal.inspectors.tables.reader import Tables as LakeTables
+from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, in_time
 from tests.fleet.stores import STORES, Store
 from tests.fleet.test_cluster import REBAL, cluster_of

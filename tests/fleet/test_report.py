@@ -8,8 +8,8 @@ import pytest
 
 from rebal.cli import fleet as cli_fleet
 from rebal.cli.fleet import VERDICTS, FleetReport, make_fleet_report
-from rebal.inspectors.fleet.tables.groups import read_snapshots
-from rebal.inspectors.fleet.tables.reader import open_tables
+from rebal.inspectors.tables.groups import read_snapshots
+from rebal.inspectors.tables.reader import open_tables
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost, Plan
 from tests.counted import counted_calls

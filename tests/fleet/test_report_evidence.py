@@ -12,9 +12,9 @@ import pytest
 
 from rebal.cli import app
 from rebal.groups.model import Knowledge
-from rebal.inspectors.fleet.tables.groups import read_snapshots
-from rebal.inspectors.fleet.tables.reader import open_tables
 from rebal.inspectors.kafka import read as live
+from rebal.inspectors.tables.groups import read_snapshots
+from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.synthetic import group_named
 from tests.fleet.tablefiles import AT
 

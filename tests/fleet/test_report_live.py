@@ -12,9 +12,9 @@ import pytest
 from rebal.cli.app import run
 from rebal.groups.model import GroupSnapshot
 from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.fleet.tables.groups import read_snapshots
-from rebal.inspectors.fleet.tables.reader import open_tables
 from rebal.inspectors.kafka.read import read_groups
+from rebal.inspectors.tables.groups import read_snapshots
+from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.conftest import read_tables
 from tests.kafka.members import wait_assigned
 

@@ -19,7 +19,7 @@ import pytest
 from rebal.cli.fleet import FleetReport, make_fleet_report
 from rebal.cli.render.fleet.page import INLINE, fleet_html, group_html
 from rebal.cli.render.fleet.timeline import MOST_LANES, kind_of, lanes_of
-from rebal.inspectors.fleet.tables.history import METRICS, ListSeen
+from rebal.inspectors.tables.history import METRICS, ListSeen
 from tests.fleet.browser import Browser, why_none
 from tests.fleet.synthetic import fleet, hostile_fleet
 from tests.fleet.tablefiles import AT, write_tables

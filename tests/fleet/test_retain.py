@@ -15,7 +15,7 @@ from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.table import LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest, load_manifest
-from rebal.inspectors.fleet.tables.reader import TablesError, open_tables
+from rebal.inspectors.tables.reader import TablesError, open_tables
 from tests.fleet.tablefiles import change_document
 from tests.fleet.test_lake import WHEN, files_of, fill
 

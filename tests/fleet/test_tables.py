@@ -26,15 +26,16 @@ from rebal.groups.model import (
     Member,
     Source,
 )
+from rebal.inspectors.clock import moment
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.schemas import TABLES
-from rebal.inspectors.fleet.tables.columns import moment, rows_of
-from rebal.inspectors.fleet.tables.groups import read_snapshots
-from rebal.inspectors.fleet.tables.history import METRICS, read_history
-from rebal.inspectors.fleet.tables.reader import open_tables
-from rebal.inspectors.fleet.tables.seen import read_observations
 from rebal.inspectors.kafka.brokers import ClusterReading
+from rebal.inspectors.tables.columns import rows_of
+from rebal.inspectors.tables.evidence import read_observations
+from rebal.inspectors.tables.groups import read_snapshots
+from rebal.inspectors.tables.history import METRICS, read_history
+from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.synthetic import fleet, group_named
 from tests.fleet.tablefiles import AT, change_document, files_in, write_tables
 
@@ -385,6 +386,6 @@ def test_without_pyarrow_it_says_what_to_install(
     code = "import sys, rebal.cli.fleet; print('pyarrow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
-    monkeypatch.setattr("rebal.inspectors.fleet.tables.reader.find_spec", lambda name: None)
+    monkeypatch.setattr("rebal.inspectors.tables.reader.find_spec", lambda name: None)
     with pytest.raises(RebalError, match=r"pip install 'rebal\[lake\]'"):
         open_tables(str(scan))

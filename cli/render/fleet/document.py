@@ -13,9 +13,9 @@ from rebal.cli.render.documents import Document, document_of
 from rebal.cli.render.fleet.trend import trend_text
 from rebal.cli.trend import Measure, Trend
 from rebal.groups.model import RebalanceProtocol
+from rebal.inspectors.clock import moment
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.fleet.tables.columns import moment
-from rebal.inspectors.fleet.tables.history import GroupHistory, Incident, ListSeen, Rebalance
+from rebal.inspectors.tables.history import GroupHistory, Incident, ListSeen, Rebalance
 from rebal.planner.readiness import Blocker, MissingEvidence, Outlay, Readiness
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rebal.cli.fleet import VERDICTS, FleetGroup, FleetReport
 from rebal.cli.output import escape
 from rebal.groups.model import Record
-from rebal.inspectors.fleet.tables.commits import GroupLag
+from rebal.inspectors.tables.lag import GroupLag
 from rebal.planner.plan import Verdict
 
 if TYPE_CHECKING:

@@ -41,8 +41,8 @@ from rebal.cli.render.text import (
     when,
 )
 from rebal.groups.commands import rebal
-from rebal.inspectors.fleet.tables.columns import moment
-from rebal.inspectors.fleet.tables.history import ListSeen, Rebalance
+from rebal.inspectors.clock import moment
+from rebal.inspectors.tables.history import ListSeen, Rebalance
 from rebal.planner.plan import Verdict
 from rebal.planner.readiness import Blocker
 from rebal.planner.rules import rules

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from rebal.cli.output import escape
 from rebal.cli.render.fleet.words import time_text
 from rebal.groups.model import Tri
-from rebal.inspectors.fleet.tables.history import GroupHistory, ListSeen, Rebalance
+from rebal.inspectors.tables.history import GroupHistory, ListSeen, Rebalance
 from rebal.planner.clients import cooperative
 
 MOST_LANES: Final = 12

@@ -12,8 +12,8 @@ from rebal.cli.render.plans.parts import before_text
 from rebal.cli.render.text import count, path_words, span_text
 from rebal.groups.commands import Command, option
 from rebal.groups.model import RebalanceProtocol
+from rebal.inspectors.clock import moment
 from rebal.inspectors.fleet.manifest import UNNAMED
-from rebal.inspectors.fleet.tables.columns import moment
 from rebal.planner.commands import COOPERATIVE, Given
 from rebal.planner.plan import Verdict
 

@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rebal.inspectors.clock import moment
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, find_small, lost
 from rebal.inspectors.fleet.manifest import Manifest, dump_manifest, load_manifest
-from rebal.inspectors.fleet.tables.columns import moment
 
 SCANS: Final = "scans"
 _TIME: Final = pa.timestamp("us", tz="UTC")

@@ -12,8 +12,9 @@ from typing import Any, Final
 from rebal.groups.clients import family_of
 from rebal.groups.evidence.observations import Joined, Observation, Refused
 from rebal.groups.model import Evidence, Software, Source
-from rebal.inspectors.fleet.tables.columns import moment, rows_of
-from rebal.inspectors.fleet.tables.reader import Tables
+from rebal.inspectors.clock import moment
+from rebal.inspectors.tables.columns import rows_of
+from rebal.inspectors.tables.reader import Tables
 
 _LISTS: Final = (
     "group_id",
@@ -42,7 +43,7 @@ _SOURCES: Final = {source.value: source for source in Source}
 
 
 def read_observations(tables: Tables, group: str | None = None) -> Iterator[Observation]:
-    """Each join with an exact list, and each refused one, of one `group` or of all.
+    """Yield each join with an exact list, and each refused one, of one `group` or of all.
 
     A list that was sent more than once has the time when it was last seen. A member id that came
     after the first generation that the scan knows of its group was new then.
@@ -62,10 +63,14 @@ def read_observations(tables: Tables, group: str | None = None) -> Iterator[Obse
 
 def _of_list(row: dict[str, Any], *, new: bool) -> Observation | None:
     at = moment(row["last_at"]) or moment(row["at"])
-    evidence = Evidence(source=_source(row["evidence"]), at=at, detail=row["source"] or "")
+    evidence = Evidence(
+        source=_SOURCES.get(row["evidence"], Source.OFFSETS_TOPIC),
+        at=at,
+        detail=row["source"] or "",
+    )
     names = row["assignors"] or ()
     client_id, host = row["client_id"] or "", row["host"] or ""
-    said = _software(row["software_name"], row["software_version"], evidence)
+    said = software_of(row["software_name"], row["software_version"], evidence)
     if row["refused"]:
         return Refused(
             group_id=row["group_id"],
@@ -100,13 +105,10 @@ def _of_list(row: dict[str, Any], *, new: bool) -> Observation | None:
     )
 
 
-def _software(name: str | None, version: str | None, evidence: Evidence) -> Software | None:
+def software_of(name: str | None, version: str | None, evidence: Evidence) -> Software | None:
+    """Return the client software of this name and version; None where no name is known."""
     if not name:
         return None
     return Software(
         family=family_of(name, version), name=name, version=version, evidence=(evidence,)
     )
-
-
-def _source(text: str | None) -> Source:
-    return _SOURCES.get(text or "", Source.OFFSETS_TOPIC)

@@ -3,7 +3,7 @@
 `ScannedGroups` reads the rows of all groups, or of one, and makes a snapshot of each that is asked
 for. The tables tell members, what they sent and what they own. The brokers' settings, and how many
 partitions a topic has, are known if the scan asked the brokers; else they stay unknown, or are said
-to follow from what is owned. Lag is not in them (`commits.read_lag`).
+to follow from what is owned. Lag is not in them (`lag.read_lag`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import family_of
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Joined, Observation
 from rebal.groups.model import (
@@ -26,17 +25,17 @@ from rebal.groups.model import (
     GroupState,
     GroupType,
     Member,
-    Software,
     Source,
     Subscription,
     Timeouts,
     Topic,
     TopicPartitions,
 )
+from rebal.inspectors.clock import moment
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.fleet.tables.columns import moment, rows_of
-from rebal.inspectors.fleet.tables.reader import Tables
-from rebal.inspectors.fleet.tables.seen import read_observations
+from rebal.inspectors.tables.columns import by_group, rows_of
+from rebal.inspectors.tables.evidence import read_observations, software_of
+from rebal.inspectors.tables.reader import Tables
 
 _GROUPS: Final = (
     "group_id",
@@ -50,6 +49,8 @@ _GROUPS: Final = (
     "observed_until",
 )
 
+_STATES: Final = {state.value: state for state in GroupState}
+_TYPES: Final = {kind.value: kind for kind in GroupType}
 _ENDS: Final = "log end offsets: a scan's tables have none"
 
 
@@ -103,7 +104,9 @@ class ScannedGroups:
     """
 
     def __init__(self, tables: Tables, group: str | None = None) -> None:
-        self._members = _current(tables, group)
+        members = tables.read("members", _Row._fields, group)
+        # Not a row of an earlier generation is worth making Python values of.
+        self._members = by_group(members.filter(members["current"]), _Row)
         self._seen: dict[str, list[Observation]] = defaultdict(list)
         for one in read_observations(tables, group):
             self._seen[one.group_id or ""].append(one)
@@ -117,7 +120,7 @@ class ScannedGroups:
         return sorted(self._groups)
 
     def snapshot(self, name: str) -> GroupSnapshot:
-        """The group as it last was.
+        """Return the group as it last was.
 
         Members' lists are bound to them, with the time they were seen; `captured_at` is the end of
         what the scan saw of the group. A deleted group has state Dead and no members.
@@ -126,7 +129,7 @@ class ScannedGroups:
 
 
 def read_snapshots(tables: Tables, group: str | None = None) -> tuple[GroupSnapshot, ...]:
-    """Every group of the scan (or the one named, if it is in it), by its name."""
+    """Return every group of the scan (or the one named, if it is in it), by its name."""
     groups = ScannedGroups(tables, group)
     return tuple(map(groups.snapshot, groups.names))
 
@@ -144,15 +147,6 @@ def _known(manifest: Manifest) -> _Known:
     return _Known(cluster, brokers.topics, brokers.topic_names, ids, (_ENDS, *brokers.notes))
 
 
-def _current(tables: Tables, group: str | None) -> Mapping[str, list[_Row]]:
-    rows = tables.read("members", _Row._fields, group)
-    kept: dict[str, list[_Row]] = defaultdict(list)
-    # Not a row of an earlier generation is worth making Python values of.
-    for row in map(_Row._make, rows_of(rows.filter(rows["current"]))):
-        kept[row.group_id].append(row)
-    return kept
-
-
 def _snapshot(
     row: Mapping[str, Any],
     members: Mapping[str, Sequence[_Row]],
@@ -161,7 +155,7 @@ def _snapshot(
 ) -> GroupSnapshot:
     group_id = row["group_id"]
     until = moment(row["observed_until"]) or moment(row["last_seen"])
-    kind = _kind(row["type"])
+    kind = _TYPES.get(row["type"], GroupType.UNKNOWN)
     generation = row["generation"]
     number = "generation" if kind is GroupType.CLASSIC else "group epoch"
     evidence = Evidence(
@@ -181,7 +175,7 @@ def _snapshot(
         GroupSnapshot(
             group=Group(
                 group_id=group_id,
-                state=_state(row["state"]),
+                state=_STATES.get(row["state"], GroupState.UNKNOWN),
                 type=kind,
                 protocol_type=row["protocol_type"],
                 assignor=row["assignor"],
@@ -208,14 +202,8 @@ def _member(
     sent = row.subscription_version is not None
     stored = Evidence(source=Source.OFFSETS_TOPIC, at=at or seen.at)
     timeouts = row.session_timeout_ms, row.rebalance_timeout_ms
-    said = None
-    if row.software_name and not told:
-        said = Software(
-            family=family_of(row.software_name, row.software_version),
-            name=row.software_name,
-            version=row.software_version,
-            evidence=(Evidence(source=Source.REQUEST_LOG, at=at),),
-        )
+    logged = Evidence(source=Source.REQUEST_LOG, at=at)
+    said = None if told else software_of(row.software_name, row.software_version, logged)
     return Member(
         member_id=row.member_id,
         client_id=row.client_id or "",
@@ -250,14 +238,16 @@ def _member(
 
 
 def _named(partitions: TopicPartitions, names: Mapping[str, str]) -> TopicPartitions:
-    """Records of KIP-848 groups know topics by their ids, and a scan's other records not all."""
+    """Return the partitions by topics' names, which records of KIP-848 groups do not hold."""
     named = {names.get(topic, topic): numbers for topic, numbers in partitions.items()}
     return dict(sorted(named.items()))
 
 
 def _topics(members: Sequence[Member], known: _Known) -> tuple[Topic, ...]:
-    """The topics that are owned or subscribed to; one without a count has as many partitions as its
-    highest owned one needs."""
+    """Return the topics that are owned or subscribed to.
+
+    One without a count has as many partitions as its highest owned one needs.
+    """
     found: dict[str, int] = {}
     for member in members:
         for topic, numbers in member.assignment.items():
@@ -278,20 +268,6 @@ def _notes(members: Sequence[Member], topics: Sequence[Topic], known: _Known) ->
     if all(topic.name in known.counts for topic in topics):
         return known.notes
     return (*known.notes, "how many partitions a topic has: taken to be as many as are owned")
-
-
-def _state(text: str | None) -> GroupState:
-    try:
-        return GroupState(text or "Unknown")
-    except ValueError:
-        return GroupState.UNKNOWN
-
-
-def _kind(text: str | None) -> GroupType:
-    try:
-        return GroupType(text or "unknown")
-    except ValueError:
-        return GroupType.UNKNOWN
 
 
 def _spoken(text: str | None) -> str | None:

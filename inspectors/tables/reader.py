@@ -75,7 +75,7 @@ class Tables:
         return f"{self._place}#{self.manifest.cluster}"
 
     def read(self, name: str, columns: Sequence[str], group: str | None = None) -> pa.Table:
-        """These columns of the table `name`, of one `group` or of all, in the order written.
+        """Return these columns of the table `name`, of one `group` or of all, in the order written.
 
         Those of `derived.NOW` are told as of the end of the time that the scan's sources cover.
 
@@ -86,7 +86,7 @@ class Tables:
 
         from rebal.inspectors.fleet.lake.table import LakeTable
         from rebal.inspectors.fleet.schemas import TABLES
-        from rebal.inspectors.fleet.tables.derived import NOW, derive
+        from rebal.inspectors.tables.derived import NOW, derive
 
         derived = NOW if name == "groups" else {}
         sources = dict.fromkeys(one for name in columns for one in derived.get(name, (name,)))
@@ -103,7 +103,10 @@ class Tables:
         except LakeError as error:
             raise TablesError(f"{error} Scan again: {_SCAN} {self._place}.") from None
         found = pa.concat_tables(parts) if parts else schema.empty_table()
-        return derive(found, columns, self.manifest) if derived else found
+        made = [
+            derive(found, one, self.manifest) if one in derived else found[one] for one in columns
+        ]
+        return pa.Table.from_arrays(made, names=list(columns))
 
     def _part(self, path: str, rows: int, schema: pa.Schema, group: str | None) -> pa.Table:
         import pyarrow as pa
@@ -137,7 +140,7 @@ class Tables:
 
 
 def open_tables(text: str, options: Mapping[str, str] | None = None) -> Tables:
-    """The last finished scan of a lake: of its one cluster, or of the one named as LAKE#CLUSTER.
+    """Return a lake's last finished scan: of its one cluster, or of the one in LAKE#CLUSTER.
 
     `options` are those of the lake's store that are not in the environment.
 
@@ -169,7 +172,7 @@ def open_clusters(text: str, options: Mapping[str, str] | None = None) -> tuple[
 def _finished(
     text: str, options: Mapping[str, str] | None
 ) -> tuple[Place, Scans, tuple[str, ...], str | None]:
-    """The lake, its scans, the clusters that have one, and the cluster that is named."""
+    """Return the lake, its scans, the clusters that have one, and the cluster that is named."""
     if find_spec("pyarrow") is None or find_spec("deltalake") is None:
         raise TablesError(
             "a scan's tables are read with pyarrow and deltalake: pip install 'rebal[lake]'."
@@ -225,18 +228,13 @@ def _why_none(place: Place) -> str:
 
 def _row_groups(metadata: Any, group: str | None) -> list[int]:
     """Return those whose range of group ids includes `group`; all where the file does not say."""
-    every = range(metadata.num_row_groups)
+    numbers = list(range(metadata.num_row_groups))
     if group is None:
-        return list(every)
-    return [number for number in every if _may_hold(metadata.row_group(number), group)]
-
-
-def _may_hold(row_group: Any, group: str) -> bool:
-    for number in range(row_group.num_columns):
-        column = row_group.column(number)
-        if column.path_in_schema == "group_id":
-            found = column.statistics
-            if found is None or not found.has_min_max:
-                return True
-            return bool(found.min <= group <= found.max)
-    return True
+        return numbers
+    at = metadata.schema.names.index("group_id")
+    ranges = [metadata.row_group(number).column(at).statistics for number in numbers]
+    return [
+        number
+        for number, found in zip(numbers, ranges, strict=True)
+        if found is None or not found.has_min_max or found.min <= group <= found.max
+    ]

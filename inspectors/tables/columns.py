@@ -2,45 +2,43 @@
 
 pyarrow's own `to_pylist` makes one object after the other, a dict for each struct: here lists of
 texts and of partitions are cut out of their flat arrays, and equal ones are made once. Times stay
-microseconds since 1970: `moment` makes one of them a datetime.
+microseconds since 1970: `clock.moment` makes one of them a datetime.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rebal.groups.compact import Partitions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def moment(micros: int | None) -> datetime | None:
-    """Microseconds since 1970 as a UTC datetime."""
-    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
-
-
-def micros(at: datetime) -> int:
-    """A datetime as microseconds since 1970."""
-    return (at - _EPOCH) // timedelta(microseconds=1)
+_Row = TypeVar("_Row", bound=NamedTuple)
 
 
 def rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """The rows of `table`, each a tuple in the order of its columns.
+    """Return the rows of `table`, each a tuple in the order of its columns.
 
     Lists of texts are tuples, partition lists dicts of topic → `Partitions`, times microseconds.
     """
     return zip(*(values(column) for column in table.columns), strict=True)
 
 
+def by_group(table: pa.Table, kind: type[_Row]) -> dict[str, list[_Row]]:
+    """Return the rows of `table` as this kind of named tuple, by its first column, the group id."""
+    made: dict[str, list[_Row]] = defaultdict(list)
+    for row in map(kind._make, rows_of(table)):
+        made[row[0]].append(row)
+    return made
+
+
 def values(column: pa.ChunkedArray) -> Sequence[Any]:
-    """One column's values; null is None."""
+    """Return one column's values; null is None."""
     import pyarrow as pa
 
     from rebal.inspectors.fleet.schemas import PARTITIONS, TEXTS

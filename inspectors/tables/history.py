@@ -1,20 +1,19 @@
 """What became of each group over the time that a scan saw: `read_history`.
 
-Times are microseconds since 1970 (`columns.moment` makes one a datetime), durations
+Times are microseconds since 1970 (`clock.moment` makes one a datetime), durations
 milliseconds, lists oldest first. The metrics have Kafka's own names (KIP-429).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from rebal.groups.model import Record
-from rebal.inspectors.fleet.tables.columns import rows_of
-from rebal.inspectors.fleet.tables.reader import Tables
 from rebal.inspectors.fleet.timeline.causes import EXPIRED, NOT_REJOINED, SLOW, is_slow
+from rebal.inspectors.tables.columns import by_group, rows_of
+from rebal.inspectors.tables.reader import Tables
 
 METRICS: Final = {
     "rebalance-total": "rebalance_total",
@@ -163,20 +162,21 @@ def read_standings(tables: Tables, group: str | None = None) -> dict[str, Standi
     }
 
 
-_T = TypeVar("_T", Rebalance, ListSeen, Incident)
+_INCIDENT: Final = ("group_id", "kind", "started_at", "ended_at", "members", "count", "detail")
+"""The columns of `Incident`: a tuple has a `count` of its own."""
 
 
 def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHistory]:
-    """Group id → its history, of all groups by their names or of the one named.
+    """Return group id → its history, of all groups by their names or of the one named.
 
     Raises:
         TablesError: a table cannot be read.
     """
-    rebalances = _by_group(tables, "rebalances", Rebalance, group)
-    lists = _by_group(tables, "assignor_lists", ListSeen, group)
-    incidents = _by_group(tables, "incidents", Incident, group)
+    rebalances = by_group(tables.read("rebalances", Rebalance._fields, group), Rebalance)
+    lists = by_group(tables.read("assignor_lists", ListSeen._fields, group), ListSeen)
+    incidents = by_group(tables.read("incidents", _INCIDENT, group), Incident)
+    runs = by_group(tables.read("members", _Run._fields, group), _Run)
     columns = (*_FACTS, *METRICS.values())
-    runs = _runs(tables, group)
     made = {}
     for row in sorted(rows_of(tables.read("groups", columns, group))):
         facts: dict[str, Any] = dict(zip(_FACTS, row, strict=False))
@@ -199,17 +199,6 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
     return made
 
 
-def _by_group(
-    tables: Tables, name: str, kind: type[_T], group: str | None
-) -> Mapping[str, list[_T]]:
-    made: dict[str, list[_T]] = defaultdict(list)
-    columns = ["count" if kind is Incident and c == "times" else c for c in kind._fields]
-    for row in rows_of(tables.read(name, columns, group)):
-        one = kind._make(row)
-        made[one.group_id].append(one)
-    return made
-
-
 class _Run(NamedTuple):
     """One row of `members`, in the columns' order."""
 
@@ -229,13 +218,6 @@ class _Run(NamedTuple):
     def client(self) -> tuple[int | None, str | None, str | None]:
         """The client that a successor has too: its instance id, else its client id."""
         return self.incarnation, self.instance_id, None if self.instance_id else self.client_id
-
-
-def _runs(tables: Tables, group: str | None) -> Mapping[str, list[_Run]]:
-    made: dict[str, list[_Run]] = defaultdict(list)
-    for row in map(_Run._make, rows_of(tables.read("members", _Run._fields, group))):
-        made[row.group_id].append(row)
-    return made
 
 
 def _gone(runs: Sequence[_Run]) -> dict[str, int]:

@@ -13,8 +13,8 @@ from typing import Final
 
 from rebal.groups.model import Record
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.fleet.tables.columns import rows_of
-from rebal.inspectors.fleet.tables.reader import Tables
+from rebal.inspectors.tables.columns import rows_of
+from rebal.inspectors.tables.reader import Tables
 
 _CLOCKS: Final = timedelta(minutes=5)
 """Records' times are the brokers', the time at which they were asked is the scanning machine's."""
