@@ -60,7 +60,7 @@ def compact(
     for cluster in clusters:
         app, found = app_of(cluster), scans.of(cluster)
         last = found.last()
-        chunks = _chunks(Run(place, cluster, 0, last, full=False))
+        chunks = _chunks(Run(place, cluster, 0, found, full=False))
         if chunks and not dry:
             try:
                 _put_together(place, cluster, chunks, last)

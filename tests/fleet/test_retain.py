@@ -7,9 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rebal.groups.errors import DocumentError
+from rebal.inspectors.fleet.lake import scans as lake_scans
 from rebal.inspectors.fleet.lake.place import LakeError, find_place
 from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.lake.scans import Scans
@@ -110,14 +113,46 @@ def test_a_lake_of_the_schema_before_is_gone_on_from(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         assert rows_of(tmp_path, number) == written(number)
     (document,) = [
-        json.loads(text)
-        for file in Scans(find_place(str(tmp_path))).of(UNNAMED).files
-        for text in Scans(find_place(str(tmp_path))).of(UNNAMED).whole(file)["document"].to_pylist()
-        if json.loads(text)["run"] == 3
+        json.loads(row["document"])
+        for file in (tmp_path / "scans").glob("*.parquet")
+        for row in pq.read_table(file).to_pylist()
+        if row["scan_id"] == 3
     ]
     assert document["schema"] == "rebal.fleet-scan/6"
     with pytest.raises(DocumentError, match=r"schema of its last scan is rebal\.fleet-scan/4"):
         load_manifest(json.dumps({**document, "schema": "rebal.fleet-scan/4"}), "lake")
+
+
+def test_a_scan_reads_the_rows_of_others_once_and_few_documents_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    held: list[int] = []
+
+    class Watched(pq.ParquetFile):  # type: ignore[misc]
+        def read(self, columns: list[str], **more: Any) -> pa.Table:
+            found = super().read(columns, **more)
+            (held if "document" in columns else read).append(len(found))
+            return found
+
+        def read_row_group(self, *given: Any, **more: Any) -> pa.Table:
+            found = super().read_row_group(*given, **more)
+            held.append(len(found))
+            return found
+
+    monkeypatch.setattr(lake_scans, "_ROWS", 4)
+    for number in range(1, 11):
+        scan_at(tmp_path, number, 100 * DAY)
+    monkeypatch.setattr(lake_scans.pq, "ParquetFile", Watched)
+    scan_at(tmp_path, 11)
+    assert sum(read) == 10
+    scan_at(tmp_path, 108)
+    assert sum(read) == 10 + 11
+    assert max(held) <= 4
+    tables = open_tables(str(tmp_path))
+    assert tables.scans == (8, 9, 10, 11, 12)
+    for number in tables.scans:
+        assert rows_of(tmp_path, number) == written(number)
 
 
 def test_rows_that_are_dropped_beside_a_scan_do_not_come_back(

@@ -36,6 +36,8 @@ _AT_ONCE: Final = 8
 class Run:
     """A scan that is being made. `previous` is the finished one that it goes on from, if any.
 
+    `found` are the scans that were finished when it began.
+
     From it on, scans of `retain` seconds are kept (None: as the last scan did).
     """
 
@@ -44,7 +46,7 @@ class Run:
         place: Place,
         cluster: str,
         number: int,
-        last: Manifest | None,
+        found: Finished,
         *,
         full: bool,
         retain: float | None = None,
@@ -53,17 +55,21 @@ class Run:
         self.cluster = cluster
         self.number = number
         self.target = Target(place, token_of(cluster, number), number)
-        self.previous = None if full else last
-        self._last = last
+        self._found = found
+        self._last = found.last()
+        self.previous = None if full else self._last
         self._retain = retain
+        self._app = app_of(cluster)
         self._known: dict[str, tuple[DataFile, ...]] = {}
 
     def earlier(self, kind: str) -> tuple[DataFile, ...]:
         """Return the files of a kind that the scan before has, with their paths in the lake."""
+        if self.previous is None:
+            return ()
         table = FOLDERS[kind]
         return tuple(
             one._replace(path=f"{table}/{one.path}")
-            for one in self._earlier(table)
+            for one in self._of_last(table)
             if one.path.split("/")[-1].startswith(f"{kind}-")
         )
 
@@ -99,7 +105,7 @@ class Run:
             inputs={name: entry for name, entry in entries.items() if name not in TABLES},
         )
         token, scans = self.target.token, Scans(self.place)
-        found = scans.finish(finished, self._last, self._app, token, self.number)
+        found = scans.finish(finished, self._found, self._app, token, self.number)
         self._sweep(found, {finished.run: made})
         return finished
 
@@ -118,13 +124,6 @@ class Run:
                 remove(self.place, find_files(self.place, found, self.number, known=known))
             if self.number % CHECKPOINT == 0:
                 remove(self.place, find_log(self.place, {}))
-
-    @property
-    def _app(self) -> str:
-        return app_of(self.cluster)
-
-    def _earlier(self, table: str) -> tuple[DataFile, ...]:
-        return () if self.previous is None else self._of_last(table)
 
     def _of_last(self, table: str) -> tuple[DataFile, ...]:
         """The files that the cluster's last finished scan has in this table."""
@@ -176,7 +175,7 @@ def new_run(
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         number = 1 + max(scans.number(app), *pool.map(prepare, tables))
-    run = Run(place, cluster, number, scans.of(cluster).last(), full=full, retain=retain)
+    run = Run(place, cluster, number, scans.of(cluster), full=full, retain=retain)
     try:
         yield run
     finally:

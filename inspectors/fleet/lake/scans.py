@@ -7,7 +7,8 @@ scan that nobody keeps loses its row first, and then the files that no other sca
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -19,7 +20,8 @@ import pyarrow.parquet as pq
 from rebal.inspectors.clock import moment
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, find_small, lost
-from rebal.inspectors.fleet.manifest import Manifest, dump_manifest, load_manifest
+from rebal.inspectors.fleet.manifest import Manifest, TableEntry, dump_manifest, load_manifest
+from rebal.inspectors.fleet.schemas import in_columns
 
 SCANS: Final = "scans"
 _TIME: Final = pa.timestamp("us", tz="UTC")
@@ -65,21 +67,21 @@ class Row(NamedTuple):
 
 
 class Finished:
-    """A cluster's finished scans that can be read, the last one last; `files` hold their rows.
+    """A cluster's finished scans that can be read: `rows`, the last one last.
 
-    Their documents are read one by one, for there may be thousands.
+    `by_file` are the rows by the file of the table that has them. Documents are read one by one,
+    for there may be thousands.
     """
 
-    def __init__(self, place: Place, cluster: str, files: tuple[DataFile, ...]) -> None:
+    def __init__(
+        self, place: Place, cluster: str, by_file: Mapping[DataFile, tuple[Row, ...]]
+    ) -> None:
         self._place = place
         self.cluster = cluster
-        self.files = files
-        self._found = {row.number: (row, file) for file in files for row in self._rows(file)}
-
-    @property
-    def rows(self) -> tuple[Row, ...]:
-        """The scans, sorted by number."""
-        return tuple(self._found[number][0] for number in sorted(self._found))
+        self.by_file = by_file
+        self.files = tuple(by_file)
+        found = {row.number: row for rows in by_file.values() for row in rows}
+        self.rows = tuple(found[number] for number in sorted(found))
 
     def last(self) -> Manifest | None:
         """Return the last scan, if there is one.
@@ -87,7 +89,7 @@ class Finished:
         Raises:
             DocumentError: it cannot be read.
         """
-        return self.load(max(self._found)) if self._found else None
+        return self.load(self.rows[-1].number) if self.rows else None
 
     def load(self, number: int) -> Manifest:
         """Return one of the scans.
@@ -95,82 +97,49 @@ class Finished:
         Raises:
             DocumentError: it cannot be read.
         """
-        with self._open(self._found[number][1]) as file:
-            for group in range(file.num_row_groups):
-                rows = file.read_row_group(group, columns=["scan_id", "document"])
-                for at, scan in enumerate(rows["scan_id"].to_pylist()):
-                    if scan == number:
-                        return load_manifest(rows["document"][at].as_py(), str(self._place))
+        for one in self.files_of([number]):
+            with _opened(self._place, one) as file:
+                for group in range(file.num_row_groups):
+                    rows = file.read_row_group(group, columns=["scan_id", "document"])
+                    numbers = rows["scan_id"].to_pylist()
+                    if number in numbers:
+                        document = rows["document"][numbers.index(number)].as_py()
+                        return load_manifest(document, str(self._place))
         raise LakeError(f"{self._place}: scan {number} is not there any more.")
 
-    def holds(self, file: DataFile, numbers: Collection[int]) -> bool:
-        """Return whether a file has the row of one of these scans."""
-        return any(self._found[number][1] == file for number in numbers if number in self._found)
-
-    def whole(self, file: DataFile) -> pa.Table:
-        """Return all rows of a file."""
-        with self._open(file) as opened:
-            return _completed(opened.read(columns=SCHEMA.names))
-
-    def _rows(self, file: DataFile) -> list[Row]:
-        with self._open(file) as opened:
-            found = opened.read(columns=["scan_id", "finished_at", "versions", "folders"])
-        # A time that becomes a datetime imports pandas.
-        times = map(moment, found["finished_at"].cast(pa.int64()).to_pylist())
-        return [
-            Row(
-                row["scan_id"],
-                at,
-                dict(row["versions"]),
-                None if row.get("folders") is None else tuple(row["folders"]),
-            )
-            for row, at in zip(found.drop(["finished_at"]).to_pylist(), times, strict=True)
-            if at is not None
-        ]
-
-    @contextmanager
-    def _open(self, file: DataFile) -> Iterator[pq.ParquetFile]:
-        with (
-            self._place.errors(),
-            self._place.files().open_input_file(f"{SCANS}/{file.path}") as opened,
-        ):
-            yield pq.ParquetFile(opened)
+    def files_of(self, numbers: Collection[int]) -> list[DataFile]:
+        """Return the files that have the row of one of these scans."""
+        found = self.by_file.items()
+        return [file for file, rows in found if any(row.number in numbers for row in rows)]
 
 
-class Scans:
-    """The finished scans of a lake."""
+class Scans(LakeTable):
+    """The table of a lake's finished scans."""
 
     def __init__(self, place: Place) -> None:
-        self._place = place
-        self._table = LakeTable(place, SCANS, SCHEMA)
+        super().__init__(place, SCANS, SCHEMA)
 
-    def create(self) -> None:
-        """Make the table unless it is there."""
-        self._table.create()
+    def of(self, cluster: str, known: Finished | None = None) -> Finished:
+        """Return the cluster's finished scans; what was read of the `known` ones is not read again.
 
-    def clusters(self) -> tuple[str, ...]:
-        """Return the clusters that have a finished scan, sorted."""
-        return self._table.clusters()
-
-    def of(self, cluster: str) -> Finished:
-        """Return the cluster's finished scans."""
-        return Finished(self._place, cluster, self._table.files(cluster))
-
-    def number(self, app: str) -> int:
-        """Return the number of the last scan that committed here."""
-        return self._table.number(app)
+        Raises:
+            LakeError: the store does not let them be read.
+        """
+        before = known.by_file if known is not None else {}
+        found = {one: before.get(one) or _rows(self._place, one) for one in self.files(cluster)}
+        return Finished(self._place, cluster, found)
 
     def finish(
-        self, manifest: Manifest, before: Manifest | None, app: str, token: str, number: int
+        self, manifest: Manifest, before: Finished, app: str, token: str, number: int
     ) -> Finished:
-        """Make this scan the cluster's last, if `before` still is; return those that can be read.
+        """Make this scan the cluster's last, if that of `before` still is; return those then there.
 
         A scan that is there already is replaced. Scans that are older than what `manifest` retains
         lose their rows, once they are an eighth of all: so a row is written again a few times only.
 
         Args:
             manifest: The scan.
-            before: The scan that was the last one when this one began.
+            before: The scans that were finished when this one began.
             app: The name under which scans of the cluster commit.
             token: The folder that was made in the tables.
             number: The number that this commit takes.
@@ -178,22 +147,23 @@ class Scans:
         Raises:
             LakeError: another scan was finished meanwhile.
         """
-        found = self.of(manifest.cluster)
-        if found.last() != before:
+        found = self.of(manifest.cluster, before)
+        if found.rows[-1:] != before.rows[-1:]:
             raise lost(self._place, manifest.cluster)
         same = [row for row in found.rows if row.number == manifest.run]
         folders = (*(same[0].folders or () if same else ()), token)
-        row = Row(manifest.run, manifest.finished_at, {}, folders)
+        versions = {name: one.version for name, one in _entries(manifest).items()}
+        row = Row(manifest.run, manifest.finished_at, versions, folders)
         rows = (*(one for one in found.rows if one not in same), row)
         gone = expired(rows, manifest.retain, manifest.finished_at)
         if len(gone) * _SHARE < len(rows):
             gone = ()
         replaced = {one.number for one in (*gone, *same)}
-        made = pa.Table.from_pylist([row_of(manifest, folders)], SCHEMA)
-        self._become(found, (app, number), token, replaced, made)
-        after = self.of(manifest.cluster)
+        after = self._exchange(
+            found, (app, number), token, replaced, (row, _written(manifest, row))
+        )
         # Rows may have been dropped at the same moment.
-        if after.last() != manifest:
+        if after.rows[-1:] != (row,):
             raise lost(self._place, manifest.cluster)
         return after
 
@@ -202,40 +172,92 @@ class Scans:
 
         A scan that is under way is not disturbed: it takes a number of `app`, this takes none.
         """
-        number = self._table.number(f"{app}{_DROPS}") + 1
-        return self._become(found, (f"{app}{_DROPS}", number), token, numbers, None)
+        number = self.number(f"{app}{_DROPS}") + 1
+        after = self._exchange(found, (f"{app}{_DROPS}", number), token, numbers)
+        return not after.files_of(numbers)
 
-    def _become(
+    def _exchange(
         self,
         found: Finished,
         commit: tuple[str, int],
         token: str,
         gone: Collection[int],
-        made: pa.Table | None,
-    ) -> bool:
-        """Commit the rows without those `gone`, and those `made`; put small files together."""
-        again = {one for one in found.files if found.holds(one, gone)}
-        again |= set(find_small([one for one in found.files if one not in again]))
-        parts = [found.whole(one) for one in sorted(again)]
-        rows = pa.concat_tables([*parts, *([made] if made is not None else [])])
-        staying = [one not in gone for one in rows["scan_id"].to_pylist()]
-        if made is not None:
-            staying[-1] = True
-        rows = rows.filter(pa.array(staying, pa.bool_())).sort_by("scan_id")
-        files = [one for one in found.files if one not in again]
-        if len(rows):
-            files.append(self._write(rows, token))
-        done = self._table.become(found.cluster, files, *commit, instead_of=found.files)
-        return done is not None
+        made: tuple[Row, pa.Table] | None = None,
+    ) -> Finished:
+        """Commit the scans without those `gone`, and the one that was `made`; return those there.
 
-    def _write(self, rows: pa.Table, token: str) -> DataFile:
-        path = f"{token}.parquet"
+        Small files are put together.
+        """
+        again = set(found.files_of(gone))
+        again |= set(find_small([one for one in found.files if one not in again]))
+        staying = [row for one in again for row in found.by_file[one] if row.number not in gone]
+        parts = [self._without(one, gone) for one in sorted(again)]
+        if made is not None:
+            staying.append(made[0])
+            parts.append(iter([made[1]]))
+        by_file = {one: rows for one, rows in found.by_file.items() if one not in again}
+        if staying:
+            file = self._write(token, itertools.chain.from_iterable(parts))
+            by_file[file] = tuple(staying)
+        after = Finished(self._place, found.cluster, by_file)
+        done = self.become(found.cluster, after.files, *commit, instead_of=found.files)
+        return after if done is not None else self.of(found.cluster, after)
+
+    def _without(self, file: DataFile, gone: Collection[int]) -> Iterator[pa.Table]:
+        """Yield the rows of a file that stay, with the columns that an earlier rebal left out."""
+        with _opened(self._place, file) as opened:
+            for group in range(opened.num_row_groups):
+                rows = in_columns(opened.read_row_group(group), SCHEMA)
+                staying = [one not in gone for one in rows["scan_id"].to_pylist()]
+                yield rows.filter(pa.array(staying, pa.bool_()))
+
+    def _write(self, token: str, parts: Iterable[pa.Table]) -> DataFile:
+        path, rows = f"{token}.parquet", 0
         files = self._place.files()
         with self._place.errors():
-            with files.open_output_stream(f"{SCANS}/{path}") as out:
-                pq.write_table(rows, out, compression="zstd", row_group_size=_ROWS)
+            with (
+                files.open_output_stream(f"{SCANS}/{path}") as out,
+                pq.ParquetWriter(out, SCHEMA, compression="zstd") as writer,
+            ):
+                for part in _put_together(parts):
+                    writer.write_table(part, row_group_size=_ROWS)
+                    rows += len(part)
             size = files.get_file_info(f"{SCANS}/{path}").size
-        return DataFile(path, len(rows), size)
+        return DataFile(path, rows, size)
+
+
+@contextmanager
+def _opened(place: Place, file: DataFile) -> Iterator[pq.ParquetFile]:
+    with place.errors(), place.files().open_input_file(f"{SCANS}/{file.path}") as opened:
+        yield pq.ParquetFile(opened)
+
+
+def _rows(place: Place, file: DataFile) -> tuple[Row, ...]:
+    with _opened(place, file) as opened:
+        found = opened.read(columns=["scan_id", "finished_at", "versions", "folders"])
+    # A time that becomes a datetime imports pandas.
+    times = map(moment, found["finished_at"].cast(pa.int64()).to_pylist())
+    return tuple(
+        Row(
+            row["scan_id"],
+            at,
+            dict(row["versions"]),
+            None if row.get("folders") is None else tuple(row["folders"]),
+        )
+        for row, at in zip(found.drop(["finished_at"]).to_pylist(), times, strict=True)
+        if at is not None
+    )
+
+
+def _put_together(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the rows in parts of `_ROWS` or a little more: few are in memory at a time."""
+    held: list[pa.Table] = []
+    for part in parts:
+        held.append(part)
+        if sum(map(len, held)) >= _ROWS:
+            yield pa.concat_tables(held)
+            held = []
+    yield from held
 
 
 def expired(rows: Sequence[Row], retain: float | None, now: datetime) -> tuple[Row, ...]:
@@ -249,14 +271,6 @@ def expired(rows: Sequence[Row], retain: float | None, now: datetime) -> tuple[R
         return tuple(old)
     since = now - timedelta(seconds=retain)
     return tuple(takewhile(lambda row: row.finished_at < since, old))
-
-
-def _completed(rows: pa.Table) -> pa.Table:
-    """The rows with the columns that an earlier rebal did not write."""
-    for name in SCHEMA.names:
-        if name not in rows.column_names:
-            rows = rows.append_column(name, pa.nulls(len(rows), SCHEMA.field(name).type))
-    return rows.select(SCHEMA.names).cast(SCHEMA)
 
 
 def is_lake(place: Place) -> bool:
@@ -293,12 +307,15 @@ def choose_cluster(place: Place, clusters: tuple[str, ...], wanted: str | None) 
     return wanted or clusters[0]
 
 
-def row_of(manifest: Manifest, folders: Sequence[str]) -> dict[str, object]:
+def _entries(manifest: Manifest) -> Mapping[str, TableEntry]:
+    return {**manifest.tables, **manifest.inputs}
+
+
+def _written(manifest: Manifest, row: Row) -> pa.Table:
     """Return a scan's row, in the columns of `SCHEMA`."""
-    entries = {**manifest.tables, **manifest.inputs}
-    return {
-        "scan_id": manifest.run,
-        "finished_at": manifest.finished_at,
+    made = {
+        "scan_id": row.number,
+        "finished_at": row.finished_at,
         "rebal": manifest.rebal,
         "observed_from": manifest.observed_from,
         "observed_until": manifest.observed_until,
@@ -306,8 +323,9 @@ def row_of(manifest: Manifest, folders: Sequence[str]) -> dict[str, object]:
         "records_read": manifest.read,
         "records": list(manifest.records.items()),
         "offsets": list(manifest.offsets.items()),
-        "versions": [(name, entry.version) for name, entry in entries.items()],
-        "rows": [(name, entry.rows) for name, entry in entries.items()],
-        "folders": list(folders),
+        "versions": list(row.versions.items()),
+        "rows": [(name, entry.rows) for name, entry in _entries(manifest).items()],
+        "folders": row.folders,
         "document": dump_manifest(manifest),
     }
+    return pa.Table.from_pylist([made], SCHEMA)

@@ -5,8 +5,10 @@ on from the one before. So a file that was there before the first scan that is k
 this one has it, and a file that a later one wrote may be needed by any: no other table's version
 has to be opened, however many scans are kept.
 
-delta-rs's `vacuum` opens every version that it keeps, and its `cleanup_metadata` goes by the age of
-log entries, as a property of the table says, whose change ends every scan under way.
+delta-rs's `vacuum` goes by the age of files in hours: it would remove what a longer scan under way
+has written, and keep what a cluster with scans of every minute replaces as long as the oldest scan
+of any other; it opens every version that it is told to keep. Its `cleanup_metadata` goes by the age
+of log entries, as a property of the table says, whose change ends every scan under way.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rebal.inspectors.fleet.lake.place import PROBE, Place
-from rebal.inspectors.fleet.lake.scans import SCANS, Finished, Scans
+from rebal.inspectors.fleet.lake.scans import SCANS, Finished, Row, Scans
 from rebal.inspectors.fleet.lake.table import CHECKPOINT, DataFile, LakeTable, number_of
 from rebal.inspectors.fleet.parts import STORED, WORK, columns_of
 
@@ -58,19 +60,37 @@ def find_files(
     Raises:
         LakeError: the store does not let them be listed.
     """
-    keeping = _Keeping(place, found, gone, known or {})
-    files: list[Freed] = []
+    kept = [row for row in found.rows if row.number not in gone]
+    first = kept[0].number if kept else 0
+    folders = {folder for row in kept for folder in row.folders or ()}
+    unnamed = {row.number for row in kept if row.folders is None}
+    needed = _files_of(place, found, {row.number: row for row in (*kept[:1], *kept[-1:])}, known)
+    freed: list[Freed] = []
     for table in (*STORED, SCANS, WORK, PROBE):
         for one in _list(place, table):
             # On HDFS a file that is being written has a dot in front of its name.
             written = number_of(one.base_name.removeprefix("."), found.cluster)
-            if written is not None and written < number and not keeping.all_of(one.base_name):
-                files += [
-                    Freed(below.path, below.size)
-                    for below in _below(place, one)
-                    if not keeping.one(table, below.path)
-                ]
-    return files
+            if written is None or written >= number:
+                continue
+            if written > first and (one.base_name in folders or written in unnamed):
+                continue
+            below = [file for file in _below(place, one) if file.path not in needed]
+            freed += [Freed(file.path, file.size) for file in below]
+    return freed
+
+
+def _files_of(
+    place: Place, found: Finished, rows: Mapping[int, Row], known: Known | None
+) -> set[str]:
+    """Return the files that these scans have, and those of all their rows, as paths in the lake."""
+    made = {f"{SCANS}/{one.path}" for one in found.files}
+    for number, row in rows.items():
+        for table, version in row.versions.items():
+            files = (known or {}).get(number, {}).get(table)
+            if files is None:
+                files = LakeTable(place, table, columns_of(table)).files(found.cluster, version)
+            made |= {f"{table}/{one.path}" for one in files}
+    return made
 
 
 def find_log(place: Place, gone: Mapping[str, Collection[int]]) -> list[Freed]:
@@ -119,33 +139,6 @@ def remove(place: Place, freed: Sequence[Freed]) -> None:
             if folder.count("/") == 1 and not folder.endswith(_LOG) and not _list(place, folder):
                 with contextlib.suppress(FileNotFoundError):
                     files.delete_dir(folder)
-
-
-class _Keeping:
-    """Files that a cluster's kept scans need."""
-
-    def __init__(self, place: Place, found: Finished, gone: Collection[int], known: Known) -> None:
-        rows = [row for row in found.rows if row.number not in gone]
-        self._first = rows[0].number if rows else 0
-        self._folders = {folder for row in rows for folder in row.folders or ()}
-        self._unnamed = {row.number for row in rows if row.folders is None}
-        self._cluster = found.cluster
-        self._files = {f"{SCANS}/{one.path}" for one in found.files}
-        for row in {row.number: row for row in (*rows[:1], *rows[-1:])}.values():
-            for table, version in row.versions.items():
-                files = known.get(row.number, {}).get(table)
-                if files is None:
-                    files = LakeTable(place, table, columns_of(table)).files(found.cluster, version)
-                self._files |= {f"{table}/{one.path}" for one in files}
-
-    def all_of(self, folder: str) -> bool:
-        """Return whether a scan after the first one that is kept made the folder."""
-        number = number_of(folder, self._cluster) or 0
-        return number > self._first and (folder in self._folders or number in self._unnamed)
-
-    def one(self, table: str, path: str) -> bool:
-        """Return whether the first or the last scan has this file."""
-        return table not in (WORK, PROBE) and path in self._files
 
 
 def _below(place: Place, found: FileInfo) -> Iterator[FileInfo]:
