@@ -19,7 +19,7 @@ from rebal.inspectors.fleet.manifest import UNNAMED, Manifest, TableEntry
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rebal.inspectors.fleet.lake.scans import Finished, Scans
+    from rebal.inspectors.fleet.lake.scans import Finished
 
 _SCAN: Final = "rebal fleet scan --out"
 _OLD: Final = "current"
@@ -148,10 +148,7 @@ def open_tables(text: str, options: Mapping[str, str] | None = None) -> Tables:
         TablesError: there is none.
         DocumentError: it cannot be read, or was written by a version that this one does not read.
     """
-    place, scans, found, cluster = _finished(text, options)
-    from rebal.inspectors.fleet.lake.scans import choose_cluster
-
-    return _last(place, scans, choose_cluster(place, found, cluster))
+    return _open(text, options, one=True)[0]
 
 
 def open_clusters(text: str, options: Mapping[str, str] | None = None) -> tuple[Tables, ...]:
@@ -161,23 +158,16 @@ def open_clusters(text: str, options: Mapping[str, str] | None = None) -> tuple[
         TablesError: there is none.
         DocumentError: one cannot be read, or was written by a version that this one does not read.
     """
-    place, scans, found, cluster = _finished(text, options)
-    if cluster is not None:
-        from rebal.inspectors.fleet.lake.scans import choose_cluster
-
-        found = (choose_cluster(place, found, cluster),)
-    return tuple(_last(place, scans, name) for name in found)
+    return _open(text, options, one=False)
 
 
-def _finished(
-    text: str, options: Mapping[str, str] | None
-) -> tuple[Place, Scans, tuple[str, ...], str | None]:
-    """Return the lake, its scans, the clusters that have one, and the cluster that is named."""
+def _open(text: str, options: Mapping[str, str] | None, *, one: bool) -> tuple[Tables, ...]:
+    """Return the last finished scan of each cluster, or of the only `one` or the one named."""
     if find_spec("pyarrow") is None or find_spec("deltalake") is None:
         raise TablesError(
             "a scan's tables are read with pyarrow and deltalake: pip install 'rebal[lake]'."
         )
-    from rebal.inspectors.fleet.lake.scans import Scans, is_lake
+    from rebal.inspectors.fleet.lake.scans import Scans, choose_cluster, is_lake
 
     place, cluster = _named(text, options)
     if place.folder is not None and not place.folder.is_dir():
@@ -189,11 +179,12 @@ def _finished(
     found = scans.clusters()
     if not found:
         raise TablesError(f"{text}: no scan in it was finished; scan again: {_SCAN} {place}.")
-    return place, scans, found, cluster
+    if one or cluster is not None:
+        found = (choose_cluster(place, found, cluster),)
+    return tuple(_last(place, scans.of(name)) for name in found)
 
 
-def _last(place: Place, scans: Scans, cluster: str) -> Tables:
-    found = scans.of(cluster)
+def _last(place: Place, found: Finished) -> Tables:
     last = found.last()
     assert last is not None, "a cluster of the lake has a scan"
     return Tables(place, last, found)
