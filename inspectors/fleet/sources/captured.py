@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.files import opened
 from rebal.inspectors.fleet.sources.parquet import spark_parquet, task_parquet
-from rebal.inspectors.fleet.sources.recognition import recognize_lines
+from rebal.inspectors.fleet.sources.recognition import HEAD, recognize_lines
 from rebal.inspectors.fleet.sources.source import (
     SKIPPED,
     TOPIC,
@@ -27,7 +27,7 @@ from rebal.inspectors.fleet.sources.source import (
     spark_paths,
     whole_rows,
 )
-from rebal.inspectors.logs.text_input import cannot_read
+from rebal.inspectors.logs.text_input import cannot_read, files_in
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -79,12 +79,12 @@ def _files(path: str) -> list[tuple[str, str]]:
         return [(path, "text" if stem.endswith(_TEXT) else "parquet")]
     place = Path(path)
     if not os.path.isdir(path):
-        return [(path, _form(place))]
+        return [(str(file), _form(file)) for file in files_in([place])]
+    # Spark writes files of its own beside those of records.
     found = [
         (str(file), _form(file))
-        for file in sorted(place.rglob("*"))
-        if file.is_file()
-        and not any(part.startswith((".", "_")) for part in file.relative_to(place).parts)
+        for file in files_in([place])
+        if not any(part.startswith("_") for part in file.relative_to(place).parts)
         and (file.name.removesuffix(".gz").endswith(_TEXT) or file.suffix == ".parquet")
     ]
     if not found:
@@ -95,21 +95,21 @@ def _files(path: str) -> list[tuple[str, str]]:
 def _form(path: Path) -> str:
     try:
         with opened(path) as stream:
-            first = stream.read(4)
+            head = stream.read(HEAD)
     except OSError as error:
         raise cannot_read(str(path), error) from None
-    if not first:
+    if not head:
         raise DocumentError(f"{path}: is empty; capture the records of {TOPIC} again.")
-    if first == _PARQUET_MAGIC:
+    if head.startswith(_PARQUET_MAGIC):
         return "parquet"
-    packed = first.startswith(_GZIP_MAGIC)
+    packed = head.startswith(_GZIP_MAGIC)
     if packed and path.suffix != ".gz":
         raise DocumentError(f"{path}: holds gz data; name it so that it ends in .gz.")
     if not packed and path.suffix == ".gz":
         raise DocumentError(f"{path}: is not gz, whatever its name says; fetch it again.")
     if path.suffix == ".parquet":
         raise DocumentError(f"{path}: is not Parquet, whatever its name says; fetch it again.")
-    recognize_lines(path)
+    recognize_lines(path, head)
     return "text"
 
 

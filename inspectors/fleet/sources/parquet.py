@@ -55,7 +55,7 @@ def task_parquet(spark: SparkSession, paths: Sequence[str]) -> Source:
     tasks = plan_parquet(paths, engine_of(spark).cores)
     rows = spark.range(0, len(tasks), 1, len(tasks))
     read = partial(read_tasks, tasks=tasks)
-    return Source(rows, (), read, may_repeat=may_repeat(spark, paths))
+    return Source(rows, (), read, may_repeat=may_repeat(paths))
 
 
 def spark_parquet(spark: SparkSession, paths: Sequence[str]) -> Source:

@@ -14,12 +14,11 @@ from typing import Final
 
 from rebal.groups.errors import DocumentError
 from rebal.groups.wire.offsets_topic import KINDS
-from rebal.inspectors.files import opened
 from rebal.inspectors.fleet.sources.source import TOPIC
 from rebal.inspectors.logs.requests.lines import MARK
-from rebal.inspectors.logs.text_input import cannot_read
 
-_HEAD: Final = 1 << 16
+HEAD: Final = 1 << 16
+"""Bytes by which a file is recognized."""
 _GZIP_WINDOW: Final = 31
 _PLACE: Final = ("partition", "offset")
 _FEW: Final = 10
@@ -28,20 +27,15 @@ _MANY: Final = 100
 """A scan that goes on from another one may find this many broken records alone."""
 
 
-def recognize_lines(path: Path) -> None:
-    """Look at the beginning of a file of captured records, plain or gz.
+def recognize_lines(path: Path, head: bytes) -> None:
+    """Look at the first `HEAD` bytes of a file of captured records, plain or gz.
 
     Raises:
         DocumentError: no line of it is a record; says what it is, and what to give.
     """
-    try:
-        with opened(path) as stream:
-            head = stream.read(_HEAD)
-    except OSError as error:
-        raise cannot_read(str(path), error) from None
     if path.suffix == ".gz":
         try:
-            head = zlib.decompressobj(_GZIP_WINDOW).decompress(head, _HEAD)
+            head = zlib.decompressobj(_GZIP_WINDOW).decompress(head, HEAD)
         except zlib.error:
             return  # told where it is read
     if MARK in head:
@@ -50,7 +44,7 @@ def recognize_lines(path: Path) -> None:
             "--request-log."
         )
     *lines, last = head.split(b"\n")
-    if any(map(_is_record, lines)) or _may_begin_record(last, cut=len(head) == _HEAD):
+    if any(map(_is_record, lines)) or _may_begin_record(last, cut=len(head) == HEAD):
         return
     raise DocumentError(
         f"{path}: holds no record of {TOPIC}; give JSON lines with key, value, partition and "

@@ -6,43 +6,33 @@ it out, Spark has to bring equal offsets together, which takes a multiple of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rebal.inspectors.fleet.tasks import in_tasks
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 _ROWS: Final = 1 << 17
 _PLACE: Final = ("partition", "offset")
 _Span = tuple[int, int, int]
 """A partition, and the first and the last offset of a stretch in which each is larger than the one
 before."""
-_UNKNOWN: Final = (None, None, None)
-_SPANS: Final = pa.schema([(name, pa.int64()) for name in ("partition", "first", "last")])
 
 
-def may_repeat(spark: SparkSession, paths: Sequence[str]) -> bool:
-    """Return whether a record may come twice: False if offsets grow within each file, and no two
-    files hold the same stretch of a partition."""
-    numbers = spark.range(0, len(paths), 1, len(paths))
-    ddl = ", ".join(f"{name} bigint" for name in _SPANS.names)
-    rows = in_tasks(numbers, partial(_look, paths=paths), ddl).collect()
-    return overlap([tuple(row) for row in rows])
+def may_repeat(paths: Sequence[str]) -> bool:
+    """Return whether a record may come twice in local files.
 
-
-def overlap(spans: Sequence[_Span | tuple[None, None, None]]) -> bool:
-    """Return whether two of the stretches share an offset, or one is unknown."""
-    known = sorted(span for span in spans if span[0] is not None)
-    return len(known) < len(spans) or any(a[0] == b[0] and b[1] <= a[2] for a, b in pairwise(known))
+    It cannot if offsets grow within each file, and no two files hold the same stretch of a
+    partition.
+    """
+    with ThreadPoolExecutor() as pool:
+        found = list(pool.map(find_spans, paths))
+    spans = sorted(span for one in found if one is not None for span in one)
+    return None in found or any(a[0] == b[0] and b[1] <= a[2] for a, b in pairwise(spans))
 
 
 def find_spans(path: str) -> list[_Span] | None:
@@ -60,15 +50,6 @@ def find_spans(path: str) -> list[_Span] | None:
     except (pa.ArrowException, OSError):
         return None
     return [(partition, *span) for partition, span in inside.items()]
-
-
-def _look(batches: Iterable[pa.RecordBatch], paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            spans = find_spans(paths[number])
-            rows = [_UNKNOWN] if spans is None else spans
-            made = [dict(zip(_SPANS.names, row, strict=True)) for row in rows]
-            yield pa.RecordBatch.from_pylist(made, schema=_SPANS)
 
 
 def _spans(path: str) -> Iterator[_Span]:

@@ -164,7 +164,11 @@ class _Transactions:
     def __init__(self) -> None:
         self._ends: dict[int, list[tuple[int, bool]]] = defaultdict(list)
         self._open: dict[int, int] = {}
-        self.open_since: float = math.inf
+
+    @property
+    def open_since(self) -> float:
+        """The offset at which the first open transaction begins; infinite where none is open."""
+        return min(self._open.values(), default=math.inf)
 
     def begin(self, producer: int, offset: int) -> None:
         self._open.setdefault(producer, offset)
@@ -172,9 +176,6 @@ class _Transactions:
     def end(self, producer: int, offset: int, committed: bool) -> None:
         self._open.pop(producer, None)
         self._ends[producer].append((offset, committed))
-
-    def close(self) -> None:
-        self.open_since = min(self._open.values(), default=math.inf)
 
     def committed(self, producer: int, offset: int) -> bool:
         """Return whether the transaction that `offset` is in was committed."""
@@ -198,7 +199,6 @@ def _transactions(files: Iterable[str]) -> _Transactions:
                     found.end(batch.producer_id, batch.base_offset, committed)
             else:
                 found.begin(batch.producer_id, batch.base_offset)
-    found.close()
     return found
 
 
@@ -335,18 +335,14 @@ def _snappy_block(block: bytes) -> bytes:
 
 
 def _logs_in(path: Path) -> list[Path]:
+    """Return the segments of a partition's folder, or of those in a broker's log folder."""
     if not path.is_dir():
         raise FileNotFoundError(2, "no such file")
-    if _FOLDER.fullmatch(path.name):
-        return sorted(file for file in path.iterdir() if _is_segment(file))
+    folders = [path] if _FOLDER.fullmatch(path.name) else [*path.iterdir()]
     return sorted(
         file
-        for folder in path.iterdir()
-        if folder.is_dir() and _FOLDER.fullmatch(folder.name)
+        for folder in folders
+        if _FOLDER.fullmatch(folder.name) and folder.is_dir()
         for file in folder.iterdir()
-        if _is_segment(file)
+        if _LOG.fullmatch(file.name) and file.is_file()
     )
-
-
-def _is_segment(file: Path) -> bool:
-    return _LOG.fullmatch(file.name) is not None and file.is_file()
