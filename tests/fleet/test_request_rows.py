@@ -15,8 +15,8 @@ import pytest
 
 from rebal.groups.evidence.observations import Joined, Left, Refused
 from rebal.inspectors.fleet.schemas import REQUESTS
-from rebal.inspectors.fleet.sources.request_rows import request_rows
 from rebal.inspectors.logs.requests.reader import read_request_log
+from tests.fleet.timeline_input import request_rows
 
 LOG = (
     Path(os.environ.get("REBAL_CAPTURES") or Path(__file__).parents[1] / "data/captures")

@@ -15,8 +15,9 @@ import pytest
 
 from rebal.inspectors.fleet.schemas import REQUESTS
 from rebal.inspectors.fleet.sources import request_files
-from rebal.inspectors.fleet.sources.request_rows import COUNTS, request_rows
+from rebal.inspectors.fleet.sources.request_rows import COUNTS
 from tests.fleet.conftest import REQUEST_LOG, read_tables
+from tests.fleet.timeline_input import request_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

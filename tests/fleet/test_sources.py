@@ -37,6 +37,7 @@ def test_files_and_folders(tmp_path: Path) -> None:
         (str(tmp_path / "c.parquet"), "parquet"),
         (str(packed), "text"),
     ]
+    assert find_files([str(tmp_path / "*" / "*.gz")]) == [(str(packed), "text")]
     assert find_files(["hdfs://nn/captured.jsonl.gz", "s3a://bucket/captured"]) == [
         ("hdfs://nn/captured.jsonl.gz", "text"),
         ("s3a://bucket/captured", "parquet"),

@@ -12,11 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from rebal.inspectors.fleet.schemas import TABLES, TIME
-from rebal.inspectors.fleet.sources.request_rows import request_rows
+from rebal.inspectors.fleet.schemas import REQUESTS, TABLES, TIME
+from rebal.inspectors.fleet.sources.request_rows import RequestLines
 from rebal.inspectors.fleet.timeline.clock import settle
 from rebal.inspectors.fleet.timeline.rows import MADE, OPEN
 from rebal.inspectors.fleet.timeline.timeline import INPUT, WAITING, Tale, make_tables
+from rebal.inspectors.logs.lines import Zone
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
@@ -45,6 +46,14 @@ def request(row: Mapping[str, Any]) -> Row:
     at = row["at"]
     at = micros(at) if isinstance(at, datetime) else at
     return {**dict.fromkeys(INPUT.names), **row, "at": at}
+
+
+def request_rows(lines: Iterable[tuple[bytes, str, int]], zone: Zone = None) -> pa.RecordBatch:
+    """The rows of `lines`: each its bytes, its file's name and its position in the file."""
+    found = RequestLines(zone)
+    for line, source, position in lines:
+        found.read(line, source, position)
+    return found.take().select(REQUESTS.names)
 
 
 def captured_records(folder: Path) -> Iterator[Row]:

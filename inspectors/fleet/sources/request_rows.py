@@ -7,7 +7,6 @@ the first one that changed nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any, Final
 
@@ -88,11 +87,7 @@ class RequestLines:
     def take(self) -> pa.RecordBatch:
         """The rows since the last time, as `COUNTED`."""
         rows, self._rows = self._rows, []
-        columns = [
-            pa.array([row.get(name) for row in rows], kind)
-            for name, kind in zip(COUNTED.names, COUNTED.types, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=COUNTED)
+        return pa.RecordBatch.from_pylist(rows, COUNTED)
 
     def _read(self, line: bytes, source: str, position: int) -> None:
         self._counts["parsed"] += 1
@@ -103,14 +98,6 @@ class RequestLines:
                 self._rows.append(row)
         elif found.problem:
             self.add_problem(found.problem, source, position)
-
-
-def request_rows(lines: Iterable[tuple[bytes, str, int]], zone: Zone = None) -> pa.RecordBatch:
-    """The rows of `lines`: each its bytes, its file's name and its position in the file."""
-    found = RequestLines(zone)
-    for line, source, position in lines:
-        found.read(line, source, position)
-    return found.take().select(REQUESTS.names)
 
 
 def _row(found: Request, steady: set[tuple[str, str]]) -> dict[str, Any] | None:

@@ -231,12 +231,7 @@ class _Rows:
     def take(self) -> pa.RecordBatch:
         columns = list(zip(*self._rows, strict=True)) or [()] * len(SOURCE)
         self._rows, self._bytes = [], 0
-        arrays = [
-            pa.array(column, pa.int64() if field.name == "timestamp" else field.type).cast(
-                field.type
-            )
-            for field, column in zip(SOURCE, columns, strict=True)
-        ]
+        arrays = [pa.array(column, one.type) for one, column in zip(SOURCE, columns, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=SOURCE)
 
 
