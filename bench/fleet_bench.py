@@ -205,7 +205,7 @@ _CONF = (("spark.driver.memory", "3g"), ("spark.ui.enabled", "false"))
 def _scans(what: str, path: str) -> Iterator[float]:
     from rebal.inspectors.fleet.job import ScanOrder, run_scan
     from rebal.inspectors.fleet.lake.place import find_place
-    from rebal.inspectors.fleet.session import SparkSettings, spark_session
+    from rebal.inspectors.fleet.spark.session import SparkSettings, spark_session
 
     settings = SparkSettings(master="local[2]", conf=_CONF)
     if what == "increments":
@@ -223,7 +223,7 @@ def _in_parts(settings: Any, folder: Path) -> Iterator[float]:
     """Each file of the folder is a scan that goes on from the one before."""
     from rebal.inspectors.fleet.job import ScanOrder, run_scan
     from rebal.inspectors.fleet.lake.place import find_place
-    from rebal.inspectors.fleet.session import spark_session
+    from rebal.inspectors.fleet.spark.session import spark_session
 
     files = sorted(folder.iterdir(), key=lambda one: int(one.stem))
     with spark_session(settings, kafka=False), tempfile.TemporaryDirectory() as out:

@@ -23,7 +23,7 @@ _SCAN = """
 import sys, tempfile
 from rebal.inspectors.fleet.job import ScanOrder, run_scan
 from rebal.inspectors.fleet.lake.place import find_place
-from rebal.inspectors.fleet.session import SparkSettings
+from rebal.inspectors.fleet.spark.session import SparkSettings
 
 with tempfile.TemporaryDirectory() as out:
     conf = (("spark.driver.memory", "512m"),)
@@ -83,7 +83,7 @@ def _part(place: Path, driver: int) -> str | None:
         return None
     if int(place.name) == driver:
         return "driver"
-    if not any(b"rebal.inspectors.fleet.shipping" in word for word in words):
+    if not {b"pyspark.daemon", b"pyspark-shell"} & set(words):
         return None
     return "JVM" if words[0].endswith(b"java") else "worker"
 

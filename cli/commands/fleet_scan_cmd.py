@@ -14,8 +14,8 @@ from rebal.cli.errors import DONE, UsageError
 from rebal.inspectors.errors import SettingError
 
 if TYPE_CHECKING:
-    from rebal.inspectors.fleet.engine import Tasks
     from rebal.inspectors.fleet.job import Say
+    from rebal.inspectors.fleet.spark.progress import Tasks
 
 
 def command(
@@ -123,7 +123,7 @@ def command(
     from rebal.cli.render.fleet.summary import summary_lines
     from rebal.inspectors.fleet.job import ScanOrder, run_scan, run_scans
     from rebal.inspectors.fleet.lake.place import find_place
-    from rebal.inspectors.fleet.session import SparkSettings
+    from rebal.inspectors.fleet.spark.session import SparkSettings
 
     if cluster is not None and "#" in cluster:
         raise UsageError(

@@ -24,7 +24,7 @@ from rebal.inspectors.fleet.parts import PartWriter, Target
 from rebal.inspectors.fleet.runs import Packer
 from rebal.inspectors.fleet.schemas import OF_RECORDS, RECORDS, REQUESTS, TEXT, TIME, in_columns
 from rebal.inspectors.fleet.sources.request_rows import COUNTS
-from rebal.inspectors.fleet.tasks import Work
+from rebal.inspectors.fleet.spark.tasks import Work
 from rebal.inspectors.fleet.timeline.clock import extent, span_of
 
 COPIES: Final = "copies"

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 from rebal.groups.errors import RebalError
 from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.fleet.engine import SparkError, Tasks, engine_of
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.fleet.session import SparkSettings, require, spark_session
 from rebal.inspectors.fleet.sources.kafka_options import java_options, no_token
+from rebal.inspectors.fleet.spark.errors import SparkError, failed_job
+from rebal.inspectors.fleet.spark.progress import Tasks, describe, watch
+from rebal.inspectors.fleet.spark.session import SparkSettings, any_secret, require, spark_session
 from rebal.inspectors.logs.text_input import cannot_read
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from rebal.inspectors.fleet.sources.source import Source
 
 Say = Callable[[str], None]
-_LONGEST: Final = 300
 
 
 @dataclass(frozen=True)
@@ -51,6 +49,15 @@ class ScanOrder:
     retain: float | None = None
     spark: SparkSettings = field(default_factory=SparkSettings)
 
+    @property
+    def secrets(self) -> bool:
+        """Return whether passwords or keys of the brokers or of the lake's store go to tasks."""
+        known = self.config
+        if known is not None and (known.password or known.key or known.pkcs12_password):
+            return True
+        login = known.oauth if known is not None else None
+        return bool(login and login.client_secret) or any_secret(self.out.options)
+
 
 def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest:
     """Carry out the scan; gives the finished run's manifest.
@@ -58,7 +65,7 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
     Raises:
         RebalError: what was wrong, in one sentence; the tables of an earlier run are untouched.
     """
-    require(order.spark)
+    require(order.spark, secrets=order.secrets)
     from rebal.inspectors.fleet.lake.run import find_cluster, new_run
 
     told, whose = _cluster(order)
@@ -67,10 +74,9 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
         what = _look(order, run)
         with spark_session(order.spark, kafka=order.config is not None) as spark:
             try:
-                engine = engine_of(spark)
-                with engine.watch(tasks) if tasks is not None else contextlib.nullcontext():
+                with watch(spark, tasks) if tasks is not None else contextlib.nullcontext():
                     manifest = _carry_out(spark, run, order, what, say)
-                say(f"Spark ran on {engine.describe()}.")
+                say(f"Spark ran on {describe(spark)}.")
                 return manifest
             except RebalError:
                 raise
@@ -90,7 +96,7 @@ def run_scans(
     Raises:
         RebalError: the first scan failed; what was wrong, in one sentence.
     """
-    require(order.spark)
+    require(order.spark, secrets=order.secrets)
     with spark_session(order.spark, kafka=order.config is not None):
         began = time.monotonic()
         yield run_scan(order, say, tasks)
@@ -172,52 +178,6 @@ def _carry_out(spark: SparkSession, run: Run, order: ScanOrder, what: Any, say: 
     )
 
 
-_KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
-    # First, since its causes are the broken connection's: an EOFException among others.
-    (
-        ("Python worker exited unexpectedly",),
-        "the Python process of a task was killed or crashed, perhaps for lack of memory: scan "
-        "again with fewer tasks at once (--master local[1]), or where more memory is free.",
-    ),
-    (
-        ("while reading the port number",),
-        "Spark's Python process did not start: REBAL_DEBUG=1 shows what it said.",
-    ),
-    (
-        ("ZipException", "incorrect header check", "EOFException", "invalid block type"),
-        "{file}: the gz is damaged or cut off; fetch it again, or unpack what is readable of it.",
-    ),
-    (
-        ("RETRIES_EXCEEDED",),
-        "the server of Spark Connect no longer answers: scan again once it does.",
-    ),
-    (("is not a Parquet file",), "{file}: is not Parquet, whatever its name says; fetch it again."),
-    (
-        ("PATH_NOT_FOUND", "FileNotFoundException"),
-        "a file is not there for Spark: name paths that all executors can see.",
-    ),
-    (
-        ("Failed to find data source: kafka", "ClassNotFoundException: kafka"),
-        "this Spark has no Kafka source: give its jars with --spark-jars, or leave that option "
-        "out so that they are fetched; a server of Spark Connect needs them when it is started.",
-    ),
-    (
-        ("PYTHON_VERSION_MISMATCH",),
-        "the executors run another Python than this one: name the right one with PYSPARK_PYTHON.",
-    ),
-    (
-        ("No space left on device",),
-        "the disk is full: make room in --out, or name another folder for Spark's own files with "
-        "--spark-conf spark.local.dir=DIR.",
-    ),
-    (
-        ("OutOfMemoryError", "Java heap space"),
-        "Spark ran out of memory: give it more with --spark-conf spark.driver.memory=4g.",
-    ),
-)
-
-
-_READING: Final = re.compile(r"error while reading file (\S+?)\.?\s")
 _NO_TOKEN: Final = ("LoginException", "OAuth configuration", "SaslAuthenticationException")
 
 
@@ -236,12 +196,6 @@ def _text(error: Exception, order: ScanOrder) -> str:
     return text if order.config is None else order.config.scrub(text)
 
 
-def _file_of(text: str) -> str:
-    """Return the file that Spark names as the one it could not read."""
-    found = _READING.search(text)
-    return unquote(found[1]).removeprefix("file://") if found else "a file"
-
-
 def _sentence(error: Exception, order: ScanOrder) -> str:
     text = _text(error, order)
     if order.config is not None:
@@ -253,18 +207,4 @@ def _sentence(error: Exception, order: ScanOrder) -> str:
             return "Spark's Kafka client does not trust the broker: check ssl.ca.location."
         if "TimeoutException" in text:
             return "Spark's Kafka client had no answer from the brokers: check --timeout."
-    for signs, words in _KNOWN:
-        if any(sign in text for sign in signs):
-            return words.replace("{file}", _file_of(text))
-    for line in text.splitlines():
-        # A task's own sentence.
-        if line.startswith("rebal.groups.errors."):
-            return line.split(": ", 1)[-1]
-    causes = [
-        line.strip().removeprefix("Caused by: ")
-        for line in text.splitlines()
-        if line.startswith(("Caused by:", "pyarrow.", "ModuleNotFoundError", "ImportError"))
-    ]
-    reason = (causes or [str(error).split("\n", 1)[0]])[-1].rstrip(".")
-    reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} …"
-    return f"the Spark job failed: {reason}; REBAL_DEBUG=1 shows all that it said."
+    return failed_job(text)

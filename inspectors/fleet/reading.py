@@ -25,8 +25,8 @@ from rebal.inspectors.fleet.sources.request_rows import COUNTED, COUNTS
 from rebal.inspectors.fleet.sources.requests import read_requests
 from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source, whole_rows
 from rebal.inspectors.fleet.sources.zones import offset_of, synced_in
+from rebal.inspectors.fleet.spark.tasks import in_tasks
 from rebal.inspectors.fleet.stages import Gather, Piece, gather
-from rebal.inspectors.fleet.tasks import in_tasks
 from rebal.inspectors.fleet.timeline.clock import latest_time
 from rebal.inspectors.fleet.totals import Totals
 from rebal.inspectors.logs.lines import Zone

@@ -25,7 +25,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rebal.groups import VERSION
 from rebal.inspectors.fleet.carrying import Load, carry
-from rebal.inspectors.fleet.engine import engine_of
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.table import DataFile, find_small
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
@@ -35,6 +34,7 @@ from rebal.inspectors.fleet.reading import Say, read_logs, read_records
 from rebal.inspectors.fleet.runs import SORTED_BY
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, PACKED
 from rebal.inspectors.fleet.sources.source import SKIPPED, Source
+from rebal.inspectors.fleet.spark.tasks import cores_of, in_tasks, require_shared
 from rebal.inspectors.fleet.stages import (
     Gather,
     Piece,
@@ -46,7 +46,6 @@ from rebal.inspectors.fleet.stages import (
     tasks_for,
 )
 from rebal.inspectors.fleet.states import NEWEST, read_states
-from rebal.inspectors.fleet.tasks import in_tasks, require_shared
 from rebal.inspectors.fleet.telling import Committed, tell, tell_commits
 from rebal.inspectors.fleet.timeline.rows import OPEN
 from rebal.inspectors.fleet.timeline.timeline import Tale
@@ -78,7 +77,7 @@ class _Scan:
     @property
     def cores(self) -> int:
         """Tasks that run at once."""
-        return engine_of(self.spark).cores
+        return cores_of(self.spark)
 
 
 def scan(
@@ -98,7 +97,7 @@ def scan(
         DocumentError: what was named holds no record of a group.
         ScanError: a record was lost on the way, or the source changed while it was read.
     """
-    require_shared(spark, run.target)
+    require_shared(spark, run.place, run.target.token)
     totals = Totals()
     requests: Mapping[str, int] = {}
     if run.previous is not None:

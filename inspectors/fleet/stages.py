@@ -22,7 +22,6 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebal.inspectors.fleet.commits.table import as_parts
-from rebal.inspectors.fleet.engine import engine_of
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.parts import SCAN
@@ -36,7 +35,7 @@ from rebal.inspectors.fleet.schemas import (
     TIMELINE,
     in_columns,
 )
-from rebal.inspectors.fleet.tasks import Work, in_tasks
+from rebal.inspectors.fleet.spark.tasks import Work, cores_of, in_tasks
 from rebal.inspectors.fleet.timeline.clock import settle
 
 Change = Callable[[DataFrame], DataFrame]
@@ -84,7 +83,7 @@ class Gather:
 
 def gather(spark: SparkSession, wanted: Gather, schema: pa.Schema) -> DataFrame:
     """The rows of the pieces in this schema: `PACKED`, `TIMELINE` or `COMMIT_PARTS`."""
-    shares = shared_out(wanted.pieces, engine_of(spark).cores)
+    shares = shared_out(wanted.pieces, cores_of(spark))
     numbers = spark.range(0, len(shares), 1, max(1, len(shares)))
     work = partial(_read, wanted=replace(wanted, shares=shares), packed=schema is PACKED)
     return in_tasks(numbers, work, from_arrow_schema(schema, prefer_timestamp_ntz=False))

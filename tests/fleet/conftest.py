@@ -42,14 +42,14 @@ def kafka_jars() -> tuple[str, ...]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one session, as its start takes longer than most tests: two threads, 700 MB, Kafka."""
-    from rebal.inspectors.fleet.session import SparkSettings, require, spark_session
+    from rebal.inspectors.fleet.spark.session import SparkSettings, require, spark_session
 
     settings = SparkSettings(
         master="local[2]",
         conf=(("spark.driver.memory", "700m"), ("spark.sql.shuffle.partitions", "2")),
         jars=kafka_jars(),
     )
-    require(settings)
+    require(settings, secrets=False)
     with spark_session(settings, kafka=True) as session:
         yield session
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rebal.inspectors.fleet.engine import SparkError
-from rebal.inspectors.fleet.remote import require_server
+from rebal.inspectors.fleet.spark.connect import require_server
+from rebal.inspectors.fleet.spark.errors import SparkError
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables
 from tests.fleet.tablefiles import last_scan
 from tests.fleet.test_cluster import REBAL, bare_python
@@ -159,6 +159,35 @@ def test_without_the_client_of_spark_connect(
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("url", ["sc://spark-1:15002", "sc://192.0.2.7/;user_id=me"])
+def test_passwords_do_not_travel_in_plain_text_unless_the_url_says_so(
+    url: str, tmp_path: Path
+) -> None:
+    words = ["--master", url, "--offsets", OFFSETS, "--out", tmp_path / "lake"]
+    done = scan(*words, "--lake-option", "AWS_SECRET_ACCESS_KEY=hunter2")
+    assert done.returncode == 2
+    assert "would travel there in plain text: end the URL with /;use_ssl=true" in done.stderr
+    assert "hunter2" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "lake").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "secrets"),
+    [
+        ("sc://127.0.0.1:9", True),
+        ("sc://nowhere.invalid:9", False),
+        ("sc://nowhere.invalid:9/;use_ssl=true", True),
+        ("sc://nowhere.invalid:9/;use_ssl=false", True),
+        ("sc://nowhere.invalid:9/;token=hunter2", True),
+    ],
+)
+def test_a_server_is_asked_where_the_way_is_safe_or_was_said_to_be(url: str, secrets: bool) -> None:
+    with pytest.raises(SparkError, match="no server of Spark Connect answers") as caught:
+        require_server(url, (), secrets=secrets)
+    assert "hunter2" not in str(caught.value)
+
+
 def test_jars_are_for_the_server_to_load() -> None:
     with pytest.raises(SparkError, match="loads its jars when it is started"):
-        require_server("sc://127.0.0.1:9", ["kafka.jar"])
+        require_server("sc://127.0.0.1:9", ["kafka.jar"], secrets=False)

@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from rebal.inspectors.connection.config import resolve
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.scans import clusters_of
-from rebal.inspectors.fleet.session import SparkSettings, spark_session
 from rebal.inspectors.fleet.sources import kafka as kafka_source
+from rebal.inspectors.fleet.spark.session import SparkSettings, spark_session
 from tests.fleet import test_cluster
 from tests.fleet.conftest import kafka_jars, read_tables, without_sources
 from tests.fleet.tablefiles import last_scan

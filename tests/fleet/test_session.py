@@ -4,20 +4,19 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+import tomllib
 from pathlib import Path
 
-import pyarrow as pa
 import pyspark
 import pytest
-from pyspark.sql import SparkSession
+from packaging.version import Version
 
-from rebal.inspectors.fleet import session
-from rebal.inspectors.fleet.engine import SparkError
-from rebal.inspectors.fleet.session import SparkSettings, _configuration, _why_not_started
-from rebal.inspectors.fleet.tasks import in_tasks
+from rebal.inspectors.fleet.spark import session
+from rebal.inspectors.fleet.spark.errors import NEWEST, SparkError, start_error
+from rebal.inspectors.fleet.spark.session import SparkSettings, _configuration
 from tests.fleet.conftest import OFFSETS
 from tests.fleet.tablefiles import last_scan
+from tests.house.modules import ROOT
 
 OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -33,17 +32,19 @@ def test_a_users_own_jvm_options_stay_and_win(chosen: str) -> None:
 
 def test_the_processs_environment_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*_: object) -> None:
-        os.environ.update(PYSPARK_PYTHON="other", SPARK_LOCAL_IP="127.0.0.1")
+        # The last one is PySpark's own doing.
+        os.environ.update(PYSPARK_PYTHON="other", SPARK_LOCAL_IP="127.0.0.1", SPARK_BUFFER_SIZE="9")
         raise SparkError("no Java")
 
     monkeypatch.setattr(session, "_running_context", lambda: None)
     monkeypatch.setattr(session, "_start", start)
     monkeypatch.setenv("PYSPARK_PYTHON", "mine")
-    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    for name in ("SPARK_LOCAL_IP", "SPARK_BUFFER_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    before = dict(os.environ)
     with pytest.raises(SparkError), session.spark_session(SparkSettings(), kafka=False):
         raise AssertionError("it was started")
-    assert os.environ["PYSPARK_PYTHON"] == "mine"
-    assert "SPARK_LOCAL_IP" not in os.environ
+    assert dict(os.environ) == before
 
 
 def test_packages_of_a_user_are_fetched_beside_sparks_kafka_source(
@@ -65,20 +66,6 @@ def test_executors_may_get_tokens_from_one_address(chosen: str) -> None:
     made = _configuration(settings, kafka=False)[options]
     name = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
     assert shlex.split(made) == [*chosen.split(), f'-D{name}=http://i/token?a="b"']
-
-
-def test_the_master_of_sparks_own_defaults_is_taken_unless_one_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    assert SparkSettings().url == "local[*]"
-    (tmp_path / "conf").mkdir()
-    defaults = "# by the platform team\nspark.master   yarn\nspark.ui.enabled=false\n"
-    (tmp_path / "conf" / "spark-defaults.conf").write_text(defaults)
-    assert SparkSettings().url == "yarn"
-    assert SparkSettings(conf=(("spark.master", "local[3]"),)).url == "local[3]"
-    assert SparkSettings(master="local[2]").url == "local[2]"
 
 
 @pytest.mark.live
@@ -109,26 +96,47 @@ def test_spark_submit_says_which_master_runs(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["lake"]
 
 
-@pytest.mark.live
-@pytest.mark.timeout(300)
-def test_workers_import_the_installed_pyspark_and_no_pandas(spark: SparkSession) -> None:
-    def where(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import worker
-
-        yield from (
-            pa.RecordBatch.from_pydict(
-                {"file": [worker.__file__], "pandas": ["pandas" in sys.modules]}
-            )
-            for _ in batches
-        )
-
-    rows = in_tasks(spark.range(1), where, "file string, pandas boolean").collect()
-    assert [(Path(file), pandas) for file, pandas in rows] == [
-        (Path(pyspark.__file__).parent / "worker.py", False)
-    ]
-
-
 def test_a_spark_master_that_does_not_answer_is_named() -> None:
     log = "ERROR StandaloneSchedulerBackend: Reason: All masters are unresponsive! Giving up.\n"
-    told = _why_not_started(RuntimeError("Cannot call methods on a stopped SparkContext"), log)
-    assert told.startswith("no Spark master answers: check the address in --master")
+    told = start_error(RuntimeError("Cannot call methods on a stopped SparkContext"), log)
+    assert str(told).startswith("no Spark master answers: check the address in --master")
+
+
+_SOURCE = "org.apache.spark#spark-sql-kafka-0-10_2.13;4.3.0"
+_NO_TOKENS = "org.apache.spark#spark-token-provider-kafka-0-10_2.13;4.1.3"
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (
+            f"[unresolved dependency: {_SOURCE}: not found]",
+            "the Kafka source of Spark 4.3.0 cannot be had: Maven Central has no "
+            "org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0: install the newest PySpark of "
+            f"which it can, pip install 'pyspark=={NEWEST}', or give the jars with --spark-jars.",
+        ),
+        (f"[unresolved dependency: {_NO_TOKENS}: not found]", "the Kafka source of Spark 4.1.3"),
+        (
+            f"[unresolved dependency: {_SOURCE}: not found]\nServer access error at url x",
+            "the jars of Spark's Kafka source could not be fetched: check the way",
+        ),
+        (
+            "[unresolved dependency: io.delta#delta-spark_2.13;9: not found]",
+            "the jars of Spark's Kafka source could not be fetched: check the way",
+        ),
+    ],
+)
+def test_a_spark_whose_kafka_source_cannot_be_had_is_named_with_one_to_install(
+    log: str, said: str
+) -> None:
+    gone = f'Exception in thread "main" java.lang.RuntimeException: {log}\n\tat org.apache.spark\n'
+    told = str(start_error(RuntimeError("[JAVA_GATEWAY_EXITED]"), gone))
+    assert told.startswith(said)
+    assert "\n" not in told
+
+
+def test_the_extra_brings_no_newer_pyspark_than_the_newest_that_was_tried() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extra = project["optional-dependencies"]["fleet"]
+    assert f"pyspark>=4,<={NEWEST}" in extra
+    assert Version(pyspark.__version__) <= Version(NEWEST)

@@ -13,9 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rebal.inspectors.fleet.job import ScanOrder, _in_words
-from rebal.inspectors.fleet.lake.place import Place
-from rebal.inspectors.fleet.tasks import _in_worker
+from rebal.inspectors.fleet.spark.errors import failed_job
+from rebal.inspectors.fleet.spark.tasks import _in_worker
 
 ROWS = [pa.RecordBatch.from_pydict({"id": [1, 2]})]
 
@@ -72,7 +71,7 @@ def test_a_python_process_that_was_killed_is_not_taken_for_a_damaged_file() -> N
         "Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n"
         "Caused by: java.io.EOFException\n"
     )
-    told = str(_in_words(RuntimeError(said), ScanOrder(out=Place("lake"))))
+    told = failed_job(said)
     assert told.startswith("the Python process of a task was killed or crashed")
 
 
@@ -83,7 +82,7 @@ def test_pysparks_daemon_that_does_not_start_is_not_taken_for_a_damaged_file() -
         "org.apache.spark.SparkException: EOFException occurred while reading the port number "
         "from pyspark.daemon's stdout and terminated with code: 1.\n"
     )
-    told = str(_in_words(RuntimeError(said), ScanOrder(out=Place("lake"))))
+    told = failed_job(said)
     assert told.startswith("Spark's Python process did not start")
 
 
@@ -93,7 +92,7 @@ from pathlib import Path
 import numpy
 import pyarrow as pa
 
-from rebal.inspectors.fleet.tasks import keep_memory
+from rebal.inspectors.fleet.spark.tasks import keep_memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

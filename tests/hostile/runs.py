@@ -27,10 +27,10 @@ from rebal.cli import app
 from rebal.cli.lazy import LazyCommand
 from rebal.inspectors import files
 from rebal.inspectors.fleet import job
-from rebal.inspectors.fleet.engine import SparkError
 from rebal.inspectors.fleet.lake import run as lake_run
 from rebal.inspectors.fleet.sources.request_files import blocks, share_out
 from rebal.inspectors.fleet.sources.segments import read_partition
+from rebal.inspectors.fleet.spark.errors import SparkError
 from tests.hostile.broker import WAYS, WrongBroker
 from tests.hostile.ground import KINDS, LAKE, SECRET, make_ground
 

@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.engine import engine_of
 from rebal.inspectors.fleet.schemas import TEXT, TIME
 from rebal.inspectors.fleet.sources.repeats import may_repeat
 from rebal.inspectors.fleet.sources.source import (
@@ -31,6 +30,7 @@ from rebal.inspectors.fleet.sources.source import (
     file_name,
     spark_paths,
 )
+from rebal.inspectors.fleet.spark.tasks import cores_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +52,7 @@ def task_parquet(spark: SparkSession, paths: Sequence[str]) -> Source:
     Raises:
         DocumentError: a file is damaged, or has not the columns that are needed.
     """
-    tasks = plan_parquet(paths, engine_of(spark).cores)
+    tasks = plan_parquet(paths, cores_of(spark))
     rows = spark.range(0, len(tasks), 1, len(tasks))
     read = partial(read_tasks, tasks=tasks)
     return Source(rows, (), read, may_repeat=may_repeat(paths))

@@ -18,12 +18,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rebal.inspectors.fleet.engine import engine_of
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.sources.request_files import Part, blocks, share_out
 from rebal.inspectors.fleet.sources.request_rows import COUNTED, RequestLines
 from rebal.inspectors.fleet.sources.source import file_name, is_remote, spark_paths
-from rebal.inspectors.fleet.tasks import in_tasks
+from rebal.inspectors.fleet.spark.tasks import cores_of, in_tasks
 from rebal.inspectors.logs.lines import Zone
 
 _TASKS_PER_CORE: Final = 4
@@ -59,7 +58,7 @@ def read_requests(
     Raises:
         DocumentError: a path is missing or cannot be read, or a folder holds no file.
     """
-    tasks = _TASKS_PER_CORE * engine_of(spark).cores
+    tasks = _TASKS_PER_CORE * cores_of(spark)
     on_disk = [path for path in paths if not is_remote(path)]
     local, read = share_out(on_disk, tasks, known) if on_disk else ([], [])
     remote = [path for path in paths if is_remote(path)]

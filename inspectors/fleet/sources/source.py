@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from rebal.inspectors.fleet.schemas import RECORDS
-from rebal.inspectors.fleet.tasks import Work, in_tasks
+from rebal.inspectors.fleet.spark.tasks import Work, in_tasks
 from rebal.inspectors.kafka.brokers import ClusterReading
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from rebal.inspectors.fleet.engine import SparkError, end
+from rebal.inspectors.errors import SettingError
+from rebal.inspectors.fleet.spark.errors import SparkError
+from rebal.inspectors.fleet.spark.process import end, environment, is_loopback
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,13 +30,19 @@ def active_session() -> SparkSession | None:
     return None if found is None or found.is_stopped else found
 
 
-def require_server(url: str, jars: Sequence[str]) -> None:
+def require_server(url: str, jars: Sequence[str], *, secrets: bool) -> None:
     """Check that the client of Spark Connect is installed and that a server listens at `url`.
 
     A session that this process has already is not asked.
 
+    Args:
+        url: The server's address, `sc://HOST:PORT/;key=value`.
+        jars: Jars that only the server can load.
+        secrets: Whether passwords and keys will travel to the server.
+
     Raises:
-        SparkError: it is not so, or jars are given, which only the server can load.
+        SparkError: it is not so, or jars are given.
+        SettingError: secrets would travel in plain text.
     """
     if jars:
         raise SparkError(
@@ -53,25 +60,42 @@ def require_server(url: str, jars: Sequence[str]) -> None:
         return
     parts = urlsplit(url)
     try:
-        address = parts.hostname, parts.port or _PORT
+        host, port = parts.hostname, parts.port or _PORT
     except ValueError:
-        address = None, _PORT
-    if address[0] is None:
-        raise SparkError(f"--master {url}: name a host and a port, as in sc://spark-1:{_PORT}.")
+        host, port = None, _PORT
+    if host is None:
+        raise SparkError(f"{_named(url)}: name a host and a port, as in sc://spark-1:{_PORT}.")
+    if secrets and not is_loopback(host) and _is_plain(parts.path):
+        raise SettingError(
+            f"{_named(url)}: the passwords and keys of this scan would travel there "
+            "in plain text: end the URL with /;use_ssl=true, or with /;use_ssl=false where a "
+            "tunnel or a mesh encrypts the way."
+        )
     try:
-        socket.create_connection(address, _ANSWER_SECONDS).close()
+        socket.create_connection((host, port), _ANSWER_SECONDS).close()
     except OSError as error:
         raise SparkError(
-            f"--master {url}: no server of Spark Connect answers at {address[0]}:{address[1]} "
+            f"{_named(url)}: no server of Spark Connect answers at {host}:{port} "
             f"({error.strerror or error})."
         ) from None
+
+
+def _named(url: str) -> str:
+    """Return the option that names a server, without the URL's parameters: a token is a secret."""
+    return f"--master {url.partition('/;')[0]}"
+
+
+def _is_plain(path: str) -> bool:
+    """Return whether a URL's parameters leave out TLS without saying so; a token brings it."""
+    names = {word.partition("=")[0].strip() for word in path.split(";")[1:]}
+    return not names & {"use_ssl", "token"}
 
 
 @contextmanager
 def remote_session(
     url: str, defaults: Mapping[str, str], chosen: Sequence[tuple[str, str]]
 ) -> Iterator[SparkSession]:
-    """The session of this process, with its settings given back at the end, or else a new one.
+    """Yield the session of this process, whose settings it gets back at the end, or a new one.
 
     `chosen` settings win over `defaults`.
 
@@ -79,32 +103,26 @@ def remote_session(
         SparkError: the server does not take the session or a setting.
     """
     ours = active_session()
-    with _mode():
+    # Spark's functions are those for Connect as long as the variable is there.
+    with environment(**{_MODE: "1"}):
         session = ours or _new_session(url)
         settings = {**defaults, **dict(chosen)}
         before: dict[str, str | None] = {}
         try:
             for key in settings.keys() - set(_NOT_THE_SESSIONS):
                 before[key] = session.conf.get(key, None)
-                _set(session, key, settings[key], given=key in dict(chosen))
+                given = key in dict(chosen)
+                value = settings[key]
+                if ".redaction." in key and before[key] and not given:
+                    # What the server hides stays hidden.
+                    value = f"{before[key]}|{value}"
+                _set(session, key, value, given=given)
             yield session
         finally:
             if ours is None:
                 end(session.interruptAll, session.stop)
             else:
                 end(partial(_restore, session, before))
-
-
-@contextmanager
-def _mode() -> Iterator[None]:
-    """Spark's functions for Connect, and those for a JVM again once the block has ended."""
-    before = os.environ.get(_MODE)
-    os.environ[_MODE] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_MODE]
 
 
 def _new_session(url: str) -> SparkSession:
@@ -117,7 +135,7 @@ def _new_session(url: str) -> SparkSession:
         made.client.set_retry_policies([DefaultPolicy(max_retries=9, max_backoff=10_000)])
         made.version  # noqa: B018  # Asks the server, which is not asked before.
     except Exception as error:
-        raise SparkError(f"--master {url}: {_reason(error)}") from None
+        raise SparkError(f"{_named(url)}: {_reason(error)}") from None
     session: SparkSession = made
     return session
 

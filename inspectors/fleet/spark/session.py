@@ -6,19 +6,16 @@ is shown only when Spark does not start (REBAL_DEBUG=1 leaves it on stderr).
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import logging
 import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -27,13 +24,14 @@ import msgspec
 
 from rebal.groups.model import Record
 from rebal.inspectors.files import expanded
-from rebal.inspectors.fleet.engine import SparkError, end, engine_of
-from rebal.inspectors.fleet.remote import active_session, remote_session, require_server
+from rebal.inspectors.fleet.spark.connect import active_session, remote_session, require_server
+from rebal.inspectors.fleet.spark.errors import SparkError, start_error
+from rebal.inspectors.fleet.spark.process import end, environment, is_loopback, require_java
+from rebal.inspectors.fleet.spark.shipping import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OLDEST_JAVA: Final = 17
 _PACKAGES: Final = "spark.jars.packages"
 _KAFKA_SOURCE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 # Spark brings these itself; fetching them again would double the download.
@@ -43,21 +41,25 @@ _OWN_OF_SPARK: Final = (
     "org.slf4j:slf4j-api,org.scala-lang.modules:scala-parallel-collections_2.13"
 )
 _LOG: Final = "spark.log"
-_CHANGED: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")
-_SECRETS: Final = "(?i)secret|password|token|jaas|keystore|access[.]?key"
+_SECRETS: Final = (
+    "(?i)secret|password|token|jaas|keystore|credential|sas[._]|(?:access|account)[._]?key"
+)
 _SQL: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "false",
-    # Groups differ in size: several smaller tasks even them out among the cores.
-    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
     # Records of group metadata are large: the default of 10,000 rows could be 1 GB.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
-    "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
     # Otherwise Spark's Kafka source finds no partition of an internal topic and reads nothing.
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
     "spark.sql.redaction.options.regex": _SECRETS,
+}
+# A server of Spark Connect shows each plan in its UI and event log, its sources' options included.
+_IN_PLANS: Final = {
+    "spark.sql.redaction.string.regex": (
+        rf'key: "[^"]*(?:{_SECRETS})[^"]*"\s+value: "(?:[^"\\]|\\.)*+"'
+    ),
 }
 # Tasks take and give back large buffers all the time. Arrow's own allocator gives them back to the
 # system so soon that a tenth of their time goes into getting them again, and glibc's asks for huge
@@ -90,7 +92,7 @@ _IVY_SETTINGS: Final = """\
 class SparkSettings(Record, frozen=True, kw_only=True):
     """The settings of Spark: `--master`, `--spark-conf` (later ones win) and `--spark-jars`.
 
-    Without a master, the one of spark-submit or of Spark's own defaults is taken. `tokens` is the
+    Without a master, spark-submit's or SPARK_REMOTE is taken, else this machine. `tokens` is the
     one address that Kafka's client in the JVMs may get tokens from.
     """
 
@@ -108,7 +110,7 @@ class SparkSettings(Record, frozen=True, kw_only=True):
     def url(self) -> str:
         """The master's URL."""
         chosen = self.master or dict(self.conf).get("spark.master")
-        return chosen or os.environ.get("SPARK_REMOTE") or _default_master() or "local[*]"
+        return chosen or os.environ.get("SPARK_REMOTE") or "local[*]"
 
     @property
     def remote(self) -> bool:
@@ -118,9 +120,14 @@ class SparkSettings(Record, frozen=True, kw_only=True):
         return active_session() is not None or self.url.startswith("sc://")
 
 
+def any_secret(names: Iterable[str]) -> bool:
+    """Return whether one of these settings is a secret, by its name."""
+    return any(re.search(_SECRETS, name) for name in names)
+
+
 @contextmanager
 def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSession]:
-    """A session for one job; with `kafka` Spark's Kafka source is on its class path.
+    """Yield a session for one job; with `kafka` Spark's Kafka source is on its class path.
 
     A Spark context or a Spark Connect session that this process has already is used, and left
     running. Call `require` before.
@@ -129,24 +136,30 @@ def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSess
         SparkError: Spark did not start.
     """
     if settings.remote:
-        with remote_session(settings.url, _SQL, settings.conf) as session:
-            engine_of(session).ship(_lasting_folder())
+        with remote_session(settings.url, _SQL | _IN_PLANS, settings.conf) as session:
+            ship(session)
             yield session
-        return
-    from pyspark.sql import SparkSession
+    elif _running_context() is not None:
+        from pyspark.sql import SparkSession
 
-    if _running_context() is not None:
         session = SparkSession.builder.getOrCreate().newSession()
-        engine_of(session).ship(_lasting_folder())
+        ship(session)
         yield _set_up(session, settings)
-        return
+    else:
+        with _own_context(settings, kafka) as session:
+            yield session
+
+
+@contextmanager
+def _own_context(settings: SparkSettings, kafka: bool) -> Iterator[SparkSession]:
+    """Yield a session of a Spark that is started for the block."""
     # Py4j tells the root logger of each interrupted call, and that would print it.
     quiet = logging.NullHandler()
     logging.getLogger().addHandler(quiet)
     before = signal.getsignal(signal.SIGINT)
     litter = Path("artifacts").absolute()
     is_users = litter.exists()
-    with _environment_kept(), tempfile.TemporaryDirectory(prefix="rebal-spark-") as folder:
+    with environment(), tempfile.TemporaryDirectory(prefix="rebal-spark-") as folder:
         context = _start(settings, kafka, Path(folder))
         # PySpark's handler talks to the JVM on the connection that the interrupted call waits on.
         with contextlib.suppress(ValueError):
@@ -158,20 +171,6 @@ def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSess
             if not is_users:
                 _clear(litter)
             logging.getLogger().removeHandler(quiet)
-
-
-@contextmanager
-def _environment_kept() -> Iterator[None]:
-    """Give this process back what `_start` changes of its environment."""
-    before = {name: os.environ.get(name) for name in _CHANGED}
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _clear(folder: Path) -> None:
@@ -193,11 +192,10 @@ def _prepared(context: Any, settings: SparkSettings, folder: Path) -> SparkSessi
 
     try:
         session = SparkSession(context)
-        engine_of(session).ship(folder)
+        ship(session)
         return _set_up(session, settings)
     except Exception as error:
-        log = (folder / _LOG).read_text(errors="replace")
-        raise SparkError(_why_not_started(error, log)) from None
+        raise start_error(error, (folder / _LOG).read_text(errors="replace")) from None
 
 
 def _set_up(session: SparkSession, settings: SparkSettings) -> SparkSession:
@@ -213,11 +211,14 @@ def _set_up(session: SparkSession, settings: SparkSettings) -> SparkSession:
     return session
 
 
-def require(settings: SparkSettings) -> None:
+def require(settings: SparkSettings, *, secrets: bool) -> None:
     """Check that the extra `fleet` is installed, and Java, or that a Spark Connect server answers.
+
+    `secrets`: whether passwords and keys will travel to where tasks run.
 
     Raises:
         SparkError: one of them is missing or too old; says how to get it.
+        SettingError: secrets would travel in plain text.
     """
     for name in ("pyspark", "pyarrow", "pandas", "numpy", "deltalake"):
         try:
@@ -227,29 +228,10 @@ def require(settings: SparkSettings) -> None:
                 f"the fleet pipeline needs {name}: install it with pip install 'rebal[fleet]'."
             ) from None
     if settings.remote:
-        require_server(settings.url, settings.jars)
+        secrets = secrets or any_secret(key for key, _ in settings.conf)
+        require_server(settings.url, settings.jars, secrets=secrets)
     elif _running_context() is None:
-        _require_java()
-
-
-def _require_java() -> None:
-    home = os.environ.get("JAVA_HOME")
-    command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    advice = f"install a JDK {OLDEST_JAVA} or newer, or set JAVA_HOME to one."
-    try:
-        said = subprocess.run(
-            [command or "java", "-version"], capture_output=True, text=True, check=False
-        ).stderr
-    except OSError:
-        raise SparkError(
-            f"Spark needs Java, and {command or 'java'} was not found: {advice}"
-        ) from None
-    quoted = said.split('"')
-    major = quoted[1].removeprefix("1.").split(".")[0].split("-")[0] if len(quoted) > 1 else ""
-    if not major.isdigit():
-        raise SparkError(f"Spark needs Java, and {command} does not run: {advice}")
-    if int(major) < OLDEST_JAVA:
-        raise SparkError(f"Spark needs Java {OLDEST_JAVA}, and {command} is Java {major}: {advice}")
+        require_java()
 
 
 def _start(settings: SparkSettings, kafka: bool, folder: Path) -> Any:
@@ -259,15 +241,12 @@ def _start(settings: SparkSettings, kafka: bool, folder: Path) -> Any:
 
     chosen = dict(settings.conf)
     named = chosen.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
-    os.environ["PYSPARK_PYTHON"] = python = named or sys.executable
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ["PYSPARK_PYTHON"] = named or sys.executable
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return _submitted(settings, kafka)
     conf = SparkConf(loadDefaults=False)
     for key, value in _configuration(settings, kafka).items():
         conf.set(key, value)
-    if settings.local and python == sys.executable and "SPARK_HOME" not in os.environ:
-        conf.setIfMissing("spark.python.daemon.module", "rebal.inspectors.fleet.shipping")
     if _loopback(settings):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     log = folder / _LOG
@@ -281,7 +260,7 @@ def _start(settings: SparkSettings, kafka: bool, folder: Path) -> Any:
             gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
             return SparkContext(conf=conf, gateway=gateway)
     except Exception as error:
-        raise SparkError(_why_not_started(error, log.read_text(errors="replace"))) from None
+        raise start_error(error, log.read_text(errors="replace")) from None
 
 
 def _submitted(settings: SparkSettings, kafka: bool) -> Any:
@@ -300,29 +279,7 @@ def _submitted(settings: SparkSettings, kafka: bool) -> Any:
                 conf.set(key, value)
         return SparkContext(conf=conf)
     except Exception as error:
-        raise SparkError(_why_not_started(error, "")) from None
-
-
-def _default_master() -> str | None:
-    """Return the master that Spark's own spark-defaults.conf names."""
-    home = os.environ.get("SPARK_HOME")
-    folder = os.environ.get("SPARK_CONF_DIR") or (os.path.join(home, "conf") if home else None)
-    if folder is None:
-        return None
-    try:
-        lines = Path(folder, "spark-defaults.conf").read_text(errors="replace").splitlines()
-    except OSError:
-        return None
-    pairs = (re.split(r"[\s=]+", line.strip(), maxsplit=1) for line in lines)
-    return dict(pair for pair in pairs if len(pair) == 2).get("spark.master")
-
-
-@cache
-def _lasting_folder() -> Path:
-    """A folder that lasts as long as the process: a session that stays may ask for it later."""
-    folder = tempfile.mkdtemp(prefix="rebal-shipped-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
+        raise start_error(error, "") from None
 
 
 def _configuration(settings: SparkSettings, kafka: bool) -> dict[str, str]:
@@ -359,8 +316,7 @@ def _configuration(settings: SparkSettings, kafka: bool) -> dict[str, str]:
 def _loopback(settings: SparkSettings) -> bool:
     if settings.local:
         return True
-    host = urlsplit(settings.url.split(",")[0]).hostname or ""
-    return host == "localhost" or host.startswith("127.")
+    return is_loopback(urlsplit(settings.url.split(",")[0]).hostname or "")
 
 
 def _has_kafka_source() -> bool:
@@ -397,20 +353,3 @@ def _packages() -> dict[str, str]:
         "spark.jars.ivySettings": str(settings),
         "spark.jars.ivy": str(cache),
     }
-
-
-def _why_not_started(error: Exception, log: str) -> str:
-    if "unresolved dependency" in log or "download failed" in log:
-        return (
-            "the jars of Spark's Kafka source could not be fetched: check the way to Maven "
-            "Central, name a mirror with --spark-conf spark.jars.ivySettings=FILE, or give the "
-            "jars with --spark-jars."
-        )
-    if "All masters are unresponsive" in log:
-        return "no Spark master answers: check the address in --master, and the way to its port."
-    said = [
-        line.strip() for line in log.splitlines() if "Exception" in line or line.startswith("Error")
-    ]
-    java = str(getattr(error, "java_exception", "") or "").splitlines()
-    reason = java[0] if java else said[0] if said else str(error).splitlines()[0]
-    return f"Spark did not start: {reason.rstrip('.')}; REBAL_DEBUG=1 shows all that it said."

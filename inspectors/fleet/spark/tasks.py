@@ -14,15 +14,13 @@ import gc
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Final
 from zipimport import zipimporter
 
 import pyarrow as pa
 
-from rebal.inspectors.fleet.engine import engine_of
-from rebal.inspectors.fleet.lake.place import PROBE, LakeError
-from rebal.inspectors.fleet.parts import Target
+from rebal.inspectors.fleet.lake.place import PROBE, LakeError, Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +30,7 @@ Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ALL: Final = 2**31 - 1
+_MANY: Final = 1 << 16
 
 
 def in_tasks(rows: DataFrame, work: Work, schema: StructType | str) -> DataFrame:
@@ -61,17 +60,43 @@ def keep_memory() -> None:
         pa.set_memory_pool(pa.system_memory_pool())
 
 
-def require_shared(spark: SparkSession, target: Target) -> None:
+def is_connect(spark: SparkSession) -> bool:
+    """Return whether a session is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Return whether tasks run on this machine, with its disks and its packages."""
+    return not is_connect(spark) and str(spark.sparkContext.master).startswith("local")
+
+
+@lru_cache(maxsize=4)
+def cores_of(spark: SparkSession) -> int:
+    """Return how many tasks run at once."""
+    if not is_connect(spark):
+        return spark.sparkContext.defaultParallelism
+    from pyspark.sql import functions as sql
+
+    # Nothing tells how many there are, but rows are dealt out to as many tasks.
+    numbers = spark.range(_MANY).select(sql.spark_partition_id().alias("task"))
+    return numbers.distinct().count()
+
+
+def require_shared(spark: SparkSession, place: Place, token: str) -> None:
     """Check that what tasks write to the lake can be read here.
+
+    Args:
+        spark: The session.
+        place: The lake.
+        token: The scan's name, which the probe's files begin with.
 
     Raises:
         LakeError: the executors cannot write there, or write to another place of that name.
     """
-    engine = engine_of(spark)
-    if engine.shares_disk:
+    if is_local(spark):
         return
-    size = max(2, engine.cores)
-    place, work = target.place, partial(_write_probe, target=target)
+    size = max(2, cores_of(spark))
+    work = partial(_write_probe, place=place, token=token)
     written = in_tasks(spark.range(0, size, 1, size), work, "path string, problem string").collect()
     for path, problem in written:
         if problem is not None:
@@ -85,11 +110,12 @@ def require_shared(spark: SparkSession, target: Target) -> None:
             place.files().delete_file(path)
 
 
-def _write_probe(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
-    place = target.place
+def _write_probe(
+    batches: Iterable[pa.RecordBatch], place: Place, token: str
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         # The next scan removes by its name what a task that was killed has left.
-        name = f"{target.token}-{uuid.uuid4().hex}"
+        name = f"{token}-{uuid.uuid4().hex}"
         path, problem = f"{PROBE}/{name}", None
         try:
             place.probe(name)

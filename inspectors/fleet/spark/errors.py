@@ -1,0 +1,121 @@
+"""What Spark says when it does not start or a job of it fails, in one sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import unquote
+
+from rebal.groups.errors import RebalError
+
+NEWEST: Final = "4.2.0"
+"""The newest PySpark whose Kafka source has been fetched and tried; the extra `fleet` brings it."""
+_LONGEST: Final = 300
+_READING: Final = re.compile(r"error while reading file (\S+?)\.?\s")
+_NOT_THERE: Final = re.compile(
+    r"(?:unresolved dependency|download failed): "
+    r"(org\.apache\.spark)#([\w.-]+kafka[\w.-]+);([\d.]+)"
+)
+_KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
+    # First, since its causes are the broken connection's: an EOFException among others.
+    (
+        ("Python worker exited unexpectedly",),
+        "the Python process of a task was killed or crashed, perhaps for lack of memory: scan "
+        "again with fewer tasks at once (--master local[1]), or where more memory is free.",
+    ),
+    (
+        ("while reading the port number",),
+        "Spark's Python process did not start: REBAL_DEBUG=1 shows what it said.",
+    ),
+    (
+        ("ZipException", "incorrect header check", "EOFException", "invalid block type"),
+        "{file}: the gz is damaged or cut off; fetch it again, or unpack what is readable of it.",
+    ),
+    (
+        ("RETRIES_EXCEEDED",),
+        "the server of Spark Connect no longer answers: scan again once it does.",
+    ),
+    (("is not a Parquet file",), "{file}: is not Parquet, whatever its name says; fetch it again."),
+    (
+        ("PATH_NOT_FOUND", "FileNotFoundException"),
+        "a file is not there for Spark: name paths that all executors can see.",
+    ),
+    (
+        ("Failed to find data source: kafka", "ClassNotFoundException: kafka"),
+        "this Spark has no Kafka source: give its jars with --spark-jars, or leave that option "
+        "out so that they are fetched; a server of Spark Connect needs them when it is started.",
+    ),
+    (
+        ("PYTHON_VERSION_MISMATCH",),
+        "the executors run another Python than this one: name the right one with PYSPARK_PYTHON.",
+    ),
+    (
+        ("No space left on device",),
+        "the disk is full: make room in --out, or name another folder for Spark's own files with "
+        "--spark-conf spark.local.dir=DIR.",
+    ),
+    (
+        ("OutOfMemoryError", "Java heap space"),
+        "Spark ran out of memory: give it more with --spark-conf spark.driver.memory=4g.",
+    ),
+)
+
+
+class SparkError(RebalError):
+    """Spark cannot be started, or a job of it failed; one sentence that says why."""
+
+
+def start_error(error: Exception, log: str) -> SparkError:
+    """Return why Spark did not start: `error` is the driver's, `log` what the JVM printed."""
+    return SparkError(_why_not_started(error, log))
+
+
+def failed_job(text: str) -> str:
+    """Return in a sentence why a job failed; `text` is Spark's error, with Java's causes."""
+    for signs, words in _KNOWN:
+        if any(sign in text for sign in signs):
+            return words.replace("{file}", _file_of(text))
+    lines = text.splitlines()
+    for line in lines:
+        # A task's own sentence.
+        if line.startswith("rebal.groups.errors."):
+            return line.split(": ", 1)[-1]
+    causes = [
+        line.strip().removeprefix("Caused by: ")
+        for line in lines
+        if line.startswith(("Caused by:", "pyarrow.", "ModuleNotFoundError", "ImportError"))
+    ]
+    reason = (causes or [lines[0]])[-1].rstrip(".")
+    reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} …"
+    return f"the Spark job failed: {reason}; REBAL_DEBUG=1 shows all that it said."
+
+
+def _file_of(text: str) -> str:
+    """Return the file that Spark names as the one it could not read."""
+    found = _READING.search(text)
+    return unquote(found[1]).removeprefix("file://") if found else "a file"
+
+
+def _why_not_started(error: Exception, log: str) -> str:
+    missing = _NOT_THERE.search(log)
+    if missing is not None and "Server access error" not in log and missing[3] != NEWEST:
+        return (
+            f"the Kafka source of Spark {missing[3]} cannot be had: Maven Central has no "
+            f"{':'.join(missing.groups())}: install the newest PySpark of which it can, "
+            f"pip install 'pyspark=={NEWEST}', or give the jars with --spark-jars."
+        )
+    if "unresolved dependency" in log or "download failed" in log:
+        return (
+            "the jars of Spark's Kafka source could not be fetched: check the way to Maven "
+            "Central, name a mirror with --spark-conf spark.jars.ivySettings=FILE, or give the "
+            "jars with --spark-jars."
+        )
+    if "All masters are unresponsive" in log:
+        return "no Spark master answers: check the address in --master, and the way to its port."
+    said = [
+        line.strip() for line in log.splitlines() if "Exception" in line or line.startswith("Error")
+    ]
+    java = str(getattr(error, "java_exception", "") or "").splitlines()
+    reason = (java or said or str(error).splitlines())[0]
+    return f"Spark did not start: {reason.rstrip('.')}; REBAL_DEBUG=1 shows all that it said."
