@@ -66,24 +66,33 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
         RebalError: what was wrong, in one sentence; the tables of an earlier run are untouched.
     """
     require(order.spark, secrets=order.secrets)
-    from rebal.inspectors.fleet.lake.run import find_cluster, new_run
+    from rebal.inspectors.fleet.lake.run import find_cluster, find_last, new_run
+    from rebal.inspectors.fleet.lake.table import lost
 
     told, whose = _cluster(order)
     cluster = find_cluster(order.out, order.cluster, told, whose=whose)
-    with new_run(order.out, cluster, full=order.full, retain=order.retain) as run:
-        what = _look(order, run)
-        with spark_session(order.spark, kafka=order.config is not None) as spark:
+    found = find_last(order.out, cluster)
+    last = None if order.full else found
+    what = _look(order, last)
+    with contextlib.ExitStack() as started:
+        spark = started.enter_context(spark_session(order.spark, kafka=order.config is not None))
+        # Only now is the lake written to: a scan that cannot start leaves nothing there. Spark ends
+        # before the run does, so that no task writes after it.
+        making = new_run(order.out, cluster, full=order.full, retain=order.retain)
+        with making as run, started.pop_all():
+            if run.previous != last:
+                raise lost(order.out, cluster)
             try:
                 with watch(spark, tasks) if tasks is not None else contextlib.nullcontext():
                     manifest = _carry_out(spark, run, order, what, say)
-                say(f"Spark ran on {describe(spark)}.")
-                return manifest
             except RebalError:
                 raise
             except Exception as error:
                 if os.environ.get("REBAL_DEBUG"):
                     raise
                 raise _in_words(error, order) from None
+            say(f"Spark ran on {describe(spark)}.")
+            return manifest
 
 
 def run_scans(
@@ -123,8 +132,11 @@ def _cluster(order: ScanOrder) -> tuple[str | None, str]:
     return None, "the files are"
 
 
-def _look(order: ScanOrder, run: Run) -> Any:
-    """Look at the sources before Spark is started; return what the source needs to be read."""
+def _look(order: ScanOrder, previous: Manifest | None) -> Any:
+    """Look at the sources before Spark is started; return what the source needs to be read.
+
+    `previous` is the scan that this one goes on from (None: it reads everything).
+    """
     from rebal.inspectors.fleet.sources.source import is_remote
 
     for path in order.request_logs:
@@ -138,7 +150,7 @@ def _look(order: ScanOrder, run: Run) -> Any:
         from rebal.inspectors.fleet.sources.kafka import find_range
 
         java_options(order.config)
-        return find_range(order.config, run.previous)
+        return find_range(order.config, previous)
     if order.segments:
         from rebal.inspectors.fleet.sources.segments import find_segments
 

@@ -11,6 +11,8 @@ import pyspark
 import pytest
 from packaging.version import Version
 
+from rebal.inspectors.fleet import job
+from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.spark import session
 from rebal.inspectors.fleet.spark.errors import NEWEST, SparkError, start_error
 from rebal.inspectors.fleet.spark.session import SparkSettings, _configuration
@@ -45,6 +47,23 @@ def test_the_processs_environment_is_given_back(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(SparkError), session.spark_session(SparkSettings(), kafka=False):
         raise AssertionError("it was started")
     assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_scan_whose_spark_does_not_start_leaves_nothing_in_the_lake(
+    there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise SparkError("no Kafka source")
+
+    monkeypatch.setattr(job, "require", lambda *_, **__: None)
+    monkeypatch.setattr(job, "spark_session", refuse)
+    lake = tmp_path / "lake"
+    if there:
+        lake.mkdir()
+    with pytest.raises(SparkError, match="no Kafka source"):
+        job.run_scan(job.ScanOrder(out=Place(str(lake)), offsets=(str(OFFSETS),)), print)
+    assert list(tmp_path.rglob("*")) == ([lake] if there else [])
 
 
 def test_packages_of_a_user_are_fetched_beside_sparks_kafka_source(

@@ -21,7 +21,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.inspectors.fleet.lake.place import PROBE, LakeError, Place
-from rebal.inspectors.fleet.lake.scans import LEAST, SCANS, Finished, Scans, clusters_of
+from rebal.inspectors.fleet.lake.scans import LEAST, SCANS, Finished, Scans, clusters_of, is_lake
 from rebal.inspectors.fleet.lake.sweep import Known, find_files, find_log, remove
 from rebal.inspectors.fleet.lake.table import CHECKPOINT, DataFile, LakeTable, lost, token_of
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest, TableEntry
@@ -182,6 +182,19 @@ def new_run(
         run.clear()
 
 
+def find_last(place: Place, cluster: str) -> Manifest | None:
+    """Return the cluster's last finished scan, if there is one; nothing is made for it.
+
+    Raises:
+        LakeError: the place holds something else, or a store cannot be written to.
+        DocumentError: the scan cannot be read.
+    """
+    _require_lake(place)
+    if place.folder is None:
+        place.probe(token_of(cluster, 0))
+    return Scans(place).of(cluster).last() if is_lake(place) else None
+
+
 def find_cluster(place: Place, named: str | None, told: str | None, *, whose: str) -> str:
     """Return the cluster that a scan of `whose` records is of.
 
@@ -211,6 +224,8 @@ def find_cluster(place: Place, named: str | None, told: str | None, *, whose: st
 def _require_lake(place: Place) -> None:
     """Check that a folder is empty, not there yet, or a lake."""
     folder = place.folder
+    if folder is not None and folder.is_file():
+        raise LakeError(f"{place}: is a file; name a folder with --out.")
     if folder is None or not folder.is_dir():
         return
     names = {path.name for path in folder.iterdir()}
