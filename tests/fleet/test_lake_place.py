@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 
 import pytest
 
 from rebal.inspectors.fleet.lake.place import LakeError, find_place
 from rebal.inspectors.fleet.lake.store import open_store
+
+
+def test_the_processs_environment_stays_as_it_is() -> None:
+    code = (
+        "import os; before = dict(os.environ)\n"
+        "from rebal.inspectors.fleet.lake.place import find_place\n"
+        "find_place('lake')\n"
+        "assert dict(os.environ) == before, os.environ.keys() - before.keys()\n"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "RUST_LOG"}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=60)
 
 
 @pytest.mark.parametrize("text", ["ftp://host/lake", "dbfs:/lake", "https://host/lake"])

@@ -8,8 +8,10 @@ are taken. Credentials come from the environment of the process that needs them,
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,10 +48,6 @@ _ENVIRONMENT: Final = {"s3": "AWS_", "abfss": "AZURE_", "gs": "GOOGLE_"}
 PROBE: Final = "_probe"
 # It asks for others by the name that they have within a URL.
 _HDFS_PATH: Final = re.compile(r"[\w./=+~@,-]*", re.ASCII)
-
-
-# delta-rs prints what goes wrong on its way; the error that it raises says it too.
-os.environ.setdefault("RUST_LOG", "off")
 
 
 class LakeError(DocumentError):
@@ -151,6 +149,21 @@ class Place:
         return _SAME.get(scheme, scheme)
 
 
+def import_delta() -> None:
+    """Import delta-rs so that it does not print what goes wrong on its way: its errors say it too.
+
+    It reads from the environment, once, how much to print; the process gets its own back.
+    """
+    if "RUST_LOG" in os.environ or "deltalake" in sys.modules:
+        return
+    os.environ["RUST_LOG"] = "off"
+    try:
+        with contextlib.suppress(ImportError):
+            importlib.import_module("deltalake")
+    finally:
+        del os.environ["RUST_LOG"]
+
+
 def find_place(text: str, options: Mapping[str, str] | None = None) -> Place:
     """Return the lake that `--out LAKE` or `report LAKE` names; nothing is looked up there.
 
@@ -158,6 +171,7 @@ def find_place(text: str, options: Mapping[str, str] | None = None) -> Place:
         LakeError: the text is empty or a URL of a kind that no lake can be in, or the store's
             client would leave out or mistake a part of it.
     """
+    import_delta()
     if not text:
         raise LakeError("no lake is named; name a folder or a URL.")
     made = Place(text, dict(options or {}))
