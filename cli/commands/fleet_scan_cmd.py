@@ -179,22 +179,23 @@ def _as_usage() -> Iterator[None]:
 
 @contextmanager
 def _progress() -> Iterator[tuple[Say, Tasks | None]]:
-    """Show progress: on a terminal one line that changes, elsewhere one line for each step."""
+    """Show progress: one line for each step, on a terminal a bar of its running tasks too."""
     if not sys.stderr.isatty():
         yield output.say, None
         return
     from rich.console import Console
-    from rich.text import Text
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    words = "starting Spark"
-    with Console(stderr=True).status(Text(words)) as status:
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("tasks,"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        step = bar.add_task("step", total=None)
 
         def say(text: str) -> None:
-            nonlocal words
-            words = output.escape(text)
-            status.update(Text(words))
+            output.say(text)
+            bar.reset(step, total=None)
 
         def tasks(done: int, of: int) -> None:
-            status.update(Text(f"{words} ({done:,} of {of:,} tasks)"))
+            bar.update(step, completed=done, total=of)
 
+        say("starting Spark")
         yield say, tasks

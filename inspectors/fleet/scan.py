@@ -103,12 +103,13 @@ def scan(
     if run.previous is not None:
         totals.log_ahead_ms = run.previous.log_ahead_ms
     if source is not None:
-        say(f"reading {', '.join(source.names[:3])}{' …' if len(source.names) > 3 else ''}")
+        more = f" and {len(source.names) - 3:,} more" if len(source.names) > 3 else ""
+        say(f"reading {', '.join(source.names[:3])}{more}")
         read_records(run, source, totals)
     if request_logs:
         say("reading the request logs")
         requests = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
-    say("putting each group's history in order")
+    say(f"{totals.read:,} records read; putting each group's history in order")
     log = bool(totals.files("requests") or run.earlier("requests"))
     span = _span(run, totals)
     now = _Scan(spark, run, totals, read_states(run), span, _breaks(run, totals), log)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rebal.cli.app import run
+from rebal.cli.commands.fleet_scan_cmd import _progress
 from rebal.inspectors.fleet import job
 from rebal.inspectors.fleet.job import ScanOrder
 from rebal.inspectors.fleet.manifest import SCHEMA, Manifest, TableEntry, dump_manifest
@@ -126,3 +130,32 @@ def test_options_that_cannot_be(
     assert run(["fleet", "scan", "--offsets", "a.jsonl", "--out", out, *words]) == 2
     assert says in capsys.readouterr().err
     assert orders == []
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_each_step_and_how_many_of_its_tasks_are_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    with _progress() as (say, tasks):
+        assert tasks is not None
+        say("reading a [file].jsonl")
+        tasks(3, 12)
+    shown = terminal.getvalue()
+    assert "rebal: starting Spark" in shown
+    assert "rebal: reading a [file].jsonl" in shown
+    assert re.search("━.* 3/12.* tasks, .*0:00:0", shown)
+
+
+def test_a_file_gets_a_line_for_each_step_and_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    with _progress() as (say, tasks):
+        say("reading a.jsonl")
+    assert tasks is None
+    assert capsys.readouterr().err == "rebal: reading a.jsonl\n"
