@@ -79,7 +79,6 @@ class Finished:
         self._place = place
         self.cluster = cluster
         self.by_file = by_file
-        self.files = tuple(by_file)
         found = {row.number: row for rows in by_file.values() for row in rows}
         self.rows = tuple(found[number] for number in sorted(found))
 
@@ -189,7 +188,7 @@ class Scans(LakeTable):
         Small files are put together.
         """
         again = set(found.files_of(gone))
-        again |= set(find_small([one for one in found.files if one not in again]))
+        again |= set(find_small([one for one in found.by_file if one not in again]))
         staying = [row for one in again for row in found.by_file[one] if row.number not in gone]
         parts = [self._without(one, gone) for one in sorted(again)]
         if made is not None:
@@ -197,10 +196,9 @@ class Scans(LakeTable):
             parts.append(iter([made[1]]))
         by_file = {one: rows for one, rows in found.by_file.items() if one not in again}
         if staying:
-            file = self._write(token, itertools.chain.from_iterable(parts))
-            by_file[file] = tuple(staying)
+            by_file[self._write(token, itertools.chain.from_iterable(parts))] = tuple(staying)
         after = Finished(self._place, found.cluster, by_file)
-        done = self.become(found.cluster, after.files, *commit, instead_of=found.files)
+        done = self.become(found.cluster, by_file, *commit, instead_of=tuple(found.by_file))
         return after if done is not None else self.of(found.cluster, after)
 
     def _without(self, file: DataFile, gone: Collection[int]) -> Iterator[pa.Table]:

@@ -83,7 +83,7 @@ def _files_of(
     place: Place, found: Finished, rows: Mapping[int, Row], known: Known | None
 ) -> set[str]:
     """Return the files that these scans have, and those of all their rows, as paths in the lake."""
-    made = {f"{SCANS}/{one.path}" for one in found.files}
+    made = {f"{SCANS}/{one.path}" for one in found.by_file}
     for number, row in rows.items():
         for table, version in row.versions.items():
             files = (known or {}).get(number, {}).get(table)

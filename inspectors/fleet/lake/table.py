@@ -21,6 +21,7 @@ from rebal.inspectors.fleet.lake.place import LakeError, Place
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from deltalake.transaction import AddAction, RemoveAction
 
 _T = TypeVar("_T")
 CLUSTER: Final = "cluster_id"
@@ -150,7 +151,7 @@ class LakeTable:
         if instead_of is not None and have != instead_of:
             return None
         table.create_write_transaction(
-            [*_removes(have, wanted, cluster), *_adds(have, wanted, cluster)],
+            _changes(have, wanted, cluster),
             "append",
             table.schema(),
             [CLUSTER],
@@ -217,28 +218,25 @@ def _files(table: DeltaTable, cluster: str) -> tuple[DataFile, ...]:
     )
 
 
-def _adds(have: Iterable[DataFile], wanted: Iterable[DataFile], cluster: str) -> list[Any]:
-    from deltalake.transaction import AddAction
+def _changes(
+    have: Sequence[DataFile], wanted: Sequence[DataFile], cluster: str
+) -> list[RemoveAction | AddAction]:
+    """Return what a commit says so that the cluster's files are those `wanted`."""
+    from deltalake.transaction import AddAction, RemoveAction
 
     now = int(time.time() * 1000)
-    known = {one.path for one in have}
-    return [
-        AddAction(one.path, one.size, {CLUSTER: cluster}, now, True, json.dumps(_statistics(one)))
-        for one in wanted
-        if one.path not in known
-    ]
-
-
-def _removes(have: Iterable[DataFile], wanted: Iterable[DataFile], cluster: str) -> list[Any]:
-    from deltalake.transaction import RemoveAction
-
-    now = int(time.time() * 1000)
-    kept = {one.path for one in wanted}
-    return [
+    paths, kept = {one.path for one in have}, {one.path for one in wanted}
+    removed = [
         RemoveAction(one.path, True, now, one.size, {CLUSTER: cluster})
         for one in have
         if one.path not in kept
     ]
+    added = [
+        AddAction(one.path, one.size, {CLUSTER: cluster}, now, True, json.dumps(_statistics(one)))
+        for one in wanted
+        if one.path not in paths
+    ]
+    return [*removed, *added]
 
 
 def _statistics(file: DataFile) -> Mapping[str, Any]:
