@@ -20,6 +20,7 @@ from rebal.cli.render.fleet.trend import (
 )
 from rebal.cli.render.fleet.words import (
     age_text,
+    answer_texts,
     costs_are,
     goal_words,
     metrics_text,
@@ -50,7 +51,7 @@ from rebal.planner.rules import rules
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-MOST: Final = 10
+MOST: Final = 7
 _FEW: Final = 25
 _FEW_HELD: Final = 3
 _STYLES: Final = {
@@ -85,6 +86,8 @@ def fleet_view(
         return [*view, *_whole(report, report.groups[0], now, wide)]
     if not report.groups:
         return view
+    answers = ((Text(head, style="bold"), text) for head, text in answer_texts(report))
+    view += [Text(""), facts(answers)]
     if wide or len(report.groups) <= _FEW:
         view += [Text(""), _table(report.groups), _terms(report.groups, wide)]
     else:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rebal.cli.fleet import FleetGroup, FleetReport
+from rebal.cli.output import escape
 from rebal.cli.render.plans.parts import before_text
 from rebal.cli.render.text import count, path_words, span_text
 from rebal.groups.commands import Command, option
@@ -18,6 +19,13 @@ from rebal.planner.commands import COOPERATIVE, Given
 from rebal.planner.plan import Verdict
 
 HELD: Final = "held"
+WAITS: Final = {
+    Verdict.BLOCKED.value: "for their owners' clients or settings (blocked)",
+    Verdict.UNPROVEN.value: "for evidence (unproven)",
+    HELD: "for members that are down or rejected (held)",
+}
+"""Verdicts of groups that cannot move now, and for whom they wait."""
+_FEW: Final = 3
 _LONG_ENOUGH: Final = timedelta(hours=1)
 RULE_HEADINGS: Final = {
     "blocked by": "Blocked by",
@@ -73,6 +81,27 @@ def verdicts_text(report: FleetReport) -> str:
     counts = shown_counts(report).items()
     said = ", ".join(f"{number:,} {verdict}" for verdict, number in counts)
     return f"{count(len(report.groups), 'group')}: {said}" if said else "no group"
+
+
+def answer_texts(report: FleetReport) -> Iterator[tuple[str, str]]:
+    """Yield how many groups run EAGER, and which can move now, hurt, or wait and for what."""
+    alive = [group.readiness.plan for group in report.groups if group.readiness is not None]
+    runs = Counter(plan.runs for plan in alive)
+    eager = f"{runs[RebalanceProtocol.EAGER]:,} of {count(len(alive), 'group')}"
+    unknown = runs[RebalanceProtocol.CANNOT_TELL]
+    yield "runs EAGER", f"{eager}; not known for {unknown:,}" if unknown else eager
+    yield "can move now", _named(report.to_take)
+    yield "hurt now", _named([group for group in report.worst if group.troubles])
+    found = Counter(map(verdict_text, report.groups))
+    waits = [f"{found[verdict]:,} {why}" for verdict, why in WAITS.items() if found[verdict]]
+    yield "must wait", "; ".join(waits) or "none"
+
+
+def _named(groups: Sequence[FleetGroup]) -> str:
+    """Return `12: a, b, c and 9 more`, in the order of the groups."""
+    names = [escape(group.group_id) for group in groups[:_FEW]]
+    more = f" and {len(groups) - _FEW:,} more" if len(groups) > _FEW else ""
+    return f"{len(groups):,}: {', '.join(names)}{more}" if names else "none"
 
 
 def age_text(report: FleetReport, now: datetime) -> str:
