@@ -6,18 +6,18 @@ without these groups, together with others of its kind; so are small files, once
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from rebal.inspectors.fleet.files import Wanted, opened, rows_in
 from rebal.inspectors.fleet.parts import SCAN, WRITTEN, PartWriter, Target
-from rebal.inspectors.fleet.schemas import in_columns
+from rebal.inspectors.fleet.schemas import TEXT
 
-_ROWS: Final = 65_536
+_GROUP: Final = pa.schema([("group_id", TEXT)])
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class Load:
     """Files of a kind that one task looks through.
 
     With `whole` they are written again in any case. `without` are the groups whose rows go; of
-    states, `newest` says which scan's row of a group stays (None: all do).
+    states, only the rows stay that `newest` names by `group_id` and `scan_id` (None: all do).
     """
 
     kind: str
     paths: tuple[str, ...]
     without: frozenset[str] = frozenset()
-    newest: Mapping[str, int] | None = None
+    newest: pa.Table | None = None
     whole: bool = False
 
 
@@ -48,27 +48,19 @@ def carry(
 
 
 def _carry(load: Load, path: str, target: Target, writer: PartWriter) -> None:
-    with target.place.files().open_input_file(path) as opened:
-        file = pq.ParquetFile(opened)
-        if not load.whole:
-            names = file.read(columns=["group_id"])["group_id"]
-            if not pc.any(pc.is_in(names, _array(load.without))).as_py():
-                return
-        writer.say("gone", load.kind, path, 0, 0, None, None)
-        columns = WRITTEN[load.kind].append(SCAN)
-        for batch in file.iter_batches(_ROWS, columns=columns.names):
-            writer.write_again(load.kind, _staying(in_columns(batch, columns), load))
+    with opened(target.place, path) as file:
+        if not load.whole and next(rows_in(file, _GROUP, Wanted(load.without)), None) is None:
+            return
+        writer.said.gone.add(path)
+        for rows in rows_in(file, WRITTEN[load.kind].append(SCAN)):
+            writer.write_again(load.kind, _staying(rows, load))
 
 
 def _staying(rows: pa.Table, load: Load) -> pa.Table:
     if load.without:
-        gone = pc.is_in(rows["group_id"], _array(load.without))
+        gone = pc.is_in(rows["group_id"], pa.array(load.without, pa.string()))
         rows = rows.filter(pc.invert(gone))
     if load.newest is not None:
-        newest = [load.newest.get(name, -1) for name in rows["group_id"].to_pylist()]
-        rows = rows.filter(pc.equal(rows[SCAN.name], pa.array(newest, pa.int64())))
+        place = pc.index_in(rows["group_id"], load.newest["group_id"])
+        rows = rows.filter(pc.equal(rows[SCAN.name], load.newest[SCAN.name].take(place)))
     return rows
-
-
-def _array(names: Iterable[str]) -> pa.Array:
-    return pa.array(list(names), pa.string())

@@ -22,7 +22,8 @@ from rebal.inspectors.fleet.lake.sweep import Freed, find_files, find_log, remov
 from rebal.inspectors.fleet.lake.table import SMALL, DataFile, token_of
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.parts import FOLDERS, STORED, WORK
-from rebal.inspectors.fleet.states import NEWEST, read_states
+from rebal.inspectors.fleet.reports import Totals
+from rebal.inspectors.fleet.states import NEWEST, newest_states
 
 
 class Compacted(NamedTuple):
@@ -120,7 +121,7 @@ def _put_together(
             raise LakeError(_beside(place, cluster))
         made: dict[str, list[DataFile]] = {table: [] for table in STORED}
         gone = {one.path for _, files in chunks for one in files}
-        newest = {group_id: state.scan_id for group_id, state in read_states(run).items()}
+        newest = newest_states(run)
         for kind, table in FOLDERS.items():
             if table != WORK:
                 kept = [one for one in run.earlier(kind) if one.path not in gone]
@@ -134,11 +135,11 @@ def _put_together(
 
 def _written(run: Run, load: Load) -> Iterator[DataFile]:
     first = pa.record_batch([pa.array([0], pa.int64())], names=["load"])
+    done = Totals()
     for batch in carry([first], run.target, [load]):
-        for row in batch.to_pylist():
-            if row["what"] == "rows":
-                one = DataFile(row["file"], row["amount"], row["size"], row["low"], row["high"])
-                yield _below(FOLDERS[load.kind], one)
+        done.take(batch.to_pylist())
+    for one in done.files(load.kind):
+        yield _below(FOLDERS[load.kind], one)
 
 
 def _below(table: str, file: DataFile) -> DataFile:

@@ -8,7 +8,9 @@ rows ─┬─ commits ── reduced ──────────────
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Final
 
 import numpy as np
@@ -18,52 +20,81 @@ import pyarrow.compute as pc
 from rebal.groups.wire.offsets_topic import kind_name
 from rebal.inspectors.fleet.commits.sums import CommitSums
 from rebal.inspectors.fleet.commits.table import name_topics
+from rebal.inspectors.fleet.files import read_rows
 from rebal.inspectors.fleet.kinds import REPEATED, explain, group_in, sort_out
-from rebal.inspectors.fleet.news import Places
+from rebal.inspectors.fleet.lake.place import Place
+from rebal.inspectors.fleet.news import News, series_of
 from rebal.inspectors.fleet.parts import PartWriter, Target
-from rebal.inspectors.fleet.runs import Packer
-from rebal.inspectors.fleet.schemas import OF_RECORDS, RECORDS, REQUESTS, TEXT, TIME, in_columns
+from rebal.inspectors.fleet.reports import TaskReport, add_up
+from rebal.inspectors.fleet.runs import Sorter, pack
+from rebal.inspectors.fleet.schemas import (
+    ERRORS,
+    INPUTS,
+    OF_RECORDS,
+    REQUESTS,
+    TEXT,
+    TIME,
+    TIMELINE,
+    in_columns,
+)
 from rebal.inspectors.fleet.sources.request_rows import COUNTS
 from rebal.inspectors.fleet.spark.tasks import Work
 from rebal.inspectors.fleet.timeline.clock import extent, span_of
 
 COPIES: Final = "copies"
 """A column that says how often the source has a record; without it, each comes once."""
-ROWS: Final = "rows of the source"
-"""The count of what was read, records and others, before anything is done with it."""
+_BROKEN: Final = pa.schema(
+    [(name, ERRORS.field(name).type) for name in ("source", "offset", "value")]
+)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What earlier scans have read: records up to the offsets `after`, by partition; `broken` are
+    the files of what could not be read, which a task looks into where a row has no offset."""
+
+    place: Place
+    after: Mapping[int, int]
+    broken: Sequence[str] = ()
+
+    def lines(self) -> frozenset[tuple[str, bytes]]:
+        """Return the broken rows without an offset: file, and hash of the text."""
+        found: set[tuple[str, bytes]] = set()
+        for path in self.broken:
+            for rows in read_rows(self.place, path, _BROKEN):
+                found.update(_hashed(rows.filter(pc.is_null(rows["offset"]))))
+        return frozenset(found)
 
 
 def only_new(
-    batches: Iterable[pa.RecordBatch],
-    read: Work | None,
-    after: Mapping[int, int],
-    broken: frozenset[tuple[str, bytes]],
+    batches: Iterable[pa.RecordBatch], read: Work | None, known: Known
 ) -> Iterator[pa.RecordBatch]:
-    """A source's rows without those that an earlier scan has read.
-
-    That are those up to the offsets in `after` (by partition), and `broken` rows without an offset
-    (file and text).
-    """
+    """A source's rows without those that an earlier scan has read."""
+    broken: frozenset[tuple[str, bytes]] | None = None
     for batch in batches if read is None else read(batches):
-        yield from _fresh(pa.Table.from_batches([batch]), after, broken).to_batches()
+        rows = _later(pa.Table.from_batches([batch]), known.after)
+        if rows["offset"].null_count and known.broken:
+            broken = known.lines() if broken is None else broken
+            of = zip(rows["offset"].is_valid().to_pylist(), _hashed(rows), strict=True)
+            rows = rows.filter(pa.array([placed or line not in broken for placed, line in of]))
+        yield from rows.to_batches()
 
 
 def take_in(
     batches: Iterable[pa.RecordBatch], target: Target, read: Work | None, latest: int
 ) -> Iterator[pa.RecordBatch]:
-    """One task's part of the source → its files in the lake, and reports (`parts.REPORT`).
+    """One task's part of the source → its files in the lake, and its report.
 
     `latest` is the last time that can be, by the clock of the machine that scans.
     """
     writer = PartWriter(target)
-    commits = CommitSums()
-    news, packer = Places(), Packer()
+    commits, news, sorter = CommitSums(), News(), Sorter()
     for batch in batches if read is None else read(batches):
         rows = pa.Table.from_batches([batch])
         if not len(rows):
             continue
         rows = _counted(rows, writer)
-        _note_extent(writer, rows, latest)
+        _note_extent(writer.said, rows, latest)
         found = sort_out(*(batch.column(name) for name in ("key", "value", "problem")))
         counted = found.kinds[~found.doubtful]
         for kind, amount in zip(*np.unique(counted, return_counts=True), strict=True):
@@ -73,21 +104,19 @@ def take_in(
         if found.history.any():
             kept = rows.filter(pa.array(found.history)).combine_chunks()
             groups = _groups(kept["key"])
-            news.note(groups, kept, "timestamp", of_records=True)
+            for series in series_of(groups, kept, "timestamp", of_records=True):
+                news.note(series)
             names = groups.dictionary.take(groups.indices)
-            kept = kept.select(RECORDS.names).add_column(0, "group_id", names)
-            writer.write("records", kept)
-            for runs in packer.add(_told(kept)):
-                writer.write("runs", runs)
+            told = kept.append_column("group_id", names).append_column("at", kept["timestamp"])
+            _write_records(sorter.add(in_columns(told, OF_RECORDS)), writer)
         if found.doubtful.any():
             for row in rows.filter(pa.array(found.doubtful)).to_pylist():
                 explain(writer, row)
-    for runs in packer.rest():
-        writer.write("runs", runs)
+    _write_records(sorter.rest(), writer)
     parts = commits.parts()
     name_topics(parts, writer)
     writer.write("commit_parts", parts)
-    news.report(writer)
+    writer.said.series = list(news)
     yield from writer.report()
 
 
@@ -96,57 +125,64 @@ def take_requests(
 ) -> Iterator[pa.RecordBatch]:
     """Rows of `request_rows.COUNTED` → files in the lake, and reports; `latest` as in `take_in`."""
     writer = PartWriter(target)
-    news = Places()
+    news, sorter = News(), Sorter()
     times: list[pa.Array] = []
     for batch in batches:
         found = pa.Table.from_batches([batch])
         for name in COUNTS:
-            amount = pc.sum(found[name]).as_py()
-            if amount:
-                writer.say("lines", name, "", amount, 0, None, None)
+            add_up(writer.said.lines, {name: pc.sum(found[name]).as_py() or 0})
         rows = found.filter(pc.is_null(found[COUNTS[0]])).select(REQUESTS.names).cast(REQUESTS)
-        writer.write("requests", rows)
+        _write_requests(sorter.add(in_columns(rows, TIMELINE)), writer)
         read = rows.filter(pc.is_null(rows["problem"])).combine_chunks()
         if len(read):
             groups = read["group_id"].combine_chunks().dictionary_encode()
-            news.note(groups, read, "at", of_records=False)
+            for series in series_of(groups, read, "at", of_records=False):
+                news.note(series)
             times.append(read["at"].combine_chunks())
-    span = span_of(pa.chunked_array(times, TIME), latest)
-    if span is not None:
-        writer.span(*span)
-    news.report(writer)
+    _write_requests(sorter.rest(), writer)
+    writer.said.stretch(span_of(pa.chunked_array(times, TIME), latest))
+    writer.said.series = list(news)
     yield from writer.report()
+
+
+def _write_records(tables: Iterable[pa.Table], writer: PartWriter) -> None:
+    """Write sorted rows of `OF_RECORDS`: for later scans, and packed for the tasks of this one."""
+    for rows in tables:
+        kept = rows.append_column("timestamp", rows["at"])
+        writer.write("records", kept.select(INPUTS["records"].names))
+        writer.write("runs", pack(rows))
+
+
+def _write_requests(tables: Iterable[pa.Table], writer: PartWriter) -> None:
+    for rows in tables:
+        writer.write("requests", rows.select(REQUESTS.names))
 
 
 def _counted(rows: pa.Table, writer: PartWriter) -> pa.Table:
     """The rows without the number of their copies, which `writer` gets."""
     if COPIES not in rows.column_names:
-        writer.count(ROWS, len(rows))
+        writer.said.rows += len(rows)
         return rows
     copies = pc.sum(rows[COPIES]).as_py()
-    writer.count(ROWS, copies)
+    writer.said.rows += copies
     if copies > len(rows):
         writer.count(REPEATED, copies - len(rows))
     return rows.drop_columns([COPIES])
 
 
-def _fresh(
-    rows: pa.Table, after: Mapping[int, int], broken: frozenset[tuple[str, bytes]]
-) -> pa.Table:
-    if after:
-        partitions = rows["partition"].combine_chunks().dictionary_encode()
-        last = [after.get(number, -1) for number in partitions.dictionary.to_pylist()]
-        known = pa.array([*last, -1], pa.int64()).take(pc.fill_null(partitions.indices, len(last)))
-        newer = pc.or_(pc.is_null(rows["offset"]), pc.greater(rows["offset"], known))
-        rows = rows.filter(pc.fill_null(newer, True))
-    if broken and rows["offset"].null_count:
-        lines = zip(
-            *(rows[name].to_pylist() for name in ("offset", "source", "value")), strict=True
-        )
-        rows = rows.filter(
-            pa.array([offset is not None or (*of,) not in broken for offset, *of in lines])
-        )
-    return rows
+def _later(rows: pa.Table, after: Mapping[int, int]) -> pa.Table:
+    """The rows after these offsets, and those without a place."""
+    partitions = rows["partition"].combine_chunks().dictionary_encode()
+    last = [after.get(number, -1) for number in partitions.dictionary.to_pylist()]
+    known = pa.array([*last, -1], pa.int64()).take(pc.fill_null(partitions.indices, len(last)))
+    newer = pc.or_(pc.is_null(rows["offset"]), pc.greater(rows["offset"], known))
+    return rows.filter(pc.fill_null(newer, True))
+
+
+def _hashed(rows: pa.Table) -> Iterator[tuple[str, bytes]]:
+    """The file and a hash of the text of each row."""
+    for source, text in zip(rows["source"].to_pylist(), rows["value"].to_pylist(), strict=True):
+        yield source, blake2b(text or b"", digest_size=16).digest()
 
 
 def _groups(keys: pa.ChunkedArray) -> pa.DictionaryArray:
@@ -157,19 +193,12 @@ def _groups(keys: pa.ChunkedArray) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(codes.indices.take(found.indices), codes.dictionary)
 
 
-def _told(records: pa.Table) -> pa.Table:
-    """Rows of the table `records` as a timeline takes them."""
-    return in_columns(records.append_column("at", records["timestamp"]), OF_RECORDS)
-
-
-def _note_extent(writer: PartWriter, rows: pa.Table, latest: int) -> None:
+def _note_extent(said: TaskReport, rows: pa.Table, latest: int) -> None:
     """Report the last offset of each partition, and the first and last time of records."""
     read = rows.group_by("partition", use_threads=False)
     for one in read.aggregate([("offset", "max"), ("offset", "count")]).to_pylist():
         if one["partition"] is not None and one["offset_max"] is not None:
-            writer.reach(str(one["partition"]), one["offset_max"], one["offset_count"])
+            said.reach(one["partition"], one["offset_max"], one["offset_count"])
     if rows["problem"].null_count < len(rows):
         rows = rows.filter(pc.is_null(rows["problem"]))
-    found = extent(rows, latest)
-    if found is not None:
-        writer.span(*found)
+    said.stretch(extent(rows, latest))

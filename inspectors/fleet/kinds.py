@@ -23,6 +23,7 @@ from rebal.groups.wire.offsets_topic import (
 )
 from rebal.inspectors.fleet.binary_columns import Ints, Mask, buffers, numbers
 from rebal.inspectors.fleet.parts import PartWriter
+from rebal.inspectors.fleet.reports import add_up
 from rebal.inspectors.fleet.sources.source import SKIPPED
 
 UNREADABLE: Final = "UNREADABLE"
@@ -81,7 +82,7 @@ def explain(writer: PartWriter, row: Mapping[str, Any]) -> None:
     """Count a row that is not plain history, and say what is wrong with a broken one."""
     problem: str | None = row["problem"]
     if problem is not None and problem.startswith(SKIPPED):
-        writer.count(problem)
+        add_up(writer.said.skipped, {problem.removeprefix(SKIPPED): 1})
         return
     writer.count(UNREADABLE)
     what, group_id, error = "record", None, problem

@@ -1,4 +1,4 @@
-"""News of a scan, by group, and the choice of groups that go on from where the last scan stopped.
+"""News of a scan by group, and the choice of groups that go on from where the last scan stopped.
 
 A group goes on from its state if its new rows follow on what was told: its records in the order of
 offsets and of times, none before the latest of those that were read, its requests after the time up
@@ -8,19 +8,18 @@ news is told anew, from all records and requests that the lake holds of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from functools import reduce
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.timeline.order import DISORDER
 
 _EPOCH: Final = 0
-SERIES: Final = "series"
-_ORDERED: Final = "in order"
 
 
 class Series(NamedTuple):
@@ -50,6 +49,52 @@ class Series(NamedTuple):
         )
 
 
+class News:
+    """Series of a task's or a scan's new rows, by group and partition."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, int | None], list[Series]] = {}
+
+    def add(self, one: Series) -> None:
+        """Add what a task found; series that overlap become one, so that few are held."""
+        held = self._found.setdefault((one.group_id, one.partition), [])
+        over = [other for other in held if other.first <= one.last and one.first <= other.last]
+        for other in over:
+            held.remove(other)
+        held.append(_joined([one, *over]))
+
+    def note(self, one: Series) -> None:
+        """Add what was read after all that was added of the group and partition before."""
+        held = self._found.setdefault((one.group_id, one.partition), [one])
+        if held[0] is not one:
+            held[0] = held[0].then(one)
+
+    def __iter__(self) -> Iterator[Series]:
+        """One series for each group and partition."""
+        for held in self._found.values():
+            yield _joined(held)
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The groups that have new rows."""
+        return frozenset(group_id for group_id, _ in self._found)
+
+    def until(self, *, of_records: bool) -> int | None:
+        """Return the last time of new records, or of new requests (microseconds since 1970)."""
+        times = [one.until for one in self if (one.partition is not None) == of_records]
+        return max((at for at in times if at is not None), default=None)
+
+    def told_until(self) -> int | None:
+        """Return up to which time what was read is whole; None: all of it is.
+
+        Where a scan read records and requests, one may go on after the other ends.
+        """
+        records, requests = self.until(of_records=True), self.until(of_records=False)
+        if records is None or requests is None:
+            return None
+        return min(records, requests) - DISORDER
+
+
 class State(NamedTuple):
     """A group's state as the lake describes it: the scan that wrote it, and where it stopped.
 
@@ -63,11 +108,11 @@ class State(NamedTuple):
     told_until: int
     latest: int | None
     recorded: bool
-    unnamed: tuple[str, ...]
+    unnamed: frozenset[str]
 
 
 @dataclass(frozen=True)
-class News:
+class Choice:
     """Groups with news, of which this scan writes rows.
 
     Those in `go_on` have a state, by the scan that wrote it; `anew` are told from all that the lake
@@ -80,116 +125,71 @@ class News:
     recorded: frozenset[str]
 
 
-class Places:
-    """Notes a task's new rows of groups; `report` them to the driver."""
-
-    def __init__(self) -> None:
-        self._found: dict[tuple[str, int | None], Series] = {}
-
-    def note(
-        self, groups: pa.DictionaryArray, rows: pa.Table, time: str, *, of_records: bool
-    ) -> None:
-        """Rows with their groups and the column `time`."""
-        at = rows[time].combine_chunks().cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-        told = at.is_valid().to_numpy(zero_copy_only=False)
-        times = at.fill_null(_EPOCH).to_numpy(zero_copy_only=False)
-        codes = groups.indices.to_numpy(zero_copy_only=False)
-        partitions = offsets = np.zeros(len(rows), np.int64)
-        if of_records:
-            partitions, offsets = (
-                rows[name].combine_chunks().fill_null(-1).to_numpy(zero_copy_only=False)
-                for name in ("partition", "offset")
-            )
-        order = np.lexsort((offsets, partitions, codes))
-        codes, partitions, offsets = codes[order], partitions[order], offsets[order]
-        told, times = told[order], times[order]
-        starts = np.flatnonzero((np.diff(codes) != 0) | (np.diff(partitions) != 0)) + 1
-        names = groups.dictionary.to_pylist()
-        for start, end in zip([0, *starts.tolist()], [*starts.tolist(), len(rows)], strict=True):
-            mine = times[start:end][told[start:end]]
-            whole = not of_records or (len(mine) == end - start and not (np.diff(mine) < 0).any())
-            self._add(
-                Series(
-                    names[codes[start]],
-                    int(partitions[start]) if of_records else None,
-                    int(offsets[start]),
-                    int(offsets[end - 1]),
-                    int(mine.min()) if len(mine) else None,
-                    int(mine.max()) if len(mine) else None,
-                    bool(whole),
-                )
-            )
-
-    def report(self, writer: PartWriter) -> None:
-        """Say what was noted, in rows of `parts.REPORT`."""
-        for one in self._found.values():
-            partition = "" if one.partition is None else str(one.partition)
-            times = (None if at is None else str(at) for at in (one.since, one.until))
-            kind = _ORDERED if one.ordered else ""
-            writer.say(SERIES, one.group_id, f"{kind}/{partition}", one.first, one.last, *times)
-
-    def _add(self, one: Series) -> None:
-        key = (one.group_id, one.partition)
-        before = self._found.get(key)
-        self._found[key] = one if before is None else before.then(one)
+def series_of(
+    groups: pa.DictionaryArray, rows: pa.Table, time: str, *, of_records: bool
+) -> Iterator[Series]:
+    """Rows of a batch with their groups and the column `time` → their series."""
+    at = rows[time].combine_chunks().cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+    told = at.is_valid().to_numpy(zero_copy_only=False)
+    times = at.fill_null(_EPOCH).to_numpy(zero_copy_only=False)
+    codes = groups.indices.to_numpy(zero_copy_only=False)
+    partitions = offsets = np.zeros(len(rows), np.int64)
+    if of_records:
+        partitions, offsets = (
+            rows[name].combine_chunks().fill_null(-1).to_numpy(zero_copy_only=False)
+            for name in ("partition", "offset")
+        )
+    order = np.lexsort((offsets, partitions, codes))
+    codes, partitions, offsets = codes[order], partitions[order], offsets[order]
+    told, times = told[order], times[order]
+    starts = np.flatnonzero((np.diff(codes) != 0) | (np.diff(partitions) != 0)) + 1
+    names = groups.dictionary.to_pylist()
+    for start, end in zip([0, *starts.tolist()], [*starts.tolist(), len(rows)], strict=True):
+        mine = times[start:end][told[start:end]]
+        whole = not of_records or (len(mine) == end - start and not (np.diff(mine) < 0).any())
+        yield Series(
+            names[codes[start]],
+            int(partitions[start]) if of_records else None,
+            int(offsets[start]),
+            int(offsets[end - 1]),
+            int(mine.min()) if len(mine) else None,
+            int(mine.max()) if len(mine) else None,
+            bool(whole),
+        )
 
 
-def read_series(row: Any) -> Series:
-    """Return the series that a row of `parts.REPORT` says."""
-    _, group_id, file, first, last, *times = row
-    kind, partition = file.split("/")
-    since, until = (None if at is None else int(at) for at in times)
-    number = int(partition) if partition else None
-    return Series(group_id, number, first, last, since, until, kind == _ORDERED)
-
-
-def told_until(found: Iterable[Series]) -> int | None:
-    """Return up to which time what was read is whole; None: all of it is.
-
-    Where a scan read records and requests, one may go on after the other ends.
-    """
-    last: dict[bool, int] = {}
-    for one in found:
-        if one.until is not None:
-            of_records = one.partition is not None
-            last[of_records] = max(one.until, last.get(of_records, one.until))
-    return min(last.values()) - DISORDER if len(last) > 1 else None
-
-
-def find_news(
-    found: Iterable[Series],
+def choose(
+    news: News,
     states: Mapping[str, State],
     span: tuple[int, int] | None,
     named: Collection[str],
-) -> News:
+) -> Choice:
     """Return which groups are to be told, and how.
 
-    `found` are the tasks' series, `states` those of the lake by group, `span` the time that all
-    sources cover (microseconds since 1970), and `named` the ids of topics whose names are new.
+    `states` are those of the lake by group, of groups with news and of those in which a topic has
+    no name; `span` is the time that all sources cover (microseconds since 1970), and `named` are
+    the ids of topics whose names are new.
     """
-    whole: dict[tuple[str, int | None], Series] = {}
-    for one in sorted(found, key=lambda one: one.first):
-        key = (one.group_id, one.partition)
-        before = whole.get(key)
-        whole[key] = one if before is None else before.then(one)
-    news = {group_id for group_id, _ in whole}
+    whole = list(news)
     again = {
         one.group_id
-        for one in whole.values()
+        for one in whole
         if not (_follows(one, states.get(one.group_id)) and _sure(one, span))
     }
-    ids = frozenset(named)
-    if ids:
-        renamed = {group_id for group_id, one in states.items() if ids & set(one.unnamed)}
-        news, again = news | renamed, again | renamed
-    recorded = {group_id for group_id, partition in whole if partition is not None}
-    recorded |= {group_id for group_id in news & states.keys() if states[group_id].recorded}
-    return News(
-        groups=frozenset(news),
-        go_on={name: states[name].scan_id for name in (news & states.keys()) - again},
+    again |= {group_id for group_id, one in states.items() if not one.unnamed.isdisjoint(named)}
+    groups = news.groups | again
+    recorded = {one.group_id for one in whole if one.partition is not None}
+    recorded |= {group_id for group_id in groups & states.keys() if states[group_id].recorded}
+    return Choice(
+        groups=groups,
+        go_on={name: states[name].scan_id for name in (groups & states.keys()) - again},
         anew=frozenset(again),
         recorded=frozenset(recorded),
     )
+
+
+def _joined(parts: Iterable[Series]) -> Series:
+    return reduce(Series.then, sorted(parts, key=attrgetter("first")))
 
 
 def _sure(one: Series, span: tuple[int, int] | None) -> bool:

@@ -1,4 +1,4 @@
-"""Files as a task writes them into the lake, and the rows in which it reports them to the driver.
+"""Files as a task writes them into the lake, and which kinds of them there are.
 
 Runs on the executors. A file counts only when the driver has got its task's report: what a task
 that failed or was started twice has left behind is never looked at.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rebal.inspectors.fleet.lake.place import Place
+from rebal.inspectors.fleet.lake.table import DataFile
+from rebal.inspectors.fleet.reports import TaskReport
 from rebal.inspectors.fleet.schemas import INPUTS, LONG, TABLES
 from rebal.inspectors.fleet.timeline.rows import MADE, OPEN
 
@@ -29,27 +30,8 @@ class Kind(NamedTuple):
     schema: pa.Schema
 
 
-REPORT: Final = pa.schema(
-    [
-        ("what", pa.string()),
-        ("name", pa.string()),
-        ("file", pa.string()),
-        ("amount", pa.int64()),
-        ("size", pa.int64()),
-        ("low", pa.string()),
-        ("high", pa.string()),
-    ]
-)
-"""`what` is `rows` (a file of a kind: its path in the lake, how many rows and bytes are in it, and
-its first and last group), `gone` (a file that others replace), `count` (a number by name), `lines`
-(how many of the request logs' lines are what the name says), `last` (the last offset read of the
-partition `name`), `from` or `until` (a time in microseconds), `topic` (a topic's id, and in `file`
-its name), `series` (news of a group, as `news.Series` says it)."""
-REPORT_DDL: Final = (
-    "what string, name string, file string, amount bigint, size bigint, low string, high string"
-)
 WORK: Final = "_work"
-HANDED_ON: Final = ("commit_parts", "runs")
+HANDED_ON: Final = ("commit_parts", "moved", "runs")
 """Kinds that no later scan needs."""
 KINDS: Final = (
     *(Kind(name, name, TABLES[name]) for name in TABLES if name != "groups"),
@@ -66,7 +48,9 @@ STORED: Final = tuple(name for name in dict.fromkeys(FOLDERS.values()) if name !
 """The Delta tables beside `scans`: those for readers, then what the next scan needs."""
 SCAN: Final = pa.field("scan_id", LONG)
 _AT_ONCE: Final = 4096
-_RAW: Final = ("key", "value", "state")
+_RAW: Final = ("key", "value", "state", "rows")
+_FEW: Final = {"records": 1024, "requests": 4096, "states": 64}
+"""Rows of a row group where a later scan reads some groups alone; other kinds are read whole."""
 _DRIVER: Final = 99_999
 
 
@@ -92,12 +76,7 @@ class PartWriter:
         self._task = f"{_partition():05d}-{uuid.uuid4().hex}"
         self._writers: dict[str, _File] = {}
         self._held: dict[str, list[Mapping[str, Any]]] = {}
-        self._counts: Counter[str] = Counter()
-        self._last: dict[str, int] = {}
-        self._offsets: Counter[str] = Counter()
-        self._span: tuple[int, int] | None = None
-        self._topics: dict[str, str] = {}
-        self._said: list[tuple[Any, ...]] = []
+        self.said = TaskReport()
 
     def add(self, kind: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Rows as dicts by column name; a column that is left out is null."""
@@ -114,44 +93,15 @@ class PartWriter:
         )
 
     def count(self, name: str, amount: int = 1) -> None:
-        """Add to a number that the driver sums over all tasks."""
-        self._counts[name] += amount
-
-    def reach(self, partition: str, offset: int, amount: int) -> None:
-        """Note that so many offsets of this partition were read, the last of them `offset`."""
-        self._last[partition] = max(offset, self._last.get(partition, offset))
-        self._offsets[partition] += amount
-
-    def span(self, first: int, last: int) -> None:
-        """Note that times from `first` to `last` (microseconds since 1970) were seen."""
-        before = self._span or (first, last)
-        self._span = min(first, before[0]), max(last, before[1])
-
-    def topic(self, topic_id: str, name: str) -> None:
-        """Note the name of a topic by its id."""
-        self._topics[topic_id] = name
-
-    def say(self, *row: Any) -> None:
-        """Add a row of `REPORT`."""
-        self._said.append(row)
+        """Add to the number of records of this kind."""
+        self.said.records[name] = self.said.records.get(name, 0) + amount
 
     def report(self) -> Iterator[pa.RecordBatch]:
-        """Close every file and say what there is: rows of `REPORT`."""
+        """Close every file and say what there is: a row of `reports.REPORT`."""
         for kind in list(self._held):
             self._flush(kind)
-        none = (0, None, None)
-        rows: list[tuple[Any, ...]] = [one.close() for one in self._writers.values()]
-        rows += [("count", name, "", amount, *none) for name, amount in self._counts.items()]
-        rows += [("last", name, "", offset, *none) for name, offset in self._last.items()]
-        rows += [("offsets", name, "", amount, *none) for name, amount in self._offsets.items()]
-        rows += [("topic", topic_id, name, 0, *none) for topic_id, name in self._topics.items()]
-        rows += self._said
-        if self._span:
-            first, last = self._span
-            rows += [("from", "", "", first, *none), ("until", "", "", last, *none)]
-        columns = zip(*rows, strict=True) if rows else [[] for _ in REPORT]
-        arrays = [pa.array(c, field.type) for c, field in zip(columns, REPORT, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=REPORT)
+        self.said.made = {kind: [one.close()] for kind, one in self._writers.items()}
+        yield self.said.batch()
 
     def _flush(self, kind: str) -> None:
         held = self._held.pop(kind, None)
@@ -194,16 +144,20 @@ class _File:
         self._rows = 0
         self._groups: tuple[str, str] | None = None
         # A dictionary of raw keys and values would only be given up again, and nobody asks for the
-        # least of them.
+        # least of them. Runs are packed already.
         columns = WRITTEN[kind].append(SCAN)
         names = [name for name in columns.names if name not in _RAW]
         self._writer = pq.ParquetWriter(
-            out, columns, compression="zstd", use_dictionary=names, write_statistics=names
+            out,
+            columns,
+            compression="none" if kind == "runs" else "zstd",
+            use_dictionary=names,
+            write_statistics=names,
         )
 
     def write(self, rows: pa.Table) -> None:
         """Rows in the columns of the file."""
-        self._writer.write_table(rows)
+        self._writer.write_table(rows, _FEW.get(self._kind))
         self._rows += len(rows)
         if "group_id" in rows.column_names:
             found = pc.min_max(rows["group_id"]).as_py()
@@ -211,9 +165,9 @@ class _File:
                 low, high = self._groups or (found["min"], found["max"])
                 self._groups = min(low, found["min"]), max(high, found["max"])
 
-    def close(self) -> tuple[Any, ...]:
-        """Write the rest; the file's row of `REPORT`."""
+    def close(self) -> DataFile:
+        """Write the rest; gives the file."""
         self._writer.close()
         size = self._out.tell()
         self._out.close()
-        return ("rows", self._kind, self._path, self._rows, size, *(self._groups or (None, None)))
+        return DataFile(self._path, self._rows, size, *(self._groups or (None, None)))

@@ -6,19 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
 from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.logs import zone_name
-from rebal.inspectors.fleet.intake import COPIES, only_new, take_in, take_requests
+from rebal.inspectors.fleet.files import Wanted
+from rebal.inspectors.fleet.intake import COPIES, Known, only_new, take_in, take_requests
 from rebal.inspectors.fleet.lake.run import Run, counted
-from rebal.inspectors.fleet.parts import REPORT_DDL
+from rebal.inspectors.fleet.manifest import ReadLog
+from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
 from rebal.inspectors.fleet.schemas import REQUESTS, TIMELINE
 from rebal.inspectors.fleet.sources.recognition import check_records, check_request_logs
 from rebal.inspectors.fleet.sources.request_rows import COUNTED, COUNTS
@@ -26,13 +25,21 @@ from rebal.inspectors.fleet.sources.requests import read_requests
 from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source, whole_rows
 from rebal.inspectors.fleet.sources.zones import offset_of, synced_in
 from rebal.inspectors.fleet.spark.tasks import in_tasks
-from rebal.inspectors.fleet.stages import Gather, Piece, gather
+from rebal.inspectors.fleet.stages import Gather, gather, pieces_of
 from rebal.inspectors.fleet.timeline.clock import latest_time
-from rebal.inspectors.fleet.totals import Totals
 from rebal.inspectors.logs.lines import Zone
 
 Say = Callable[[str], None]
 _PLACE: Final = ("source", "position")
+
+
+class LogsRead(NamedTuple):
+    """Request logs that were read: their lines by `request_rows.COUNTS`, the logs on disk up to
+    where they were read, and how far their clock was found to be ahead of UTC (None: not)."""
+
+    counts: Mapping[str, int]
+    read: tuple[ReadLog, ...]
+    ahead_ms: int | None
 
 
 class ScanError(DocumentError):
@@ -47,14 +54,13 @@ def read_records(run: Run, source: Source, totals: Totals) -> None:
         ScanError: a record was lost on the way, or the source changed while it was read.
     """
     if run.previous is not None:
-        new = partial(
-            only_new, read=source.read, after=run.previous.offsets, broken=_broken_lines(run)
-        )
-        source = replace(source, read=new)
+        broken = tuple(one.path for one in run.earlier("broken"))
+        known = Known(run.place, run.previous.offsets, broken)
+        source = replace(source, read=partial(only_new, read=source.read, known=known))
     if source.may_repeat:
         source = _each_once(source)
     work = partial(take_in, target=run.target, read=source.read, latest=latest_time())
-    totals.take(in_tasks(source.rows, work, REPORT_DDL))
+    totals.take(in_tasks(source.rows, work, REPORT_DDL).collect())
     _account(run, source, totals)
 
 
@@ -81,25 +87,15 @@ def _each_once(source: Source) -> Source:
     return replace(source, rows=rows, read=None)
 
 
-def _broken_lines(run: Run) -> frozenset[tuple[str, bytes]]:
-    """Return what earlier scans could not read, of sources whose records have no offset."""
-    found: set[tuple[str, bytes]] = set()
-    for file in run.earlier("broken"):
-        rows = _read(run, file.path, ["offset", "source", "value"])
-        rows = rows.filter(pc.is_null(rows["offset"]))
-        found |= set(zip(rows["source"].to_pylist(), rows["value"].to_pylist(), strict=True))
-    return frozenset(found)
-
-
 def _account(run: Run, source: Source, totals: Totals) -> None:
-    ended = sum(totals.ended.values())
+    ended = sum(totals.records.values())
     if ended != totals.read:
         raise ScanError(
             f"{', '.join(source.names)}: {totals.read:,} records were read and {ended:,} are "
             "accounted for: the source changed while it was read; scan again."
         )
     if totals.read:
-        check_records(source.names, totals.ended, before=run.previous is not None)
+        check_records(source.names, totals.records, before=run.previous is not None)
         return
     if source.holds_records():
         raise ScanError(
@@ -120,22 +116,22 @@ def read_logs(
     *,
     zone: Zone,
     say: Say,
-) -> Mapping[str, int]:
-    """Bring the lines that are not among the inputs yet to them; gives the log's counts.
+) -> LogsRead:
+    """Bring the lines that are not among the inputs yet to them.
 
     `zone` is that of times that name none; where it is None, records that this scan read may show
     it, else it is UTC.
     """
     before = run.previous
-    known = before.logs if before is not None else ()
-    logs = read_requests(spark, list(paths), zone, known)
-    ahead = _find_zone(logs.rows, run, totals) if zone is None else None
-    if ahead is not None:
-        totals.log_ahead_ms = ahead // timedelta(milliseconds=1)
-    rows = _in_utc(logs.rows, ahead) if ahead else logs.rows
-    if ahead:
-        say(f"the request logs' times are read as {zone_name(ahead)}: no zone is printed")
-    totals.logs = logs.read
+    logs = read_requests(spark, list(paths), zone, before.logs if before is not None else ())
+    ahead_ms = before.log_ahead_ms if before is not None else None
+    rows = logs.rows
+    if zone is None:
+        ahead_ms = _find_zone(rows, run, totals, ahead_ms)
+        if ahead_ms:
+            rows = _in_utc(rows, ahead_ms)
+            name = zone_name(timedelta(milliseconds=ahead_ms))
+            say(f"the request logs' times are read as {name}: no zone is printed")
     said = [name for name in REQUESTS.names if name not in _PLACE]
     # What could not be read is told by its place alone.
     unread = (sql.when(sql.col("problem").isNotNull(), sql.col(name)) for name in _PLACE)
@@ -149,51 +145,64 @@ def read_logs(
     fresh = fresh.select(*COUNTED.names, "mark")
     new = fresh.transform(partial(_not_known, run=run, mark=mark)).select(*COUNTED.names)
     take = partial(take_requests, target=run.target, latest=latest_time())
-    totals.take(in_tasks(new, take, REPORT_DDL))
+    totals.take(in_tasks(new, take, REPORT_DDL).collect())
     fresh.unpersist()
     logs.rows.unpersist()
-    counts = {name: totals.lines[name] for name in COUNTS}
+    counts = {name: totals.lines.get(name, 0) for name in COUNTS}
     check_request_logs(paths, counts)
-    return counts if logs.whole else counted(before.requests if before else {}, counts)
+    if not logs.whole:
+        counts = counted(before.requests if before else {}, counts)
+    return LogsRead(counts, logs.read, ahead_ms)
 
 
-def _find_zone(rows: DataFrame, run: Run, totals: Totals) -> timedelta | None:
+def _find_zone(rows: DataFrame, run: Run, totals: Totals, before: int | None) -> int | None:
     """Return how far the logs' clock is ahead of UTC, by records that this scan read.
 
-    Where no rebalance is in both, it is what the scan before found; None: nothing shows it.
+    In milliseconds; where no rebalance is in both, it is what the scan `before` found (None:
+    nothing shows it).
     """
     records = totals.files("records")
     rows.persist()
     synced = synced_in(rows) if records else {}
-    found = None
-    if synced:
-        groups = frozenset(group_id for group_id, _ in synced)
-        pieces = [Piece("records", one.path, one.size, groups) for one in records]
-        written = gather(rows.sparkSession, Gather(run.place, pieces), TIMELINE)
-        found = offset_of(synced, written)
-    if found is None and totals.log_ahead_ms is not None:
-        return timedelta(milliseconds=totals.log_ahead_ms)
-    return found
+    if not synced:
+        return before
+    groups = frozenset(group_id for group_id, _ in synced)
+    pieces = pieces_of("records", records, wanted=Wanted(groups))
+    written = gather(rows.sparkSession, Gather(run.place, pieces), TIMELINE)
+    found = offset_of(synced, written)
+    return before if found is None else found // timedelta(milliseconds=1)
 
 
-def _in_utc(rows: DataFrame, ahead: timedelta) -> DataFrame:
-    """The lines with times in UTC, of a clock that is so far ahead."""
-    here = sql.unix_micros("at") - sql.lit(ahead // timedelta(microseconds=1))
+def _in_utc(rows: DataFrame, ahead_ms: int) -> DataFrame:
+    """The lines with times in UTC, of a clock that is so many milliseconds ahead."""
+    here = sql.unix_micros("at") - sql.lit(1000 * ahead_ms)
     at = sql.when(sql.col("local"), sql.timestamp_micros(here)).otherwise(sql.col("at"))
     return rows.withColumn("at", at)
 
 
 def _not_known(fresh: DataFrame, run: Run, mark: Column) -> DataFrame:
-    """The lines that no earlier scan has: only those that are not later than all of its may be."""
+    """The lines that no earlier scan has.
+
+    A line may be known if it has no time, or one that is not later than all of an earlier scan's:
+    with it are compared those of the same groups, from its time on, alone.
+    """
     known = run.earlier("requests")
     until = run.previous.heard_until if run.previous is not None else None
-    if not known or until is None:
+    if not known:
         return fresh
     fresh.persist()
-    old = _is_line() & (sql.col("at").isNull() | (sql.col("at") <= sql.lit(until)))
-    if fresh.where(old).isEmpty():
+    at = sql.col("at")
+    old = fresh.where(_is_line() & (at.isNull() | (at <= sql.lit(until))))
+    since, groups, timeless = old.agg(
+        sql.min(sql.unix_micros(at)), sql.collect_set("group_id"), sql.count_if(at.isNull())
+    ).collect()[0]
+    pieces = []
+    if since is not None:
+        pieces += pieces_of("requests", known, wanted=Wanted(frozenset(groups), since))
+    if timeless:
+        pieces += pieces_of("requests", known, wanted=Wanted(timeless=True))
+    if not pieces:
         return fresh
-    pieces = [Piece("requests", one.path, one.size) for one in known]
     before = gather(fresh.sparkSession, Gather(run.place, pieces), TIMELINE)
     return fresh.join(before.select(mark.alias("mark")).distinct(), "mark", "left_anti")
 
@@ -201,8 +210,3 @@ def _not_known(fresh: DataFrame, run: Run, mark: Column) -> DataFrame:
 def _is_line() -> Column:
     """A line of a log, not the counts of a task's lines."""
     return sql.col(COUNTS[0]).isNull()
-
-
-def _read(run: Run, path: str, columns: list[str]) -> pa.Table:
-    with run.place.errors(), run.place.files().open_input_file(path) as opened:
-        return pq.ParquetFile(opened).read(columns=columns)

@@ -7,7 +7,7 @@ different files overlap too. It holds no more of a group than runs that overlap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -19,61 +19,62 @@ from rebal.inspectors.fleet.timeline.timeline import ORDER
 
 SORTED_BY: Final = ("group_id", "told", *ORDER[1:])
 HELD: Final = 64 << 20
-"""Bytes of rows that a task packs at once."""
+"""Bytes of rows that a task sorts at once."""
 _RUN_BYTES: Final = 1 << 20
 _RUN_ROWS: Final = 1024
 _BATCH_ROWS: Final = 8192
 _BATCH_BYTES: Final = 32 << 20
+_LAST: Final = np.iinfo(np.int64).max
+_NEVER: Final = -_LAST
+_CODEC: Final = "zstd"
 _BY: Final = [(name, "ascending") for name in ORDER]
 
 
-def pack(rows: pa.Table) -> pa.RecordBatch:
-    """Rows of `TIMELINE`, or of `OF_RECORDS`, in any order → rows of `PACKED`."""
-    whole = "api" in rows.column_names and rows["api"].null_count < len(rows)
-    schema = TIMELINE if whole else OF_RECORDS
-    given = rows.select(schema.names).combine_chunks().to_batches()[0]
-    order = pc.sort_indices(given, sort_keys=_BY)
-    places = order.to_numpy()
-    codes = given["group_id"].dictionary_encode().indices
-    groups = np.asarray(codes.fill_null(-1))[places]
-    sizes = np.cumsum(_bytes(given)[places])
-    states = np.asarray(given["state"].is_valid())[places]
-    cuts = (np.diff(groups) != 0) | (np.diff(states) != 0) | (np.diff(sizes // _RUN_BYTES) != 0)
-    starts = np.union1d(np.flatnonzero(cuts) + 1, np.arange(0, len(given), _RUN_ROWS)).tolist()
-    runs = [
-        given.take(order.slice(start, end - start)).serialize()
-        for start, end in zip(starts, [*starts[1:], len(given)], strict=True)
-    ]
-    first = given.select(ORDER).take(order.take(pa.array(starts, pa.int64())))
-    columns = {
-        **{name: first[name] for name in ORDER},
-        "told": pa.array(~states[starts]),
-        "whole": pa.array([whole] * len(runs), YES_NO),
-        "size": pa.array([run.size for run in runs], LONG),
-        "rows": pa.array([pa.compress(run, "zstd", asbytes=True) for run in runs], pa.binary()),
-    }
-    return pa.RecordBatch.from_arrays([columns[name] for name in PACKED.names], schema=PACKED)
-
-
-class Packer:
-    """Rows as they come → rows of `PACKED`, many at once."""
+class Sorter:
+    """Rows as they come → the same rows by group and in `ORDER`, many at once."""
 
     def __init__(self) -> None:
         self._held: list[pa.Table] = []
         self._bytes = 0
 
-    def add(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Rows that `pack` takes; what is packed by it."""
-        self._held.append(rows)
-        self._bytes += rows.nbytes
+    def add(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """Take rows; gives what is sorted by it."""
+        if len(rows):
+            self._held.append(rows)
+            self._bytes += rows.nbytes
         if self._bytes >= HELD:
             yield from self.rest()
 
-    def rest(self) -> Iterator[pa.RecordBatch]:
+    def rest(self) -> Iterator[pa.Table]:
         """All that is left."""
         if self._held:
-            yield pack(pa.concat_tables(self._held, promote_options="default"))
+            yield _sorted(self._held)
         self._held, self._bytes = [], 0
+
+
+def pack(rows: pa.Table) -> pa.RecordBatch:
+    """Rows of `TIMELINE`, or of `OF_RECORDS`, of a `Sorter` → rows of `PACKED`."""
+    whole = "api" in rows.column_names and rows["api"].null_count < len(rows)
+    schema = TIMELINE if whole else OF_RECORDS
+    given = rows.select(schema.names).combine_chunks().to_batches()[0]
+    groups = np.asarray(given["group_id"].dictionary_encode().indices.fill_null(-1))
+    states = np.asarray(given["state"].is_valid())
+    sizes = np.cumsum(_bytes(given)) // _RUN_BYTES
+    cuts = (np.diff(groups) != 0) | (np.diff(states) != 0) | (np.diff(sizes) != 0)
+    starts = np.union1d(np.flatnonzero(cuts) + 1, np.arange(0, len(given), _RUN_ROWS)).tolist()
+    runs = [
+        given.slice(start, end - start).serialize()
+        for start, end in zip(starts, [*starts[1:], len(given)], strict=True)
+    ]
+    first = given.select(ORDER).take(pa.array(starts, pa.int64()))
+    columns = {
+        **{name: first[name] for name in ORDER},
+        "told": pa.array(~states[starts]),
+        "whole": pa.array([whole] * len(runs), YES_NO),
+        "size": pa.array([run.size for run in runs], LONG),
+        "rows": pa.array([pa.compress(run, _CODEC, asbytes=True) for run in runs], pa.binary()),
+    }
+    return pa.RecordBatch.from_arrays([columns[name] for name in PACKED.names], schema=PACKED)
 
 
 def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,37 +92,58 @@ def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The runs, those that overlap as one."""
-    open_: pa.Table | None = None
+    """The runs' rows in order; runs that overlap are sorted as one."""
+    held: list[pa.Table] = []
+    end, count, enough = _NEVER, 0, _BATCH_ROWS
+    for is_state, run in _runs(batches):
+        first, last = _time(run["at"][0]), _time(run["at"][-1])
+        if held and (is_state or first > end or run["group_id"][0] != held[0]["group_id"][0]):
+            yield _merged(held)
+            held, end, count, enough = [], _NEVER, 0, _BATCH_ROWS
+        if is_state:
+            yield run
+            continue
+        held.append(run)
+        end, count = max(end, last), count + len(run)
+        if count >= enough:
+            # What is before the newest run is before all that follow. The rows that stay have to
+            # double before all are sorted again: else many runs that overlap take time squared.
+            done, rest = _before(_merged(held), first)
+            yield done
+            held, count, enough = [rest], len(rest), max(_BATCH_ROWS, 2 * len(rest))
+    if held:
+        yield _merged(held)
+
+
+def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[bool, pa.Table]]:
+    """Each run's rows, and whether it is a state."""
     for batch in batches:
-        columns = [batch[name].to_pylist() for name in ("whole", "size", "rows")]
-        for whole, size, data in zip(*columns, strict=True):
-            raw = pa.decompress(data, size, "zstd")
-            found = pa.ipc.read_record_batch(raw, TIMELINE if whole else OF_RECORDS)
-            run = pa.Table.from_batches([found])
-            if open_ is not None:
-                done, open_ = _before(open_, run)
-                if len(done):
-                    yield done
-            if open_ is None or not len(open_):
-                open_ = run
-                continue
-            both = pa.concat_tables([open_, run], promote_options="default")
-            open_ = both.take(pc.sort_indices(both, sort_keys=_BY))
-    if open_ is not None:
-        yield open_
+        columns = [batch[name].to_pylist() for name in ("told", "whole", "size", "rows")]
+        for told, whole, size, data in zip(*columns, strict=True):
+            raw = pa.decompress(data, size, _CODEC)
+            rows = pa.ipc.read_record_batch(raw, TIMELINE if whole else OF_RECORDS)
+            yield not told, pa.Table.from_batches([rows])
 
 
-def _before(rows: pa.Table, run: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows that come before all of the run, and those that may not."""
-    if rows["group_id"][-1] != run["group_id"][0] or rows["state"][0].is_valid:
-        return rows, rows.slice(0, 0)
-    first, last = run["at"][0], rows["at"][-1]
-    if first.is_valid and last.is_valid and last.value < first.value:
-        return rows, rows.slice(0, 0)
-    earlier = pc.less(rows["at"], first) if first.is_valid else pc.is_valid(rows["at"])
-    count = pc.sum(pc.fill_null(earlier, False)).as_py() or 0
+def _before(rows: pa.Table, time: int) -> tuple[pa.Table, pa.Table]:
+    """The sorted rows before this time, and the others."""
+    at = pc.fill_null(rows["at"].cast(pa.int64()), _LAST)
+    count = pc.sum(pc.less(at, time)).as_py() or 0
     return rows.slice(0, count), rows.slice(count)
+
+
+def _time(at: pa.Scalar) -> int:
+    """A time as it sorts: none comes last."""
+    return at.value if at.is_valid else _LAST
+
+
+def _merged(held: Sequence[pa.Table]) -> pa.Table:
+    return held[0] if len(held) == 1 else _sorted(held)
+
+
+def _sorted(held: Sequence[pa.Table]) -> pa.Table:
+    rows = pa.concat_tables(held, promote_options="default")
+    return rows.take(pc.sort_indices(rows, sort_keys=_BY))
 
 
 def _bytes(rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -15,41 +15,45 @@ the rows that the scan before left open are written again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial, reduce
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from rebal.groups import VERSION
 from rebal.inspectors.fleet.carrying import Load, carry
+from rebal.inspectors.fleet.files import Wanted, may_hold
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.table import DataFile, find_small
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
-from rebal.inspectors.fleet.news import News, State, find_news, told_until
-from rebal.inspectors.fleet.parts import FOLDERS, REPORT_DDL, STORED, WORK
-from rebal.inspectors.fleet.reading import Say, read_logs, read_records
+from rebal.inspectors.fleet.news import Choice, choose
+from rebal.inspectors.fleet.parts import FOLDERS, STORED, WORK
+from rebal.inspectors.fleet.reading import LogsRead, Say, read_logs, read_records
+from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
 from rebal.inspectors.fleet.runs import SORTED_BY
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, PACKED
-from rebal.inspectors.fleet.sources.source import SKIPPED, Source
+from rebal.inspectors.fleet.sources.source import Source
 from rebal.inspectors.fleet.spark.tasks import cores_of, in_tasks, require_shared
 from rebal.inspectors.fleet.stages import (
     Gather,
     Piece,
     by_group,
-    find_effective_times,
     gather,
     in_one_task,
     in_order,
+    pieces_of,
+    settle_times,
     tasks_for,
 )
-from rebal.inspectors.fleet.states import NEWEST, read_states
+from rebal.inspectors.fleet.states import NEWEST, newest_states, states_of
 from rebal.inspectors.fleet.telling import Committed, tell, tell_commits
 from rebal.inspectors.fleet.timeline.rows import OPEN
 from rebal.inspectors.fleet.timeline.timeline import Tale
-from rebal.inspectors.fleet.totals import Totals
 
 _Span = tuple[int, int] | None
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -63,16 +67,15 @@ _LOGS: Final = 1000
 
 @dataclass(frozen=True)
 class _Scan:
-    """One scan under way: `states` are the lake's before it, by group, and `span` the time that
-    all sources cover, earlier scans' included, in microseconds since 1970."""
+    """One scan under way: `states` are the newest ones of the lake before it (`newest_states`), and
+    `span` the time that all sources cover, earlier scans' included, in microseconds since 1970."""
 
     spark: SparkSession
     run: Run
     totals: Totals
-    states: Mapping[str, State]
+    states: pa.Table
     span: _Span
     breaks: Mapping[int, tuple[int, ...]]
-    log: bool
 
     @property
     def cores(self) -> int:
@@ -99,110 +102,105 @@ def scan(
     """
     require_shared(spark, run.place, run.target.token)
     totals = Totals()
-    requests: Mapping[str, int] = {}
-    if run.previous is not None:
-        totals.log_ahead_ms = run.previous.log_ahead_ms
+    logs = LogsRead({}, (), run.previous.log_ahead_ms if run.previous is not None else None)
     if source is not None:
         more = f" and {len(source.names) - 3:,} more" if len(source.names) > 3 else ""
         say(f"reading {', '.join(source.names[:3])}{more}")
         read_records(run, source, totals)
     if request_logs:
         say("reading the request logs")
-        requests = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
+        logs = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
     say(f"{totals.read:,} records read; putting each group's history in order")
-    log = bool(totals.files("requests") or run.earlier("requests"))
-    span = _span(run, totals)
-    now = _Scan(spark, run, totals, read_states(run), span, _breaks(run, totals), log)
+    now = _Scan(spark, run, totals, newest_states(run), _span(run, totals), _breaks(run, totals))
     before = run.previous.topics if run.previous is not None else {}
-    news = find_news(totals.series, now.states, span, totals.topics.keys() - before.keys())
-    work = (_tell(now, news), _tell_commits(now, news), _carry(now, news))
+    states = states_of(now.states, totals.news.groups)
+    choice = choose(totals.news, states, now.span, totals.topics.keys() - before.keys())
+    work = (_tell(now, choice), _tell_commits(now, choice), _carry(now, choice))
     reports = [one for one in work if one is not None]
     if reports:
         # One job: none of the three waits for another's last task.
-        totals.take(reduce(lambda a, b: a.union(b), reports))
-    manifest = _manifest(now, source=source, request_logs=request_logs, requests=requests)
+        totals.take(reduce(DataFrame.union, reports).collect())
+    manifest = _manifest(now, source=source, request_logs=request_logs, logs=logs)
     return run.finish(manifest, _files(run, totals))
 
 
-def _tell(now: _Scan, news: News) -> DataFrame | None:
+def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
     """Reports of tasks that tell the groups that have news."""
     run, totals = now.run, now.totals
-    pieces = [Piece("runs", one.path, one.size, without=news.anew) for one in totals.files("runs")]
-    pieces += [Piece("requests", one.path, one.size) for one in totals.files("requests")]
-    pieces += [
-        Piece("records", one.path, one.size, news.anew)
-        for one in (totals.files("records") if news.anew else ())
+    anew, going = Wanted(choice.anew), Wanted(frozenset(choice.go_on))
+    again: list[Piece] = []
+    if choice.anew:
+        records = (*totals.files("records"), *run.earlier("records"))
+        again = pieces_of("records", records, wanted=anew)
+        settling = Gather(run.place, again, now.span)
+        totals.take(settle_times(now.spark, settling, run.target).collect())
+        again += pieces_of("requests", run.earlier("requests"), wanted=anew)
+    pieces = [
+        *pieces_of("runs", totals.files("runs"), without=choice.anew),
+        *pieces_of("requests", totals.files("requests")),
+        *again,
     ]
-    pieces += [
-        Piece(kind, one.path, one.size, news.anew)
-        for kind in ("records", "requests")
-        for one in (run.earlier(kind) if news.anew else ())
-    ]
-    going = frozenset(news.go_on)
-    pieces += [
-        Piece(kind, one.path, one.size, going, news.go_on)
-        for kind in NEWEST
-        for one in (run.earlier(kind) if going else ())
-    ]
+    if choice.go_on:
+        for kind in NEWEST:
+            pieces += pieces_of(kind, run.earlier(kind), wanted=going, scans=choice.go_on)
+        timeless = going._replace(timeless=True)
+        pieces += pieces_of("requests", run.earlier("requests"), wanted=timeless)
     if not pieces:
         return None
-    until = told_until(totals.series)
-    tale = Tale(
-        {**(run.previous.topics if run.previous else {}), **totals.topics},
-        now.breaks, news.recorded, until, now.span,
-    )  # fmt: skip
-    wanted = Gather(run.place, pieces, now.span)
-    moved = find_effective_times(now.spark, _records_of(wanted), news.anew)
+    tale = Tale(_topics(now), now.breaks, choice.recorded, totals.news.told_until(), now.span)
+    wanted = Gather(run.place, pieces, now.span, totals.files("moved"))
     rows = (
-        gather(now.spark, replace(wanted, moved=moved), PACKED)
+        gather(now.spark, wanted, PACKED)
         .transform(by_group(tasks_for(pieces, now.cores)))
         .transform(in_order(*SORTED_BY))
     )
     return in_tasks(rows, partial(tell, target=run.target, tale=tale), REPORT_DDL)
 
 
-def _records_of(wanted: Gather) -> Gather:
-    return replace(wanted, pieces=[one for one in wanted.pieces if one.kind == "records"])
+def _topics(now: _Scan) -> dict[str, str]:
+    """Names of topics by their ids, those of earlier scans included."""
+    before = now.run.previous
+    return {**(before.topics if before is not None else {}), **now.totals.topics}
 
 
-def _tell_commits(now: _Scan, news: News) -> DataFrame | None:
+def _tell_commits(now: _Scan, choice: Choice) -> DataFrame | None:
     """Reports of tasks that tell what groups have committed, in this scan and before."""
-    run = now.run
-    pieces = [Piece("commit_parts", one.path, one.size) for one in now.totals.files("commit_parts")]
-    pieces += [Piece("commits", one.path, one.size) for one in run.earlier("commits")]
+    run, totals = now.run, now.totals
+    pieces = pieces_of("commit_parts", totals.files("commit_parts"))
+    pieces += pieces_of("commits", run.earlier("commits"))
     if not pieces:
         return None
-    told = Committed(now.span, news.groups | now.states.keys(), now.log)
-    wanted, work = Gather(run.place, pieces), partial(tell_commits, target=run.target, told=told)
-    now.totals.gone |= {one.path for kind in _REPLACED for one in run.earlier(kind)}
+    named = [now.states["group_id"], pa.chunked_array([pa.array(choice.groups, pa.string())])]
+    known = pa.chunked_array([chunk for one in named for chunk in one.chunks]).combine_chunks()
+    log = bool(totals.files("requests") or run.earlier("requests"))
+    work = partial(tell_commits, target=run.target, told=Committed(now.span, known, log))
+    totals.gone |= {one.path for kind in _REPLACED for one in run.earlier(kind)}
     tasks = tasks_for(pieces, now.cores)
+    wanted = Gather(run.place, pieces)
     if tasks == 1:
         return in_one_task(now.spark, wanted, work, REPORT_DDL)
     rows = gather(now.spark, wanted, COMMIT_PARTS).transform(by_group(tasks))
     return in_tasks(rows, work, REPORT_DDL)
 
 
-def _carry(now: _Scan, news: News) -> DataFrame | None:
+def _carry(now: _Scan, choice: Choice) -> DataFrame | None:
     """Reports of tasks that write again what is replaced in part, and put small files together."""
     run = now.run
-    newest = {group_id: one.scan_id for group_id, one in now.states.items()}
-    newest |= dict.fromkeys(news.groups, run.number)
-    again = news.anew & now.states.keys()
+    told = pc.is_in(now.states["group_id"], pa.array(choice.groups, pa.string()))
+    staying = now.states.filter(pc.invert(told)).select(["group_id", "scan_id"])
+    again = choice.anew.intersection(now.states.filter(told)["group_id"].to_pylist())
     loads: list[Load] = []
     for kind, table in FOLDERS.items():
         files = () if table == WORK or kind in _REPLACED else run.earlier(kind)
-        if not files:
-            continue
-        if kind in NEWEST:
-            small = find_small(files)
-            loads += [Load(kind, _paths(small), newest=newest, whole=True)] if small else []
-            continue
-        told = news.groups if kind.startswith(OPEN) else again
-        gone = frozenset() if kind in _READ else told
         small = find_small(files)
-        touched = [one for one in files if one not in small and _may_hold(one, gone)]
+        newest = staying if kind in NEWEST else None
+        gone = choice.groups if kind.startswith(OPEN) else again
+        if kind in (*_READ, *NEWEST):
+            gone = frozenset()
+        names = sorted(gone)
+        touched = [one for one in files if one not in small and may_hold(one.low, one.high, names)]
         if small:
-            loads.append(Load(kind, _paths(small), gone, whole=True))
+            loads.append(Load(kind, _paths(small), gone, newest, whole=True))
         if touched:
             loads.append(Load(kind, _paths(touched), gone))
     if not loads:
@@ -213,13 +211,6 @@ def _carry(now: _Scan, news: News) -> DataFrame | None:
 
 def _paths(files: Sequence[DataFile]) -> tuple[str, ...]:
     return tuple(one.path for one in files)
-
-
-def _may_hold(file: DataFile, groups: frozenset[str]) -> bool:
-    low, high = file.low, file.high
-    if low is None or high is None:
-        return bool(groups)
-    return any(low <= group <= high for group in groups)
 
 
 def _files(run: Run, totals: Totals) -> dict[str, list[DataFile]]:
@@ -237,21 +228,14 @@ def _files(run: Run, totals: Totals) -> dict[str, list[DataFile]]:
 
 
 def _manifest(
-    now: _Scan,
-    *,
-    source: Source | None,
-    request_logs: Sequence[str],
-    requests: Mapping[str, int],
+    now: _Scan, *, source: Source | None, request_logs: Sequence[str], logs: LogsRead
 ) -> Manifest:
     run, totals = now.run, now.totals
-    before = run.previous
-    skipped = {
-        n.removeprefix(SKIPPED): c for n, c in totals.counts.items() if n.startswith(SKIPPED)
-    }
+    before = run.previous or Manifest(run=0, finished_at=_EPOCH)
     first, until = (None, None) if now.span is None else map(_moment, now.span)
-    heard = [one.until for one in totals.series if one.partition is None and one.until is not None]
-    times = [_moment(max(heard))] if heard else []
-    times += [before.heard_until] if before is not None and before.heard_until else []
+    heard = totals.news.until(of_records=False)
+    times = [_moment(heard)] if heard is not None else []
+    times += [before.heard_until] if before.heard_until else []
     names = {*(source.names if source else ()), *(Path(path).name for path in request_logs)}
     return Manifest(
         rebal=VERSION,
@@ -260,18 +244,18 @@ def _manifest(
         finished_at=datetime.now(UTC).replace(microsecond=0),
         observed_from=first,
         observed_until=until,
-        sources=tuple(sorted(names | set(before.sources if before else ()))),
-        read=totals.read + (before.read if before else 0),
-        records=counted(before.records if before else {}, totals.ended),
-        skipped=counted({}, skipped),
-        requests=counted({}, requests) or (before.requests if before else {}),
-        offsets=dict(sorted({**(before.offsets if before else {}), **totals.last}.items())),
+        sources=tuple(sorted(names | set(before.sources))),
+        read=totals.read + before.read,
+        records=counted(before.records, totals.records),
+        skipped=counted({}, totals.skipped),
+        requests=counted({}, logs.counts) or before.requests,
+        offsets=dict(sorted({**before.offsets, **totals.last}.items())),
         breaks=dict(now.breaks),
-        topics={**(before.topics if before else {}), **totals.topics},
+        topics=_topics(now),
         heard_until=max(times, default=None),
-        log_ahead_ms=totals.log_ahead_ms,
-        logs=_logs(before.logs if before else (), totals.logs),
-        brokers=(source.brokers if source else None) or (before.brokers if before else None),
+        log_ahead_ms=logs.ahead_ms,
+        logs=_logs(before.logs, logs.read),
+        brokers=(source.brokers if source else None) or before.brokers,
     )
 
 

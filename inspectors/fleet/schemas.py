@@ -316,6 +316,10 @@ STATES: Final = pa.schema(
 record's place, and up to which time (microseconds since 1970) its rows are told. `latest` is the
 latest timestamp of its records, of those that wait too; `recorded` is whether it has any, `unnamed`
 are ids of topics whose names no record told yet."""
+MOVED: Final = pa.schema(
+    [("group_id", TEXT), *(RECORDS.field(name) for name in ("partition", "offset")), ("at", TIME)]
+)
+"""The effective times of records that are not their own."""
 _RATES: Final = ("commits_per_hour", "records_per_second")
 COMMIT_PARTS: Final = pa.schema(
     [
@@ -337,6 +341,7 @@ INPUTS: Final = {
     "states": STATES,
     "waiting": TIMELINE,
     "commit_parts": COMMIT_PARTS,
+    "moved": MOVED,
     "runs": PACKED,
 }
 """What tasks write for later tasks and scans, beside the tables for readers."""

@@ -9,27 +9,29 @@ lake's files with Arrow, so Spark itself needs no jar of the store's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebal.inspectors.fleet.commits.table import as_parts
+from rebal.inspectors.fleet.files import ALL, Wanted, read_rows
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.lake.table import DataFile
-from rebal.inspectors.fleet.parts import SCAN
-from rebal.inspectors.fleet.runs import Packer
+from rebal.inspectors.fleet.parts import FOLDERS, SCAN, PartWriter, Target
+from rebal.inspectors.fleet.reports import REPORT_DDL
+from rebal.inspectors.fleet.runs import Sorter, pack
 from rebal.inspectors.fleet.schemas import (
     COMMIT_PARTS,
     COMMITS,
     INPUTS,
+    MOVED,
     PACKED,
     TIME,
     TIMELINE,
@@ -39,31 +41,30 @@ from rebal.inspectors.fleet.spark.tasks import Work, cores_of, in_tasks
 from rebal.inspectors.fleet.timeline.clock import settle
 
 Change = Callable[[DataFrame], DataFrame]
-_ROWS: Final = 4096
+Moved = Mapping[tuple[str, int, int], int]
+"""Effective times that are not the records' own, by group, partition and offset."""
+_SLIM: Final = pa.schema(
+    [INPUTS["records"].field(name) for name in ("group_id", "partition", "offset", "timestamp")]
+)
 _SHARE: Final = 64 << 20
 """Bytes of files, packed, that one task sorts and tells, about."""
 _PACKED_BY: Final = 16
 """How many times smaller a run is than the same rows in a file of the table `records`, at least."""
 _LITTLE: Final = 4 << 20
 """Bytes of files that one task tells alone: less than what another would cost."""
-_SLIM: Final = ("group_id", "partition", "offset", "at")
-_MOVED: Final = pa.schema(
-    [*(TIMELINE.field(name) for name in _SLIM[:3]), pa.field("at", pa.int64())]
-)
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A file of the lake and which of its rows are wanted.
 
-    `groups` are the groups (None: all), but for those in `without`; a state and what waits for it
-    are those of the scan that `scans` names for the group.
+    Of runs, those of the groups in `without` are not. A state and what waits for it are those of
+    the scan that `scans` names for the group.
     """
 
     kind: str
     path: str
     size: int
-    groups: frozenset[str] | None = None
+    wanted: Wanted = ALL
     scans: Mapping[str, int] | None = None
     without: frozenset[str] = frozenset()
 
@@ -71,21 +72,26 @@ class Piece:
 @dataclass(frozen=True)
 class Gather:
     """A task's order to read pieces: the lake, and the time that all sources cover
-    (microseconds since 1970), outside of which no request's time is believed; `moved` is as
-    `find_effective_times` gives it."""
+    (microseconds since 1970), outside of which no request's time is believed; `moved` are the
+    files that `settle_times` wrote."""
 
     place: Place
     pieces: Sequence[Piece]
     span: tuple[int, int] | None = None
-    moved: Mapping[str, Mapping[tuple[int, int], int]] = field(default_factory=dict)
-    shares: Sequence[Sequence[int]] = field(default_factory=tuple)
+    moved: Sequence[DataFile] = ()
+    shares: Sequence[Sequence[int]] = ()
+
+
+def pieces_of(kind: str, files: Iterable[DataFile], **wanted: Any) -> list[Piece]:
+    """Return the files as pieces, with the same rows wanted of each."""
+    return [Piece(kind, one.path, one.size, **wanted) for one in files]
 
 
 def gather(spark: SparkSession, wanted: Gather, schema: pa.Schema) -> DataFrame:
-    """The rows of the pieces in this schema: `PACKED`, `TIMELINE` or `COMMIT_PARTS`."""
+    """The rows of the pieces in this schema: `PACKED`, `TIMELINE`, `MOVED` or `COMMIT_PARTS`."""
     shares = shared_out(wanted.pieces, cores_of(spark))
     numbers = spark.range(0, len(shares), 1, max(1, len(shares)))
-    work = partial(_read, wanted=replace(wanted, shares=shares), packed=schema is PACKED)
+    work = partial(_read, wanted=replace(wanted, shares=shares), schema=schema)
     return in_tasks(numbers, work, from_arrow_schema(schema, prefer_timestamp_ntz=False))
 
 
@@ -107,29 +113,18 @@ def in_order(*order: str) -> Change:
     )
 
 
-def find_effective_times(
-    spark: SparkSession, wanted: Gather, groups: Collection[str]
-) -> Mapping[str, Mapping[tuple[int, int], int]]:
-    """The times that records of these groups take instead of their own (`clock.settle`).
+def settle_times(spark: SparkSession, wanted: Gather, target: Target) -> DataFrame:
+    """Reports of tasks that write the times which records take instead of their own.
 
-    By group, then by partition and offset, in microseconds since 1970. In memory of the driver is
-    what a wrong clock wrote, and nothing else.
+    These are rows of `MOVED` (`clock.settle`): what a wrong clock wrote, and nothing else.
     """
-    if not groups:
-        return {}
-    work = partial(_settled, span=wanted.span)
+    tasks = tasks_for(wanted.pieces, cores_of(spark))
     rows = (
-        gather(spark, wanted, TIMELINE)
-        .where(sql.col("offset").isNotNull() & sql.col("group_id").isin(*groups))
-        .select(*_SLIM)
-        .transform(by_group(1))
-        .transform(in_order(*_SLIM[:3]))
+        gather(spark, wanted, MOVED)
+        .transform(by_group(tasks))
+        .transform(in_order(*MOVED.names[:3]))
     )
-    made: dict[str, dict[tuple[int, int], int]] = {}
-    found = in_tasks(rows, work, from_arrow_schema(_MOVED, prefer_timestamp_ntz=False))
-    for group_id, partition, offset, at in found.collect():
-        made.setdefault(group_id, {})[partition, offset] = at
-    return made
+    return in_tasks(rows, partial(_settle, target=target, span=wanted.span), REPORT_DDL)
 
 
 def tasks_for(pieces: Iterable[Piece], cores: int) -> int:
@@ -150,60 +145,68 @@ def shared_out(pieces: Sequence[Piece | DataFile], tasks: int) -> list[list[int]
 
 
 def _read(
-    batches: Iterable[pa.RecordBatch], wanted: Gather, packed: bool
+    batches: Iterable[pa.RecordBatch], wanted: Gather, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    files = wanted.place.files()
-    packer = Packer()
+    moved = _moved_in(wanted)
+    sorter = Sorter()
     for batch in batches:
         for share in batch.column(0).to_pylist():
             for number in wanted.shares[share]:
                 piece = wanted.pieces[number]
-                with files.open_input_file(piece.path) as opened:
-                    for rows in _rows(piece, pq.ParquetFile(opened), wanted):
-                        if packed and piece.kind != "runs":
-                            yield from packer.add(rows)
-                        else:
-                            yield from rows.to_batches()
-    yield from packer.rest()
+                for rows in _rows(piece, wanted, schema):
+                    if schema != PACKED or piece.kind == "runs":
+                        yield from rows.to_batches()
+                        continue
+                    for done in sorter.add(_with_effective(rows, moved)):
+                        yield pack(done)
+    for done in sorter.rest():
+        yield pack(done)
 
 
 def _read_for(
     batches: Iterable[pa.RecordBatch], wanted: Gather, work: Work
 ) -> Iterator[pa.RecordBatch]:
-    return work(_read(batches, wanted, packed=False))
+    return work(_read(batches, wanted, COMMIT_PARTS))
 
 
-def _rows(piece: Piece, file: pq.ParquetFile, wanted: Gather) -> Iterator[pa.Table]:
-    """A piece's rows of `TIMELINE`, of `PACKED` or of `COMMIT_PARTS`."""
-    if piece.kind in ("commits", "commit_parts"):
-        schema = COMMITS if piece.kind == "commits" else COMMIT_PARTS
-        for batch in file.iter_batches(_ROWS, columns=schema.names):
-            rows = in_columns(batch, schema)
-            yield as_parts(rows) if piece.kind == "commits" else rows
-        return
-    if piece.kind == "runs":
-        for batch in file.iter_batches(_ROWS, columns=PACKED.names):
-            rows = pa.Table.from_batches([batch])
-            without = pa.array(piece.without, pa.string())
+def _rows(piece: Piece, wanted: Gather, schema: pa.Schema) -> Iterator[pa.Table]:
+    """A piece's rows of `TIMELINE`, of `PACKED`, of `MOVED` or of `COMMIT_PARTS`."""
+    place, path = wanted.place, piece.path
+    if piece.kind == "commits":
+        yield from map(as_parts, read_rows(place, path, COMMITS))
+    elif piece.kind == "commit_parts":
+        yield from read_rows(place, path, COMMIT_PARTS)
+    elif piece.kind == "runs":
+        without = pa.array(piece.without, pa.string())
+        for rows in read_rows(place, path, PACKED):
             yield rows.filter(pc.invert(pc.is_in(rows["group_id"], without)))
-        return
-    columns = INPUTS[piece.kind].append(SCAN)
-    for batch in file.iter_batches(_ROWS, columns=columns.names):
-        rows = _wanted(in_columns(batch, columns), piece)
-        if len(rows):
-            yield _with_effective(_as_input(rows, wanted.span), wanted.moved)
+    elif schema == MOVED:
+        for rows in read_rows(place, path, _SLIM, piece.wanted):
+            yield rows.rename_columns(MOVED.names)
+    else:
+        columns = INPUTS[FOLDERS[piece.kind]].append(SCAN)
+        for rows in read_rows(place, path, columns, piece.wanted):
+            yield _as_input(_newest(rows, piece.scans), wanted.span)
 
 
-def _with_effective(rows: pa.Table, moved: Mapping[str, Mapping[tuple[int, int], int]]) -> pa.Table:
+def _moved_in(wanted: Gather) -> Moved:
+    """The times that `settle_times` found."""
+    rows = [
+        row
+        for file in wanted.moved
+        for found in read_rows(wanted.place, file.path, MOVED)
+        for row in found.set_column(3, "at", found["at"].cast(pa.int64())).to_pylist()
+    ]
+    return {(row["group_id"], row["partition"], row["offset"]): row["at"] for row in rows}
+
+
+def _with_effective(rows: pa.Table, moved: Moved) -> pa.Table:
     """The rows with effective times, where those are others than their own."""
     if not moved:
         return rows
     places = [rows[name].to_pylist() for name in ("group_id", "partition", "offset")]
     own = rows["at"].cast(pa.int64()).to_pylist()
-    made = [
-        moved.get(group_id, {}).get((partition, offset), at)
-        for group_id, partition, offset, at in zip(*places, own, strict=True)
-    ]
+    made = [moved.get(place, at) for place, at in zip(zip(*places, strict=True), own, strict=True)]
     changed = pa.array([a != b for a, b in zip(own, made, strict=True)])
     told = pc.if_else(changed, rows["at"], pa.scalar(None, TIME))
     at = pa.array(made, pa.int64()).cast(TIME)
@@ -212,13 +215,16 @@ def _with_effective(rows: pa.Table, moved: Mapping[str, Mapping[tuple[int, int],
     return rows
 
 
-def _wanted(rows: pa.Table, piece: Piece) -> pa.Table:
-    if piece.groups is not None:
-        rows = rows.filter(pc.is_in(rows["group_id"], pa.array(piece.groups, pa.string())))
-    if piece.scans is not None:
-        wanted = [piece.scans.get(name, -1) for name in rows["group_id"].to_pylist()]
-        rows = rows.filter(pc.equal(rows[SCAN.name], pa.array(wanted, pa.int64())))
-    return rows
+def _newest(rows: pa.Table, scans: Mapping[str, int] | None) -> pa.Table:
+    """Of states, and of what waits, those of the scan that wrote each group's newest state.
+
+    What waits without a time is read from the requests each time.
+    """
+    if scans is None:
+        return rows
+    newest = [scans.get(name, -1) for name in rows["group_id"].to_pylist()]
+    rows = rows.filter(pc.equal(rows[SCAN.name], pa.array(newest, pa.int64())))
+    return rows.filter(pc.is_valid(rows["at"])) if "at" in rows.column_names else rows
 
 
 def _as_input(rows: pa.Table, span: tuple[int, int] | None) -> pa.Table:
@@ -237,31 +243,31 @@ def _as_input(rows: pa.Table, span: tuple[int, int] | None) -> pa.Table:
     return in_columns(pa.table(given), TIMELINE)
 
 
-def _settled(
-    batches: Iterable[pa.RecordBatch], span: tuple[int, int] | None
+def _settle(
+    batches: Iterable[pa.RecordBatch], target: Target, span: tuple[int, int] | None
 ) -> Iterator[pa.RecordBatch]:
-    """Records by group and offset → those that take another time than their own."""
+    """Rows of `MOVED` with the records' own times, by group and offset → the files of `moved`."""
+    writer = PartWriter(target)
     held: list[pa.Table] = []
     for batch in batches:
         rows = pa.Table.from_batches([batch])
-        last = rows["group_id"][-1].as_py() if len(rows) else None
-        mine = rows.filter(pc.equal(rows["group_id"], last)) if len(rows) else rows
-        if held and len(rows) and held[-1]["group_id"][-1].as_py() != rows["group_id"][0].as_py():
-            yield from _moved(held, span)
+        if not len(rows):
+            continue
+        mine = rows.filter(pc.equal(rows["group_id"], rows["group_id"][-1]))
+        if held and held[0]["group_id"][-1] != rows["group_id"][0]:
+            writer.write("moved", _moved(held, span))
             held = []
         ended = rows.slice(0, len(rows) - len(mine))
         if len(ended):
-            yield from _moved([*held, ended], span)
+            writer.write("moved", _moved([*held, ended], span))
             held = []
         held.append(mine)
-    yield from _moved(held, span)
+    if held:
+        writer.write("moved", _moved(held, span))
+    yield from writer.report()
 
 
-def _moved(held: Sequence[pa.Table], span: tuple[int, int] | None) -> Iterator[pa.RecordBatch]:
-    if not held:
-        return
+def _moved(held: Sequence[pa.Table], span: tuple[int, int] | None) -> pa.Table:
     rows = pa.concat_tables(held).combine_chunks()
     made = settle(rows, span)
-    found = made.filter(pc.not_equal(made["at"], rows["at"]))
-    at = found["at"].cast(pa.int64())
-    yield from found.set_column(3, "at", at).cast(_MOVED).to_batches()
+    return made.filter(pc.not_equal(made["at"], rows["at"]))

@@ -1,45 +1,53 @@
-"""States of groups in the lake: `read_states` finds each group's newest, from which it goes on."""
+"""States of groups in the lake: each group's newest, from which it goes on.
+
+Only what the lake says about a state is read here, and kept as columns: there is one a group.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
+from rebal.inspectors.fleet.files import read_rows
 from rebal.inspectors.fleet.lake.run import Run
 from rebal.inspectors.fleet.news import State
 from rebal.inspectors.fleet.parts import SCAN
-from rebal.inspectors.fleet.schemas import STATES, in_columns
+from rebal.inspectors.fleet.schemas import STATES
 from rebal.inspectors.fleet.timeline.state import form
 
 NEWEST: Final = ("states", "waiting")
-"""Kinds of which a group's newest rows count, whatever else is there.
-
-The state of a group that was deleted stays: without it, a later group of that name would be told
-anew, for which a scan reads all records of the lake.
-"""
+"""Kinds of which a group's newest rows count, whatever else is there."""
 _ABOUT: Final = pa.schema([one for one in STATES if one.name != "state"]).append(SCAN)
 
 
-def read_states(run: Run) -> Mapping[str, State]:
-    """Return the groups' newest states that the scan before has, by group."""
-    found: dict[str, State] = {}
+def newest_states(run: Run) -> pa.Table:
+    """Return what the scan before says of each group's newest state, without the state."""
+    found = [_ABOUT.empty_table()]
     for file in run.earlier("states"):
-        with run.place.errors(), run.place.files().open_input_file(file.path) as opened:
-            rows = pq.ParquetFile(opened).read(columns=_ABOUT.names)
-        for row in in_columns(rows, _ABOUT).to_pylist():
-            before = found.get(row["group_id"])
-            if before is None or before.scan_id < row[SCAN.name]:
-                found[row["group_id"]] = State(
-                    scan_id=row[SCAN.name],
-                    usable=row["form"] == form(),
-                    partition=row["partition"],
-                    offset=row["offset"],
-                    told_until=row["told_until"],
-                    latest=row["latest"],
-                    recorded=row["recorded"],
-                    unnamed=tuple(row["unnamed"] or ()),
-                )
-    return found
+        found += read_rows(run.place, file.path, _ABOUT)
+    rows = pa.concat_tables(found).combine_chunks().sort_by([(SCAN.name, "descending")])
+    groups = rows["group_id"].combine_chunks()
+    first = pc.index_in(groups, groups)
+    return rows.filter(pc.equal(first, pa.array(range(len(rows)), first.type)))
+
+
+def states_of(newest: pa.Table, groups: Collection[str]) -> Mapping[str, State]:
+    """Return the states of these groups, and of those with a topic that has no name yet."""
+    unnamed = pc.fill_null(pc.greater(pc.list_value_length(newest["unnamed"]), 0), False)
+    wanted = pc.is_in(newest["group_id"], pa.array(groups, pa.string()))
+    return {
+        row["group_id"]: State(
+            scan_id=row[SCAN.name],
+            usable=row["form"] == form(),
+            partition=row["partition"],
+            offset=row["offset"],
+            told_until=row["told_until"],
+            latest=row["latest"],
+            recorded=row["recorded"],
+            unnamed=frozenset(row["unnamed"] or ()),
+        )
+        for row in newest.filter(pc.or_(wanted, unnamed)).to_pylist()
+    }

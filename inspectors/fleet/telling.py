@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from rebal.inspectors.fleet.commits.groups import commit_groups
 from rebal.inspectors.fleet.commits.table import merge_commits, write_commits
 from rebal.inspectors.fleet.parts import PartWriter, Target
 from rebal.inspectors.fleet.runs import unpack
-from rebal.inspectors.fleet.timeline.timeline import Tale, make_tables
+from rebal.inspectors.fleet.timeline.timeline import WAITING, Tale, make_tables
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Committed:
     that have a timeline, and whether a request log was read."""
 
     observed: tuple[int, int] | None
-    known: Collection[str]
+    known: pa.Array
     log: bool
 
 
@@ -28,7 +28,8 @@ def tell(batches: Iterable[pa.RecordBatch], target: Target, tale: Tale) -> Itera
     """Packed rows of groups, in order → files in the lake, and reports."""
     writer = PartWriter(target)
     for kind, rows in make_tables(unpack(batches), tale):
-        writer.write(kind, rows)
+        # What has no time waits for ever, and is among the requests.
+        writer.write(kind, rows.filter(rows["at"].is_valid()) if kind == WAITING else rows)
     yield from writer.report()
 
 
@@ -39,6 +40,5 @@ def tell_commits(
     writer = PartWriter(target)
     merged = merge_commits([pa.Table.from_batches([batch]) for batch in batches])
     rows = write_commits(merged, writer, told.observed)
-    known = pa.array(told.known, pa.string())
-    writer.write("open_commit_groups", commit_groups(rows, known, log=told.log))
+    writer.write("open_commit_groups", commit_groups(rows, told.known, log=told.log))
     yield from writer.report()

@@ -22,6 +22,7 @@ from rebal.inspectors.fleet.schemas import COMMIT_PARTS
 from rebal.inspectors.fleet.sources.source import SOURCE
 from tests.examples import examples
 from tests.fleet.tablefiles import files_in, target_in
+from tests.fleet.test_lake import reported
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = 1_790_000_000_000
@@ -182,12 +183,7 @@ def test_a_broken_key_is_one_error_for_all_its_records(tmp_path: Path) -> None:
     sums.add(broken.set_column(0, "key", cut))
     writer = PartWriter(target_in(tmp_path))
     assert len(write_commits(merge_commits([sums.parts()]), writer)) == 0
-    counts = {
-        row["name"]: row["amount"]
-        for batch in writer.report()
-        for row in batch.to_pylist()
-        if row["what"] == "count"
-    }
+    counts = reported(writer).records
     assert counts == {"UNREADABLE": 3, "OFFSET_COMMIT": -3}
     (file,) = files_in(tmp_path, "broken")
     (error,) = pq.read_table(tmp_path / file).to_pylist()

@@ -20,13 +20,13 @@ from rebal.inspectors.fleet import compacting
 from rebal.inspectors.fleet.compacting import Compacted, compact
 from rebal.inspectors.fleet.lake.place import LakeError, find_place
 from rebal.inspectors.fleet.lake.run import new_run
-from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
+from rebal.inspectors.fleet.lake.table import LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.fleet.parts import STORED, PartWriter
 from rebal.inspectors.fleet.states import NEWEST
 from rebal.inspectors.tables.reader import open_tables
 from tests.documents import checked
-from tests.fleet.test_lake import WHEN, KilledError, files_of, finish
+from tests.fleet.test_lake import WHEN, KilledError, files_of, finish, reported
 from tests.fleet.test_retain import DAY, members, rows_of, scan_at, written
 
 Said = pytest.CaptureFixture[str]
@@ -105,13 +105,15 @@ def test_of_states_each_groups_newest_stays(tmp_path: Path) -> None:
             names = ("every", f"only {number}")
             for kind in NEWEST:
                 writer.add(kind, [{"group_id": name, "unnamed": []} for name in names])
-            written = [row for batch in writer.report() for row in batch.to_pylist()]
             made = {
-                row["name"]: [
-                    *(one._replace(path=below(one.path)) for one in run.earlier(row["name"])),
-                    DataFile(below(row["file"]), row["amount"], row["size"]),
+                kind: [
+                    one._replace(path=below(one.path))
+                    for one in (
+                        *run.earlier(kind),
+                        *files,
+                    )
                 ]
-                for row in written
+                for kind, files in reported(writer).made.items()
             }
             run.finish(Manifest(cluster=UNNAMED, run=number, finished_at=WHEN), made)
     assert compacted(tmp_path).small == 8

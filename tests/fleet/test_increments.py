@@ -11,14 +11,17 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from rebal.inspectors.fleet import reading
 from rebal.inspectors.fleet import scan as scanning
 from rebal.inspectors.fleet import states as stored
 from rebal.inspectors.fleet.compacting import compact
+from rebal.inspectors.fleet.files import Wanted
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.manifest import UNNAMED
-from rebal.inspectors.fleet.news import News, find_news
+from rebal.inspectors.fleet.news import Choice, choose
 from rebal.inspectors.fleet.schemas import TABLES
+from rebal.inspectors.fleet.stages import Gather
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, without_sources
 from tests.fleet.tablefiles import last_scan
 
@@ -154,13 +157,13 @@ def test_scans_after_one_with_a_wrong_clock_go_on(
     log = ["--request-log", given[-1][1]] if with_log else []
     scan("--offsets", every_one, *log, "--out", whole)
 
-    found: list[News] = []
+    found: list[Choice] = []
 
-    def noted(*words: Any) -> News:
-        found.append(find_news(*words))
+    def noted(*words: Any) -> Choice:
+        found.append(choose(*words))
         return found[-1]
 
-    monkeypatch.setattr(scanning, "find_news", noted)
+    monkeypatch.setattr(scanning, "choose", noted)
     for records, log_file in given:
         log = ["--request-log", log_file] if with_log else []
         scan("--offsets", records, *log, "--out", out)
@@ -185,6 +188,41 @@ def test_only_groups_with_news_are_told(scan: Scan, tmp_path: Path) -> None:
     assert [pair for pair in states(out) if pair[0] == 1] == before
     members = read_tables(out)["members"]
     assert len({row["group_id"] for row in members}) > 5
+
+
+def test_lines_of_a_slower_broker_are_compared_with_those_of_their_groups_alone(
+    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with gzip.open(REQUEST_LOG, "rb") as log:
+        said = log.read().splitlines(keepends=True)
+    (number,) = [n for n, line in enumerate(said) if b"JOIN_GROUP" in line and b"billing" in line][
+        -1:
+    ]
+    first, second = tmp_path / "kafka-request.log", tmp_path / "second" / "kafka-request.log"
+    second.parent.mkdir()
+    first.write_bytes(b"".join(line for n, line in enumerate(said) if n != number))
+    second.write_bytes(said[number])
+    out = tmp_path / "out"
+    scan("--request-log", first, "--out", out)
+    found: list[Wanted] = []
+    gather = reading.gather
+
+    def noted(spark: Any, wanted: Gather, schema: Any) -> Any:
+        found.extend(piece.wanted for piece in wanted.pieces)
+        return gather(spark, wanted, schema)
+
+    monkeypatch.setattr(reading, "gather", noted)
+    scan("--request-log", second, "--out", out)
+    (wanted,) = found
+    assert wanted.groups == {"billing"}
+    assert wanted.since is not None
+    found.clear()
+    before = last_scan(out).inputs["requests"].rows
+    third = tmp_path / "third" / "kafka-request.log"
+    third.parent.mkdir()
+    third.write_bytes(said[number])
+    scan("--request-log", third, "--out", out)
+    assert last_scan(out).inputs["requests"].rows == before
 
 
 def files_after_each(scan: Scan, folder: Path, scans: int) -> list[int]:

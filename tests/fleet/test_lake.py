@@ -23,6 +23,7 @@ from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, number_of, token_of
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.fleet.parts import FOLDERS, STORED, PartWriter
+from rebal.inspectors.fleet.reports import TaskReport, Totals
 from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.tablefiles import change_document, last_scan
 
@@ -31,6 +32,14 @@ WHEN = datetime(2026, 11, 21, tzinfo=UTC)
 
 class KilledError(Exception):
     """What stands for a process that ends here."""
+
+
+def reported(writer: PartWriter) -> TaskReport:
+    """What the writer reports to the driver."""
+    totals = Totals()
+    for batch in writer.report():
+        totals.take(batch.to_pylist())
+    return totals
 
 
 def fill(run: Run, offset: int) -> dict[str, list[DataFile]]:
@@ -42,12 +51,10 @@ def fill(run: Run, offset: int) -> dict[str, list[DataFile]]:
     writer.add("records", [{"offset": offset, "group_id": f"g{offset}"}])
     kept = [one._replace(path=one.path.removeprefix("records/")) for one in run.earlier("records")]
     made: dict[str, list[DataFile]] = {"records": kept}
-    for batch in writer.report():
-        for row in batch.to_pylist():
-            table = FOLDERS[row["name"]]
-            path = row["file"].removeprefix(f"{table}/")
-            file = DataFile(path, row["amount"], row["size"], row["low"], row["high"])
-            made.setdefault(table, []).append(file)
+    for kind, files in reported(writer).made.items():
+        table = FOLDERS[kind]
+        of_table = [one._replace(path=one.path.removeprefix(f"{table}/")) for one in files]
+        made.setdefault(table, []).extend(of_table)
     return made
 
 

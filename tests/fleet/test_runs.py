@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rebal.inspectors.fleet import runs
-from rebal.inspectors.fleet.runs import SORTED_BY, Packer, unpack
+from rebal.inspectors.fleet.runs import SORTED_BY, Sorter, pack, unpack
 from rebal.inspectors.fleet.schemas import TIMELINE
 from rebal.inspectors.fleet.timeline.timeline import ORDER
 from tests.examples import examples
@@ -37,13 +38,17 @@ def place(one: Row) -> tuple[Any, ...]:
     return one["group_id"], one["state"] is None, *((v is None, v or 0) for v in values if v != "s")
 
 
+def packed_of(rows: list[Row]) -> list[pa.RecordBatch]:
+    sorter = Sorter()
+    ready = list(sorter.add(pa.Table.from_pylist(rows, TIMELINE))) if rows else []
+    return [pack(one) for one in (*ready, *sorter.rest())]
+
+
 def through(files: list[list[Row]]) -> list[Row]:
     """What comes out of files that several tasks packed, sorted as Spark sorts."""
     packed: list[Row] = []
     for rows in files:
-        packer = Packer()
-        batches = list(packer.add(pa.Table.from_pylist(rows, TIMELINE))) if rows else []
-        for batch in (*batches, *packer.rest()):
+        for batch in packed_of(rows):
             packed += batch.to_pylist()
     packed.sort(key=lambda one: [(one[name] is None, one[name] or 0) for name in SORTED_BY])
     return list(rows_of(packed))
@@ -96,7 +101,30 @@ def test_a_state_comes_before_its_groups_rows() -> None:
 
 def test_a_run_is_cut_where_it_is_large_and_packs_what_repeats() -> None:
     rows = [row(1, n, n, size=400_000) for n in range(10)]
-    packer = Packer()
-    (batch,) = [*packer.add(pa.Table.from_pylist(rows, TIMELINE)), *packer.rest()]
+    (batch,) = packed_of(rows)
     assert len(batch) == 4
     assert batch.nbytes < 0.01 * sum(batch["size"].to_pylist())
+
+
+def test_many_runs_that_overlap_are_not_sorted_again_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An unordered export that many tasks read: each has rows of the group from first to last."""
+    tasks, each = 60, 20
+    monkeypatch.setattr(runs, "_BATCH_ROWS", 50)
+    ordered = runs._sorted
+    sizes: list[int] = []
+
+    def noted(held: list[pa.Table]) -> pa.Table:
+        sizes.append(sum(len(one) for one in held))
+        return ordered(held)
+
+    files = [
+        [row(0, task + n * tasks, task + n * tasks) for n in range(each)] for task in range(tasks)
+    ]
+    packed = [one for rows in files for batch in packed_of(rows) for one in batch.to_pylist()]
+    packed.sort(key=lambda one: one["at"])
+    monkeypatch.setattr(runs, "_sorted", noted)
+    made = [one["offset"] for one in rows_of(packed)]
+    assert made == sorted(range(tasks * each))
+    assert sum(sizes) <= 6 * tasks * each

@@ -42,7 +42,7 @@ def name_topics(parts: pa.Table, writer: PartWriter) -> None:
     told = parts.filter(pc.is_valid(parts["topic_id"])).select(["topic_id", "topic"])
     for row in told.group_by(["topic_id", "topic"]).aggregate([]).to_pylist():
         if row["topic"] is not None:
-            writer.topic(row["topic_id"], row["topic"])
+            writer.said.topics[row["topic_id"]] = row["topic"]
 
 
 def merge_commits(parts: Sequence[pa.Table]) -> pa.Table:

@@ -1,0 +1,107 @@
+"""Rows of one Parquet file of the lake: of some groups, and since some time, alone.
+
+Files are sorted by group, and the statistics of their row groups tell which of these may hold a
+row that is wanted: the others are not read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rebal.inspectors.fleet.lake.place import Place
+from rebal.inspectors.fleet.schemas import in_columns
+
+_ROWS: Final = 4096
+"""Rows of a batch; a row may have many kilobytes."""
+
+
+class Wanted(NamedTuple):
+    """The rows of a file that are wanted: of `groups` (None: of all), `at` the time `since` or
+    later (microseconds since 1970; None: whenever), or only those without a time."""
+
+    groups: Collection[str] | None = None
+    since: int | None = None
+    timeless: bool = False
+
+    def rows(self, rows: pa.Table) -> pa.Table:
+        """Return those of these rows that are wanted."""
+        if self.groups is not None:
+            rows = rows.filter(pc.is_in(rows["group_id"], pa.array(self.groups, pa.string())))
+        if self.since is not None:
+            rows = rows.filter(pc.greater_equal(rows["at"].cast(pa.int64()), self.since))
+        return rows.filter(pc.is_null(rows["at"])) if self.timeless else rows
+
+
+ALL: Final = Wanted()
+
+
+@contextmanager
+def opened(place: Place, path: str) -> Iterator[pq.ParquetFile]:
+    """Open a file of the lake.
+
+    Raises:
+        LakeError: the store does not give the file.
+    """
+    with place.errors(), place.files().open_input_file(path) as found:
+        yield pq.ParquetFile(found)
+
+
+def rows_in(file: pq.ParquetFile, columns: pa.Schema, wanted: Wanted = ALL) -> Iterator[pa.Table]:
+    """Rows of an open file in these columns; one that the file does not have is null."""
+    found = _row_groups(file.metadata, wanted)
+    for batch in file.iter_batches(_ROWS, row_groups=found, columns=columns.names):
+        rows = wanted.rows(in_columns(batch, columns))
+        if len(rows):
+            yield rows
+
+
+def read_rows(
+    place: Place, path: str, columns: pa.Schema, wanted: Wanted = ALL
+) -> Iterator[pa.Table]:
+    """Rows of a file of the lake, as `rows_in`.
+
+    Raises:
+        LakeError: the store does not give the file.
+    """
+    with opened(place, path) as file:
+        yield from rows_in(file, columns, wanted)
+
+
+def may_hold(low: str | None, high: str | None, names: Sequence[str]) -> bool:
+    """Return whether one of the sorted `names` is from `low` to `high` (None: not known)."""
+    if low is None or high is None:
+        return bool(names)
+    place = bisect_left(names, low)
+    return place < len(names) and names[place] <= high
+
+
+def _row_groups(about: pq.FileMetaData, wanted: Wanted) -> list[int]:
+    """The numbers of the row groups that may hold a row that is wanted."""
+    found = set(range(about.num_row_groups))
+    if wanted.groups is not None:
+        names = sorted(wanted.groups)
+        for number, known in _statistics(about, "group_id"):
+            if known.has_min_max and not may_hold(known.min, known.max, names):
+                found.discard(number)
+    if wanted.since is not None or wanted.timeless:
+        for number, known in _statistics(about, "at"):
+            early = wanted.since is not None and known.has_min_max and known.max_raw < wanted.since
+            if early or (wanted.timeless and known.null_count == 0):
+                found.discard(number)
+    return sorted(found)
+
+
+def _statistics(about: pq.FileMetaData, name: str) -> Iterator[tuple[int, pq.Statistics]]:
+    """What is known of a column, by row group."""
+    leaf = [about.schema.column(place).path for place in range(about.num_columns)].index(name)
+    for number in range(about.num_row_groups):
+        known = about.row_group(number).column(leaf).statistics
+        if known is not None:
+            yield number, known

@@ -1,0 +1,104 @@
+"""Reports of a scan's tasks to the driver: files, counts and news; `Totals` adds them up.
+
+A task's report is one row with one document in it (msgpack). Runs on the executors too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+import pyarrow as pa
+from msgspec import Struct, field
+
+from rebal.inspectors.fleet.lake.table import DataFile
+from rebal.inspectors.fleet.news import News, Series
+
+REPORT: Final = pa.schema([("report", pa.binary())])
+REPORT_DDL: Final = "report binary"
+_Key = TypeVar("_Key", str, int)
+
+
+class TaskReport(Struct, omit_defaults=True, array_like=True):
+    """What one task wrote, replaced and counted.
+
+    `made` are its files by kind, with their paths in the lake; `gone` are files of earlier scans
+    that they replace. `rows` is the number of the source's rows, `skipped` how many of them are no
+    records, by what they are, and `records` how many are, by Kafka's name of the kind; `lines` are
+    a request log's lines by `request_rows.COUNTS`. `last` is the last offset read by partition,
+    `offsets` how many were. `span` bounds the times of what was read (microseconds since 1970),
+    `topics` are names by topic id, and `series` the news of groups.
+    """
+
+    made: dict[str, list[DataFile]] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    rows: int = 0
+    skipped: dict[str, int] = field(default_factory=Counter)
+    records: dict[str, int] = field(default_factory=Counter)
+    lines: dict[str, int] = field(default_factory=Counter)
+    last: dict[int, int] = field(default_factory=dict)
+    offsets: dict[int, int] = field(default_factory=Counter)
+    span: tuple[int, int] | None = None
+    topics: dict[str, str] = field(default_factory=dict)
+    series: list[Series] = field(default_factory=list)
+
+    def reach(self, partition: int, offset: int, amount: int) -> None:
+        """Note that so many offsets of this partition were read, the last of them `offset`."""
+        self.last[partition] = max(offset, self.last.get(partition, offset))
+        self.offsets[partition] = self.offsets.get(partition, 0) + amount
+
+    def stretch(self, span: tuple[int, int] | None) -> None:
+        """Note that times from the first to the last one of `span` were read."""
+        if span is not None:
+            first, last = self.span or span
+            self.span = min(first, span[0]), max(last, span[1])
+
+    def batch(self) -> pa.RecordBatch:
+        """Return the report as a row of `REPORT`."""
+        return pa.record_batch([pa.array([msgspec.msgpack.encode(self)])], schema=REPORT)
+
+
+class Totals(TaskReport):
+    """The sum of what the tasks of one scan reported; their series become `news`."""
+
+    news: News = field(default_factory=News)
+
+    @property
+    def read(self) -> int:
+        """Records of the source."""
+        return self.rows - sum(self.skipped.values())
+
+    def take(self, reports: Iterable[Any]) -> None:
+        """Add rows of `REPORT`."""
+        for row in reports:
+            self._add(_DECODER.decode(row["report"]))
+
+    def files(self, kind: str) -> list[DataFile]:
+        """Return the files of a kind that tasks wrote, sorted."""
+        return sorted(self.made.get(kind, ()))
+
+    def _add(self, one: TaskReport) -> None:
+        for kind, files in one.made.items():
+            self.made.setdefault(kind, []).extend(files)
+        self.gone |= one.gone
+        self.rows += one.rows
+        add_up(self.skipped, one.skipped)
+        add_up(self.records, one.records)
+        add_up(self.lines, one.lines)
+        for partition, offset in one.last.items():
+            self.reach(partition, offset, one.offsets.get(partition, 0))
+        self.stretch(one.span)
+        self.topics |= one.topics
+        for series in one.series:
+            self.news.add(series)
+
+
+_DECODER: Final = msgspec.msgpack.Decoder(TaskReport)
+
+
+def add_up(counts: dict[_Key, int], more: Mapping[_Key, int]) -> None:
+    """Add numbers to those of the same key."""
+    for key, amount in more.items():
+        counts[key] = counts.get(key, 0) + amount

@@ -1,0 +1,144 @@
+"""Files of the lake: only the row groups that may hold what is wanted are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+
+from rebal.inspectors.fleet import files, stages
+from rebal.inspectors.fleet.files import Wanted, opened, read_rows, rows_in
+from rebal.inspectors.fleet.intake import Known, only_new, take_in, take_requests
+from rebal.inspectors.fleet.news import News, Series
+from rebal.inspectors.fleet.parts import PartWriter
+from rebal.inspectors.fleet.reports import Totals
+from rebal.inspectors.fleet.runs import Sorter, pack
+from rebal.inspectors.fleet.schemas import ERRORS, INPUTS, MOVED, REQUESTS, TIMELINE, in_columns
+from rebal.inspectors.fleet.sources.request_rows import COUNTED
+from rebal.inspectors.fleet.sources.source import SOURCE
+from rebal.inspectors.fleet.stages import Gather, pieces_of
+from rebal.inspectors.fleet.telling import tell
+from rebal.inspectors.fleet.timeline.timeline import Tale
+from tests.fleet.tablefiles import target_in
+
+GROUPS, EACH = 40, 200
+REQUEST_COLUMNS = INPUTS["requests"]
+
+
+def records(target_folder: Path) -> Totals:
+    """What a task makes of records of 40 groups that come in turn."""
+    numbers = range(GROUPS * EACH)
+    names = [b"group-%02d" % (number % GROUPS) for number in numbers]
+    given = {
+        "key": [b"\0\2" + len(name).to_bytes(2, "big") + name for name in names],
+        "value": [b"\0\3" + bytes(50)] * len(names),
+        "partition": [number % GROUPS for number in numbers],
+        "offset": list(numbers),
+        "timestamp": [1_760_000_000_000_000 + number for number in numbers],
+        "source": ["s"] * len(names),
+    }
+    rows = in_columns(pa.table(given), SOURCE)
+    batches = rows.to_batches(max_chunksize=1000)
+    return reported(take_in(batches, target_in(target_folder), None, 2**62))
+
+
+def reported(batches: Iterable[pa.RecordBatch]) -> Totals:
+    totals = Totals()
+    for batch in batches:
+        totals.take(batch.to_pylist())
+    return totals
+
+
+def row_groups_read(folder: Path, path: str, wanted: Wanted) -> int:
+    with opened(target_in(folder).place, path) as file:
+        return len(files._row_groups(file.metadata, wanted))
+
+
+def test_records_are_written_by_group_and_of_one_group_little_is_read(tmp_path: Path) -> None:
+    (file,) = records(tmp_path).files("records")
+    wanted = Wanted(frozenset({"group-17"}))
+    assert row_groups_read(tmp_path, file.path, Wanted()) == 8
+    assert row_groups_read(tmp_path, file.path, wanted) <= 2
+    (rows,) = read_rows(target_in(tmp_path).place, file.path, INPUTS["records"], wanted)
+    assert rows["group_id"].to_pylist() == ["group-17"] * EACH
+    assert rows["offset"].to_pylist() == list(range(17, GROUPS * EACH, GROUPS))
+
+
+def requests(folder: Path, times: list[int | None]) -> Totals:
+    given = {
+        "group_id": [f"group-{number:05d}" for number in range(len(times))],
+        "at": pa.array(times, pa.int64()).cast(REQUESTS.field("at").type),
+        "api": ["JOIN_GROUP"] * len(times),
+        "source": ["log"] * len(times),
+        "position": list(range(len(times))),
+    }
+    rows = in_columns(pa.table(given), COUNTED).to_batches()
+    return reported(take_requests(rows, target_in(folder), 2**62))
+
+
+def test_requests_before_a_time_and_those_with_a_time_are_not_read(tmp_path: Path) -> None:
+    start = 1_760_000_000_000_000
+    (file,) = requests(tmp_path, [start + n for n in range(9000)] + [None]).files("requests")
+    for wanted, groups, rows in (
+        (Wanted(since=start + 8500), 1, 500),
+        (Wanted(timeless=True), 1, 1),
+        (Wanted(frozenset({"group-00001"}), since=start + 8500), 0, 0),
+    ):
+        assert row_groups_read(tmp_path, file.path, wanted) == groups
+        with opened(target_in(tmp_path).place, file.path) as opened_file:
+            assert sum(len(one) for one in rows_in(opened_file, REQUEST_COLUMNS, wanted)) == rows
+
+
+def test_times_are_settled_without_keys_and_values(tmp_path: Path) -> None:
+    pieces = pieces_of("records", records(tmp_path).files("records"))
+    wanted = Gather(target_in(tmp_path).place, pieces, shares=[[0]])
+    number = pa.record_batch([pa.array([0])], names=["id"])
+    for batch in stages._read([number], wanted, MOVED):
+        assert batch.schema.names == ["group_id", "partition", "offset", "at"]
+
+
+def test_a_line_without_a_time_is_not_written_again(tmp_path: Path) -> None:
+    rows = {"group_id": ["g"], "api": ["JOIN_GROUP"], "source": ["log"], "position": [7]}
+    sorter = Sorter()
+    list(sorter.add(in_columns(pa.table(rows), TIMELINE)))
+    packed = [pack(one) for one in sorter.rest()]
+    made = reported(tell(packed, target_in(tmp_path), Tale())).made
+    assert "states" in made
+    assert "waiting" not in made
+
+
+def test_a_line_that_an_earlier_scan_could_not_read_is_known_by_its_file(tmp_path: Path) -> None:
+    writer = PartWriter(target_in(tmp_path))
+    lines = [{"source": "a", "value": b"broken"}, {"source": "b", "value": b"x", "offset": 3}]
+    writer.write("broken", pa.Table.from_pylist(lines, ERRORS))
+    (file,) = reported(writer.report()).files("broken")
+    known = Known(target_in(tmp_path).place, {0: 9}, (file.path,))
+    given = [
+        {"source": "a", "value": b"broken"},
+        {"source": "b", "value": b"broken"},
+        {"source": "a", "value": b"broken", "partition": 0, "offset": 9},
+        {"source": "a", "value": b"broken", "partition": 0, "offset": 10},
+    ]
+    rows = pa.Table.from_pylist(given, SOURCE).to_batches()
+    found = [row for batch in only_new(rows, None, known) for row in batch.to_pylist()]
+    assert [(row["source"], row["offset"]) for row in found] == [("b", None), ("a", 10)]
+
+
+def test_series_of_tasks_that_share_a_partition_are_held_as_one() -> None:
+    news = News()
+    for task in range(100):
+        news.add(Series("g", 0, task, 1000 + task, task, 1000 + task))
+    news.add(Series("g", 0, 5000, 6000, 5000, 6000))
+    assert [len(held) for held in news._found.values()] == [2]
+    (whole,) = news
+    assert (whole.first, whole.last, whole.since, whole.until) == (0, 6000, 0, 6000)
+    assert not whole.ordered
+
+
+def test_series_of_tasks_that_end_in_any_order_follow_each_other() -> None:
+    news = News()
+    for first in (20, 0, 10):
+        news.add(Series("g", 0, first, first + 9, first, first + 9))
+    (whole,) = news
+    assert (whole.first, whole.last, whole.ordered) == (0, 29, True)
