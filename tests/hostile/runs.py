@@ -286,9 +286,8 @@ class Range:
             # A pipe without a writer takes this long in each run that names it.
             (files, "_PATIENCE", 0.05),
             # Nothing starts a JVM: a scan reads its sources and ends where Spark would begin.
-            (job, "require", lambda _: None),
+            (job, "require", lambda *_, **__: None),
             (job, "spark_session", lambda *_, **__: contextlib.nullcontext()),
-            (job, "engine_of", lambda _: None),
             (job, "_carry_out", _read_sources),
             (lake_run, "new_run", _no_run),
         ):
