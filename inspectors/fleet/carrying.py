@@ -17,6 +17,7 @@ from rebal.inspectors.fleet.files import Wanted, opened, rows_in
 from rebal.inspectors.fleet.parts import SCAN, WRITTEN, PartWriter, Target
 from rebal.inspectors.fleet.schemas import TEXT
 
+_AT_ONCE: Final = 65_536
 _GROUP: Final = pa.schema([("group_id", TEXT)])
 
 
@@ -52,7 +53,7 @@ def _carry(load: Load, path: str, target: Target, writer: PartWriter) -> None:
         if not load.whole and next(rows_in(file, _GROUP, Wanted(load.without)), None) is None:
             return
         writer.said.gone.add(path)
-        for rows in rows_in(file, WRITTEN[load.kind].append(SCAN)):
+        for rows in rows_in(file, WRITTEN[load.kind].append(SCAN), at_once=_AT_ONCE):
             writer.write_again(load.kind, _staying(rows, load))
 
 

@@ -7,9 +7,9 @@ row that is wanted: the others are not read.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,22 +18,31 @@ import pyarrow.parquet as pq
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.schemas import in_columns
 
+_T = TypeVar("_T", str, int)
+_SCAN: Final = "scan_id"
 _ROWS: Final = 4096
 """Rows of a batch; a row may have many kilobytes."""
 
 
 class Wanted(NamedTuple):
     """The rows of a file that are wanted: of `groups` (None: of all), `at` the time `since` or
-    later (microseconds since 1970; None: whenever), or only those without a time."""
+    later (microseconds since 1970; None: whenever), or only those without a time.
+
+    `scans` are by group the scan whose rows are wanted (None: of all).
+    """
 
     groups: Collection[str] | None = None
     since: int | None = None
     timeless: bool = False
+    scans: Mapping[str, int] | None = None
 
     def rows(self, rows: pa.Table) -> pa.Table:
         """Return those of these rows that are wanted."""
         if self.groups is not None:
             rows = rows.filter(pc.is_in(rows["group_id"], pa.array(self.groups, pa.string())))
+        if self.scans is not None:
+            scans = [self.scans.get(name, -1) for name in rows["group_id"].to_pylist()]
+            rows = rows.filter(pc.equal(rows[_SCAN], pa.array(scans, pa.int64())))
         if self.since is not None:
             rows = rows.filter(pc.greater_equal(rows["at"].cast(pa.int64()), self.since))
         return rows.filter(pc.is_null(rows["at"])) if self.timeless else rows
@@ -53,10 +62,12 @@ def opened(place: Place, path: str) -> Iterator[pq.ParquetFile]:
         yield pq.ParquetFile(found)
 
 
-def rows_in(file: pq.ParquetFile, columns: pa.Schema, wanted: Wanted = ALL) -> Iterator[pa.Table]:
+def rows_in(
+    file: pq.ParquetFile, columns: pa.Schema, wanted: Wanted = ALL, at_once: int = _ROWS
+) -> Iterator[pa.Table]:
     """Rows of an open file in these columns; one that the file does not have is null."""
     found = _row_groups(file.metadata, wanted)
-    for batch in file.iter_batches(_ROWS, row_groups=found, columns=columns.names):
+    for batch in file.iter_batches(at_once, row_groups=found, columns=columns.names):
         rows = wanted.rows(in_columns(batch, columns))
         if len(rows):
             yield rows
@@ -74,7 +85,7 @@ def read_rows(
         yield from rows_in(file, columns, wanted)
 
 
-def may_hold(low: str | None, high: str | None, names: Sequence[str]) -> bool:
+def may_hold(low: _T | None, high: _T | None, names: Sequence[_T]) -> bool:
     """Return whether one of the sorted `names` is from `low` to `high` (None: not known)."""
     if low is None or high is None:
         return bool(names)
@@ -89,6 +100,11 @@ def _row_groups(about: pq.FileMetaData, wanted: Wanted) -> list[int]:
         names = sorted(wanted.groups)
         for number, known in _statistics(about, "group_id"):
             if known.has_min_max and not may_hold(known.min, known.max, names):
+                found.discard(number)
+    if wanted.scans is not None:
+        scans = sorted(set(wanted.scans.values()))
+        for number, known in _statistics(about, _SCAN):
+            if known.has_min_max and not may_hold(known.min, known.max, scans):
                 found.discard(number)
     if wanted.since is not None or wanted.timeless:
         for number, known in _statistics(about, "at"):

@@ -110,7 +110,7 @@ class PartWriter:
 
     def write_again(self, kind: str, rows: pa.Table) -> None:
         """Rows that an earlier scan wrote, with its number."""
-        self._write(kind, rows)
+        self._write(kind, rows.sort_by("group_id") if kind in _FEW else rows)
 
     def _write(self, kind: str, rows: pa.Table) -> None:
         if not len(rows):

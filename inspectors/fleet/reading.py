@@ -198,7 +198,7 @@ def _not_known(fresh: DataFrame, run: Run, mark: Column) -> DataFrame:
     ).collect()[0]
     pieces = []
     if since is not None:
-        pieces += pieces_of("requests", known, wanted=Wanted(frozenset(groups), since))
+        pieces += pieces_of("requests", known, wanted=Wanted(frozenset(groups), since=since))
     if timeless:
         pieces += pieces_of("requests", known, wanted=Wanted(timeless=True))
     if not pieces:

@@ -142,7 +142,8 @@ def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
     ]
     if choice.go_on:
         for kind in NEWEST:
-            pieces += pieces_of(kind, run.earlier(kind), wanted=going, scans=choice.go_on)
+            newest = going._replace(scans=choice.go_on)
+            pieces += pieces_of(kind, run.earlier(kind), wanted=newest)
         timeless = going._replace(timeless=True)
         pieces += pieces_of("requests", run.earlier("requests"), wanted=timeless)
     if not pieces:

@@ -39,6 +39,7 @@ from rebal.inspectors.fleet.schemas import (
 )
 from rebal.inspectors.fleet.spark.tasks import Work, cores_of, in_tasks
 from rebal.inspectors.fleet.timeline.clock import settle
+from rebal.inspectors.fleet.timeline.timeline import WAITING
 
 Change = Callable[[DataFrame], DataFrame]
 Moved = Mapping[tuple[str, int, int], int]
@@ -57,15 +58,13 @@ _LITTLE: Final = 4 << 20
 class Piece(NamedTuple):
     """A file of the lake and which of its rows are wanted.
 
-    Of runs, those of the groups in `without` are not. A state and what waits for it are those of
-    the scan that `scans` names for the group.
+    Of runs, those of the groups in `without` are not.
     """
 
     kind: str
     path: str
     size: int
     wanted: Wanted = ALL
-    scans: Mapping[str, int] | None = None
     without: frozenset[str] = frozenset()
 
 
@@ -186,7 +185,9 @@ def _rows(piece: Piece, wanted: Gather, schema: pa.Schema) -> Iterator[pa.Table]
     else:
         columns = INPUTS[FOLDERS[piece.kind]].append(SCAN)
         for rows in read_rows(place, path, columns, piece.wanted):
-            yield _as_input(_newest(rows, piece.scans), wanted.span)
+            # What waits without a time is read from the requests each time.
+            told = rows.filter(pc.is_valid(rows["at"])) if piece.kind == WAITING else rows
+            yield _as_input(told, wanted.span)
 
 
 def _moved_in(wanted: Gather) -> Moved:
@@ -213,18 +214,6 @@ def _with_effective(rows: pa.Table, moved: Moved) -> pa.Table:
     for name, column in (("told_at", told), ("at", at)):
         rows = rows.set_column(rows.schema.get_field_index(name), TIMELINE.field(name), column)
     return rows
-
-
-def _newest(rows: pa.Table, scans: Mapping[str, int] | None) -> pa.Table:
-    """Of states, and of what waits, those of the scan that wrote each group's newest state.
-
-    What waits without a time is read from the requests each time.
-    """
-    if scans is None:
-        return rows
-    newest = [scans.get(name, -1) for name in rows["group_id"].to_pylist()]
-    rows = rows.filter(pc.equal(rows[SCAN.name], pa.array(newest, pa.int64())))
-    return rows.filter(pc.is_valid(rows["at"])) if "at" in rows.column_names else rows
 
 
 def _as_input(rows: pa.Table, span: tuple[int, int] | None) -> pa.Table:

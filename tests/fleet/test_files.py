@@ -11,10 +11,18 @@ from rebal.inspectors.fleet import files, stages
 from rebal.inspectors.fleet.files import Wanted, opened, read_rows, rows_in
 from rebal.inspectors.fleet.intake import Known, only_new, take_in, take_requests
 from rebal.inspectors.fleet.news import News, Series
-from rebal.inspectors.fleet.parts import PartWriter
+from rebal.inspectors.fleet.parts import SCAN, PartWriter
 from rebal.inspectors.fleet.reports import Totals
 from rebal.inspectors.fleet.runs import Sorter, pack
-from rebal.inspectors.fleet.schemas import ERRORS, INPUTS, MOVED, REQUESTS, TIMELINE, in_columns
+from rebal.inspectors.fleet.schemas import (
+    ERRORS,
+    INPUTS,
+    MOVED,
+    REQUESTS,
+    STATES,
+    TIMELINE,
+    in_columns,
+)
 from rebal.inspectors.fleet.sources.request_rows import COUNTED
 from rebal.inspectors.fleet.sources.source import SOURCE
 from rebal.inspectors.fleet.stages import Gather, pieces_of
@@ -88,6 +96,22 @@ def test_requests_before_a_time_and_those_with_a_time_are_not_read(tmp_path: Pat
         assert row_groups_read(tmp_path, file.path, wanted) == groups
         with opened(target_in(tmp_path).place, file.path) as opened_file:
             assert sum(len(one) for one in rows_in(opened_file, REQUEST_COLUMNS, wanted)) == rows
+
+
+def test_of_states_only_the_newest_are_read(tmp_path: Path) -> None:
+    writer = PartWriter(target_in(tmp_path))
+    writer.write("states", pa.Table.from_pylist([{"group_id": "a"}, {"group_id": "b"}], STATES))
+    (file,) = reported(writer.report()).files("states")
+    place, number = target_in(tmp_path).place, target_in(tmp_path).number
+    older = Wanted({"a"}, scans={"a": number + 1})
+    assert row_groups_read(tmp_path, file.path, older) == 0
+    (rows,) = read_rows(
+        place,
+        file.path,
+        STATES.append(SCAN),
+        Wanted({"a", "b"}, scans={"a": number, "b": number - 1}),
+    )
+    assert rows["group_id"].to_pylist() == ["a"]
 
 
 def test_times_are_settled_without_keys_and_values(tmp_path: Path) -> None:
