@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rebal.inspectors.fleet.timeline.order import DISORDER
+from rebal.inspectors.fleet.timeline.events import DISORDER
 
 _EPOCH: Final = 0
 

@@ -29,7 +29,8 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
     records, by what they are, and `records` how many are, by Kafka's name of the kind; `lines` are
     a request log's lines by `request_rows.COUNTS`. `last` is the last offset read by partition,
     `offsets` how many were. `span` bounds the times of what was read (microseconds since 1970),
-    `topics` are names by topic id, and `series` the news of groups.
+    `topics` are names by topic id, `series` the news of groups, and `refused` the groups with a
+    damaged state.
     """
 
     made: dict[str, list[DataFile]] = field(default_factory=dict)
@@ -43,6 +44,7 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
     span: tuple[int, int] | None = None
     topics: dict[str, str] = field(default_factory=dict)
     series: list[Series] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)
 
     def reach(self, partition: int, offset: int, amount: int) -> None:
         """Note that so many offsets of this partition were read, the last of them `offset`."""
@@ -73,13 +75,14 @@ class Totals(TaskReport):
     def take(self, reports: Iterable[Any]) -> None:
         """Add rows of `REPORT`."""
         for row in reports:
-            self._add(_DECODER.decode(row["report"]))
+            self.add(_DECODER.decode(row["report"]))
 
     def files(self, kind: str) -> list[DataFile]:
         """Return the files of a kind that tasks wrote, sorted."""
         return sorted(self.made.get(kind, ()))
 
-    def _add(self, one: TaskReport) -> None:
+    def add(self, one: TaskReport) -> None:
+        """Add another report."""
         for kind, files in one.made.items():
             self.made.setdefault(kind, []).extend(files)
         self.gone |= one.gone
@@ -93,6 +96,7 @@ class Totals(TaskReport):
         self.topics |= one.topics
         for series in one.series:
             self.news.add(series)
+        self.refused |= one.refused
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(TaskReport)

@@ -14,7 +14,7 @@ the rows that the scan before left open are written again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial, reduce
@@ -53,7 +53,7 @@ from rebal.inspectors.fleet.stages import (
 from rebal.inspectors.fleet.states import NEWEST, newest_states, states_of
 from rebal.inspectors.fleet.telling import Committed, tell, tell_commits
 from rebal.inspectors.fleet.timeline.rows import OPEN
-from rebal.inspectors.fleet.timeline.timeline import Tale
+from rebal.inspectors.fleet.timeline.timeline import Options
 
 _Span = tuple[int, int] | None
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -113,15 +113,33 @@ def scan(
     say(f"{totals.read:,} records read; putting each group's history in order")
     now = _Scan(spark, run, totals, newest_states(run), _span(run, totals), _breaks(run, totals))
     before = run.previous.topics if run.previous is not None else {}
-    states = states_of(now.states, totals.news.groups)
-    choice = choose(totals.news, states, now.span, totals.topics.keys() - before.keys())
-    work = (_tell(now, choice), _tell_commits(now, choice), _carry(now, choice))
-    reports = [one for one in work if one is not None]
-    if reports:
-        # One job: none of the three waits for another's last task.
-        totals.take(reduce(DataFrame.union, reports).collect())
+    _write(now, totals.topics.keys() - before.keys())
     manifest = _manifest(now, source=source, request_logs=request_logs, logs=logs)
     return run.finish(manifest, _files(run, totals))
+
+
+def _write(now: _Scan, named: Collection[str], refused: frozenset[str] = frozenset()) -> None:
+    """Write the tables' files; `named` are the ids of topics whose names are new.
+
+    The groups `refused` have a damaged state. Where one is found, all is written once more with its
+    group told anew: the files that the first attempt carried on still hold its earlier rows.
+    """
+    states = {
+        name: one._replace(usable=False) if name in refused else one
+        for name, one in states_of(now.states, now.totals.news.groups).items()
+    }
+    choice = choose(now.totals.news, states, now.span, named)
+    work = (_tell(now, choice), _tell_commits(now, choice), _carry(now, choice))
+    reports = [one for one in work if one is not None]
+    if not reports:
+        return
+    # One job: none of the three waits for another's last task.
+    told = Totals()
+    told.take(reduce(DataFrame.union, reports).collect())
+    if told.refused:
+        _write(now, named, refused | told.refused)
+    else:
+        now.totals.add(told)
 
 
 def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
@@ -133,6 +151,7 @@ def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
         records = (*totals.files("records"), *run.earlier("records"))
         again = pieces_of("records", records, wanted=anew)
         settling = Gather(run.place, again, now.span)
+        totals.made.pop("moved", None)
         totals.take(settle_times(now.spark, settling, run.target).collect())
         again += pieces_of("requests", run.earlier("requests"), wanted=anew)
     pieces = [
@@ -148,14 +167,14 @@ def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
         pieces += pieces_of("requests", run.earlier("requests"), wanted=timeless)
     if not pieces:
         return None
-    tale = Tale(_topics(now), now.breaks, choice.recorded, totals.news.told_until(), now.span)
+    options = Options(_topics(now), now.breaks, choice.recorded, totals.news.told_until(), now.span)
     wanted = Gather(run.place, pieces, now.span, totals.files("moved"))
     rows = (
         gather(now.spark, wanted, PACKED)
         .transform(by_group(tasks_for(pieces, now.cores)))
         .transform(in_order(*SORTED_BY))
     )
-    return in_tasks(rows, partial(tell, target=run.target, tale=tale), REPORT_DDL)
+    return in_tasks(rows, partial(tell, target=run.target, options=options), REPORT_DDL)
 
 
 def _topics(now: _Scan) -> dict[str, str]:

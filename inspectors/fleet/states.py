@@ -16,7 +16,7 @@ from rebal.inspectors.fleet.lake.run import Run
 from rebal.inspectors.fleet.news import State
 from rebal.inspectors.fleet.parts import SCAN
 from rebal.inspectors.fleet.schemas import STATES
-from rebal.inspectors.fleet.timeline.state import form
+from rebal.inspectors.fleet.timeline.timeline import FORM
 
 NEWEST: Final = ("states", "waiting")
 """Kinds of which a group's newest rows count, whatever else is there."""
@@ -41,7 +41,7 @@ def states_of(newest: pa.Table, groups: Collection[str]) -> Mapping[str, State]:
     return {
         row["group_id"]: State(
             scan_id=row[SCAN.name],
-            usable=row["form"] == form(),
+            usable=row["form"] == FORM,
             partition=row["partition"],
             offset=row["offset"],
             told_until=row["told_until"],

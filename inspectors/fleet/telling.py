@@ -11,7 +11,7 @@ from rebal.inspectors.fleet.commits.groups import commit_groups
 from rebal.inspectors.fleet.commits.table import merge_commits, write_commits
 from rebal.inspectors.fleet.parts import PartWriter, Target
 from rebal.inspectors.fleet.runs import unpack
-from rebal.inspectors.fleet.timeline.timeline import WAITING, Tale, make_tables
+from rebal.inspectors.fleet.timeline.timeline import REFUSED, WAITING, Options, make_tables
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,17 @@ class Committed:
     log: bool
 
 
-def tell(batches: Iterable[pa.RecordBatch], target: Target, tale: Tale) -> Iterator[pa.RecordBatch]:
+def tell(
+    batches: Iterable[pa.RecordBatch], target: Target, options: Options
+) -> Iterator[pa.RecordBatch]:
     """Packed rows of groups, in order → files in the lake, and reports."""
     writer = PartWriter(target)
-    for kind, rows in make_tables(unpack(batches), tale):
-        # What has no time waits for ever, and is among the requests.
-        writer.write(kind, rows.filter(rows["at"].is_valid()) if kind == WAITING else rows)
+    for kind, rows in make_tables(unpack(batches), options):
+        if kind == REFUSED:
+            writer.said.refused.update(rows["group_id"].to_pylist())
+        else:
+            # What has no time waits for ever, and is among the requests.
+            writer.write(kind, rows.filter(rows["at"].is_valid()) if kind == WAITING else rows)
     yield from writer.report()
 
 

@@ -27,7 +27,7 @@ from rebal.inspectors.fleet.sources.request_rows import COUNTED
 from rebal.inspectors.fleet.sources.source import SOURCE
 from rebal.inspectors.fleet.stages import Gather, pieces_of
 from rebal.inspectors.fleet.telling import tell
-from rebal.inspectors.fleet.timeline.timeline import Tale
+from rebal.inspectors.fleet.timeline.timeline import Options
 from tests.fleet.tablefiles import target_in
 
 GROUPS, EACH = 40, 200
@@ -127,7 +127,7 @@ def test_a_line_without_a_time_is_not_written_again(tmp_path: Path) -> None:
     sorter = Sorter()
     list(sorter.add(in_columns(pa.table(rows), TIMELINE)))
     packed = [pack(one) for one in sorter.rest()]
-    made = reported(tell(packed, target_in(tmp_path), Tale())).made
+    made = reported(tell(packed, target_in(tmp_path), Options())).made
     assert "states" in made
     assert "waiting" not in made
 

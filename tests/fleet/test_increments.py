@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -135,8 +137,39 @@ def test_states_that_another_version_wrote_are_not_gone_on_from(
     for n, (records, _) in enumerate(parts(tmp_path, 3)):
         with monkeypatch.context() as patch:
             if n == 1:
-                patch.setattr(stored, "form", lambda: "another/0")
+                patch.setattr(stored, "FORM", "another")
             scan("--offsets", records, "--out", out)
+    assert told(out) == told(whole)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-1], pickle.dumps], ids=["cut off", "a pickle"]
+)
+def test_groups_whose_states_are_damaged_are_told_anew(
+    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes]
+) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    scan("--offsets", OFFSETS, "--out", whole)
+    (first, _), (second, _) = parts(tmp_path, 2)
+    scan("--offsets", first, "--out", out)
+    damaged = 0
+    for file in (out / "states").rglob("states-*.parquet"):
+        rows = pq.ParquetFile(file).read()
+        documents = [one and damage(one) for one in rows["state"].to_pylist()]
+        damaged += sum(one is not None for one in documents)
+        place, field = rows.schema.get_field_index("state"), rows.schema.field("state")
+        pq.write_table(rows.set_column(place, field, [pa.array(documents, field.type)]), file)
+    assert damaged
+    found: list[Choice] = []
+
+    def noted(*words: Any) -> Choice:
+        found.append(choose(*words))
+        return found[-1]
+
+    monkeypatch.setattr(scanning, "choose", noted)
+    scan("--offsets", second, "--out", out)
+    assert found[0].go_on
+    assert found[1].anew == found[0].anew | found[0].go_on.keys()
     assert told(out) == told(whole)
 
 

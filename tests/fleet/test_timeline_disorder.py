@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rebal.inspectors.fleet.timeline.timeline import Tale, make_tables
+from rebal.inspectors.fleet.timeline.timeline import Options, make_tables
 from tests.fleet.conftest import CAPTURES
 from tests.fleet.timeline_input import (
     Row,
@@ -73,7 +73,7 @@ def test_rows_that_are_not_sorted_by_effective_times_are_told() -> None:
     unsorted = whole.take([0, 2, 1, 3, 4]).combine_chunks().to_batches()
     errors = [
         row
-        for name, made in make_tables(unsorted, Tale())
+        for name, made in make_tables(unsorted, Options())
         if name == "errors"
         for row in made.to_pylist()
     ]

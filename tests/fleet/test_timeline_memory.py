@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 
-from rebal.inspectors.fleet.timeline.group import GroupTimeline, Shared
-from rebal.inspectors.fleet.timeline.order import Raw
-from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.timeline import Tale, make_tables
-from rebal.inspectors.fleet.timeline.values import Values
-from tests.fleet.timeline_input import batches, in_order
+from rebal.inspectors.fleet.timeline.group import GroupTimeline
+from rebal.inspectors.fleet.timeline.shared import Shared
+from rebal.inspectors.fleet.timeline.state import encode, new_state
+from rebal.inspectors.fleet.timeline.timeline import Options, make_tables
+from tests.fleet.timeline_input import batches, in_order, record_of
 from tests.fleet.timeline_story import M, Story
 
 
@@ -23,7 +21,7 @@ def test_memory_does_not_grow_with_history() -> None:
 
     def kept(generations: int) -> int:
         shared = Shared()
-        group = GroupTimeline("g", shared)
+        group = GroupTimeline(new_state("g", False), shared)
         story = Story()
         for number in range(1, generations):
             members = [M("a", (0,)), M(f"m{number}", (1,), client=f"c{number}")]
@@ -32,13 +30,13 @@ def test_memory_does_not_grow_with_history() -> None:
             story.generation(number * 60 + 0.05, number, members)
             for row in in_order(story.rows):
                 if row["api"] is None:
-                    group.record(row["at"], Raw._make(row[name] for name in Raw._fields))
+                    group.record(record_of(row))
                 else:
                     group.request(row["at"], row)
             story.rows.clear()
             for _ in shared.rows.rest():
                 pass
-        return elements(group)
+        return len(encode(group.state))
 
     few, many = kept(500), kept(1_500)
     assert many < 1.2 * few, (few, many)
@@ -47,7 +45,7 @@ def test_memory_does_not_grow_with_history() -> None:
 def test_memory_does_not_grow_where_only_heartbeats_tell() -> None:
     def kept(epochs: int) -> tuple[int, int]:
         shared, story, rows = Shared(), Story(), 0
-        group = GroupTimeline("g", shared)
+        group = GroupTimeline(new_state("g", False), shared)
         for epoch in range(1, epochs):
             for member in ("a", "b", f"n{epoch}"):
                 asked = 0 if member.startswith("n") else epoch - 1
@@ -63,7 +61,7 @@ def test_memory_does_not_grow_where_only_heartbeats_tell() -> None:
                 group.request(row["at"], row)
             story.rows.clear()
             rows += sum(len(b) for name, b in shared.rows.rest() if name == "rebalances")
-        size = elements(group)
+        size = len(encode(group.state))
         group.finish()
         return size, rows + sum(len(b) for name, b in shared.rows.rest() if name == "rebalances")
 
@@ -88,26 +86,6 @@ def test_rows_of_unchanged_members_are_handed_on_before_the_end(table: str) -> N
             given += len(batch)
             yield batch
 
-    found = next(len(rows) for kind, rows in make_tables(counted(), Tale()) if kind == table)
+    found = next(len(rows) for kind, rows in make_tables(counted(), Options()) if kind == table)
     assert found >= 16_384
     assert given < len(story.rows)
-
-
-def elements(root: object) -> int:
-    """How many things hang on it, apart from the rows and values that all groups share."""
-    seen: set[int] = set()
-    todo = [root]
-    while todo:
-        one = todo.pop()
-        if id(one) in seen or isinstance(one, Shared | Rows | Values | type):
-            continue
-        seen.add(id(one))
-        if isinstance(one, dict):
-            todo += [*one.keys(), *one.values()]
-        elif isinstance(one, list | tuple | set | frozenset | deque):
-            todo += one
-        elif type(one).__module__.startswith("rebal.inspectors.fleet"):
-            names = [n for c in type(one).__mro__ for n in getattr(c, "__slots__", ())]
-            todo += [getattr(one, n) for n in names if hasattr(one, n)]
-            todo += list(getattr(one, "__dict__", {}).values())
-    return len(seen)

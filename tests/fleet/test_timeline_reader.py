@@ -20,7 +20,7 @@ from rebal.groups.wire.offsets_topic import (
     decode_group_metadata,
 )
 from rebal.inspectors.fleet.timeline.reader import Value, ValueReader
-from rebal.inspectors.fleet.timeline.values import UNTOLD, Head, Seen, Values
+from rebal.inspectors.fleet.timeline.values import UNTOLD, Identity, Member, Values
 from tests.examples import examples
 from tests.fleet.timeline_input import record, tables
 from tests.fleet.timeline_story import M, Story
@@ -133,8 +133,8 @@ def as_seen(value: GroupMetadata) -> list[tuple[Any, ...]]:
     values, consumer = Values(), value.protocol_type == "consumer"
     return [
         what(
-            Seen(
-                Head(
+            Member(
+                Identity(
                     one.member_id,
                     one.instance_id,
                     one.client_id,
@@ -143,7 +143,7 @@ def as_seen(value: GroupMetadata) -> list[tuple[Any, ...]]:
                     one.session_timeout_ms,
                     "classic",
                 ),
-                values.sent(one.subscription) if consumer else UNTOLD,
+                values.subscription(one.subscription) if consumer else UNTOLD,
             ),
             one.assignment if consumer else None,
         )
@@ -151,17 +151,17 @@ def as_seen(value: GroupMetadata) -> list[tuple[Any, ...]]:
     ]
 
 
-def what(seen: Seen, assignment: bytes | None) -> tuple[Any, ...]:
-    sent = seen.sent
-    given = None if assignment is None else Values().given(assignment).partitions
+def what(member: Member, assignment: bytes | None) -> tuple[Any, ...]:
+    sent = member.subscription
+    given = None if assignment is None else Values().assignment(assignment).partitions
     return (
-        *seen.head, seen.generation, sent.version, sent.topics, sent.owned, sent.rack,
+        *member.identity, sent.generation, sent.version, sent.topics, sent.owned, sent.rack,
         sent.user_data, sent.error, given,
     )  # fmt: skip
 
 
 def told(value: Value) -> list[tuple[Any, ...]]:
-    return [(*what(seen, None)[:-1], seen.given.partitions) for seen in value.members]
+    return [(*what(one, None)[:-1], one.assignment.partitions) for one in value.members]
 
 
 def head(value: Value | GroupMetadata) -> tuple[Any, ...]:
@@ -199,8 +199,8 @@ def test_a_member_that_says_the_same_again_is_the_same_object() -> None:
     first, second = (reader.read(row["value"]).members for row in story.rows)
     assert second[0] is first[0]
     assert second[1] is not first[1]
-    assert second[1].generation == 2
-    assert second[1].given is first[1].given
+    assert second[1].subscription.generation == 2
+    assert second[1].assignment is first[1].assignment
 
 
 def test_equal_subscriptions_of_members_in_other_racks_are_told_apart() -> None:
@@ -223,7 +223,7 @@ def test_equal_subscriptions_of_members_in_other_racks_are_told_apart() -> None:
         state_timestamp_ms=-1, members=members,
     )  # fmt: skip
     found = ValueReader(Values()).read(written(value))
-    assert [one.sent.rack for one in found.members] == ["eu-1", "eu-2", "eu-3"]
+    assert [one.subscription.rack for one in found.members] == ["eu-1", "eu-2", "eu-3"]
 
 
 def test_a_value_that_claims_very_many_members() -> None:

@@ -1,48 +1,53 @@
-"""A group's state in bytes: what it may name, and what it does not hold."""
+"""A group's state as a document: what it holds, and what is refused."""
 
 from __future__ import annotations
 
-import io
 import os
 import pickle
+import zlib
+from typing import Any
 
+import msgspec
+import pyarrow as pa
 import pytest
+from msgspec import inspect
 
 from rebal.groups.errors import DocumentError
-from rebal.groups.model import GroupType
-from rebal.inspectors.fleet.timeline.group import GroupTimeline, Shared
-from rebal.inspectors.fleet.timeline.incidents import Incidents
-from rebal.inspectors.fleet.timeline.order import Raw
-from rebal.inspectors.fleet.timeline.state import form, freeze, thaw
-from rebal.inspectors.fleet.timeline.values import NOTHING, UNTOLD
+from rebal.inspectors.fleet.timeline.group import GroupTimeline
+from rebal.inspectors.fleet.timeline.protocol import Protocols
+from rebal.inspectors.fleet.timeline.shared import Shared
+from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode, new_state
+from rebal.inspectors.fleet.timeline.timeline import FORM, REFUSED, Options, make_tables
+from tests.fleet.timeline_input import INPUT, Row, batches, record_of
 from tests.fleet.timeline_story import M, Story
+from tests.house.modules import files, imports
 
 
-def told(generations: int) -> GroupTimeline:
-    """A group of two members after so many generations."""
-    story, group = Story(), GroupTimeline("g", Shared())
+def story(generations: int) -> list[Row]:
+    """A group of two members through so many generations."""
+    made = Story()
     for number in range(1, generations + 1):
-        story.generation(number * 60, number, [M("a", (0,)), M("b", (1,))])
-    for row in story.rows:
-        group.record(row["at"], Raw._make(row.get(name) for name in Raw._fields))
-    return group
+        made.generation(number * 60, number, [M("a", (0,)), M("b", (1,))])
+    return made.rows
 
 
-def test_what_all_groups_share_is_that_of_the_reading_scan() -> None:
-    shared = Shared()
-    back = thaw(freeze(told(5)), shared)
-    assert back.shared is shared
-    assert back.history.rows is shared.rows
-    assert back.history.roster.rows is shared.rows
-    assert back.history.protocols is shared.protocols
-    assert back.group_id == "g"
-    assert back.last_at == told(5).last_at
-    assert pickle.loads(pickle.dumps(NOTHING)) == NOTHING
-    assert UNTOLD.topics is None
+def told(generations: int) -> GroupState:
+    group = GroupTimeline(new_state("g", recorded=True), Shared())
+    for row in story(generations):
+        group.record(record_of(row))
+    return group.state
+
+
+def test_a_document_says_all_that_the_state_holds() -> None:
+    state = told(5)
+    back = decode(encode(state), Protocols())
+    assert encode(back) == encode(state)
+    assert (back.group_id, back.last_at) == ("g", state.last_at)
+    assert back.members["a"].member.count == 1
 
 
 def test_its_size_goes_by_the_members_and_not_by_the_history() -> None:
-    few, many = (len(freeze(told(count))) for count in (20, 400))
+    few, many = (len(encode(told(count))) for count in (300, 1_200))
     assert many < 1.3 * few
 
 
@@ -53,54 +58,72 @@ class _Command:
         return os.system, ("exit 1",)
 
 
-@pytest.mark.parametrize("thing", [_Command(), [1, 2], os.path.join, Shared()])
-def test_nothing_but_a_timeline_is_read(thing: object) -> None:
-    data = pickle.dumps(thing) if not isinstance(thing, Shared) else b"\x80\x05cos\nsystem\n."
-    with pytest.raises(DocumentError, match="a group's state in the lake"):
-        thaw(data, Shared())
+def crafted(**changes: Any) -> bytes:
+    """A state's document with other values of some fields."""
+    fields = msgspec.msgpack.decode(encode(told(3)))
+    for name, value in changes.items():
+        fields[GroupState.__struct_fields__.index(name)] = value
+    return msgspec.msgpack.encode(fields)
 
 
-_SET = b"N}\x8c\x0arebalanced\x8c\x08builtins\x8c\x03set\x93s\x86b"
-"""Opcodes that give what was named last an attribute of this name."""
+def half_a_partition() -> bytes:
+    return encode(told(3)).replace(b"\xc4\x04\x00\x00\x00\x01", b"\xc4\x02\x00\x01")
 
 
-def named(module: str, name: str) -> bytes:
-    return (
-        b"\x80\x05" + b"".join(b"\x8c%c%s" % (len(n), n.encode()) for n in (module, name)) + b"\x93"
-    )
+DAMAGED = {
+    "a pickle": pickle.dumps([1, 2]),
+    "a pickled command": pickle.dumps(_Command()),
+    "nothing": b"",
+    "its first byte": encode(told(3))[:1],
+    "cut off": encode(told(3))[:50],
+    "cut off at its end": encode(told(3))[:-1],
+    "another schema": crafted(schema=SCHEMA + 1),
+    "a text for a number": crafted(last_at="now"),
+    "another type of group": crafted(type="none"),
+    "half a partition": half_a_partition(),
+}
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        named("rebal.inspectors.fleet.timeline.incidents", "Incidents"),
-        named("rebal.groups.model", "GroupType") + b"\x8c\x07classic\x85R",
-        named("rebal.inspectors.fleet.timeline.state", "_make") + b"\x8c\x00\x85R",
-        named("builtins", "set"),
-    ],
-    ids=["a class", "a member of an enumeration", "what groups share", "a type of Python"],
-)
-def test_a_state_changes_nothing_of_other_groups(data: bytes) -> None:
-    before = vars(Incidents).copy(), vars(GroupType.CLASSIC).copy()
-    with pytest.raises(DocumentError):
-        thaw(data + _SET + b".", Shared())
-    assert (vars(Incidents), vars(GroupType.CLASSIC)) == before
+@pytest.mark.parametrize("data", DAMAGED.values(), ids=DAMAGED)
+def test_nothing_but_a_whole_document_is_read(data: bytes) -> None:
+    with pytest.raises(DocumentError, match="a group's state in the lake cannot be read"):
+        decode(data, Protocols())
 
 
-@pytest.mark.parametrize("cut", [0, 1, 50, -1])
-def test_a_damaged_state_is_one_sentence(cut: int) -> None:
-    with pytest.raises(DocumentError, match="cannot be read"):
-        thaw(freeze(told(3))[:cut], Shared())
+@pytest.mark.parametrize("data", DAMAGED.values(), ids=DAMAGED)
+def test_a_group_with_a_damaged_state_is_left_to_be_told_anew(data: bytes) -> None:
+    state = {**dict.fromkeys(INPUT.names), "group_id": "g", "state": data}
+    other = Story("h")
+    other.generation(60, 1, [M("a", (0,))])
+    given = [pa.RecordBatch.from_pylist([state], INPUT), *batches(story(3)), *batches(other.rows)]
+    made: dict[str, list[Row]] = {}
+    for kind, rows in make_tables(given, Options()):
+        made.setdefault(kind, []).extend(rows.to_pylist())
+    assert made.pop(REFUSED) == [{"group_id": "g"}]
+    assert {row["group_id"] for rows in made.values() for row in rows} == {"h"}
+    assert {row["form"] for row in made["states"]} == {FORM}
 
 
-def test_functions_of_the_timelines_own_modules_are_refused() -> None:
-    out = io.BytesIO()
-    out.write(b"\x80\x05crebal.inspectors.fleet.timeline.values\npartition_list\n(NtR.")
-    with pytest.raises(DocumentError, match=r"values\.partition_list, which no timeline holds"):
-        thaw(out.getvalue(), Shared())
+def test_no_module_reads_what_names_code() -> None:
+    named = {name for file in files("inspectors/fleet") for _, name, _ in imports(file)}
+    assert "msgspec.msgpack" in named
+    assert not named & {"pickle", "cPickle", "dill", "marshal", "shelve", "cloudpickle"}
 
 
-def test_its_form_names_the_version_and_the_classes() -> None:
-    version, _, classes = form().partition("/")
-    assert version
-    assert len(classes) == 8
+def shape_of(kind: Any) -> Any:
+    """A type by its fields' names and types, all the way down."""
+    if isinstance(kind, inspect.Field):
+        return kind.name, shape_of(kind.type)
+    if isinstance(kind, inspect.EnumType):
+        return [one.value for one in kind.cls]
+    if isinstance(kind, tuple):
+        return [shape_of(one) for one in kind]
+    if isinstance(kind, inspect.Type):
+        return type(kind).__name__, [shape_of(getattr(kind, n)) for n in kind.__struct_fields__]
+    return kind if isinstance(kind, bool | int | str) else None
+
+
+def test_every_change_of_a_document_has_a_schema_of_its_own() -> None:
+    """If this fails, raise `SCHEMA`, and note both numbers here."""
+    shape = repr(shape_of(inspect.type_info(GroupState)))
+    assert (SCHEMA, zlib.crc32(shape.encode())) == (1, 1720025079)

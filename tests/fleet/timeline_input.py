@@ -15,8 +15,9 @@ import pyarrow as pa
 from rebal.inspectors.fleet.schemas import REQUESTS, TABLES, TIME
 from rebal.inspectors.fleet.sources.request_rows import RequestLines
 from rebal.inspectors.fleet.timeline.clock import settle
+from rebal.inspectors.fleet.timeline.events import Record
 from rebal.inspectors.fleet.timeline.rows import MADE, OPEN
-from rebal.inspectors.fleet.timeline.timeline import INPUT, WAITING, Tale, make_tables
+from rebal.inspectors.fleet.timeline.timeline import INPUT, WAITING, Options, make_tables
 from rebal.inspectors.logs.lines import Zone
 
 Row = dict[str, Any]
@@ -111,6 +112,12 @@ def in_order(rows: Iterable[Row], observed: tuple[int, int] | None = None) -> li
     return sorted(moved, key=key)
 
 
+def record_of(row: Row) -> Record:
+    """A row of a record as the timeline takes it."""
+    names = ("at", "told_at", "key", "value", "partition", "offset", "source")
+    return Record(**{name: row.get(name) for name in names})
+
+
 def batches(
     rows: Iterable[Row], size: int = 1000, observed: tuple[int, int] | None = None
 ) -> Iterator[pa.RecordBatch]:
@@ -181,7 +188,7 @@ class Scans:
         self._waiting = [row for row in self._waiting if row["group_id"] not in news]
         for name, before in self._open.items():
             self._open[name] = [row for row in before if row["group_id"] not in kept]
-        for kind, batch in make_tables(_batches(rows, size), Tale(**self._options, **options)):
+        for kind, batch in make_tables(_batches(rows, size), Options(**self._options, **options)):
             batch.validate(full=True)
             found = batch.to_pylist()
             if kind == WAITING:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rebal.groups.model import GroupType, RebalanceProtocol
-from rebal.inspectors.fleet.timeline.log import Log, Person, Round
-from rebal.inspectors.fleet.timeline.members import Standing
+from rebal.inspectors.fleet.timeline.facts import LoggedGeneration, LoggedMember, RequestFacts
+from rebal.inspectors.fleet.timeline.members import MemberSpan
 from rebal.inspectors.fleet.timeline.protocol import Kind, Profile, Protocols
-from rebal.inspectors.fleet.timeline.rebalances import (
-    Change,
-    Generation,
-    client_of,
-    may_be_slow,
-)
-from rebal.inspectors.fleet.timeline.values import NOTHING, Places, Seen
+from rebal.inspectors.fleet.timeline.rebalances import Change, Generation, may_be_slow
+from rebal.inspectors.fleet.timeline.values import NOTHING, Member, PartitionBits
 
 
 class Cost:
-    """The rebalance from `old` (None: not known) to `new`.
+    """The rebalance from `old` (None: not known) to `new`; `before` is what the log says of `old`.
 
     `protocol` is the group's after it, None: cannot tell. `stopped` counts the partitions that
     members which stayed had to stop (KIP-429): all that an EAGER one had, and of a COOPERATIVE one
@@ -25,10 +22,14 @@ class Cost:
     """
 
     __slots__ = (
-        "_log",
-        "_places",
+        "_before",
+        "_bits",
+        "_change",
+        "_facts",
+        "_new",
+        "_old",
         "_protocols",
-        "_round",
+        "_same",
         "protocol",
         "stopped",
     )
@@ -38,142 +39,132 @@ class Cost:
         old: Generation | None,
         new: Generation,
         change: Change,
-        log: Log,
+        facts: RequestFacts,
         *,
         protocols: Protocols,
-        before: Round | None,
-        places: Places,
+        before: LoggedGeneration | None,
+        bits: PartitionBits,
     ) -> None:
-        self._log, self._protocols, self._round = log, protocols, before
-        self._places = places
-        same = (
+        self._old, self._new, self._change, self._facts = old, new, change, facts
+        self._protocols, self._before, self._bits = protocols, before, bits
+        self._same = (
             old is not None
             and old.assignor == new.assignor
             and old.type is new.type
             and old.protocol_type == new.protocol_type
         )
-        stopped: int | None = 0
         profiles: set[Profile] = set()
-        for standing, seen in change.stayed():
-            profile = self._profile(old, new, standing, seen, same)
+        stopped: int | None = 0
+        for span, member in change.stayed():
+            profile = self._profile(span, member)
             profiles.add(profile)
-            if stopped is not None and standing.seen.count:
-                ran = profile
-                if not same and old is not None:
-                    ran = protocols.profile(_kind(seen, log, old, *profile.kind[6:8]))
-                now = self._stopped(ran, standing, seen)
+            if stopped is not None and span.member.count:
+                now = self._stopped(profile, span, member)
                 stopped = None if now is None else stopped + now
-        for seen in change.new:
-            owned = seen.sent.owned
-            profiles.add(self._of_kind(seen, new, owned is not None and owned.count > 0, False))
-            revoked = self._revoked_late(old, new, seen, change)
+        for member in change.new:
+            profiles.add(self._of_kind(member, new, bool(member.subscription.owned), False))
+            revoked = self._revoked_late(member)
             stopped = None if stopped is None or revoked is None else stopped + revoked
         self.protocol = protocols.of_group(frozenset(profiles))
-        told = old.members is not None if old is not None else new.number == 1
+        told = old.size is not None if old is not None else new.number == 1
         self.stopped = stopped if told else None
 
-    def _profile(
-        self, old: Generation | None, new: Generation, standing: Standing, seen: Seen, same: bool
-    ) -> Profile:
+    def _profile(self, span: MemberSpan, member: Member) -> Profile:
         """The member's, the one of the generation before where nothing of it changed."""
-        profile = standing.profile
-        persons = self._log.persons
-        usable = profile is not None and same
-        if usable and profile is not None and persons:
-            usable = _tells(persons.get(seen.member_id), profile.kind)
-        if usable and profile is not None and _goes_on(profile, standing.seen, seen):
+        profile, logged = span.profile, self._facts.members
+        usable = profile is not None and self._same
+        if usable and profile is not None and logged:
+            usable = _tells(logged.get(member.member_id), profile.kind)
+        if usable and profile is not None and _goes_on(profile, span.member, member):
             return profile
-        kept, gave_up = self._showed(old, standing, seen)
+        kept, gave_up = self._showed(span, member)
         if usable and profile is not None and profile.kind[6:8] == (kept, gave_up):
             return profile
-        standing.profile = profile = self._of_kind(seen, new, kept, gave_up)
+        span.profile = profile = self._of_kind(member, self._new, kept, gave_up)
         return profile
 
-    def _of_kind(self, seen: Seen, new: Generation, kept: bool, gave_up: bool) -> Profile:
-        """The profile of the member's kind."""
-        return self._protocols.profile(_kind(seen, self._log, new, kept, gave_up))
+    def _of_kind(
+        self, member: Member, generation: Generation, kept: bool, gave_up: bool
+    ) -> Profile:
+        """The profile of the member's kind in a generation."""
+        logged = self._facts.members.get(member.member_id) or _UNHEARD
+        return self._protocols.profile(
+            Kind(
+                generation.type,
+                generation.protocol_type,
+                generation.assignor,
+                logged.assignors,
+                logged.software_name,
+                logged.software_version,
+                kept,
+                gave_up,
+                member.identity.protocol_type if generation.type is GroupType.CONSUMER else None,
+            )
+        )
 
-    def _showed(self, old: Generation | None, standing: Standing, seen: Seen) -> tuple[bool, bool]:
+    def _showed(self, span: MemberSpan, member: Member) -> tuple[bool, bool]:
         """Whether the member kept what it had when it rejoined, whether it was seen to give up."""
-        owned = seen.sent.owned
-        if owned is not None and owned.count:
+        said, before, old = member.subscription, span.member.subscription, self._old
+        if said.owned:
             return True, False
-        had, before = standing.seen.given.partitions, standing.seen.sent
-        if old is None or had is None or not had.count or seen.sent.says_the_same(before):
-            return standing.profile is not None and standing.profile.kind.kept, False
-        synced = self._round is not None and seen.member_id in self._round.synced
-        return False, synced and owned is not None and seen.sent.generation == old.number
+        if old is None or not span.member.assignment.partitions or said.says_the_same(before):
+            return span.profile is not None and span.profile.kind.kept, False
+        synced = self._before is not None and member.member_id in self._before.synced
+        return False, synced and said.owned is not None and said.generation == old.number
 
-    def _revoked_late(
-        self, old: Generation | None, new: Generation, seen: Seen, change: Change
-    ) -> int | None:
+    def _revoked_late(self, member: Member) -> int | None:
         """How many partitions a new member revokes that was past max.poll.interval.ms before.
 
         Java before 2.4 revokes what it had when it polls again and joins under a new member id; 2.4
         and later call it lost (KIP-429). None where no log tells that from a restart.
         """
-        person = self._log.persons.get(seen.member_id)
-        if person is not None and person.software_name is not None:
+        logged, facts = self._facts.members.get(member.member_id), self._facts
+        if logged is not None and logged.software_name is not None:
             return 0
-        before = person.before if person is not None else None
-        if before is not None:
-            for gone in change.gone:
-                if gone.seen.member_id == before.member_id:
-                    return None if gone.seen.count < 0 else gone.seen.count
-            return before.had
-        name = client_of(seen)
-        may_be = self._log.away.pop(name, False) or any(
-            client_of(gone.seen) == name and may_be_slow(gone, self._log, old, new)
-            for gone in change.gone
+        gone = [one.member for one in self._change.gone]
+        if logged is not None and logged.before is not None:
+            counts = [one.count for one in gone if one.member_id == logged.before]
+            left = facts.left.get(logged.before)
+            had = left.had if left is not None else None
+            return next((None if count < 0 else count for count in counts), had)
+        may_be = facts.away.pop(member.process, False) or any(
+            one.process == member.process and may_be_slow(one, facts, self._old, self._new)
+            for one in gone
         )
         return None if may_be else 0
 
-    def _stopped(self, ran: Profile, standing: Standing, seen: Seen) -> int | None:
-        """How many partitions one member stopped; `ran` is how it ran as it rejoined."""
-        had = standing.seen.given.partitions
+    def _stopped(self, profile: Profile, span: MemberSpan, member: Member) -> int | None:
+        """How many partitions one member stopped, by how it ran as it rejoined."""
+        ran = profile
+        if not self._same and self._old is not None:
+            ran = self._of_kind(member, self._old, *profile.kind[6:8])
+        had, given = span.member.assignment.partitions, member.assignment.partitions
         if had is None or ran.protocol is None:
             return None
-        round_ = self._round
-        if round_ is not None and seen.member_id in round_.unsynced - round_.synced:
-            had = seen.sent.owned or NOTHING
+        before = self._before
+        if before is not None and member.member_id in before.unsynced - before.synced:
+            had = member.subscription.owned or NOTHING
         if ran.protocol is RebalanceProtocol.EAGER:
             return had.count
-        given = seen.given
-        if given.partitions is None:
+        if given is None:
             return None
-        if given is standing.seen.given:
-            return 0
-        return (had.bits(self._places) & ~given.partitions.bits(self._places)).bit_count()
+        return (self._bits.of(had) & ~self._bits.of(given)).bit_count()
 
 
-def _goes_on(profile: Profile, before: Seen, seen: Seen) -> bool:
+_UNHEARD: Final = LoggedMember()
+
+
+def _goes_on(profile: Profile, before: Member, member: Member) -> bool:
     """Does what a member's records say leave it of its kind."""
     if not profile.holds:
         return False
-    owned = seen.sent.owned
-    if owned is not None and owned.count:
+    if member.subscription.owned:
         return profile.kind.kept
-    return seen.sent.says_the_same(before.sent)
+    return member.subscription.says_the_same(before.subscription)
 
 
-def _tells(person: Person | None, kind: Kind) -> bool:
+def _tells(logged: LoggedMember | None, kind: Kind) -> bool:
     """Does the log tell of the member what its kind holds."""
-    if person is None:
+    if logged is None:
         return kind.assignors is None and kind.software_name is None
-    return person.assignors == kind.assignors and person.software_name == kind.software_name
-
-
-def _kind(seen: Seen, log: Log, generation: Generation, kept: bool, gave_up: bool) -> Kind:
-    """The member's kind in a generation."""
-    person = log.persons.get(seen.member_id)
-    return Kind(
-        generation.type,
-        generation.protocol_type,
-        generation.assignor,
-        person.assignors if person is not None else None,
-        person.software_name if person is not None else None,
-        person.software_version if person is not None else None,
-        kept,
-        gave_up,
-        seen.head.protocol_type if generation.type is GroupType.CONSUMER else None,
-    )
+    return logged.assignors == kind.assignors and logged.software_name == kind.software_name

@@ -8,39 +8,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rebal.inspectors.fleet.timeline.history import History
-from rebal.inspectors.fleet.timeline.log import Person
-from rebal.inspectors.fleet.timeline.members import Place, Standing
-from rebal.inspectors.fleet.timeline.values import Head, Seen, Sent
+from rebal.inspectors.fleet.timeline.facts import LoggedMember
+from rebal.inspectors.fleet.timeline.members import MemberSpan, Place, write
+from rebal.inspectors.fleet.timeline.rows import Rows
+from rebal.inspectors.fleet.timeline.state import GroupState
+from rebal.inspectors.fleet.timeline.values import Identity, Member, Subscription
 
 
-def heard_at(persons: Mapping[str, Person]) -> int | None:
+def heard_at(members: Mapping[str, LoggedMember]) -> int | None:
     """When one of those who sent such heartbeats was heard last; None: nobody did."""
     return max(
-        (one.last_at for one in persons.values() if one.first_epoch is not None), default=None
+        (one.last_at for one in members.values() if one.first_epoch is not None), default=None
     )
 
 
-def write_members(history: History, persons: Mapping[str, Person], stay: bool = True) -> None:
+def write_members(
+    state: GroupState, members: Mapping[str, LoggedMember], rows: Rows, stay: bool = True
+) -> None:
     """Rows of those who sent such heartbeats; `stay` is whether who has not gone is there still."""
-    for member_id in sorted(persons):
-        person = persons[member_id]
-        if person.first_epoch is None:
+    for member_id, logged in sorted(members.items()):
+        if logged.first_epoch is None:
             continue
-        head = Head(
+        identity = Identity(
             member_id,
-            person.instance_id,
-            person.client_id,
-            person.host,
-            person.rebalance_timeout_ms,
+            logged.instance_id,
+            logged.client_id,
+            logged.host,
+            logged.rebalance_timeout_ms,
             None,
             "consumer",
         )
-        seen = Seen(head, Sent(None, person.topics))
-        history.roster.write(
-            Standing(seen, person.first_epoch, person.first_at),
-            Place(min(person.era, history.incarnation), person.last_epoch, None, person.last_at),
-            person.left_at,
-            person.left_reason,
-            current=stay and not person.gone,
+        member = Member(identity, Subscription(topics=logged.topics))
+        incarnation = min(logged.incarnation, state.incarnation)
+        write(
+            MemberSpan(member, logged.first_epoch, logged.first_at),
+            Place(incarnation, logged.last_epoch, None, logged.last_at),
+            state.facts,
+            rows,
+            left_at=logged.left_at,
+            left_reason=logged.left_reason,
+            current=stay and not logged.gone,
         )

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from rebal.groups.model import GroupType
-from rebal.inspectors.fleet.timeline import causes
+from rebal.inspectors.fleet.timeline import causes, incidents
 from rebal.inspectors.fleet.timeline.cost import Cost
-from rebal.inspectors.fleet.timeline.incidents import Incidents
-from rebal.inspectors.fleet.timeline.log import MILLI, Log, Round, keep_newest
-from rebal.inspectors.fleet.timeline.members import Place, Roster, Standing
-from rebal.inspectors.fleet.timeline.metrics import Metrics
-from rebal.inspectors.fleet.timeline.protocol import Kind, Protocols
+from rebal.inspectors.fleet.timeline.facts import MILLI, LoggedGeneration, keep_newest
+from rebal.inspectors.fleet.timeline.members import MemberSpan, Place, go_on, like, write
 from rebal.inspectors.fleet.timeline.rebalances import (
     LOG,
     TOPIC,
     Change,
     Generation,
-    Owners,
     cause,
-    client_of,
     count_of,
     may_be_slow,
     moved,
     went,
 )
-from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.values import Places
+from rebal.inspectors.fleet.timeline.shared import Shared
+from rebal.inspectors.fleet.timeline.state import GroupState
+from rebal.inspectors.fleet.timeline.values import Member, PartitionBits
 
 _MOST_SKIPPED: Final = 100
 """A longer gap of generation numbers is missing input, not so many rebalances that failed."""
@@ -35,276 +32,265 @@ _MOST_SKIPPED: Final = 100
 class History:
     """One group's generations; a new `incarnation` begins each time it is created again."""
 
-    def __init__(self, group_id: str, rows: Rows, protocols: Protocols, log: Log) -> None:
-        self.group_id = group_id
-        self.rows = rows
-        self.protocols = protocols
-        self.log = log
-        self.roster = Roster(group_id, rows, log)
-        self.metrics = Metrics()
-        self.incidents = Incidents(group_id, rows)
-        self.rounds: dict[int, Round] = log.era.rounds
-        self.incarnation = 1
-        self.now: Generation | None = None
-        self.protocol: str | None = None
-        self.assigned = 0
-        self.places = Places()
-        self.withheld: Owners = {}
-        # who went when the newest generation was written again
-        self.slipped: list[Standing] = []
-        self.ended = False
-        # records before the next one may be missing
-        self.cut = False
+    def __init__(self, state: GroupState, shared: Shared) -> None:
+        self.state = state
+        self.rows = shared.rows
+        self.protocols = shared.protocols
+        self.bits = PartitionBits(state.blocks)
 
-    def share(self, rows: Rows, protocols: Protocols) -> None:
-        """Use what this scan's groups share; of members' profiles the bytes hold the kinds."""
-        self.rows = self.roster.rows = self.incidents.rows = rows
-        self.protocols = protocols
-        for standing in (*self.roster.members.values(), *self.slipped):
-            kind = standing.profile
-            if isinstance(kind, Kind):
-                standing.profile = protocols.profile(kind._replace(type=GroupType(kind.type)))
-        if self.now is not None:
-            self.now.type = GroupType(self.now.type)
-
-    def advance(self, new: Generation) -> None:
+    def advance(self, new: Generation, members: Sequence[Member]) -> None:
         """The next generation, or the same one written again."""
-        old = self.now
-        if old is not None and new.number < old.number:
+        state = self.state
+        if state.generation is not None and new.number < state.generation.number:
             self.end(new.ended, None, told=False)
-            old = None
-        if self.ended:
-            self.ended = False
-            self.incarnation += 1
-            self.incidents.recreated(new.ended, self.incarnation)
-        self._unfinished(old, new.number)
-        self.cut = False
-        old = self.now
-        round_ = self.rounds.get(new.number)
-        if round_ is not None:
-            round_.applied = True
-            new.started = new.started or round_.began(new.ended)
-        if new.members is None:
-            self.roster.close(self._last(), None, None)
-            self.protocol, self.slipped = None, []
-            self._row(old, new, None, round_, None)
+        if state.ended:
+            state.ended = False
+            state.incarnation += 1
+            incidents.recreated(new.ended, state.incarnation, self.rows)
+        self._unfinished(new.number)
+        state.cut = False
+        old = state.generation
+        logged = state.logged.get(new.number)
+        if logged is not None:
+            logged.applied = True
+            new.started = new.started or logged.began(new.ended)
+        if new.size is None:
+            self._close(None, None)
+            state.protocol, state.slipped = None, []
+            self._rebalanced(old, new, members, None, logged)
             self._now_is(new)
             return
-        change = Change(self.roster.members, new)
+        change = Change(state.members, members)
         if old is not None and old.number == new.number:
             new.completed = old.completed
-            self.slipped += change.really_gone
-            self._settle(old, new, change, None)
+            state.slipped += change.really_gone
+            self._settle(old, new, change, None, sure=False)
             if old.type is not new.type:
-                self.roster.forget_profiles()
-            self.now = new
+                # what members ran before is no hint
+                for span in state.members.values():
+                    span.profile = None
+            state.generation = new
             return
-        if self.slipped:
-            back = {seen.member_id for seen in change.new}
-            change.slipped = [one for one in self.slipped if one.seen.member_id not in back]
-            self.slipped = []
-        if round_ is not None:
-            round_.ended = new.ended
-        sure = old is not None and self._sure(old, round_)
-        before = self.rounds.get(old.number) if old is not None else None
-        cost = Cost(
-            old, new, change, self.log,
-            protocols=self.protocols, before=before, places=self.places,
-        )  # fmt: skip
-        self._row(old, new, change, round_, cost)
-        self._settle(old, new, change, (round_, sure))
+        if state.slipped:
+            back = {member.member_id for member in change.new}
+            change.slipped = [one for one in state.slipped if one.member_id not in back]
+            state.slipped = []
+        if logged is not None:
+            logged.ended = new.ended
+        sure = self._sure(old, logged)
+        self._rebalanced(old, new, members, change, logged)
+        self._settle(old, new, change, logged, sure=sure)
         self._now_is(new)
 
     def _now_is(self, new: Generation) -> None:
-        self.now = new
-        for key in [key for key in self.rounds if key < new.number]:
-            del self.rounds[key]
+        self.state.generation = new
+        logged = self.state.logged
+        for key in [key for key in logged if key < new.number]:
+            del logged[key]
 
     def replace(
-        self, generation: int, before: str, member_id: str, leader: str | None, at: int
+        self, generation: int | None, before: str, member_id: str, leader: str | None, at: int
     ) -> None:
         """A static member's restart that only the log shows: the same member by another id."""
-        now, standing = self.now, self.roster.members.get(before)
-        if now is None or now.number != generation or standing is None:
+        now, span = self.state.generation, self.state.members.get(before)
+        if now is None or now.number != generation or span is None:
             return
-        person = self.log.person(member_id)
-        seen = standing.seen.under(member_id, person.client_id, person.host)
-        members = [one for one in self.roster.clients() if one.member_id != before]
-        self.advance(
-            Generation(
-                generation,
-                at,
-                [*members, seen],
-                LOG,
-                assignor=now.assignor,
-                leader=leader or now.leader,
-                protocol_type=now.protocol_type,
-                group_type=now.type,
-            )
+        logged = self.state.facts.member(member_id)
+        members = [one.member for key, one in self.state.members.items() if key != before]
+        members.append(span.member.under(member_id, logged.client_id, logged.host))
+        new = Generation(
+            number=generation,
+            ended=at,
+            source=LOG,
+            size=len(members),
+            assignor=now.assignor,
+            leader=leader or now.leader,
+            protocol_type=now.protocol_type,
+            type=now.type,
         )
+        self.advance(new, members)
 
     def end(self, at: int, reason: str | None, told: bool = True) -> None:
         """The group was deleted at `at`; `told` is False where only what comes after shows it."""
+        state = self.state
         self._leave_at_last()
-        self.roster.close(self._last(), at if told else None, reason)
+        self._close(at if told else None, reason)
         if told:
-            self.incidents.deleted(at)
-        self.ended = True
-        self.now, self.protocol, self.assigned, self.withheld = None, None, 0, {}
-        self.slipped = []
+            incidents.deleted(at, self.rows)
+        state.ended = True
+        state.generation, state.protocol, state.assigned, state.withheld = None, None, 0, {}
+        state.slipped = []
 
     def finish(self) -> int | None:
         """The end of the input: those who are there now are current; how many (None: not known)."""
-        self._unfinished(self.now, None)
-        now = self.now
+        state = self.state
+        self._unfinished(None)
         self._leave_at_last()
-        count = len(self.roster.members)
-        self.roster.close(self._last(), None, None, True)
-        self.incidents.finish()
-        if self.ended:
+        count = len(state.members)
+        self._close(None, None, current=True)
+        state.incidents.finish(self.rows)
+        if state.ended:
             return 0
-        return None if now is None or now.members is None else count
+        return None if state.generation is None or state.generation.size is None else count
+
+    def _close(self, left_at: int | None, reason: str | None, current: bool = False) -> None:
+        """Every member's last row: the group ended, or what comes next is not known."""
+        last, facts = self._last(), self.state.facts
+        for span in self.state.members.values():
+            write(
+                span, last, facts, self.rows, left_at=left_at, left_reason=reason, current=current
+            )
+        self.state.members = {}
+
+    def _leave(self, span: MemberSpan, left_at: int | None, reason: str | None) -> None:
+        """A member that is no longer there."""
+        del self.state.members[span.member_id]
+        facts = self.state.facts
+        write(span, self._last(), facts, self.rows, left_at=left_at, left_reason=reason)
 
     def _leave_at_last(self) -> None:
         """Of those who are there: who left after the last rebalance; no later one tells of it."""
-        if self.now is None:
+        state, now = self.state, self.state.generation
+        if now is None or not state.facts.left:
             return
-        for member_id in list(self.roster.members) if self.log.left else ():
-            left = self.log.left.get(member_id)
-            if left is not None and left.at > self.now.ended:
+        for span in list(state.members.values()):
+            left = state.facts.left.get(span.member_id)
+            if left is not None and left.at > now.ended:
                 reason = left.reason or causes.LEFT
-                gone = self.roster.leave(member_id, self._last(), left.at, reason)
-                others = self.roster.like(gone.seen)
-                self.incidents.left(gone, left.at, reason, others, closed=True)
+                self._leave(span, left.at, reason)
+                others = like(state.members, span.member)
+                state.incidents.left(span, left.at, reason, others, self.rows, closed=True)
 
     def _last(self) -> Place:
-        now = self.now
+        now = self.state.generation
         if now is None:
-            return Place(self.incarnation, None, None, 0)
-        return Place(self.incarnation, now.number, now.leader, now.ended)
+            return Place(self.state.incarnation, None, None, 0)
+        return Place(self.state.incarnation, now.number, now.leader, now.ended)
 
-    def _sure(self, old: Generation, round_: Round | None) -> bool:
+    def _sure(self, old: Generation | None, logged: LoggedGeneration | None) -> bool:
         """Did the log show all that happened since `old`."""
-        seen = round_ is not None and bool(round_.joins or round_.synced)
-        return seen and self.log.since is not None and self.log.since <= old.completed
+        seen = logged is not None and bool(logged.joins or logged.synced)
+        since = self.state.facts.since
+        return old is not None and seen and since is not None and since <= old.completed
 
-    def _row(
-        self, old: Generation | None, new: Generation, change: Change | None,
-        round_: Round | None, cost: Cost | None,
+    def _rebalanced(
+        self, old: Generation | None, new: Generation, members: Sequence[Member],
+        change: Change | None, logged: LoggedGeneration | None,
     ) -> None:  # fmt: skip
-        """The rebalance's row; a new group's first record (generation 0) is none."""
+        """The rebalance's row; a new group's first record (generation 0) is none.
+
+        `change` is None where the generation's members are not known.
+        """
+        state, facts = self.state, self.state.facts
+        cost = None
+        if change is not None:
+            before = state.logged.get(old.number) if old is not None else None
+            cost = Cost(
+                old, new, change, facts, protocols=self.protocols, before=before, bits=self.bits
+            )
         if new.number == 0:
             return
-        before_known = old.members is not None if old is not None else new.number == 1
-        count = None if new.members is None else len(new.members)
-        assigned = None if new.members is None else new.sums.assigned
-        began = cause(
-            old, new, change, self.log, round_, sure=self._sure(old, round_),
-            added=(assigned or 0) - self.assigned, withheld=count_of(self.withheld),
-        ) if old is not None and before_known and change is not None else None  # fmt: skip
-        if old is None and new.number == 1 and count:
+        was_known = old.size is not None if old is not None else new.number == 1
+        known = change if was_known else None
+        counts = [member.count for member in members]
+        assigned = None if change is None or -1 in counts else sum(counts)
+        began = None
+        if old is not None and known is not None:
+            began = cause(
+                old, new, known, facts, logged, sure=self._sure(old, logged),
+                added=(assigned or 0) - state.assigned, withheld=count_of(state.withheld),
+            )  # fmt: skip
+        elif old is None and new.number == 1 and new.size:
             began = causes.FIRST
         latency = None
         if new.started is not None and new.timed:
             latency = (new.ended - new.started) / MILLI
-        moved_now = None
-        if change is not None and before_known:
-            moved_now, self.withheld = moved(change, self.withheld, self.places)
-        else:
-            self.withheld = {}
-        refused = self.log.take_refused(new.ended)
+        moved_now, withheld = None, state.withheld
+        state.withheld = {}
+        if known is not None:
+            moved_now, state.withheld = moved(known, withheld, self.bits)
+        refused = facts.take_refused(new.ended)
         self.rows.add(
             "rebalances",
-            (
-                self.group_id,
-                self.incarnation,
-                new.number,
-                new.started,
-                new.ended,
-                latency,
-                began,
-                False,
-                old.assignor if old else None,
-                new.assignor,
-                self.protocol,
-                cost.protocol if cost is not None else None,
-                new.leader,
-                count,
-                tuple([seen.member_id for seen in change.really_new])
-                if change is not None and before_known
-                else None,
-                tuple([one.seen.member_id for one in change.really_gone])
-                if change is not None and before_known
-                else None,
-                refused if self.log.since is not None else None,
-                assigned,
-                moved_now,
-                cost.stopped if cost is not None else None,
-                new.source,
-            ),
+            incarnation=state.incarnation,
+            generation=new.number,
+            started_at=new.started,
+            ended_at=new.ended,
+            latency_ms=latency,
+            cause=began,
+            failed=False,
+            assignor_before=old.assignor if old is not None else None,
+            assignor=new.assignor,
+            protocol_before=state.protocol,
+            protocol=cost.protocol if cost is not None else None,
+            leader=new.leader,
+            members=new.size,
+            joined=None if known is None else [one.member_id for one in known.really_new],
+            left=None if known is None else [one.member_id for one in known.really_gone],
+            refused=refused if facts.since is not None else None,
+            partitions=assigned,
+            moved=moved_now,
+            stopped=cost.stopped if cost is not None else None,
+            evidence=new.source,
         )
-        self.protocol = cost.protocol if cost is not None else None
-        self.assigned = assigned or 0
-        if count != 0:
-            self.metrics.completed(new.ended, latency)
-        self.incidents.rebalanced(new)
+        state.protocol = cost.protocol if cost is not None else None
+        state.assigned = assigned or 0
+        if new.size != 0:
+            state.metrics.completed(new.ended, latency)
+        state.incidents.rebalanced(new, members, self.rows)
 
     def _settle(
         self, old: Generation | None, new: Generation, change: Change,
-        rebalance: tuple[Round | None, bool] | None,
+        logged: LoggedGeneration | None, *, sure: bool,
     ) -> None:  # fmt: skip
         """Bring the members to the new generation."""
-        roster, last = self.roster, self._last()
-        now = Place(self.incarnation, new.number, new.leader, new.ended)
-        known = old is not None and old.members is not None
-        for standing in change.gone:
-            member_id = standing.seen.member_id
-            if may_be_slow(standing, self.log, old, new):
-                keep_newest(self.log.away, client_of(standing.seen), True)
-            at, reason = self._departure(standing, change, new, rebalance)
-            roster.leave(member_id, last, at, reason)
-            others, closed = roster.like(standing.seen), member_id in self.log.left
-            closed |= not new.timed
-            self.incidents.left(standing, at or new.ended, reason, others, closed=closed)
-        roster.go_on(change.changed, last, now)
-        for seen in change.new:
-            replaced = change.replaced.get(seen.member_id)
-            first = known or new.number <= 1 or replaced is not None
-            standing = roster.enter(seen, new.number, new.ended, new.ended if first else None)
-            standing.timed = new.timed
+        state, facts, last = self.state, self.state.facts, self._last()
+        now = Place(state.incarnation, new.number, new.leader, new.ended)
+        for span in change.gone:
+            if may_be_slow(span.member, facts, old, new):
+                keep_newest(facts.away, span.member.process, True)
+            at, reason = self._departure(span, change, new, logged, sure)
+            self._leave(span, at, reason)
+            others = like(state.members, span.member)
+            closed = span.member_id in facts.left or not new.timed
+            state.incidents.left(span, at, reason, others, self.rows, closed=closed)
+        go_on(change.changed, last, now, facts, self.rows)
+        known = (old is not None and old.size is not None) or new.number <= 1
+        for member in change.new:
+            joined_at = new.ended if known or member.member_id in change.replaced else None
+            state.members[member.member_id] = MemberSpan(
+                member, new.number, new.ended, joined_at, new.timed
+            )
 
     def _departure(
-        self, standing: Standing, change: Change, new: Generation,
-        rebalance: tuple[Round | None, bool] | None,
-    ) -> tuple[int | None, str | None]:  # fmt: skip
+        self, span: MemberSpan, change: Change, new: Generation,
+        logged: LoggedGeneration | None, sure: bool,
+    ) -> tuple[int, str | None]:  # fmt: skip
         """When and why a member went."""
-        if change.replaced and any(standing is one for one in change.replaced.values()):
-            fenced = standing.seen.member_id in self.log.fenced
+        facts = self.state.facts
+        if change.replaced and any(span is one for one in change.replaced.values()):
+            fenced = span.member_id in facts.fenced
             return new.ended, causes.FENCED if fenced else causes.RESTARTED
-        round_, sure = rebalance or (None, False)
-        if round_ is None and not self.log.left:
-            return new.ended, None
-        began = round_.began(new.ended) if round_ is not None else None
-        left = self.log.left.get(standing.seen.member_id)
-        reason = went(standing, self.log, began, new.ended, sure)
+        left = facts.left.get(span.member_id)
+        began = logged.began(new.ended) if logged is not None else None
+        reason = went(span.member, facts, began, new.ended, sure)
         if left is not None:
-            left.had = None if standing.seen.count < 0 else standing.seen.count
+            left.had = None if span.member.count < 0 else span.member.count
             return left.at, reason
         if reason == causes.EXPIRED:
-            self.incidents.expired(standing, began or new.ended)
+            self.state.incidents.expired(span.member, began or new.ended, self.rows)
         return new.ended, reason
 
-    def _unfinished(self, old: Generation | None, until: int | None) -> None:
+    def _unfinished(self, until: int | None) -> None:
         """Generations that were begun and never completed, up to `until` (None: the input's end).
 
         A number that the records skip had its joins, and its assignment never came, unless records
         may be missing there; at the end of the input a rebalance may still be on.
         """
-        if not self.rounds and (until is None or old is None or until <= old.number + 1):
-            return
+        old = self.state.generation
         begun = {
             key: found
-            for key, found in self.rounds.items()
+            for key, found in self.state.logged.items()
             if not found.applied
             and (found.joins or found.synced)
             and (until is None or key < until)
@@ -314,57 +300,54 @@ class History:
             until is not None
             and old is not None
             and old.source == TOPIC
-            and not self.cut
+            and not self.state.cut
             and old.type is GroupType.CLASSIC
             and until - old.number <= _MOST_SKIPPED
         ):
             numbers |= set(range(old.number + 1, until))
         for number in sorted(numbers):
-            if old is not None and number <= old.number:
-                continue
-            self._failed(number, begun.get(number), last=until is None)
+            if old is None or number > old.number:
+                self._failed(number, begun.get(number), last=until is None)
 
-    def _failed(self, number: int, round_: Round | None, last: bool) -> None:
-        if round_ is not None:
-            round_.applied = True
-        if round_ is not None and round_.synced:
+    def _failed(self, number: int, logged: LoggedGeneration | None, last: bool) -> None:
+        if logged is not None:
+            logged.applied = True
+        if logged is not None and logged.synced:
             # It was completed, though nobody shows its members.
-            self.advance_unseen(number, round_)
+            self.advance(
+                Generation(
+                    number=number, ended=logged.last_at, source=LOG, assignor=logged.assignor,
+                    leader=logged.leader, protocol_type=logged.protocol_type,
+                ),
+                (),
+            )  # fmt: skip
             return
         if last:
             return
-        joins = round_.joins if round_ is not None else {}
-        started = min((start for start, _, _ in joins.values()), default=None)
+        state, found = self.state, logged or LoggedGeneration(number)
+        ended = found.last_at if logged is not None else None
         self.rows.add(
             "rebalances",
-            (
-                self.group_id, self.incarnation, number, started,
-                round_.last_at if round_ is not None else None, None, None, True,
-                self.now.assignor if self.now else None,
-                round_.assignor if round_ is not None else None,
-                self.protocol, None, round_.leader if round_ is not None else None,
-                None, None, None, None, None, None, None,
-                LOG if round_ is not None else TOPIC,
-            ),
-        )  # fmt: skip
-        self.metrics.failed()
-        self.incidents.failed(round_.last_at if round_ is not None else None)
+            incarnation=state.incarnation,
+            generation=number,
+            started_at=min((start for start, _, _ in found.joins.values()), default=None),
+            ended_at=ended,
+            failed=True,
+            assignor_before=state.generation.assignor if state.generation is not None else None,
+            assignor=found.assignor,
+            protocol_before=state.protocol,
+            leader=found.leader,
+            evidence=LOG if logged is not None else TOPIC,
+        )
+        state.metrics.failures += 1
+        state.incidents.failed(ended)
 
     def catch_up(self, before: int) -> None:
         """Write the rebalances of which nothing more can come: last heard of before this time."""
         late = [
             number
-            for number, one in self.rounds.items()
+            for number, one in self.state.logged.items()
             if not one.applied and one.last_at < before
         ]
         if late:
-            self._unfinished(self.now, max(late) + 1)
-
-    def advance_unseen(self, number: int, round_: Round) -> None:
-        """A generation of which only followers' lines are there."""
-        self.advance(
-            Generation(
-                number, round_.last_at, None, LOG, assignor=round_.assignor,
-                leader=round_.leader, protocol_type=round_.protocol_type,
-            )
-        )  # fmt: skip
+            self._unfinished(max(late) + 1)

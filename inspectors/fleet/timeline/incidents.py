@@ -16,15 +16,17 @@ A member's own session timeout is the measure of what is soon: it is what its op
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from rebal.inspectors.fleet.timeline import causes
-from rebal.inspectors.fleet.timeline.log import MILLI, NEARLY
-from rebal.inspectors.fleet.timeline.members import Standing
+from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY
+from rebal.inspectors.fleet.timeline.members import MemberSpan
 from rebal.inspectors.fleet.timeline.rebalances import Generation
 from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.values import Seen
+from rebal.inspectors.fleet.timeline.values import Member
 
 STORM: Final = "storm"
 CRASH_LOOP: Final = "crash loop"
@@ -46,20 +48,18 @@ _IDLE: Final = 600_000_000
 _NAMED: Final = 20
 _SPARE: Final = 1024
 
-_Client = tuple[str | None, ...]
+Client = tuple[str | None, ...]
+"""What is known again of a process: its instance id, or its client id and host, or more."""
 
 
-class _Streak:
-    """Something that happened again and again."""
+class Streak(Struct, array_like=True):
+    """Something that happened again and again; `members` are the first ones it happened to."""
 
-    __slots__ = ("count", "detail", "first_at", "last_at", "members")
-
-    def __init__(self, at: int, detail: str = "") -> None:
-        self.first_at = at
-        self.last_at = at
-        self.count = 0
-        self.members: dict[str, None] = {}
-        self.detail = detail
+    first_at: int
+    last_at: int
+    detail: str = ""
+    count: int = 0
+    members: dict[str, None] = {}
 
     def again(self, at: int, member: str | None = None) -> None:
         """Once more."""
@@ -69,196 +69,209 @@ class _Streak:
             self.members[member] = None
 
 
-class Incidents:
-    """The incidents of one group, those that are still going on too."""
+class Incidents(Struct, array_like=True):
+    """The incidents of one group that are still going on.
 
-    def __init__(self, group_id: str, rows: Rows) -> None:
-        self.group_id = group_id
-        self.rows = rows
-        self._chain: _Streak | None = None
-        self._most = 0
-        self._empty: dict[str, _Streak] = {}
-        self._short: dict[_Client, _Streak] = {}
-        self._refused: dict[_Client, _Streak] = {}
-        self._hidden: list[tuple[int, str, str]] = []
+    `storm` are rebalances soon one after another, of at most `most` members; `empty` members that
+    own nothing, by id; `short` clients that were gone soon, `refused` those that were refused;
+    `hidden` are restarts with another list that no rebalance noticed yet: when, who, and how.
+    """
 
-    def _add(
-        self, kind: str, span: tuple[int, int | None], members: Iterable[str], count: int, text: str
-    ) -> None:
-        row = (self.group_id, kind, *span, tuple(members), count, text)
-        self.rows.add("incidents", row)
+    storm: Streak | None = None
+    most: int = 0
+    empty: dict[str, Streak] = {}
+    short: dict[Client, Streak] = {}
+    refusals: dict[Client, Streak] = {}
+    hidden: list[tuple[int, str, str]] = []
 
-    def rebalanced(self, new: Generation) -> None:
-        """A rebalance was completed."""
-        if new.members and new.timed:
-            self._in_chain(new.started or new.ended, new)
-        self._owners(new)
-        for at, member, detail in self._hidden:
+    def rebalanced(self, new: Generation, members: Sequence[Member], rows: Rows) -> None:
+        """A rebalance to these members was completed."""
+        if members and new.timed:
+            self._in_storm(new, members, rows)
+        self._owners(new.ended, members, rows)
+        for at, member, detail in self.hidden:
             if at <= new.ended:
-                self._add(HIDDEN_LIST, (at, new.ended), (member,), 1, detail)
-        self._hidden = [one for one in self._hidden if one[0] > new.ended]
+                _add(rows, HIDDEN_LIST, (at, new.ended), detail, members=(member,))
+        self.hidden = [one for one in self.hidden if one[0] > new.ended]
 
     def failed(self, at: int | None) -> None:
         """A rebalance was begun and not completed: it is part of a storm all the same."""
-        if self._chain is not None:
-            self._chain.again(at or self._chain.last_at)
+        if self.storm is not None:
+            self.storm.again(at or self.storm.last_at)
 
-    def _in_chain(self, started: int, new: Generation) -> None:
-        soon = new.sums.session_ms * MILLI
-        if self._chain is not None and started - self._chain.last_at > soon:
-            self._end_chain()
-        if self._chain is None:
-            self._chain, self._most = _Streak(started), 0
-        self._chain.again(new.ended)
-        self._most = max(self._most, len(new.members or ()))
+    def _in_storm(self, new: Generation, members: Sequence[Member], rows: Rows) -> None:
+        started = new.started or new.ended
+        soon = min(one.session_ms for one in members) * MILLI
+        if self.storm is not None and started - self.storm.last_at > soon:
+            self._end_storm(rows)
+        if self.storm is None:
+            self.storm, self.most = Streak(started, started), 0
+        self.storm.again(new.ended)
+        self.most = max(self.most, len(members))
 
-    def _end_chain(self) -> None:
-        chain, self._chain = self._chain, None
-        if chain is not None and chain.count >= max(STORM_REBALANCES, 2 * self._most + 1):
-            seconds = (chain.last_at - chain.first_at) / 1e6
-            self._add(
-                STORM, (chain.first_at, chain.last_at), (), chain.count,
-                f"{chain.count} rebalances of at most {self._most} members in {seconds:.0f} s",
-            )  # fmt: skip
+    def _end_storm(self, rows: Rows) -> None:
+        storm, self.storm = self.storm, None
+        if storm is not None and storm.count >= max(STORM_REBALANCES, 2 * self.most + 1):
+            seconds = (storm.last_at - storm.first_at) / 1e6
+            detail = f"{storm.count} rebalances of at most {self.most} members in {seconds:.0f} s"
+            _add(rows, STORM, (storm.first_at, storm.last_at), detail, count=storm.count)
 
-    def _owners(self, new: Generation) -> None:
+    def _owners(self, at: int, members: Sequence[Member], rows: Rows) -> None:
         """Members that own nothing while others do."""
-        members = new.members or ()
-        empty = {seen.member_id for seen in members if not seen.count} if new.sums.empty else set()
-        if not empty and not self._empty:
+        empty = {one.member_id for one in members if one.count == 0}
+        if not empty and not self.empty:
             return
-        for member_id in [key for key in self._empty if key not in empty]:
-            self._end_empty(member_id)
-        for member_id in sorted(empty) if new.sums.some else ():
-            self._empty.setdefault(member_id, _Streak(new.ended)).again(new.ended)
+        for member_id in [key for key in self.empty if key not in empty]:
+            self._end_empty(member_id, rows)
+        if any(one.count > 0 for one in members):
+            for member_id in sorted(empty):
+                self.empty.setdefault(member_id, Streak(at, at)).again(at)
 
-    def _end_empty(self, member_id: str) -> None:
-        streak = self._empty.pop(member_id)
+    def _end_empty(self, member_id: str, rows: Rows) -> None:
+        streak = self.empty.pop(member_id)
         if streak.count >= EMPTY_GENERATIONS:
             detail = f"no partition in {streak.count} generations in a row while others had some"
-            self._add(
-                OWNS_NOTHING, (streak.first_at, streak.last_at), (member_id,), streak.count, detail
-            )
+            span = streak.first_at, streak.last_at
+            _add(rows, OWNS_NOTHING, span, detail, members=(member_id,), count=streak.count)
 
     def left(
-        self, gone: Standing, at: int, reason: str | None, others: Iterable[Seen], *, closed: bool
-    ) -> None:
+        self, gone: MemberSpan, at: int, reason: str | None, others: Iterable[Member], rows: Rows,
+        *, closed: bool,
+    ) -> None:  # fmt: skip
         """A member went at `at`; `others` are those who are there with its client id.
 
         `closed` is whether it was seen to leave.
         """
-        seen = gone.seen
+        member = gone.member
         if causes.is_slow(reason):
-            self.slow(seen.member_id, at, reason or "")
-        client = _client(seen)
+            self.slow(member.member_id, at, reason or "", rows)
+        client = _client(member)
         began = gone.joined_at if gone.timed else None
-        if closed or (reason is None and began is not None and _left(seen, at - began)):
+        if closed or (reason is None and began is not None and _left(member, at - began)):
             return
-        short = SHORT_LIFE * seen.session_ms * MILLI
+        short = SHORT_LIFE * member.session_ms * MILLI
         stayed = began is None or at - began > short
-        if client is None or (stayed and client not in self._short):
+        if client is None or (stayed and client not in self.short):
             return
-        if any(other is not seen and _client(other) == client for other in others):
+        if any(other is not member and _client(other) == client for other in others):
             return
-        streak = self._short.get(client)
+        streak = self.short.get(client)
         if streak is not None and began is not None and began - streak.last_at > _IDLE:
-            self._end_short(client)
+            self._end_short(client, rows)
         if began is None or stayed:
-            self._end_short(client)
+            self._end_short(client, rows)
             return
-        who = seen.head.instance_id or seen.head.client_id
-        self._short.setdefault(client, _Streak(began, f"{who} left soon after it joined")).again(
-            at, seen.member_id
-        )
-        if len(self._short) > _SPARE:
-            for key in [k for k, one in self._short.items() if at - one.last_at > _IDLE]:
-                self._end_short(key)
+        who = member.identity.instance_id or member.identity.client_id
+        streak = Streak(began, began, f"{who} left soon after it joined")
+        self.short.setdefault(client, streak).again(at, member.member_id)
+        for key in _idle(self.short, at):
+            self._end_short(key, rows)
 
-    def slow(self, member_id: str, at: int, detail: str) -> None:
+    def slow(self, member_id: str, at: int, detail: str, rows: Rows) -> None:
         """A member was past max.poll.interval.ms."""
-        self._add(SLOW, (at, at), (member_id,), 1, detail)
+        _add(rows, SLOW, (at, at), detail, members=(member_id,))
 
-    def fenced(self, member_id: str, instance_id: str | None, at: int) -> None:
+    def fenced(self, member_id: str, instance_id: str | None, at: int, rows: Rows) -> None:
         """A member was fenced by another process with its instance id."""
         detail = f"{instance_id or member_id} was used by two processes at once"
-        self._add(FENCED, (at, at), (member_id,), 1, detail)
+        _add(rows, FENCED, (at, at), detail, members=(member_id,))
 
-    def _end_short(self, client: _Client) -> None:
-        streak = self._short.pop(client, None)
-        if streak is not None and streak.count >= LOOPS:
-            detail = f"{streak.detail}, {streak.count} times in a row"
-            self._add(
-                CRASH_LOOP, (streak.first_at, streak.last_at), streak.members, streak.count, detail
-            )
+    def _end_short(self, client: Client, rows: Rows) -> None:
+        streak = self.short.pop(client, None)
+        if streak is not None:
+            _add_loop(rows, streak, f"{streak.detail}, {streak.count} times in a row")
 
-    def expired(self, gone: Standing, at: int) -> None:
+    def expired(self, gone: Member, at: int, rows: Rows) -> None:
         """A member went without a word: its session expired."""
-        seen = gone.seen
-        who = seen.head.instance_id or seen.head.client_id or seen.member_id
-        self._add(EXPIRED, (at, at), (seen.member_id,), 1, f"{who} left without a LEAVE_GROUP")
+        who = gone.identity.instance_id or gone.identity.client_id or gone.member_id
+        detail = f"{who} left without a LEAVE_GROUP"
+        _add(rows, EXPIRED, (at, at), detail, members=(gone.member_id,))
 
-    def refused(self, request: Mapping[str, Any], names: tuple[str, ...], at: int) -> None:
+    def refused(
+        self, request: Mapping[str, Any], names: tuple[str, ...], at: int, rows: Rows
+    ) -> None:
         """A join was refused with INCONSISTENT_GROUP_PROTOCOL."""
         key = (request["client_id"], request["instance_id"], request["host"], *names)
-        streak = self._refused.get(key)
+        streak = self.refusals.get(key)
         if streak is not None and at - streak.last_at > _IDLE:
-            self._end_refused(key)
-            streak = None
+            self._end_refused(key, rows)
         who = request["instance_id"] or request["client_id"] or ""
-        if streak is None:
-            text = f"{who} was refused with [{', '.join(names)}]"
-            streak = self._refused[key] = _Streak(at, text)
-        streak.again(at, who)
-        if len(self._refused) > _SPARE:
-            for old in [k for k, one in self._refused.items() if at - one.last_at > _IDLE]:
-                self._end_refused(old)
+        streak = Streak(at, at, f"{who} was refused with [{', '.join(names)}]")
+        self.refusals.setdefault(key, streak).again(at, who)
+        for old in _idle(self.refusals, at):
+            self._end_refused(old, rows)
 
-    def _end_refused(self, key: _Client) -> None:
-        streak = self._refused.pop(key)
-        if streak.count >= LOOPS:
-            detail = f"{streak.detail} {streak.count} times"
-            span = (streak.first_at, streak.last_at)
-            self._add(CRASH_LOOP, span, streak.members, streak.count, detail)
+    def _end_refused(self, key: Client, rows: Rows) -> None:
+        streak = self.refusals.pop(key)
+        _add_loop(rows, streak, f"{streak.detail} {streak.count} times")
 
-    def hidden(
+    def hide(
         self, member_id: str, who: str, before: tuple[str, ...], now: tuple[str, ...], at: int
     ) -> None:
         """A static member came back with another list, and no rebalance took notice of it."""
         detail = f"{who} restarted with [{', '.join(now)}] instead of [{', '.join(before)}]"
-        self._hidden.append((at, member_id, detail))
+        self.hidden.append((at, member_id, detail))
 
-    def deleted(self, at: int) -> None:
-        """The group was deleted."""
-        self._add(DELETED, (at, at), (), 1, causes.DELETED)
-
-    def recreated(self, at: int, incarnation: int) -> None:
-        """The group began again from generation 0 or 1."""
-        self._add(RECREATED, (at, at), (), 1, f"incarnation {incarnation}")
-
-    def converted(self, kind: str, at: int, members: Iterable[str]) -> None:
-        """The group changed its type (KIP-848, "Online Migration"); `kind` says to which."""
-        self._add(kind, (at, at), sorted(members)[:_NAMED], 1, kind)
-
-    def finish(self) -> None:
+    def finish(self, rows: Rows) -> None:
         """The end of the input ends what is going on."""
-        self._end_chain()
-        for member_id in sorted(self._empty):
-            self._end_empty(member_id)
-        for client in sorted(self._short, key=repr):
-            self._end_short(client)
-        for client in sorted(self._refused, key=repr):
-            self._end_refused(client)
-        for at, member, detail in self._hidden:
-            self._add(HIDDEN_LIST, (at, None), (member,), 1, detail)
-        self._hidden.clear()
+        self._end_storm(rows)
+        for member_id in sorted(self.empty):
+            self._end_empty(member_id, rows)
+        for client in sorted(self.short, key=repr):
+            self._end_short(client, rows)
+        for client in sorted(self.refusals, key=repr):
+            self._end_refused(client, rows)
+        for at, member, detail in self.hidden:
+            _add(rows, HIDDEN_LIST, (at, None), detail, members=(member,))
+        self.hidden.clear()
 
 
-def _left(seen: Seen, lived: int) -> bool:
+def deleted(at: int, rows: Rows) -> None:
+    """The group was deleted."""
+    _add(rows, DELETED, (at, at), causes.DELETED)
+
+
+def recreated(at: int, incarnation: int, rows: Rows) -> None:
+    """The group began again from generation 0 or 1."""
+    _add(rows, RECREATED, (at, at), f"incarnation {incarnation}")
+
+
+def converted(kind: str, at: int, members: Iterable[str], rows: Rows) -> None:
+    """The group changed its type (KIP-848, "Online Migration"); `kind` says to which."""
+    _add(rows, kind, (at, at), kind, members=sorted(members)[:_NAMED])
+
+
+def _add(
+    rows: Rows, kind: str, span: tuple[int, int | None], detail: str,
+    *, members: Iterable[str] = (), count: int = 1,
+) -> None:  # fmt: skip
+    started_at, ended_at = span
+    rows.add(
+        "incidents", kind=kind, started_at=started_at, ended_at=ended_at,
+        members=tuple(members), count=count, detail=detail,
+    )  # fmt: skip
+
+
+def _add_loop(rows: Rows, streak: Streak, detail: str) -> None:
+    """A crash loop, if it was one."""
+    if streak.count >= LOOPS:
+        span = streak.first_at, streak.last_at
+        _add(rows, CRASH_LOOP, span, detail, members=streak.members, count=streak.count)
+
+
+def _idle(streaks: Mapping[Client, Streak], at: int) -> list[Client]:
+    """Those that will hardly go on, once there are many."""
+    if len(streaks) <= _SPARE:
+        return []
+    return [key for key, one in streaks.items() if at - one.last_at > _IDLE]
+
+
+def _left(member: Member, lived: int) -> bool:
     """Return whether a member was gone too soon for its session to have expired."""
-    return lived < NEARLY * seen.session_ms * MILLI
+    return lived < NEARLY * member.session_ms * MILLI
 
 
-def _client(seen: Seen) -> _Client | None:
-    if seen.head.instance_id is not None:
-        return (seen.head.instance_id,)
-    return None if not seen.head.client_id else (seen.head.client_id, seen.head.host)
+def _client(member: Member) -> Client | None:
+    if member.identity.instance_id is not None:
+        return (member.identity.instance_id,)
+    return member.process if member.identity.client_id else None

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.inspectors.fleet.schemas import MEMBERS, PARTITIONS
-from rebal.inspectors.fleet.timeline.values import PartitionList, Seen
+from rebal.inspectors.fleet.timeline.values import Member, PartitionList
 
 
 class Heard(NamedTuple):
@@ -31,44 +31,45 @@ class Heard(NamedTuple):
     assignors: tuple[str, ...] | None
 
 
-FIELDS: Final = (
-    "group_id",
-    "incarnation",
-    "first_generation",
-    "last_generation",
-    "seen",
-    "subscription_generation",
-    "leader",
-    "heard",
-    "first_at",
-    "last_at",
-    "joined_at",
-    "joined_reason",
-    "left_at",
-    "left_reason",
-    "current",
-)
-"""What a row holds: `seen` is a `Seen`, `heard` a `Heard` (None: no log tells of the member), all
-others are columns of the table; times in microseconds since 1970."""
+class MemberRow(NamedTuple):
+    """A row: what its member said, what the log says of it (None: nothing), and other columns."""
+
+    group_id: str | None
+    incarnation: int
+    first_generation: int | None
+    last_generation: int | None
+    member: Member
+    leader: bool | None
+    heard: Heard | None
+    first_at: int
+    last_at: int
+    joined_at: int | None
+    joined_reason: str | None
+    left_at: int | None
+    left_reason: str | None
+    current: bool
+
+
 _UNHEARD: Final = Heard(*[None] * len(Heard._fields))
-_PLAIN: Final = tuple(name for name in FIELDS if name not in ("seen", "heard"))
+_PLAIN: Final = tuple(name for name in MemberRow._fields if name in MEMBERS.names)
 
 
-def member_batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    """Rows of `FIELDS` as rows of `schemas.MEMBERS`."""
-    told = dict(zip(FIELDS, zip(*rows, strict=True), strict=True))
-    seen: tuple[Seen, ...] = told["seen"]
+def member_batch(rows: Sequence[MemberRow]) -> pa.RecordBatch:
+    """The rows as those of `schemas.MEMBERS`."""
+    told = MemberRow._make(zip(*rows, strict=True))._asdict()
+    members: tuple[Member, ...] = told["member"]
     columns = {name: pa.array(told[name], MEMBERS.field(name).type) for name in _PLAIN}
-    heads = _Once([one.head for one in seen])
-    sent = _Once([one.sent for one in seen])
-    given = _Once([one.given for one in seen])
-    server = _Once([one.server for one in seen])
+    identities = _Once([one.identity for one in members])
+    sent = _Once([one.subscription for one in members])
+    given = _Once([one.assignment for one in members])
+    server = _Once([one.server for one in members])
     for name in ("member_id", "protocol_type"):
-        columns[name] = heads.column(name, attrgetter(name))
+        columns[name] = identities.column(name, attrgetter(name))
     for name in ("instance_id", "client_id", "host", "session_timeout_ms", "rebalance_timeout_ms"):
-        columns[name] = heads.column(name, attrgetter(name), empty=False)
+        columns[name] = identities.column(name, attrgetter(name), empty=False)
     columns |= {
         "subscription_version": sent.column("subscription_version", attrgetter("version")),
+        "subscription_generation": sent.column("subscription_generation", attrgetter("generation")),
         "topics": sent.column("topics", attrgetter("topics")),
         "owned": sent.lists(attrgetter("owned")),
         "user_data": sent.column("user_data", attrgetter("user_data")),

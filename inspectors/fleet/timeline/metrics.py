@@ -6,18 +6,19 @@ nobody's rebalance and is not counted.
 
 from __future__ import annotations
 
+from msgspec import Struct
 
-class Metrics:
+
+class Metrics(Struct, array_like=True):
     """Sums over one group's rebalances; latencies in milliseconds, times in microseconds."""
 
-    def __init__(self) -> None:
-        self.total = 0
-        self.failures = 0
-        self.refused = 0
-        self.timed = 0
-        self.latency_total = 0.0
-        self.latency_max = 0.0
-        self.last_at: int | None = None
+    total: int = 0
+    failures: int = 0
+    refused: int = 0
+    timed: int = 0
+    latency_total: float = 0.0
+    latency_max: float = 0.0
+    last_at: int | None = None
 
     def completed(self, at: int, latency_ms: float | None) -> None:
         """A rebalance that was completed at `at`."""
@@ -28,24 +29,18 @@ class Metrics:
             self.latency_total += latency_ms
             self.latency_max = max(self.latency_max, latency_ms)
 
-    def failed(self) -> None:
-        """A rebalance that was begun and not completed."""
-        self.failures += 1
-
-    def columns(
-        self, log: bool
-    ) -> tuple[int, float | None, float | None, float | None, int, int | None, int | None]:
-        """The columns from `rebalance_total` to `refused_total`.
+    def columns(self, log: bool) -> dict[str, int | float | None]:
+        """The columns from `rebalance_total` to `refused_total`, by name.
 
         `log` is whether the request log was read: only it shows refusals.
         """
         timed = self.timed > 0
-        return (
-            self.total,
-            self.latency_total / self.timed if timed else None,
-            self.latency_max if timed else None,
-            self.latency_total if timed else None,
-            self.failures,
-            self.last_at,
-            self.refused if log else None,
-        )
+        return {
+            "rebalance_total": self.total,
+            "rebalance_latency_avg_ms": self.latency_total / self.timed if timed else None,
+            "rebalance_latency_max_ms": self.latency_max if timed else None,
+            "rebalance_latency_total_ms": self.latency_total if timed else None,
+            "failed_rebalance_total": self.failures,
+            "last_rebalance_at": self.last_at,
+            "refused_total": self.refused if log else None,
+        }

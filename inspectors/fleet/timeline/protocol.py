@@ -9,6 +9,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from rebal.groups.clients import family_of
 from rebal.groups.compact import Partitions
 from rebal.groups.model import (
@@ -51,21 +53,17 @@ class Kind(NamedTuple):
     speaks: str | None
 
 
-class Profile:
-    """A kind, made once, with the protocol that it runs (EAGER, COOPERATIVE; None: cannot tell).
+class Profile(Struct, eq=False, array_like=True):
+    """A kind with the protocol that it runs (EAGER, COOPERATIVE; None: cannot tell): one object of
+    each kind."""
 
-    `holds` is whether a member that sends nothing new stays of this kind.
-    """
+    kind: Kind
+    protocol: RebalanceProtocol | None
 
-    __slots__ = ("holds", "kind", "protocol")
-
-    def __init__(self, kind: Kind) -> None:
-        member = _member(kind, "m")
-        answer = member_protocol(member, _snapshot(kind, (member,))).value
-        known = answer in (RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE)
-        self.kind = kind
-        self.holds = not kind.gave_up
-        self.protocol = answer if known else None
+    @property
+    def holds(self) -> bool:
+        """Whether a member that sends nothing new stays of this kind."""
+        return not self.kind.gave_up
 
 
 class Protocols:
@@ -79,7 +77,10 @@ class Protocols:
         """The one profile of this kind."""
         found = self._profiles.get(kind)
         if found is None:
-            found = self._profiles[kind] = Profile(kind)
+            member = _member(kind, "m")
+            answer = member_protocol(member, _snapshot(kind, (member,))).value
+            known = answer in (RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE)
+            found = self._profiles[kind] = Profile(kind, answer if known else None)
         return found
 
     def of_group(self, profiles: frozenset[Profile]) -> str | None:

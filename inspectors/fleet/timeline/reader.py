@@ -18,7 +18,7 @@ from rebal.groups.wire.offsets_topic import (
     member_head_reader,
     split_group_metadata,
 )
-from rebal.inspectors.fleet.timeline.values import NOT_GIVEN, UNTOLD, Head, Memo, Seen, Values
+from rebal.inspectors.fleet.timeline.values import Identity, Member, Memo, Values
 
 _CONSUMER: Final = "consumer"
 _CLASSIC: Final = "classic"
@@ -32,7 +32,7 @@ class Value(NamedTuple):
     protocol: str | None
     leader: str | None
     state_timestamp_ms: int | None
-    members: Sequence[Seen]
+    members: Sequence[Member]
 
 
 class ValueReader:
@@ -40,8 +40,8 @@ class ValueReader:
 
     def __init__(self, values: Values) -> None:
         self._values = values
-        self._heads: Memo[bytes, Head] = Memo()
-        self._members: Memo[tuple[MemberBytes, bool], Seen] = Memo()
+        self._identities: Memo[bytes, Identity] = Memo()
+        self._members: Memo[tuple[MemberBytes, bool], Member] = Memo()
         self._read_head = member_head_reader()
 
     def read(self, data: bytes) -> Value:
@@ -64,31 +64,34 @@ class ValueReader:
         consumer = value.protocol_type == _CONSUMER
         members = []
         for one in value.members:
-            head = Head(
+            identity = Identity(
                 one.member_id, one.instance_id, one.client_id, one.client_host,
                 one.rebalance_timeout_ms, one.session_timeout_ms, _CLASSIC,
             )  # fmt: skip
-            members.append(self._seen(head, one.subscription, one.assignment, consumer))
+            members.append(self._made(identity, one.subscription, one.assignment, consumer))
         return _value(value, members)
 
-    def _member(self, member: MemberBytes, consumer: bool) -> Seen:
+    def _member(self, member: MemberBytes, consumer: bool) -> Member:
         found = self._members.get((member, consumer))
         if found is None:
-            head = self._heads.get(member.head)
-            if head is None:
-                head = Head._make((*self._read_head(member.head), _CLASSIC))
-                self._heads.keep(member.head, head)
-            found = self._seen(head, member.subscription, member.assignment, consumer)
+            identity = self._identities.get(member.head)
+            if identity is None:
+                identity = Identity._make((*self._read_head(member.head), _CLASSIC))
+                self._identities.keep(member.head, identity)
+            found = self._made(identity, member.subscription, member.assignment, consumer)
             self._members.keep((member, consumer), found)
         return found
 
-    def _seen(self, head: Head, subscription: bytes, assignment: bytes, consumer: bool) -> Seen:
+    def _made(
+        self, identity: Identity, subscription: bytes, assignment: bytes, consumer: bool
+    ) -> Member:
         if not consumer:
-            return Seen(head, UNTOLD, NOT_GIVEN)
-        return Seen(head, self._values.sent(subscription), self._values.given(assignment))
+            return Member(identity)
+        values = self._values
+        return Member(identity, values.subscription(subscription), values.assignment(assignment))
 
 
-def _value(value: GroupMetadata, members: list[Seen]) -> Value:
+def _value(value: GroupMetadata, members: list[Member]) -> Value:
     return Value(
         value.generation,
         value.protocol_type,

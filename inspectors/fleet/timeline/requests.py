@@ -8,13 +8,14 @@ read-only questions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rebal.inspectors.errors import error_code
 from rebal.inspectors.fleet.timeline import causes
-from rebal.inspectors.fleet.timeline.history import History
-from rebal.inspectors.fleet.timeline.lists import Lists
-from rebal.inspectors.fleet.timeline.log import MILLI, NEARLY, Left, Log, Round, keep_newest
+from rebal.inspectors.fleet.timeline.events import LeaderSynced, Replaced
+from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY, Leave, keep_newest
+from rebal.inspectors.fleet.timeline.rows import Rows
+from rebal.inspectors.fleet.timeline.state import GroupState
 from rebal.inspectors.logs.requests.lines import FENCED, Outcome, join_outcome
 
 _LIST_REJECTED: Final = error_code("INCONSISTENT_GROUP_PROTOCOL")
@@ -24,45 +25,38 @@ _AWAY: Final = -2
 _NEEDS_ID: Final = "need to re-join with the given member-id"
 
 
-class Replacement(NamedTuple):
-    """A static member that came back within a generation, with a new member id (KIP-345)."""
-
-    generation: int
-    before: str
-    now: str
-    leader: str | None
-
-
 class Requests:
-    """Takes each line when it comes."""
+    """Takes each line about one group when it comes."""
 
-    def __init__(self, log: Log, lists: Lists, history: History) -> None:
-        self.log = log
-        self.lists = lists
-        self.history = history
+    def __init__(self, state: GroupState, rows: Rows) -> None:
+        self.state = state
+        self.facts = state.facts
+        self.rows = rows
 
-    def note(self, at: int, request: Mapping[str, Any]) -> Round | Replacement | None:
+    def note(self, at: int, request: Mapping[str, Any]) -> LeaderSynced | Replaced | None:
         """Keep what the line says; what it changed in the group, if it did.
 
         That is the rebalance that its leader's sync completed, or a static member's restart.
         """
-        if self.log.since is None:
-            self.log.since = at
+        if self.facts.since is None:
+            self.facts.since = at
         api, error = request["api"], request["error"] or 0
         if api == "JOIN_GROUP":
             return self._join(at, request, error)
         if api == "SYNC_GROUP" and error != FENCED:
-            round_ = self.log.synced(request, at)
-            return round_ if request["assignments"] else None
+            found = self.facts.synced(request, at)
+            if found is None or not request["assignments"]:
+                return None
+            return LeaderSynced(at=at, incarnation=self.facts.incarnation, generation=found)
         if error:
             if error == FENCED and request["member_id"]:
                 self._fenced(request, at)
             return None
         if api == "LEAVE_GROUP":
             for one in request["left"] or ():
-                member_id = one["member_id"] or self.log.instances.get(one["instance_id"] or "")
+                member_id = one["member_id"] or self.facts.instances.get(one["instance_id"] or "")
                 if member_id:
-                    self.log.leave(member_id, at, one["reason"], request["connection"])
+                    self.facts.leave(member_id, at, one["reason"], request["connection"])
         elif api == "CONSUMER_GROUP_HEARTBEAT":
             self._heartbeat(at, request)
         return None
@@ -73,14 +67,14 @@ class Requests:
         A log holds the first of each part that a task read, so none of them may tell a time.
         """
         epoch = request["generation"]
-        person = self.log.persons.get(request["member_id"] or "")
+        logged = self.facts.members.get(request["member_id"] or "")
         return (
             request["api"] == "CONSUMER_GROUP_HEARTBEAT"
             and not request["error"]
-            and person is not None
+            and logged is not None
             and epoch is not None
             and epoch > 0
-            and epoch == request["member_epoch"] == person.last_epoch
+            and epoch == request["member_epoch"] == logged.last_epoch
             and request["subscribed_topics"] is None
         )
 
@@ -92,20 +86,21 @@ class Requests:
         outcome = join_outcome(error, request["probe"])
         names = tuple(one["name"] for one in request["protocols"] or ())
         if outcome is Outcome.REJECTED and error == _LIST_REJECTED:
-            self.lists.refused(request, None, names)
-            self.history.metrics.refused += 1
+            self.state.lists.refused(request, None, names)
+            self.state.metrics.refused += 1
         elif outcome in _IN_GROUP and request["member_id"]:
-            self.lists.joined(request, None, names, None)
-            self.log.person(request["member_id"]).assignors = names
+            self.state.lists.joined(request, None, names, None)
+            self.facts.member(request["member_id"]).assignors = names
 
-    def _join(self, at: int, request: Mapping[str, Any], error: int) -> Replacement | None:
+    def _join(self, at: int, request: Mapping[str, Any], error: int) -> Replaced | None:
+        facts = self.facts
         outcome = join_outcome(error, request["probe"])
         names = tuple(one["name"] for one in request["protocols"] or ())
         if outcome is Outcome.REJECTED and error == _LIST_REJECTED:
-            self.lists.refused(request, at, names)
-            self.log.refuse(request["instance_id"] or request["client_id"] or "", at)
-            self.history.metrics.refused += 1
-            self.history.incidents.refused(request, names, at)
+            self.state.lists.refused(request, at, names)
+            facts.refuse(request["instance_id"] or request["client_id"] or "", at)
+            self.state.metrics.refused += 1
+            self.state.incidents.refused(request, names, at, self.rows)
             return None
         member_id, instance_id = request["member_id"], request["instance_id"]
         if error == FENCED and member_id and not request["probe"]:
@@ -114,113 +109,115 @@ class Requests:
             return None
         replaced = None
         if instance_id:
-            before = self.log.instances.get(instance_id)
+            before = facts.instances.get(instance_id)
             replaced = before if before != member_id else None
-            self.log.instances[instance_id] = member_id
-        self.lists.joined(request, at, names, replaced)
-        person = self.log.person(member_id)
-        left = self.log.left_on.pop(request["connection"] or "", None)
+            facts.instances[instance_id] = member_id
+        self.state.lists.joined(request, at, names, replaced)
+        logged = facts.member(member_id)
+        left = facts.left.get(facts.left_on.pop(request["connection"] or "", ""))
         if left is not None and left.member_id != member_id and self._was_slow(left, request):
-            person.before = left
-        if person.assignors is None:
-            person.reason = _said(request["reason"])
-        person.saw(request, at)
-        person.assignors = names
-        person.session_timeout_ms = request["session_timeout_ms"]
-        person.rebalance_timeout_ms = request["rebalance_timeout_ms"]
-        person.protocol_type = request["protocol_type"]
-        person.replaced = replaced or person.replaced
+            logged.before = left.member_id
+        if logged.assignors is None:
+            logged.reason = _said(request["reason"])
+        logged.saw(request, at)
+        logged.assignors = names
+        logged.session_timeout_ms = request["session_timeout_ms"]
+        logged.rebalance_timeout_ms = request["rebalance_timeout_ms"]
+        logged.protocol_type = request["protocol_type"]
+        logged.replaced = replaced or logged.replaced
         if error:
             return None
-        first = person.joined_at is None
+        first = logged.joined_at is None
         if first:
-            person.joined_at = at
-        start, now = _start(at, request), self.history.now
+            logged.joined_at = at
+        start, now, number = _start(at, request), self.state.generation, request["generation"]
         late = (
             now is not None
-            and now.number == request["generation"]
+            and now.number == number
             and start >= now.completed
-            and not self.log.cuts(now.completed, start)
-            and not self.log.begins_again(request["generation"], start, first)
+            and not facts.cuts(now.completed, start)
+            and not facts.begins_again(number, start, first)
         )
-        if (late or self.log.joined(request, at, start, first) is None) and replaced is not None:
-            self._hidden(member_id, replaced, names, at)
-            return Replacement(request["generation"], replaced, member_id, request["leader"])
+        if (late or facts.joined(request, at, start, first) is None) and replaced is not None:
+            self._hide(member_id, replaced, names, at)
+            return Replaced(
+                at=at, incarnation=facts.incarnation, generation=number,
+                before=replaced, now=member_id, leader=request["leader"],
+            )  # fmt: skip
         return None
 
-    def _was_slow(self, left: Left, request: Mapping[str, Any]) -> bool:
+    def _was_slow(self, left: Leave, request: Mapping[str, Any]) -> bool:
         """Return whether a process that left, and now joins again, was past max.poll.interval.ms.
 
         Clients before KIP-800 do not say so. A client that is closed closes its connection too; one
         that unsubscribes and subscribes again may keep it, at any time. The heartbeat thread sends
         its LEAVE_GROUP no sooner than that interval after the last poll, and a join needs a poll.
         """
-        before = self.log.persons.get(left.member_id)
-        polled = before.last_at if before is not None else self.log.since
+        before = self.facts.members.get(left.member_id)
+        polled = before.last_at if before is not None else self.facts.since
         longest = request["rebalance_timeout_ms"]
         if polled is None or not longest or left.at - polled < NEARLY * longest * MILLI:
             return False
-        standing = self.history.roster.members.get(left.member_id)
         left.reason = causes.SLOW
-        if standing is None:
-            who = request["client_id"] or left.member_id
-            self.history.incidents.slow(left.member_id, left.at, f"{who}: {causes.SLOW}")
+        if left.member_id not in self.state.members:
+            detail = f"{request['client_id'] or left.member_id}: {causes.SLOW}"
+            self.state.incidents.slow(left.member_id, left.at, detail, self.rows)
         return True
 
     def _fenced(self, request: Mapping[str, Any], at: int) -> None:
         """A member whose instance id another process took is alive: this was no restart."""
         member_id = request["member_id"]
-        if member_id not in self.log.fenced:
-            keep_newest(self.log.fenced, member_id, at)
-            self.history.incidents.fenced(member_id, request["instance_id"], at)
+        if member_id not in self.facts.fenced:
+            keep_newest(self.facts.fenced, member_id, at)
+            self.state.incidents.fenced(member_id, request["instance_id"], at, self.rows)
 
-    def _hidden(self, member_id: str, replaced: str, names: tuple[str, ...], at: int) -> None:
+    def _hide(self, member_id: str, replaced: str, names: tuple[str, ...], at: int) -> None:
         """A static member's restart that was answered within a generation: did its list change."""
-        before = self.log.persons.get(replaced)
+        before = self.facts.members.get(replaced)
         if before is None or before.assignors is None or before.assignors == names:
             return
-        who = self.log.persons[member_id].instance_id or member_id
-        self.history.incidents.hidden(member_id, who, before.assignors, names, at)
+        who = self.facts.members[member_id].instance_id or member_id
+        self.state.incidents.hide(member_id, who, before.assignors, names, at)
 
     def _heartbeat(self, at: int, request: Mapping[str, Any]) -> None:
         member_id = request["member_id"]
         if not member_id:
             return
-        person = self.log.person(member_id)
-        person.saw(request, at)
+        logged = self.facts.member(member_id)
+        logged.saw(request, at)
         asked, answered = request["generation"], request["member_epoch"]
         if asked == _AWAY:
             return  # it keeps its place until its session expires or its instance comes back
         if asked is not None and asked < 0:
-            self.log.leave(member_id, at, None, None)
-            person.goes(at, causes.LEFT)
+            self.facts.leave(member_id, at, None, None)
+            logged.goes(at, causes.LEFT)
             return
         in_place = False
         if asked == 0:
             # A member that was fenced, or a static one that was away, comes back with its id.
-            self.log.left.pop(member_id, None)
-            person.left_at, person.left_reason, person.gone = None, None, False
-            person.joined_at = at if person.joined_at is None else person.joined_at
+            self.facts.left.pop(member_id, None)
+            logged.left_at, logged.left_reason, logged.gone = None, None, False
+            logged.joined_at = at if logged.joined_at is None else logged.joined_at
             in_place = self._comes_back(member_id, answered, at)
         if request["subscribed_topics"] is not None:
-            person.topics = tuple(request["subscribed_topics"])
-        if answered is not None and answered > (person.last_epoch or 0):
-            if person.first_epoch is None:
-                person.first_epoch, person.first_at = answered, at
-                person.era = self.log.era.number
-            person.last_epoch = answered
+            logged.topics = tuple(request["subscribed_topics"])
+        if answered is not None and answered > (logged.last_epoch or 0):
+            if logged.first_epoch is None:
+                logged.first_epoch, logged.first_at = answered, at
+                logged.incarnation = self.facts.incarnation
+            logged.last_epoch = answered
             if in_place:
                 return
-            self.log.reached(member_id, answered, asked == 0, _start(at, request), at)
+            self.facts.reached(member_id, answered, asked == 0, _start(at, request), at)
 
     def _comes_back(self, member_id: str, epoch: int | None, at: int) -> bool:
         """Did a static member come back with another id, and get its place without a rebalance."""
-        instance_id = self.log.persons[member_id].instance_id
+        instance_id = self.facts.members[member_id].instance_id
         if instance_id is None:
             return False
-        before = self.log.instances.get(instance_id)
-        self.log.instances[instance_id] = member_id
-        old = self.log.persons.get(before) if before not in (None, member_id) else None
+        before = self.facts.instances.get(instance_id)
+        self.facts.instances[instance_id] = member_id
+        old = self.facts.members.get(before) if before not in (None, member_id) else None
         if old is None or old.gone:
             return False
         if epoch is None or epoch != old.last_epoch:

@@ -1,8 +1,8 @@
-"""Rows of the timeline's tables, gathered as tuples, made into Arrow batches by the column."""
+"""Rows of the timeline's tables, gathered by name, made into Arrow batches by the column."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,16 +19,17 @@ OPEN: Final = "open_"
 
 
 class Rows:
-    """Rows waiting to be written: tuples in the order of the table's columns, of `members`
-    those of `member_rows.FIELDS`.
+    """Rows of one group after another waiting to be written, each column by its name.
 
-    Times are microseconds since 1970; a list of text is a tuple. Rows are settled, or open, which
-    is what is said of a group as if no row of it were to come: `of_now` says which follow.
+    Of `members` they are a `member_rows.MemberRow`. Times are microseconds since 1970; a column
+    that is not told is null. Rows are settled, or open, which is what is said of a group as if no
+    row of it were to come: `of_now` says which follow.
     """
 
     def __init__(self) -> None:
-        self._settled: dict[str, list[tuple[Any, ...]]] = {name: [] for name in MADE}
-        self._open: dict[str, list[tuple[Any, ...]]] = {name: [] for name in MADE}
+        self.group_id: str | None = None
+        self._settled: dict[str, list[Any]] = {name: [] for name in MADE}
+        self._open: dict[str, list[Any]] = {name: [] for name in MADE}
         self.of_now(False)
 
     def of_now(self, yes: bool) -> None:
@@ -36,9 +37,9 @@ class Rows:
         self._held = self._open if yes else self._settled
         self.add_member = self._held["members"].append
 
-    def add(self, table: str, row: tuple[Any, ...]) -> None:
-        """One row of `table`."""
-        self._held[table].append(row)
+    def add(self, table: str, **columns: Any) -> None:
+        """One row of `table`, of the group that is told, unless `group_id` says another one."""
+        self._held[table].append({"group_id": self.group_id, **columns})
 
     def full(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The kinds that have gathered enough rows for a batch."""
@@ -59,9 +60,10 @@ class Rows:
 def _batch(table: str, rows: Sequence[Any]) -> pa.RecordBatch:
     if table == "members":
         return member_batch(rows)
-    schema = TABLES[table]
-    arrays = [
-        pa.array(column, field.type)
-        for field, column in zip(schema, zip(*rows, strict=True), strict=True)
-    ]
+    return make_batch(rows, TABLES[table])
+
+
+def make_batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows by the name of their columns as a batch of this schema."""
+    arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

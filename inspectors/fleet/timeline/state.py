@@ -1,166 +1,136 @@
-"""A group's timeline as bytes, so that the next scan goes on where this one stopped.
+"""A group's state: all that its timeline has noted, as a value and as one document.
 
-`freeze` writes all that a timeline has noted of its group; `thaw` makes the same timeline of it,
-which takes the group's next rows as if there had been no break. What all groups share (rows,
-decoded values, protocols, topics' names) is not in the bytes: a timeline gets the reading scan's.
-
-The bytes are a pickle of new objects of the timeline's classes and of the records that it keeps.
-They can name one function, which makes such an object, and no class or other function: a lake that
-others can write to runs no code of theirs, and changes nothing but the one group. `form` says by
-which version, and of which classes, they were written; a timeline of another form is told anew from
-its records.
+`encode` writes the state so that the next scan goes on where this one stopped; `decode` makes the
+same state of it, which takes the group's next rows as if there had been no break. What all groups
+share (rows, decoded values, protocols, topics' names) is no part of it. Documents are msgpack of
+the types below and nothing else: they name no class and no function. One of another `SCHEMA`, or
+one that is damaged, is refused, and its group is told anew from its records.
 """
 
 from __future__ import annotations
 
-import copyreg
-import io
-import pickle
-import zlib
-from enum import Enum
-from functools import cache
-from importlib import import_module
-from typing import Any, Final, NoReturn
+from typing import Final, Literal
 
-from msgspec import Struct
+from msgspec import MsgspecError, Struct
+from msgspec.msgpack import Decoder, Encoder
 
-from rebal.groups import VERSION
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import GroupType
-from rebal.inspectors.fleet.timeline.consumer import Topics
-from rebal.inspectors.fleet.timeline.group import GroupTimeline, Shared
-from rebal.inspectors.fleet.timeline.protocol import Profile, Protocols
-from rebal.inspectors.fleet.timeline.reader import ValueReader
-from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.values import PartitionList, Values
+from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup
+from rebal.inspectors.fleet.timeline.events import LeaderSynced, Record, Replaced, Tombstone
+from rebal.inspectors.fleet.timeline.facts import LoggedGeneration, RequestFacts
+from rebal.inspectors.fleet.timeline.incidents import Incidents
+from rebal.inspectors.fleet.timeline.lists import Lists
+from rebal.inspectors.fleet.timeline.members import Members, MemberSpan
+from rebal.inspectors.fleet.timeline.metrics import Metrics
+from rebal.inspectors.fleet.timeline.protocol import Protocols
+from rebal.inspectors.fleet.timeline.rebalances import Generation, Owners
 
-_PROTOCOL: Final = 5
-_TIMELINE: Final = "rebal.inspectors.fleet.timeline."
-_MODULES: Final = (
-    *(
-        f"{_TIMELINE}{name}"
-        for name in (
-            "consumer", "cost", "group", "history", "incidents", "lists", "log", "members",
-            "metrics", "order", "protocol", "reader", "rebalances", "requests", "values",
-        )
-    ),
-    "rebal.groups.model",
-    "rebal.groups.wire.offsets_topic",
-)  # fmt: skip
-_PLAIN: Final = {
-    "builtins": frozenset({"set", "frozenset", "str"}),
-    "collections": frozenset({"deque"}),
-}
-_SHARED: Final = (Shared, Rows, Values, ValueReader, Protocols, Topics)
+SCHEMA: Final = 1
+"""Raise it with every change of a type that a state holds; a release alone does not change it."""
 
 
-@cache
-def _classes() -> dict[str, type]:
-    """Return the classes of a timeline's objects by name."""
-    return {
-        f"{module}.{name}": one
-        for module in _MODULES
-        for name, one in vars(import_module(module)).items()
-        if isinstance(one, type) and one.__module__ == module and one not in _SHARED
-    }
+class GroupState(Struct, kw_only=True, array_like=True):
+    """All there is of one group; times are microseconds since 1970, effective ones of records.
+
+    `generation` is the newest completed one, and `members` who is in it; `slipped` are those who
+    went when it was written again. `assigned` is how many partitions it gives, `withheld` those
+    that nobody owns until the next one, by their last owner; bits of `blocks` (`PartitionBits`).
+    `cut` is whether records before the next one may be missing. `window` holds the events of the
+    last ten seconds, `held` the generations that only the log shows so far, `applied` the
+    incarnation of the newest event that was applied, `looked_at` the one whose logged generations
+    count. `newest` are offsets by partition; `latest` is the latest timestamp that a record told.
+    """
+
+    schema: Literal[1] = SCHEMA
+    group_id: str
+    type: GroupType = GroupType.UNKNOWN
+    protocol_type: str | None = None
+    partition: int | None = None
+    sources: set[str] = set()
+    first_at: int | None = None
+    last_at: int = 0
+    latest: int | None = None
+    told_until: int = 0
+    newest: dict[int, int] = {}
+    incarnation: int = 1
+    ended: bool = False
+    deleted_at: int | None = None
+    dying: Tombstone | None = None
+    tombstone: Tombstone | None = None
+    generation: Generation | None = None
+    members: Members = {}
+    slipped: list[MemberSpan] = []
+    protocol: str | None = None
+    assigned: int = 0
+    blocks: list[tuple[str, int]] = []
+    withheld: Owners = {}
+    cut: bool = False
+    consumer: ConsumerGroup | None = None
+    has_member_records: bool = False
+    facts: RequestFacts
+    window: list[Record | LeaderSynced | Replaced] = []
+    held: dict[int, LoggedGeneration] = {}
+    applied: int = 1
+    looked_at: int = 1
+    lists: Lists
+    incidents: Incidents
+    metrics: Metrics
+
+    @property
+    def logged(self) -> dict[int, LoggedGeneration]:
+        """What the log shows of generations, by number."""
+        return self.facts.of(self.looked_at).generations
+
+    @property
+    def place(self) -> tuple[int | None, int | None] | None:
+        """The partition and the offset of its newest record; None: it has records in several."""
+        if len(self.newest) > 1:
+            return None
+        return next(iter(self.newest.items()), (None, None))
 
 
-@cache
-def form() -> str:
-    """Return what has to be the same where bytes are written and where they are read."""
-    names = sorted(
-        f"{name}:{getattr(one, '__slots__', getattr(one, '_fields', ()))}"
-        for name, one in _classes().items()
+_ENCODER: Final = Encoder()
+_DECODER: Final = Decoder(GroupState)
+
+
+def new_state(group_id: str, recorded: bool) -> GroupState:
+    """The state of a group of which nothing is told; `recorded` is whether records tell of it."""
+    return GroupState(
+        group_id=group_id,
+        facts=RequestFacts(recorded=recorded),
+        lists=Lists(),
+        incidents=Incidents(),
+        metrics=Metrics(),
     )
-    return f"{VERSION}/{zlib.crc32(repr(names).encode()):08x}"
 
 
-def freeze(group: GroupTimeline) -> bytes:
-    """Return all that the timeline holds of its group; the timeline can go on."""
-    out = io.BytesIO()
-    _Pickler(out).dump(group)
-    return out.getvalue()
+def encode(state: GroupState) -> bytes:
+    """Return the state's document; the state can go on."""
+    return _ENCODER.encode(state)
 
 
-def thaw(data: bytes, shared: Shared) -> GroupTimeline:
-    """Return the timeline of these bytes, with what all groups of this scan share.
+def decode(data: bytes, protocols: Protocols) -> GroupState:
+    """Return the state of this document.
 
     Raises:
-        DocumentError: the bytes are damaged, or name something that no timeline holds.
+        DocumentError: the document is damaged, or has another schema.
     """
     try:
-        found = _Unpickler(io.BytesIO(data)).load()
-        if not isinstance(found, GroupTimeline):
-            raise DocumentError("a group's state in the lake is not one.")
-        found.share(shared)
-    except DocumentError:
-        raise
-    except Exception as error:
+        state = _DECODER.decode(data)
+    except (MsgspecError, ValueError) as error:
         raise DocumentError(f"a group's state in the lake cannot be read ({error}).") from None
-    return found
+    for span in (*state.members.values(), *state.slipped):
+        if span.profile is not None:
+            span.profile = protocols.profile(span.profile.kind)
+    for event in state.window:
+        if isinstance(event, LeaderSynced):
+            event.generation = _the_same(event.generation, state.facts)
+    state.held = {number: _the_same(one, state.facts) for number, one in state.held.items()}
+    return state
 
 
-def _make(name: str, *_: Any) -> NoReturn:
-    """Stand in the bytes for the function that makes an object of the class `name`."""
-    raise DocumentError(f"{name} is made by the reading scan.")
-
-
-def _nothing(_: object) -> tuple[Any, ...]:
-    return _make, ("",)
-
-
-def _as_value(one: Any) -> tuple[Any, ...]:
-    """What makes an object that is told by the arguments of its class."""
-    kind = type(one)
-    name = f"{kind.__module__}.{kind.__name__}"
-    if isinstance(one, Struct):
-        return _make, (name, {field: getattr(one, field) for field in kind.__struct_fields__})
-    return _make, (name, *(one if isinstance(one, tuple) else one.__reduce__()[1]))
-
-
-def _as_text(one: Enum) -> tuple[Any, ...]:
-    """A member of an enumeration is everybody's: its text alone is in the bytes."""
-    return str, (one.value,)
-
-
-def _as_object(one: Any) -> tuple[Any, ...]:
-    """What makes an object, and the attributes that it then gets."""
-    kind = type(one)
-    return _make, (f"{kind.__module__}.{kind.__name__}",), one.__reduce_ex__(2)[2]
-
-
-def _is_value(kind: type) -> bool:
-    return issubclass(kind, tuple | Struct | PartitionList)
-
-
-class _Pickler(pickle.Pickler):
-    def __init__(self, out: io.BytesIO) -> None:
-        super().__init__(out, _PROTOCOL)
-        self.dispatch_table = copyreg.dispatch_table.copy()
-        for kind in _classes().values():
-            self.dispatch_table[kind] = _as_value if _is_value(kind) else _as_object
-        self.dispatch_table[GroupType] = _as_text
-        for kind in _SHARED:
-            self.dispatch_table[kind] = _nothing
-        self.dispatch_table[Profile] = lambda one: _as_value(one.kind)
-
-
-class _Unpickler(pickle.Unpickler):
-    def _made(self, name: str, *given: Any) -> Any:
-        if not name:
-            return None
-        kind = _classes().get(name)
-        if kind is None:
-            raise DocumentError(f"a group's state in the lake names {name}, which none holds.")
-        if issubclass(kind, Struct):
-            return kind(**given[0])
-        return kind(*given) if _is_value(kind) else kind.__new__(kind)
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == (_make.__module__, _make.__name__):
-            return self._made
-        if name in _PLAIN.get(module, ()):
-            return super().find_class(module, name)
-        raise DocumentError(
-            f"a group's state in the lake names {module}.{name}, which no timeline holds."
-        )
+def _the_same(one: LoggedGeneration, facts: RequestFacts) -> LoggedGeneration:
+    """The generation that later lines add to, where it is still known."""
+    known = (each.generations.get(one.number) for each in facts.incarnations.values())
+    return next((found for found in known if found == one), one)

@@ -5,7 +5,7 @@ another (they may span batches), and yields `(kind, batch)`: rows of the tables 
 those that a later scan may replace as kinds that begin with `rows.OPEN`, and of each group its
 state, from which the next scan goes on. Nothing here needs Spark, the wall clock or a file: the
 same rows, in batches of any size and in any number of scans, give the same tables. Of a group only
-its present state and the last ten seconds are kept in memory (`order.DISORDER`).
+its present state and the last ten seconds are kept in memory (`events.DISORDER`).
 
 A row holds a group's state of the scan before (`state` is set), a record (`key` is set) or a line
 of a request log; one that could not be read (`problem` is set) belongs to no group and becomes a
@@ -15,19 +15,20 @@ group; within a group in the order in which they are finished.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 
-from rebal.inspectors.fleet.schemas import REQUESTS, STATES, TIME, TIMELINE, in_columns
-from rebal.inspectors.fleet.timeline.group import GroupTimeline, Shared
-from rebal.inspectors.fleet.timeline.order import Raw
-from rebal.inspectors.fleet.timeline.state import form, freeze, thaw
+from rebal.groups.errors import DocumentError
+from rebal.inspectors.fleet.schemas import STATES, TIME, TIMELINE, in_columns
+from rebal.inspectors.fleet.timeline.events import Record
+from rebal.inspectors.fleet.timeline.group import GroupTimeline
+from rebal.inspectors.fleet.timeline.rows import make_batch
+from rebal.inspectors.fleet.timeline.shared import Shared
+from rebal.inspectors.fleet.timeline.state import SCHEMA, decode, encode, new_state
 
-RECORD: Final = ("key", "value", "partition", "offset")
 INPUT: Final = TIMELINE
 """A record's columns and a request's, side by side; `group_id`, `at` and `source` are both's.
 Columns are found by name, and one that a batch has not is null in it. `at` is the record's
@@ -39,11 +40,17 @@ ORDER: Final = ("group_id", "at", "partition", "offset", "source", "position")
 """How rows are sorted after the group's state, by effective times, nulls last."""
 WAITING: Final = "waiting"
 """The kind of rows of `INPUT` that are given again to the next scan, after their group's state."""
+FORM: Final = f"schema {SCHEMA}"
+"""How states are written: the column `form` of one that this rebal can go on from."""
+REFUSED: Final = "refused"
+"""The kind of rows of `_REFUSED`: groups whose states are damaged; no other row of them is made."""
+_REFUSED: Final = pa.schema([STATES.field("group_id")])
+_RECORD: Final = ("at", "told_at", "key", "value", "partition", "offset", "source")
 
 
 @dataclass(frozen=True)
-class Tale:
-    """Order to make the rows of groups.
+class Options:
+    """How the rows of groups are made.
 
     `topic_names` are names by topic id, for KIP-848 records (without it a topic stands by its id
     where the group's own records do not say its name). `breaks` are, by partition, offsets after
@@ -63,133 +70,131 @@ class Tale:
 
 
 def make_tables(
-    batches: Iterable[pa.RecordBatch], tale: Tale
+    batches: Iterable[pa.RecordBatch], options: Options
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Rows of groups, members, assignor_lists, rebalances, incidents, errors and states."""
-    told = _Told(tale)
+    timeline = _Timeline(options)
     for batch in batches:
-        yield from told.batch(batch)
-    yield from told.rest()
+        yield from timeline.batch(batch)
+    yield from timeline.rest()
 
 
-class _Told:
+class _Timeline:
     """Groups whose rows are made, one after another."""
 
-    def __init__(self, tale: Tale) -> None:
-        self._shared = Shared(tale.topic_names, tale.breaks, tale.recorded)
-        self._until = tale.until
-        self._span = tale.span
-        self._is_settled = True
+    def __init__(self, options: Options) -> None:
+        self._shared = Shared(options.topic_names, options.breaks, options.recorded)
+        self._options = options
+        self._group_id: str | None = None
+        # None: before the first group, or where its state is damaged
         self._group: GroupTimeline | None = None
-        self._state: bytes | None = None
-        self._place: tuple[int | None, int | None] | None = None
-        self._is_open = False
-        self._states: list[tuple[Any, ...]] = []
+        self._is_settled = True
+        # the state's row, once rows are open
+        self._saved: dict[str, Any] | None = None
+        self._states: list[dict[str, Any]] = []
+        self._refused: list[dict[str, Any]] = []
 
     def batch(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Tell the rows of a batch; what is finished by it."""
-        shared = self._shared
-        states = _states(batch, shared)
+        rows, until = self._shared.rows, self._options.until
         waiting = []
-        for row, (group_id, at, is_state, record, request) in enumerate(_rows(batch)):
-            if request is not None and request["problem"] is not None:
-                shared.rows.add("errors", _unreadable(request))
+        for number, row in enumerate(_rows(batch)):
+            if row["problem"] is not None:
+                rows.add("errors", **_unreadable(row))
                 continue
-            if self._group is None or self._group.group_id != group_id:
+            if self._group_id != row["group_id"]:
                 self._finish()
-                self._group = states[group_id] if is_state else GroupTimeline(group_id, shared)
-            if is_state:
+                self._begin(row["group_id"], row["state"])
+            if row["state"] is not None or self._group is None:
                 continue
-            if at is None or (self._until is not None and at > self._until):
-                self._open()
-                waiting.append(row)
-            if request is not None:
-                self._group.request(at, request)
+            at = row["at"]
+            if at is None or (until is not None and at > until):
+                self._open(self._group)
+                waiting.append(number)
+            if row["key"] is None:
+                self._group.request(at, row)
                 continue
-            if record.told_at is not None and not _within(record.told_at, self._span):
-                self._is_settled = False
-            self._group.record(at, record)
+            told_at = row["told_at"]
+            self._is_settled &= told_at is None or _within(told_at, self._options.span)
+            self._group.record(Record(**{name: row[name] for name in _RECORD}))
         if waiting:
-            rows = in_columns(batch.take(pa.array(waiting)), INPUT)
-            yield WAITING, rows.to_batches()[0]
-        yield from shared.rows.full()
+            yield WAITING, in_columns(batch.take(pa.array(waiting)), INPUT).to_batches()[0]
+        yield from rows.full()
 
     def rest(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Tell the last group's end; all that is left."""
         self._finish()
         yield from self._shared.rows.rest()
         if self._states:
-            columns = zip(*self._states, strict=True)
-            arrays = [pa.array(one, field.type) for one, field in zip(columns, STATES, strict=True)]
-            yield "states", pa.RecordBatch.from_arrays(arrays, schema=STATES)
+            yield "states", make_batch(self._states, STATES)
+        if self._refused:
+            yield REFUSED, make_batch(self._refused, _REFUSED)
 
-    def _open(self) -> None:
+    def _begin(self, group_id: str, document: bytes | None) -> None:
+        """Go on from the group's state, if it has one."""
+        shared, self._group_id = self._shared, group_id
+        state = new_state(group_id, recorded=group_id in self._options.recorded)
+        if document is not None:
+            try:
+                state = decode(document, shared.protocols)
+            except DocumentError:
+                self._refused.append({"group_id": group_id})
+                return
+        self._group = GroupTimeline(state, shared)
+
+    def _open(self, group: GroupTimeline) -> None:
         """From here on rows of this group are open: its state is kept as it is now."""
-        if self._is_open or self._group is None:
+        if self._saved is not None:
             return
-        group = self._group
-        group.told_until = max(group.told_until, self._until or group.last_at)
-        self._is_open = True
-        self._state = freeze(group)
-        self._place = group.place
+        state = group.state
+        state.told_until = max(state.told_until, self._options.until or state.last_at)
+        partition, offset = state.place or (None, None)
+        self._saved = {
+            "group_id": state.group_id,
+            "state": None if state.place is None else encode(state),
+            "form": FORM,
+            "partition": partition,
+            "offset": offset,
+            "told_until": state.told_until,
+        }
         self._shared.rows.of_now(True)
 
     def _finish(self) -> None:
         group, shared = self._group, self._shared
         if group is None:
             return
-        self._open()
+        self._open(group)
         group.finish()
-        state = self._state if self._place is not None and self._is_settled else None
-        partition, offset = self._place or (None, None)
-        self._states.append(
-            (
-                group.group_id, state, None if state is None else form(), partition, offset,
-                group.told_until, group.latest, group.log.recorded,
-                tuple(sorted(shared.topics.unnamed)),
-            )
-        )  # fmt: skip
+        row = self._saved or {}
+        if not self._is_settled or row["state"] is None:
+            row |= {"state": None, "form": None}
+        row["latest"], row["recorded"] = group.state.latest, group.state.facts.recorded
+        row["unnamed"] = sorted(shared.topics.unnamed)
+        self._states.append(row)
         shared.topics.unnamed.clear()
         shared.rows.of_now(False)
-        self._group, self._is_open, self._is_settled = None, False, True
-
-
-def _states(batch: pa.RecordBatch, shared: Shared) -> dict[str, GroupTimeline]:
-    """The timelines in a batch, by group."""
-    if batch.schema.get_field_index("state") < 0:
-        return {}
-    held = batch.filter(batch["state"].is_valid())
-    pairs = zip(held["group_id"].to_pylist(), held["state"].to_pylist(), strict=True)
-    return {name: thaw(data, shared) for name, data in pairs}
+        self._group, self._saved, self._is_settled = None, None, True
 
 
 def _within(at: int, span: tuple[int, int] | None) -> bool:
     return span is None or span[0] <= at <= span[1]
 
 
-def _unreadable(request: Mapping[str, Any]) -> tuple[Any, ...]:
+def _unreadable(row: Mapping[str, Any]) -> dict[str, Any]:
     """A line of a request log that could not be read, as a row of `errors`."""
-    place = (request["source"], None, request["position"], None, None)
-    return (*place, "request log line", request["problem"], None, None)
+    return {
+        "group_id": None,
+        "source": row["source"],
+        "offset": row["position"],
+        "what": "request log line",
+        "error": row["problem"],
+    }
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[str, Any, bool, Raw, Any]]:
-    """Each row's group and time, whether it is a state, with its record or its request."""
-    fields = (_values(batch, name) for name in Raw._fields)
-    records = [Raw._make(row) for row in zip(*fields, strict=True)]
-    requests: Iterable[Any] = itertools.repeat(None, len(batch))
-    if any(one.key is None for one in records):
-        names = REQUESTS.names
-        columns = (_values(batch, name) for name in names)
-        requests = [
-            dict(zip(names, row, strict=True)) if record.key is None else None
-            for record, row in zip(records, zip(*columns, strict=True), strict=True)
-        ]
-    states: Iterable[bool] = itertools.repeat(False, len(batch))
-    if batch.schema.get_field_index("state") >= 0:
-        states = batch["state"].is_valid().to_pylist()
-    groups, times = _values(batch, "group_id"), _values(batch, "at")
-    return zip(groups, times, states, records, requests, strict=True)
+def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Each row by the names of `INPUT`; times are numbers, what the batch has not is null."""
+    columns = (_values(batch, name) for name in INPUT.names)
+    return (dict(zip(INPUT.names, row, strict=True)) for row in zip(*columns, strict=True))
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:

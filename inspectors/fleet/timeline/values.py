@@ -1,4 +1,4 @@
-"""Members' subscriptions and assignments, decoded once per distinct bytes.
+"""Members of a generation: who they are, their subscriptions and assignments.
 
 A group's members send the same bytes generation after generation, and what changes is mostly the
 generation number inside them: so equal pieces are decoded once, by the one codec in groups/wire.
@@ -6,9 +6,12 @@ generation number inside them: so equal pieces are decoded once, by the one code
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from struct import pack, unpack
 from typing import Final, Generic, NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rebal.groups.errors import WireError
 from rebal.groups.model import TopicPartitions
@@ -17,153 +20,15 @@ from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscr
 _KEPT: Final = 16_384
 _NULL_RACK: Final = b"\xff\xff"
 _V3: Final = b"\x00\x03"
+_BLOCK: Final = 256
+_BIT: Final = (1).__lshift__
+_DEFAULT_SESSION_MS: Final = 45_000
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
-_BLOCK: Final = 256
-
-
-class Places:
-    """A place for each partition of one group's topics: a set of partitions is a number's bits."""
-
-    def __init__(self) -> None:
-        self._blocks: dict[tuple[str, int], int] = {}
-
-    def bits(self, topic: str, partitions: Iterable[int]) -> int:
-        """The bits of these partitions of a topic, none of them twice."""
-        found = 0
-        blocks: dict[int, list[int]] = {}
-        for number in partitions:
-            blocks.setdefault(number // _BLOCK, []).append(number % _BLOCK)
-        for block, numbers in blocks.items():
-            place = self._blocks.setdefault((topic, block), _BLOCK * len(self._blocks))
-            found |= sum(map(_BIT, numbers)) << place
-        return found
-
-
-_BIT: Final = (1).__lshift__
-
-
-class PartitionList:
-    """Partitions by topic, sorted by topic; `numbers` holds big-endian int32s, in the order sent.
-
-    Equal lists may be one object.
-    """
-
-    __slots__ = ("_bits", "_places", "count", "numbers", "topics")
-
-    def __init__(self, topics: tuple[str, ...], numbers: tuple[bytes, ...]) -> None:
-        self.topics = topics
-        self.numbers = numbers
-        self.count = sum(map(len, numbers)) // 4
-        self._places: Places | None = None
-        self._bits = 0
-
-    def of(self, topic: str) -> tuple[int, ...]:
-        """The partitions of one of the topics."""
-        raw = self.numbers[self.topics.index(topic)]
-        return unpack(f">{len(raw) // 4}i", raw)
-
-    def bits(self, places: Places) -> int:
-        """The partitions as a set, for arithmetic over one group's owners."""
-        if self._places is not places:
-            self._bits = 0
-            for topic, raw in zip(self.topics, self.numbers, strict=True):
-                self._bits |= places.bits(topic, set(unpack(f">{len(raw) // 4}i", raw)))
-            self._places = places
-        return self._bits
-
-    def __reduce__(self) -> tuple[type[PartitionList], tuple[tuple[str, ...], tuple[bytes, ...]]]:
-        return PartitionList, (self.topics, self.numbers)
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if not isinstance(other, PartitionList):
-            return NotImplemented
-        return self.topics == other.topics and self.numbers == other.numbers
-
-    def __hash__(self) -> int:
-        return hash((self.topics, self.numbers))
-
-
-class Sent:
-    """What a member's subscription says; `error` says why it could not be read (None: it was).
-
-    `owned` is None where the version has no such field, `generation` too (-1: the member has none).
-    """
-
-    __slots__ = ("error", "generation", "owned", "rack", "topics", "user_data", "version")
-
-    def __init__(
-        self,
-        version: int | None,
-        topics: tuple[str, ...] | None,
-        owned: PartitionList | None = None,
-        *,
-        generation: int | None = None,
-        rack: str | None = None,
-        user_data: bytes | None = None,
-        error: str | None = None,
-    ) -> None:
-        self.version = version
-        self.topics = topics
-        self.owned = owned
-        self.generation = generation
-        self.rack = rack
-        self.user_data = user_data
-        self.error = error
-
-    def in_generation(self, generation: int) -> Sent:
-        """Return the same subscription, sent in another generation."""
-        return Sent(
-            self.version,
-            self.topics,
-            self.owned,
-            generation=generation,
-            rack=self.rack,
-            user_data=self.user_data,
-        )
-
-    def says_the_same(self, other: Sent) -> bool:
-        """Return whether the two differ in nothing but the generation."""
-        return self is other or (
-            self.owned == other.owned
-            and (self.version, self.topics, self.rack, self.user_data, self.error)
-            == (other.version, other.topics, other.rack, other.user_data, other.error)
-        )
-
-
-class Given:
-    """An assignment; `partitions` is None where it could not be read (`error` says why)."""
-
-    __slots__ = ("error", "partitions", "user_data")
-
-    def __init__(
-        self,
-        partitions: PartitionList | None,
-        user_data: bytes | None = None,
-        error: str | None = None,
-    ) -> None:
-        self.partitions = partitions
-        self.user_data = user_data
-        self.error = error
-
-    def says_the_same(self, other: Given) -> bool:
-        """Return whether the two give the same, whichever scan read them."""
-        return self is other or (
-            (self.partitions, self.user_data, self.error)
-            == (other.partitions, other.user_data, other.error)
-        )
-
-
-NOTHING: Final = PartitionList((), ())
-UNTOLD: Final = Sent(None, None)
-
-
 class Memo(Generic[_K, _V]):
-    """What was decoded, by its bytes; where that becomes too much, all of it is forgotten."""
+    """What was made of a key; where that becomes too much, all of it is forgotten."""
 
     def __init__(self) -> None:
         self._kept: dict[_K, _V] = {}
@@ -176,81 +41,106 @@ class Memo(Generic[_K, _V]):
         self._kept[key] = value
 
 
-class Values:
-    """Decodes subscriptions and assignments, remembering those that it has decoded."""
+class PartitionList(Struct, frozen=True, cache_hash=True, array_like=True):
+    """Partitions by topic, sorted by topic; `numbers` holds big-endian int32s, in the order sent.
 
-    def __init__(self) -> None:
-        self._sent: Memo[bytes, Sent] = Memo()
-        self._but_generation: Memo[bytes, Sent] = Memo()
-        self._given: Memo[bytes, Given] = Memo()
+    It is true if it holds a partition. Equal lists may be one object.
+    """
 
-    def sent(self, data: bytes) -> Sent:
-        """The subscription in `data`."""
-        found = self._sent.get(data)
-        if found is not None:
-            return found
-        again = data.startswith(_V3) and data.endswith(_NULL_RACK)
-        known = self._but_generation.get(data[:-6]) if again else None
-        if known is not None:
-            # Only the four bytes of the generation are new.
-            return known.in_generation(int.from_bytes(data[-6:-2], "big", signed=True))
-        found, determined = _sent(data)
-        if again and determined:
-            self._but_generation.keep(data[:-6], found)
-        else:
-            self._sent.keep(data, found)
-        return found
+    topics: tuple[str, ...]
+    numbers: tuple[bytes, ...]
 
-    def given(self, data: bytes) -> Given:
-        """The assignment in `data`; empty bytes are an empty assignment, as leaders send them."""
-        found = self._given.get(data)
+    def __post_init__(self) -> None:
+        """Refuse what no partitions are.
+
+        Raises:
+            ValueError: a topic without its numbers, or half a number.
+        """
+        if len(self.topics) != len(self.numbers) or any(len(raw) % 4 for raw in self.numbers):
+            raise ValueError("a partition list is cut off")
+
+    def __bool__(self) -> bool:
+        return any(self.numbers)
+
+    @property
+    def count(self) -> int:
+        """How many partitions it holds."""
+        return sum(map(len, self.numbers)) // 4
+
+    def of(self, topic: str) -> tuple[int, ...]:
+        """The partitions of one of the topics."""
+        return _numbers(self.numbers[self.topics.index(topic)])
+
+
+class PartitionBits:
+    """Sets of partitions as bits of numbers, for arithmetic over one group's owners.
+
+    `blocks` are its topics, 256 partitions at a time, in the order of their bits; they grow with
+    what is asked for.
+    """
+
+    def __init__(self, blocks: list[tuple[str, int]]) -> None:
+        self._blocks = blocks
+        self._places = {block: place for place, block in enumerate(blocks)}
+        self._known: Memo[PartitionList, int] = Memo()
+
+    def of(self, partitions: PartitionList) -> int:
+        """The bits of these partitions."""
+        found = self._known.get(partitions)
         if found is None:
-            found = _given(data) if data else Given(NOTHING)
-            self._given.keep(data, found)
+            found = 0
+            for topic, raw in zip(partitions.topics, partitions.numbers, strict=True):
+                found |= self._of_topic(topic, set(_numbers(raw)))
+            self._known.keep(partitions, found)
+        return found
+
+    def _of_topic(self, topic: str, partitions: Iterable[int]) -> int:
+        found = 0
+        blocks: dict[int, list[int]] = {}
+        for partition in partitions:
+            blocks.setdefault(partition // _BLOCK, []).append(partition % _BLOCK)
+        for number, members in blocks.items():
+            block = (topic, number)
+            if block not in self._places:
+                self._places[block] = len(self._blocks)
+                self._blocks.append(block)
+            found |= sum(map(_BIT, members)) << _BLOCK * self._places[block]
         return found
 
 
-def partition_list(partitions: TopicPartitions | None) -> PartitionList | None:
-    """The model's partitions in the form that tables are made of."""
-    if partitions is None:
-        return None
-    topics = tuple(sorted(partitions))
-    return PartitionList(
-        topics,
-        tuple(pack(f">{len(partitions[topic])}i", *partitions[topic]) for topic in topics),
-    )
+class Subscription(Struct, frozen=True, array_like=True):
+    """What a member's subscription says; `error` says why it could not be read (None: it was).
+
+    `owned` is None where the version has no such field, `generation` too (-1: the member has none).
+    """
+
+    version: int | None = None
+    topics: tuple[str, ...] | None = None
+    owned: PartitionList | None = None
+    generation: int | None = None
+    rack: str | None = None
+    user_data: bytes | None = None
+    error: str | None = None
+
+    def says_the_same(self, other: Subscription) -> bool:
+        """Return whether the two differ in nothing but the generation."""
+        return self is other or self == replace(other, generation=self.generation)
 
 
-def _sent(data: bytes) -> tuple[Sent, bool]:
-    """Return the subscription, and whether what it says determines each of its bytes."""
-    try:
-        read = decode_subscription(data)
-    except WireError as error:
-        return Sent(None, None, error=str(error)), False
-    found = Sent(
-        read.version,
-        read.topics,
-        partition_list(read.owned_partitions),
-        generation=read.generation_id,
-        rack=read.rack_id,
-        user_data=read.user_data,
-    )
-    return found, read.wire is None
+class Assignment(Struct, frozen=True, array_like=True):
+    """An assignment; `partitions` is None where it could not be read (`error` says why)."""
+
+    partitions: PartitionList | None = None
+    user_data: bytes | None = None
+    error: str | None = None
 
 
-def _given(data: bytes) -> Given:
-    try:
-        read = decode_assignment(data)
-    except WireError as error:
-        return Given(None, error=str(error))
-    return Given(partition_list(read.partitions), read.user_data)
+NOTHING: Final = PartitionList((), ())
+UNTOLD: Final = Subscription()
+NOT_GIVEN: Final = Assignment()
 
 
-NOT_GIVEN: Final = Given(None)
-_DEFAULT_SESSION_MS: Final = 45_000
-
-
-class Head(NamedTuple):
+class Identity(NamedTuple):
     """Who a member is; None: the source does not say."""
 
     member_id: str
@@ -273,70 +163,125 @@ class Server(NamedTuple):
 _CLASSIC: Final = Server()
 
 
-class Seen:
+class Member(Struct, eq=False, array_like=True):
     """One member in one generation, as a source shows it; None: the source does not say.
 
     The same object in the next generation is the same member, unchanged. `count` is how many
     partitions it is given, -1 where that is not known.
     """
 
-    __slots__ = ("count", "generation", "given", "head", "member_id", "sent", "server")
+    identity: Identity
+    subscription: Subscription = UNTOLD
+    assignment: Assignment = NOT_GIVEN
+    server: Server = _CLASSIC
+    member_id: str = ""
+    count: int = -1
 
-    def __init__(
-        self, head: Head, sent: Sent = UNTOLD, given: Given = NOT_GIVEN, server: Server = _CLASSIC
-    ) -> None:
-        self.head = head
-        self.member_id = head.member_id
-        self.sent = sent
-        self.generation = sent.generation
-        self.given = given
-        self.count = -1 if given.partitions is None else given.partitions.count
-        self.server = server
+    def __post_init__(self) -> None:
+        """Keep at hand what is asked for again and again."""
+        self.member_id = self.identity.member_id
+        partitions = self.assignment.partitions
+        self.count = -1 if partitions is None else partitions.count
 
     @property
     def session_ms(self) -> int:
         """Its session timeout; clients' own where the source does not say."""
-        return self.head.session_timeout_ms or _DEFAULT_SESSION_MS
+        return self.identity.session_timeout_ms or _DEFAULT_SESSION_MS
 
-    def under(self, member_id: str, client_id: str | None, host: str | None) -> Seen:
+    @property
+    def process(self) -> tuple[str | None, str | None]:
+        """By what a dynamic member's process can be known again: its client id and its host."""
+        return self.identity.client_id, self.identity.host
+
+    def under(self, member_id: str, client_id: str | None, host: str | None) -> Member:
         """The same member after a restart."""
-        head = self.head._replace(
+        identity = self.identity._replace(
             member_id=member_id,
-            client_id=client_id or self.head.client_id,
-            host=host or self.head.host,
+            client_id=client_id or self.identity.client_id,
+            host=host or self.identity.host,
         )
-        return Seen(head, self.sent, self.given, self.server)
+        return Member(identity, self.subscription, self.assignment, self.server)
 
-    def same_row(self, other: Seen) -> bool:
+    def same_row(self, other: Member) -> bool:
         """Does it still say what a row of `members` says, the generation aside."""
-        mine, its = self.sent, other.sent
+        mine, its = self.subscription, other.subscription
         return (
-            (self.given is other.given or self.given.partitions == other.given.partitions)
+            self.assignment.partitions == other.assignment.partitions
             and (mine is its or (mine.topics == its.topics and mine.owned == its.owned))
-            and (self.head is other.head or self.head == other.head)
-            and (self.server is other.server or self.server[:2] == other.server[:2])
+            and self.identity == other.identity
+            and self.server[:2] == other.server[:2]
         )
 
 
-class Sums(NamedTuple):
-    """What a generation's members have together; `assigned` is None where one's is not known.
+class Values:
+    """Decodes subscriptions and assignments, remembering those that it has decoded."""
 
-    `some` is whether one has a partition, `empty` whether one has none; `session_ms` is the
-    shortest session timeout, 0 where nobody is there.
-    """
+    def __init__(self) -> None:
+        self._subscriptions: Memo[bytes, Subscription] = Memo()
+        self._but_generation: Memo[bytes, Subscription] = Memo()
+        self._assignments: Memo[bytes, Assignment] = Memo()
 
-    assigned: int | None
-    some: bool
-    empty: bool
-    session_ms: int
+    def subscription(self, data: bytes) -> Subscription:
+        """The subscription in `data`."""
+        found = self._subscriptions.get(data)
+        if found is not None:
+            return found
+        again = data.startswith(_V3) and data.endswith(_NULL_RACK)
+        known = self._but_generation.get(data[:-6]) if again else None
+        if known is not None:
+            # Only the four bytes of the generation are new.
+            return replace(known, generation=int.from_bytes(data[-6:-2], "big", signed=True))
+        found, determined = _subscription(data)
+        if again and determined:
+            self._but_generation.keep(data[:-6], found)
+        else:
+            self._subscriptions.keep(data, found)
+        return found
+
+    def assignment(self, data: bytes) -> Assignment:
+        """The assignment in `data`; empty bytes are an empty assignment, as leaders send them."""
+        found = self._assignments.get(data)
+        if found is None:
+            found = _assignment(data) if data else Assignment(NOTHING)
+            self._assignments.keep(data, found)
+        return found
 
 
-def sums_of(members: Sequence[Seen]) -> Sums:
-    """The members' sums."""
-    counts = [seen.count for seen in members]
-    return Sums(
-        None if -1 in counts else sum(counts),
-        max(counts, default=0) > 0,
-        0 in counts,
-        min((seen.session_ms for seen in members), default=0),
+def partition_list(partitions: TopicPartitions | None) -> PartitionList | None:
+    """The model's partitions in the form that tables are made of."""
+    if partitions is None:
+        return None
+    topics = tuple(sorted(partitions))
+    return PartitionList(
+        topics,
+        tuple(pack(f">{len(partitions[topic])}i", *partitions[topic]) for topic in topics),
     )
+
+
+def _numbers(raw: bytes) -> tuple[int, ...]:
+    return unpack(f">{len(raw) // 4}i", raw)
+
+
+def _subscription(data: bytes) -> tuple[Subscription, bool]:
+    """Return the subscription, and whether what it says determines each of its bytes."""
+    try:
+        read = decode_subscription(data)
+    except WireError as error:
+        return Subscription(error=str(error)), False
+    found = Subscription(
+        read.version,
+        read.topics,
+        partition_list(read.owned_partitions),
+        read.generation_id,
+        read.rack_id,
+        read.user_data,
+    )
+    return found, read.wire is None
+
+
+def _assignment(data: bytes) -> Assignment:
+    try:
+        read = decode_assignment(data)
+    except WireError as error:
+        return Assignment(error=str(error))
+    return Assignment(partition_list(read.partitions), read.user_data)

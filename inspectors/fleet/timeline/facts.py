@@ -1,0 +1,297 @@
+"""What the request log told of one group lately: its members, and its rebalances by generation.
+
+A member's facts are known from its joins (KIP-511 software, its ordered list, KIP-800 reasons), a
+rebalance's from the generation number in the answers: so neither clocks that differ a little nor
+lines out of order move a fact to another rebalance. What is kept is bounded by the members and by
+the rebalances that are not finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct
+
+MILLI: Final = 1000
+"""Microseconds in a millisecond: times are microseconds, durations in rows milliseconds."""
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+NEARLY: Final = 0.9
+"""Two log lines may be a little less apart than the timeout that passed between them."""
+_SPARE: Final = 256
+
+
+class LoggedMember(Struct, array_like=True):
+    """One member id as the log shows it; None: not said. Times are completions of its joins.
+
+    `before` is the id with which its process left when it was past max.poll.interval.ms. A member
+    that speaks KIP-848's own protocol has epochs, and `first_at` is when the first was told.
+    """
+
+    assignors: tuple[str, ...] | None = None
+    client_id: str | None = None
+    host: str | None = None
+    instance_id: str | None = None
+    software_name: str | None = None
+    software_version: str | None = None
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
+    protocol_type: str | None = None
+    joined_at: int | None = None
+    reason: str | None = None
+    replaced: str | None = None
+    before: str | None = None
+    last_at: int = 0
+    topics: tuple[str, ...] | None = None
+    first_epoch: int | None = None
+    incarnation: int = 1
+    last_epoch: int | None = None
+    first_at: int = 0
+    left_at: int | None = None
+    left_reason: str | None = None
+    gone: bool = False
+
+    def goes(self, at: int | None, reason: str | None) -> None:
+        """It is in the group no more; None: not known since when, or why."""
+        self.left_at, self.left_reason, self.gone = at, reason, True
+
+    def saw(self, request: Mapping[str, Any], at: int) -> None:
+        """What any request of the member says of it."""
+        self.client_id = request["client_id"] or self.client_id
+        self.host = request["host"] or self.host
+        self.instance_id = request["instance_id"] or self.instance_id
+        if request["software_name"]:
+            self.software_name = request["software_name"]
+            self.software_version = request["software_version"]
+        self.last_at = max(at, self.last_at)
+
+
+class LoggedGeneration(Struct, array_like=True):
+    """One generation as its joins and syncs show it.
+
+    `joins` are by member id: when the join began, when it was answered, and its reason. `members`
+    are the instance ids and subscriptions that the leader was handed, `assignments` what it sent.
+    Who is in `unsynced` synced too late: the next rebalance had begun. `heard` is whether
+    heartbeats tell of it, as of a KIP-848 group's epoch.
+    """
+
+    number: int
+    joins: dict[str, tuple[int, int, str | None]] = {}
+    leader: str | None = None
+    assignor: str | None = None
+    protocol_type: str | None = None
+    members: dict[str, tuple[str | None, bytes | None]] = {}
+    assignments: dict[str, bytes] | None = None
+    synced: set[str] = set()
+    unsynced: set[str] = set()
+    ended: int | None = None
+    last_at: int = 0
+    heard: bool = False
+    applied: bool = False
+
+    def after(self, at: int) -> bool:
+        """Did all that is known of it begin after this time."""
+        starts = [start for start, _, _ in self.joins.values()]
+        return min(starts, default=self.last_at) > at
+
+    def began(self, ended: int) -> int | None:
+        """When the first join of the rebalance began; later ones rejoined what was done already."""
+        return min((start for start, _, _ in self.joins.values() if start < ended), default=None)
+
+
+class Incarnation(Struct, array_like=True):
+    """The generations that the log shows of one incarnation of a group, by number, and those of
+    which there are records, applied or soon to be."""
+
+    generations: dict[int, LoggedGeneration] = {}
+    recorded: dict[int, None] = {}
+
+    def has_record(self, generation: int) -> None:
+        """There is a record of this generation."""
+        keep_newest(self.recorded, generation, None)
+
+
+def keep_newest(kept: dict[_K, _V], key: _K, value: _V) -> None:
+    """Put `value` at the end of `kept`, and drop the oldest ones where that are too many."""
+    kept.pop(key, None)
+    kept[key] = value
+    if len(kept) > _SPARE:
+        del kept[next(iter(kept))]
+
+
+class Leave(Struct, array_like=True):
+    """A LEAVE_GROUP of a member; `had` is how many partitions it then had, None: not known."""
+
+    member_id: str
+    at: int
+    reason: str | None = None
+    had: int | None = None
+
+
+class RequestFacts(Struct, array_like=True):
+    """The facts of one group's request log that its next rebalances need.
+
+    `incarnations` are by number, the newest last. `left_on` says by connection who left on it, and
+    nobody has joined on it since; `away` are clients before 2.4, by name and host, that may come
+    back though their member went; `fenced` says when a member was answered FENCED_INSTANCE_ID
+    first, `refused` when a client was refused first and last since the last rebalance. `since` is
+    the first line's time; `recorded` is whether records tell when the group was created again.
+    """
+
+    recorded: bool = False
+    incarnation: int = 1
+    incarnations: dict[int, Incarnation] = {}
+    cut_at: int | None = None
+    members: dict[str, LoggedMember] = {}
+    instances: dict[str, str] = {}
+    left: dict[str, Leave] = {}
+    left_on: dict[str, str] = {}
+    away: dict[tuple[str | None, str | None], bool] = {}
+    fenced: dict[str, int] = {}
+    refused: dict[str, tuple[int, int]] = {}
+    since: int | None = None
+    limit: int = _SPARE
+
+    def of(self, incarnation: int) -> Incarnation:
+        """An incarnation's generations, new if need be."""
+        found = self.incarnations.get(incarnation)
+        if found is None:
+            found = self.incarnations[incarnation] = Incarnation()
+        return found
+
+    def forget_incarnations(self, before: int) -> None:
+        """Drop those before this one."""
+        self.incarnations = {n: one for n, one in self.incarnations.items() if n >= before}
+
+    def member(self, member_id: str) -> LoggedMember:
+        """The member, new if need be."""
+        found = self.members.get(member_id)
+        if found is None:
+            found = self.members[member_id] = LoggedMember()
+        return found
+
+    def cut(self, at: int) -> None:
+        """The group ended at `at`: what begins later belongs to another one's generations."""
+        self.incarnation, self.cut_at = self.incarnation + 1, at
+
+    def cuts(self, before: int, after: int) -> bool:
+        """Did the group end between these times."""
+        return self.cut_at is not None and before < self.cut_at <= after
+
+    def begins_again(self, generation: int | None, start: int, first: bool) -> bool:
+        """Is this join one of a group that was created again.
+
+        `first` is whether the member was never seen before: only then can a generation 1 after
+        later ones be one, and not a line that came late.
+        """
+        known = self.of(self.incarnation).generations
+        if not known or not first or generation != 1 or self.recorded:
+            return False
+        newest = known[max(known)]
+        return newest.number + newest.heard > 1 and newest.last_at < start
+
+    def joined(
+        self, request: Mapping[str, Any], at: int, start: int, first: bool
+    ) -> LoggedGeneration | None:
+        """A join that was answered without an error; its generation unless that was done before."""
+        number = request["generation"]
+        if self.begins_again(number, start, first):
+            self.cut(start)
+        found = self._generation(number, start)
+        if found is None or (found.ended is not None and start >= found.ended):
+            return None
+        member_id = request["member_id"]
+        found.joins[member_id] = (start, at, request["reason"])
+        found.last_at = max(found.last_at, at)
+        found.assignor = request["protocol"] or found.assignor
+        found.protocol_type = request["protocol_type"] or found.protocol_type
+        found.leader = request["leader"] or found.leader
+        if request["members"] and request["leader"] == member_id:
+            found.members = {
+                one["member_id"]: (one["instance_id"], one["metadata"])
+                for one in request["members"]
+            }
+        return found
+
+    def synced(self, request: Mapping[str, Any], at: int) -> LoggedGeneration | None:
+        """A sync; its generation where it was answered without an error."""
+        found = self._generation(request["generation"], at)
+        if found is None:
+            return None
+        if request["error"]:
+            found.unsynced.add(request["member_id"] or "")
+            return None
+        found.last_at = max(found.last_at, at)
+        if request["member_id"]:
+            found.synced.add(request["member_id"])
+        found.assignor = request["protocol"] or found.assignor
+        if request["assignments"] and found.ended is None:
+            found.ended = at
+            found.assignments = {
+                one["member_id"]: one["assignment"] for one in request["assignments"]
+            }
+        return found
+
+    def reached(self, member_id: str, epoch: int, joined: bool, start: int, at: int) -> None:
+        """A KIP-848 member was told an epoch that is new to it."""
+        found = self._generation(epoch, at)
+        if found is not None:
+            found.last_at = max(found.last_at, at)
+            found.synced.add(member_id)
+            found.heard = True
+            if joined:
+                found.joins[member_id] = (start, at, None)
+
+    def _generation(self, number: int | None, start: int) -> LoggedGeneration | None:
+        if number is None or number < 0:
+            return None
+        early = self.cut_at is not None and start < self.cut_at
+        known = self.of(self.incarnation - early).generations
+        found = known.get(number)
+        if found is None:
+            found = known[number] = LoggedGeneration(number)
+        return found
+
+    def leave(self, member_id: str, at: int, reason: str | None, connection: str | None) -> None:
+        """A member left; who comes back on its connection is the same process."""
+        self.left[member_id] = Leave(member_id, at, reason)
+        if connection and not reason:
+            keep_newest(self.left_on, connection, member_id)
+
+    def refuse(self, client: str, at: int) -> None:
+        """A join of this client was refused."""
+        first, last = self.refused.get(client, (at, at))
+        self.refused[client] = (min(first, at), max(last, at))
+
+    def take_refused(self, until: int) -> tuple[str, ...]:
+        """The clients that were refused up to this time, and not asked for yet."""
+        if not self.refused:
+            return ()
+        taken = [client for client, (first, _) in self.refused.items() if first <= until]
+        for client in taken:
+            _, last = self.refused.pop(client)
+            if last > until:
+                self.refused[client] = (last, last)
+        return tuple(sorted(taken))
+
+    def forget(self, before: int, members: Container[str]) -> dict[str, LoggedMember]:
+        """Drop what no later rebalance asks for; the members that are gone since before this."""
+        dropped: dict[str, LoggedMember] = {}
+        if len(self.members) > self.limit:
+            dropped = {
+                key: one
+                for key, one in self.members.items()
+                if key not in members and one.last_at < before
+            }
+            for key in dropped:
+                del self.members[key]
+            self.limit = _SPARE + 2 * len(self.members)
+        if len(self.left) > _SPARE:
+            named = {*self.left_on.values(), *(one.before for one in self.members.values())}
+            self.left = {
+                key: one for key, one in self.left.items() if one.at >= before or key in named
+            }
+        if len(self.refused) > _SPARE:
+            self.refused = {key: one for key, one in self.refused.items() if one[1] >= before}
+        return dropped
