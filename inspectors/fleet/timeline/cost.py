@@ -148,6 +148,8 @@ class Cost:
             return had.count
         if given is None:
             return None
+        if given is had:
+            return 0
         return (self._bits.of(had) & ~self._bits.of(given)).bit_count()
 
 
