@@ -11,7 +11,7 @@ import pytest
 
 from rebal.cli import app, output
 from rebal.cli.fleet import FleetReport
-from rebal.cli.render.fleet.screen import fleet_view
+from rebal.cli.render.fleet.screen import MOST, fleet_view
 from rebal.cli.render.fleet.terms import INCIDENTS, PATHS, RATES, VERDICTS
 from tests.fleet.conftest import report_lines
 from tests.fleet.synthetic import HOSTILE, fleet, group_named, hostile_fleet
@@ -146,7 +146,7 @@ def test_a_rate_of_a_short_history_says_so_beside_it(
     lines = report_lines(write_tables(tmp_path, fleet(20), minutes=minutes), capsys, "--wide")
     (head,) = (n for n, line in enumerate(lines) if line.startswith("worst off now"))
     assert ("EXTRAPOLATED" in lines[head + 1]) is bool(said)
-    assert all(line.endswith(said) for line in lines[head + 2 : head + 12])
+    assert all(line.endswith(said) for line in lines[head + 2 : head + 2 + MOST])
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
