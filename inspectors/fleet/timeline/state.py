@@ -110,16 +110,18 @@ def encode(state: GroupState) -> bytes:
     return _ENCODER.encode(state)
 
 
-def decode(data: bytes, protocols: Protocols) -> GroupState:
-    """Return the state of this document.
+def decode(data: bytes, group_id: str, protocols: Protocols) -> GroupState:
+    """Return this group's state of this document.
 
     Raises:
-        DocumentError: the document is damaged, or has another schema.
+        DocumentError: the document is damaged, has another schema, or is another group's.
     """
     try:
         state = _DECODER.decode(data)
     except (MsgspecError, ValueError) as error:
         raise DocumentError(f"a group's state in the lake cannot be read ({error}).") from None
+    if state.group_id != group_id:
+        raise DocumentError(f"the state of group {group_id!r} in the lake is another group's.")
     for span in (*state.members.values(), *state.slipped):
         if span.profile is not None:
             span.profile = protocols.profile(span.profile.kind)

@@ -136,7 +136,7 @@ class _Timeline:
         state = new_state(group_id, recorded=group_id in self._options.recorded)
         if document is not None:
             try:
-                state = decode(document, shared.protocols)
+                state = decode(document, group_id, shared.protocols)
             except DocumentError:
                 self._refused.append({"group_id": group_id})
                 return
