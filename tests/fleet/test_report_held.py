@@ -11,6 +11,7 @@ import pytest
 
 from rebal.cli import app
 from rebal.cli.fleet import FleetGroup, FleetReport, make_fleet_report
+from rebal.cli.render.fleet.screen import MOST
 from tests.fleet.conftest import report_lines
 from tests.fleet.synthetic import Row, fleet, group_named
 from tests.fleet.tablefiles import AT, write_tables
@@ -95,7 +96,7 @@ def test_a_held_group_stands_apart_in_every_form(tmp_path: Path, capsys: Said) -
     lines = report_lines(tmp_path, capsys)
     first = next(n for n, line in enumerate(lines) if line.startswith("take first"))
     table = lines[first : lines.index("", first)]
-    assert len(table) > 10
+    assert len(table) == MOST + 3
     assert not any(NAME in line for line in table)
     assert any(line.startswith("held") and said in " ".join(lines) for line in lines)
     row = next(line for line in report_lines(tmp_path, capsys, "--wide") if f" {NAME} " in line)

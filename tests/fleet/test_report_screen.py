@@ -34,7 +34,7 @@ def test_twenty_groups_are_all_listed_the_answer_first(small_scan: Path, capsys:
     assert "runs EAGER    12 of 19 groups; not known for 2\n" in answers
     assert "can move now  8: checkout-dropped-0018, " in answers
     assert "hurt now      2: fraud-storm-0010, ledger-crash-loop-0006\n" in answers
-    assert "must wait     3 for their owners' clients or settings (blocked); 3 for" in answers
+    assert "must wait     3 for the owners' clients or settings (blocked); 3 for" in answers
     table = "\n".join(lines[9:35])
     for row in fleet(20)["groups"]:
         assert row["group_id"] in table

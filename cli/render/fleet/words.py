@@ -20,7 +20,7 @@ from rebal.planner.plan import Verdict
 
 HELD: Final = "held"
 WAITS: Final = {
-    Verdict.BLOCKED.value: "for their owners' clients or settings (blocked)",
+    Verdict.BLOCKED.value: "for the owners' clients or settings (blocked)",
     Verdict.UNPROVEN.value: "for evidence (unproven)",
     HELD: "for members that are down or rejected (held)",
 }
