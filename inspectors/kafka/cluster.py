@@ -25,9 +25,13 @@ from rebal.inspectors.errors import ConnectError, RequestError, error_name
 from rebal.inspectors.kafka.wire import Connection, Deadline
 
 _T = TypeVar("_T")
+# OFFSET_NOT_AVAILABLE: a new leader does not know yet how far its followers are (KIP-207).
 _RETRY: Final = frozenset(
-    {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
-)
+    {
+        "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR",
+        "OFFSET_NOT_AVAILABLE",
+    }
+)  # fmt: skip
 # The newest metadata.version of each release (Kafka's MetadataVersion.LATEST_PRODUCTION).
 _BY_METADATA_VERSION: Final = {
     7: "3.3", 8: "3.4", 11: "3.5", 14: "3.6", 19: "3.7", 20: "3.8", 21: "3.9", 25: "4.0", 27: "4.1",
@@ -274,7 +278,7 @@ class RawCluster:
 
 
 def retry(ask: Callable[[], _T], deadline: Deadline) -> _T:
-    """Return `ask()`; retries while its error says that the coordinator is not available yet."""
+    """Return `ask()`; retries while its error says that what was asked for is not available yet."""
     pause = 0.05
     last: RequestError | None = None
     while True:

@@ -42,7 +42,7 @@ from rebal.groups.wire.offsets_topic import (
     decode_group_metadata,
 )
 from rebal.inspectors.errors import RequestError, error_name
-from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.cluster import RawCluster, retry
 from rebal.inspectors.kafka.wire import NOT_KAFKA, Connection, Deadline
 
 _T = TypeVar("_T")
@@ -166,7 +166,7 @@ class OffsetsLog:
 
     def end(self) -> int:
         """Return the log's next offset; the leader rejects it where the epoch is over."""
-        return self._offset(LATEST)
+        return retry(lambda: self._offset(LATEST), self._deadline)
 
     def epoch_start(self) -> int:
         """Return the first offset of the current leader epoch (OffsetForLeaderEpoch, KIP-320)."""

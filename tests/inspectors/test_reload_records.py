@@ -5,7 +5,9 @@ import gzip
 import json
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from kafka.protocol.consumer import OffsetForLeaderEpochResponse
@@ -24,6 +26,7 @@ from rebal.inspectors.kafka.read import _moment
 from rebal.inspectors.kafka.reload import (
     Earlier,
     Fetches,
+    OffsetsLog,
     Reading,
     StoredGroup,
     _of_partition,
@@ -34,7 +37,7 @@ from rebal.inspectors.kafka.reload import (
     offsets_partition,
     proven_by_probe,
 )
-from rebal.inspectors.kafka.wire import _reject_null, message
+from rebal.inspectors.kafka.wire import Deadline, _reject_null, message
 
 TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "consumer_offsets.jsonl.gz"
@@ -120,6 +123,20 @@ def test_a_fetch_that_found_nothing_is_sent_again() -> None:
     found = [fetches.once((0, 0, 0), lambda: _split(next(answers), 0)) for _ in range(3)]
     assert [each.counted for each in found] == [0, 1, 1]
     assert found[1] is found[2]
+
+
+def test_a_leader_that_does_not_know_its_end_yet_is_asked_again() -> None:
+    leader = Mock()
+    told = [SimpleNamespace(error_code=code, offset=offset) for code, offset in ((78, -1), (0, 42))]
+    leader.send.side_effect = [
+        SimpleNamespace(topics=[SimpleNamespace(partitions=[one])]) for one in told
+    ]
+    assert OffsetsLog(leader, 0, 1, Deadline(5_000), Fetches()).end() == 42
+    leader.send.side_effect = [
+        SimpleNamespace(topics=[SimpleNamespace(partitions=[one])]) for one in told[:1] * 9
+    ]
+    with pytest.raises(RequestError, match="OFFSET_NOT_AVAILABLE"):
+        OffsetsLog(leader, 0, 1, Deadline(200), Fetches()).end()
 
 
 def record(offset: int, generation: int | None, *, members: int = 1) -> StoredGroup:
