@@ -222,13 +222,14 @@ def _as_input(rows: pa.Table, span: tuple[int, int] | None) -> pa.Table:
     if "timestamp" in rows.column_names:
         given["at"] = rows["timestamp"]
     elif span is not None and "at" in given:
-        at = given["at"].cast(pa.int64())
-        inside = pc.and_(pc.greater_equal(at, span[0]), pc.less_equal(at, span[1]))
-        given["at"] = pc.if_else(
-            pc.or_(inside, pc.is_valid(rows["offset"])) if "offset" in given else inside,
-            given["at"],
-            pa.scalar(None, TIME),
-        )
+        at, none = given["at"].cast(pa.int64()), pa.scalar(None, TIME)
+        kept = pc.and_(pc.greater_equal(at, span[0]), pc.less_equal(at, span[1]))
+        if "offset" in given:
+            kept = pc.or_(kept, pc.is_valid(rows["offset"]))
+        # The line waits on (telling.tell): only those without a time are found among the requests.
+        own = pc.if_else(kept, none, given["at"])
+        given["told_at"] = pc.coalesce(given["told_at"], own) if "told_at" in given else own
+        given["at"] = pc.if_else(kept, given["at"], none)
     return in_columns(pa.table(given), TIMELINE)
 
 

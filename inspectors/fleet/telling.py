@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rebal.inspectors.fleet.commits.groups import commit_groups
 from rebal.inspectors.fleet.commits.table import merge_commits, write_commits
@@ -33,9 +34,13 @@ def tell(
         if kind == REFUSED:
             writer.said.refused.update(rows["group_id"].to_pylist())
         else:
-            # What has no time waits for ever, and is among the requests.
-            writer.write(kind, rows.filter(rows["at"].is_valid()) if kind == WAITING else rows)
+            writer.write(kind, _timed(rows) if kind == WAITING else rows)
     yield from writer.report()
+
+
+def _timed(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows that wait, without lines of no time: those wait for ever, and are among the requests."""
+    return rows.filter(pc.or_(rows["at"].is_valid(), rows["told_at"].is_valid()))
 
 
 def tell_commits(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,12 +21,13 @@ from rebal.inspectors.fleet.schemas import (
     MOVED,
     REQUESTS,
     STATES,
+    TIME,
     TIMELINE,
     in_columns,
 )
 from rebal.inspectors.fleet.sources.request_rows import COUNTED
 from rebal.inspectors.fleet.sources.source import SOURCE
-from rebal.inspectors.fleet.stages import Gather, pieces_of
+from rebal.inspectors.fleet.stages import Gather, _as_input, pieces_of
 from rebal.inspectors.fleet.telling import tell
 from rebal.inspectors.fleet.timeline.timeline import Options
 from tests.fleet.tablefiles import target_in
@@ -130,6 +132,22 @@ def test_a_line_without_a_time_is_not_written_again(tmp_path: Path) -> None:
     made = reported(tell(packed, target_in(tmp_path), Options())).made
     assert "states" in made
     assert "waiting" not in made
+
+
+def test_a_line_with_a_time_that_is_not_believed_waits_on(tmp_path: Path) -> None:
+    ahead = datetime(2036, 1, 1, tzinfo=UTC)
+    rows = {"group_id": ["g"], "api": ["JOIN_GROUP"], "source": ["log"], "position": [7]}
+    lines = in_columns(pa.table({**rows, "at": pa.array([ahead], TIME)}), REQUESTS)
+    for _ in range(2):
+        # From the requests, then from what waited in the scan before.
+        given = _as_input(lines, (0, 1_000_000))
+        assert given.select(["at", "told_at"]).to_pylist() == [{"at": None, "told_at": ahead}]
+        sorter = Sorter()
+        list(sorter.add(given))
+        target = target_in(tmp_path)
+        told = tell([pack(one) for one in sorter.rest()], target, Options())
+        (file,) = reported(told).made["waiting"]
+        (lines,) = read_rows(target.place, file.path, TIMELINE)
 
 
 def test_a_line_that_an_earlier_scan_could_not_read_is_known_by_its_file(tmp_path: Path) -> None:
