@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from rebal.groups.commands import option, options
-from rebal.groups.model import GroupType, Knowledge, Member, Tri
+from rebal.groups.model import GroupType, Knowledge, Member, Source, Tri
 from rebal.planner.admission.check import (
     Admission,
     Event,
@@ -206,8 +206,21 @@ def as_it_runs(context: Context, facts: Facts, step: int | None) -> Advice:
     """Return the advice on a restart that changes no list: by name where the file differs."""
     runs, declared = facts.member.assignors, _next_list(facts)
     exact = runs.knowledge is Knowledge.EXACT
-    return restart_of(
+    made = restart_of(
         context, facts, runs.list if exact and declared != runs.list else (), step=step
+    )
+    unbound = any(one.evidence.source is Source.CONFIG_FILE for one in context.snapshot.unmatched)
+    if made.verdict is not Tri.YES or exact or facts.member.declared is not None or not unbound:
+        return made
+    # One of those files may be the one that it starts with, and name another list.
+    reason = "no configuration file is known to be its own, and one that fits nobody may be"
+    return worded(
+        replace(
+            made,
+            verdict=Tri.CANNOT_TELL,
+            reason=reason,
+            evidence_needed=_EVIDENCE[Needs.LISTS],
+        )
     )
 
 
