@@ -203,25 +203,20 @@ def rebalance_of(context: Context, dynamic: Sequence[Facts], *, step: int | None
 
 
 def as_it_runs(context: Context, facts: Facts, step: int | None) -> Advice:
-    """Return the advice on a restart that changes no list: by name where the file differs."""
+    """Return the advice on a restart that changes no list: by name where its file may differ.
+
+    Where files of the inventory fit no member, each may be the one that a member starts with.
+    """
     runs, declared = facts.member.assignors, _next_list(facts)
     exact = runs.knowledge is Knowledge.EXACT
-    made = restart_of(
-        context, facts, runs.list if exact and declared != runs.list else (), step=step
-    )
-    unbound = any(one.evidence.source is Source.CONFIG_FILE for one in context.snapshot.unmatched)
-    if made.verdict is not Tri.YES or exact or facts.member.declared is not None or not unbound:
+    unmatched = (one.evidence.source for one in context.snapshot.unmatched)
+    unbound = facts.member.declared is None and Source.CONFIG_FILE in unmatched
+    named = exact and (unbound or declared != runs.list)
+    made = restart_of(context, facts, runs.list if named else (), step=step)
+    if made.verdict is not Tri.YES or exact or not unbound:
         return made
-    # One of those files may be the one that it starts with, and name another list.
-    reason = "no configuration file is known to be its own, and one that fits nobody may be"
-    return worded(
-        replace(
-            made,
-            verdict=Tri.CANNOT_TELL,
-            reason=reason,
-            evidence_needed=_EVIDENCE[Needs.LISTS],
-        )
-    )
+    reason = f"which file {facts.name} starts with is not known, and one may name another list"
+    return show(context, Needs.LISTS, reason, step=step)
 
 
 def first(found: Iterable[Advice]) -> Advice:
