@@ -39,7 +39,6 @@ from rebal.inspectors.fleet.schemas import (
 )
 from rebal.inspectors.fleet.spark.tasks import Work, cores_of, in_tasks
 from rebal.inspectors.fleet.timeline.clock import settle
-from rebal.inspectors.fleet.timeline.timeline import WAITING
 
 Change = Callable[[DataFrame], DataFrame]
 Moved = Mapping[tuple[str, int, int], int]
@@ -185,9 +184,7 @@ def _rows(piece: Piece, wanted: Gather, schema: pa.Schema) -> Iterator[pa.Table]
     else:
         columns = INPUTS[FOLDERS[piece.kind]].append(SCAN)
         for rows in read_rows(place, path, columns, piece.wanted):
-            # What waits without a time is read from the requests each time.
-            told = rows.filter(pc.is_valid(rows["at"])) if piece.kind == WAITING else rows
-            yield _as_input(told, wanted.span)
+            yield _as_input(rows, wanted.span)
 
 
 def _moved_in(wanted: Gather) -> Moved:

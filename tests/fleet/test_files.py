@@ -19,6 +19,7 @@ from rebal.inspectors.fleet.schemas import (
     ERRORS,
     INPUTS,
     MOVED,
+    PACKED,
     REQUESTS,
     STATES,
     TIME,
@@ -27,7 +28,7 @@ from rebal.inspectors.fleet.schemas import (
 )
 from rebal.inspectors.fleet.sources.request_rows import COUNTED
 from rebal.inspectors.fleet.sources.source import SOURCE
-from rebal.inspectors.fleet.stages import Gather, _as_input, pieces_of
+from rebal.inspectors.fleet.stages import Gather, Piece, _rows, pieces_of
 from rebal.inspectors.fleet.telling import tell
 from rebal.inspectors.fleet.timeline.timeline import Options
 from tests.fleet.tablefiles import target_in
@@ -138,16 +139,19 @@ def test_a_line_with_a_time_that_is_not_believed_waits_on(tmp_path: Path) -> Non
     ahead = datetime(2036, 1, 1, tzinfo=UTC)
     rows = {"group_id": ["g"], "api": ["JOIN_GROUP"], "source": ["log"], "position": [7]}
     lines = in_columns(pa.table({**rows, "at": pa.array([ahead], TIME)}), REQUESTS)
-    for _ in range(2):
-        # From the requests, then from what waited in the scan before.
-        given = _as_input(lines, (0, 1_000_000))
+    writer = PartWriter(target_in(tmp_path))
+    writer.write("requests", lines)
+    made = reported(writer.report()).made
+    for kind in ("requests", "waiting"):
+        # By the scan that read it, then by the next one.
+        target, (file,) = target_in(tmp_path), made[kind]
+        span = Gather(target.place, (), (0, 1_000_000))
+        (given,) = _rows(Piece(kind, file.path, file.size), span, PACKED)
         assert given.select(["at", "told_at"]).to_pylist() == [{"at": None, "told_at": ahead}]
         sorter = Sorter()
         list(sorter.add(given))
-        target = target_in(tmp_path)
-        told = tell([pack(one) for one in sorter.rest()], target, Options())
-        (file,) = reported(told).made["waiting"]
-        (lines,) = read_rows(target.place, file.path, TIMELINE)
+        made = reported(tell([pack(one) for one in sorter.rest()], target, Options())).made
+    assert made["waiting"]
 
 
 def test_a_line_that_an_earlier_scan_could_not_read_is_known_by_its_file(tmp_path: Path) -> None:
