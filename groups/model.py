@@ -489,11 +489,15 @@ class Contradiction(Record, frozen=True, kw_only=True):
 
 
 class Unmatched(Record, frozen=True, kw_only=True):
-    """Evidence about this group that could not be bound to one of its members, and why not."""
+    """Evidence about this group that could not be bound to one of its members, and why not.
+
+    `may_start`: it is a configuration file of the group that one of them may start with.
+    """
 
     what: str
     why: str
     evidence: Evidence
+    may_start: bool = False
 
 
 class GroupSnapshot(Record, frozen=True, kw_only=True):

@@ -246,7 +246,8 @@ def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str)
         elif alike and enough and members:
             for_all.append(one)
         else:
-            unmatched.append(_unmatched(one, _why(one, often, members, alike)))
+            why = _why(one, often, members, alike)
+            unmatched.append(_unmatched(one, why, may_start=True))
     bound: dict[str, DeclaredAssignors] = {}
     for member in members:
         claimed = claims.get(member.member_id) or [o for o in for_all if _same_client(o, member)]
@@ -254,7 +255,7 @@ def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str)
             bound[member.member_id] = _declared(claimed)
         elif claimed:
             why = "two files that differ name the same member, by instance id or client id"
-            unmatched += [_unmatched(one, why) for one in claimed]
+            unmatched += [_unmatched(one, why, may_start=True) for one in claimed]
     return Bound(bound, tuple(dict.fromkeys([*unmatched, *_nameless(nameless)])), replicas)
 
 
@@ -322,8 +323,8 @@ def _nameless(files: Sequence[Declared]) -> list[Unmatched]:
     return [Unmatched(what=what, why=why, evidence=files[0].evidence)]
 
 
-def _unmatched(one: Declared, why: str) -> Unmatched:
-    return Unmatched(what=one.where, why=why, evidence=one.evidence)
+def _unmatched(one: Declared, why: str, *, may_start: bool = False) -> Unmatched:
+    return Unmatched(what=one.where, why=why, evidence=one.evidence, may_start=may_start)
 
 
 def _replicas(own: Sequence[Declared]) -> int | None:

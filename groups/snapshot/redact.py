@@ -155,6 +155,7 @@ def _unmatched(found: Unmatched) -> Unmatched:
         what="evidence of a client that is not named here",
         why="redacted",
         evidence=Evidence(source=found.evidence.source, at=found.evidence.at),
+        may_start=found.may_start,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from rebal.groups.commands import option, options
-from rebal.groups.model import GroupType, Knowledge, Member, Source, Tri
+from rebal.groups.model import GroupType, Knowledge, Member, Tri
 from rebal.planner.admission.check import (
     Admission,
     Event,
@@ -205,17 +205,19 @@ def rebalance_of(context: Context, dynamic: Sequence[Facts], *, step: int | None
 def as_it_runs(context: Context, facts: Facts, step: int | None) -> Advice:
     """Return the advice on a restart that changes no list: by name where its file may differ.
 
-    Where files of the inventory fit no member, each may be the one that a member starts with.
+    A file of the group that fits no member may be the one that any of them starts with.
     """
     runs, declared = facts.member.assignors, _next_list(facts)
     exact = runs.knowledge is Knowledge.EXACT
-    unmatched = (one.evidence.source for one in context.snapshot.unmatched)
-    unbound = facts.member.declared is None and Source.CONFIG_FILE in unmatched
+    loose = any(one.may_start for one in context.snapshot.unmatched)
+    unbound = loose and facts.member.declared is None
     named = exact and (unbound or declared != runs.list)
     made = restart_of(context, facts, runs.list if named else (), step=step)
     if made.verdict is not Tri.YES or exact or not unbound:
         return made
-    reason = f"which file {facts.name} starts with is not known, and one may name another list"
+    reason = (
+        f"no file of the inventory is known to be {facts.name}'s, and one may be, with another list"
+    )
     return show(context, Needs.LISTS, reason, step=step)
 
 

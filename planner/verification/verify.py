@@ -421,7 +421,7 @@ def entry_of(
     labels = {member.member_id: member.name for member in standing.members}
     known = known_before(plan, entries) if entries else {}
     shown = first_shown(plan, entries)
-    known_now = remembered(plan, entries, snapshot)
+    resolved = remembered(plan, entries, snapshot).refusals
     lag, committed = lag_of(snapshot)
     current = next((each for each in standing.steps if each.id == standing.step), None)
     later = standing.gate is Tri.YES and current is not None and current != standing.steps[-1]
@@ -452,7 +452,7 @@ def entry_of(
         lag=lag,
         committed=committed,
         behind=behind_of(snapshot, entries, standing.gate),
-        rejected=tuple(one for one in known_now.refusals if _is_news(one, shown)),
+        rejected=tuple(one for one in resolved if _is_news(one, shown)),
         dangers=tuple(danger.kind for danger in standing.dangers),
         findings=tuple(finding.rule for finding in standing.findings if decides(finding, Tri.YES)),
         accepted=(*standing.accepted, *accepted),

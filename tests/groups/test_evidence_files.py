@@ -65,6 +65,7 @@ def test_files_are_bound_by_instance_id_then_by_a_client_id_that_one_member_has(
     whys = {item.what: item.why for item in merged.unmatched}
     assert "shared by 2 members" in whys["pod.properties"]
     assert "no member has its instance id" in whys["gone.properties"]
+    assert [item.what for item in merged.unmatched if item.may_start] == ["pod.properties"]
 
 
 def test_files_that_all_say_the_same_speak_for_every_member():
@@ -93,13 +94,13 @@ def test_two_files_that_claim_one_member_and_differ_bind_neither():
         [declared("x", "range", client_id="a"), declared("y", *MIXED, client_id="a")],
     )
     assert merged.members[0].declared is None
-    assert [item.what for item in merged.unmatched] == ["x", "y"]
+    assert [(item.what, item.may_start) for item in merged.unmatched] == [("x", True), ("y", True)]
 
 
 def test_files_that_name_no_group_are_one_line_where_they_fit_nobody():
     files = [declared(f"f{i}", "range", group_id=None, client_id=f"c{i}") for i in range(9)]
     (loose,) = merge(group(member("a")), files).unmatched
-    assert loose.what == "f0, f1, f2 and 6 more"
+    assert (loose.what, loose.may_start) == ("f0, f1, f2 and 6 more", False)
 
 
 def test_group_protocol_consumer_is_kept_and_its_list_means_nothing():

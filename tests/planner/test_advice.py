@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.model import GroupSnapshot, Refusal, Source, Tri
-from rebal.planner.advice.actions import restart_of
+from rebal.groups.model import Evidence, GroupSnapshot, Refusal, Source, Tri, Unmatched
+from rebal.planner.advice.actions import as_it_runs, restart_of
 from rebal.planner.advice.remedies import narrowing
 from rebal.planner.advice.steps import step_action
+from rebal.planner.context import Context
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Advice, Plan
 from rebal.planner.rules import evaluate
@@ -62,6 +63,28 @@ def test_a_forgetful_coordinator_gets_the_cheapest_cure(
         who is None
     )
     assert "cooperative-sticky]" not in advice.text.replace("[range, cooperative-sticky]", "")
+
+
+@pytest.mark.parametrize("may_start", [True, False])
+def test_a_file_of_the_group_that_fits_nobody_may_start_any_of_them(*, may_start: bool) -> None:
+    """A restart that changes no list takes what its file says."""
+    file = Unmatched(
+        what="app.properties",
+        why="the files of this group differ",
+        evidence=Evidence(source=Source.CONFIG_FILE, detail="app.properties"),
+        may_start=may_start,
+    )
+
+    def advice(members: list[dict[str, Any]]) -> Advice:
+        snapshot = replace(group(members, reloaded=True, probe=NO), unmatched=(file,))
+        context = Context(snapshot, target="cooperative-sticky")
+        return as_it_runs(context, context.members[0], 1)
+
+    exact = advice([java("a", BOTH), java("b", BOTH)])
+    assert (exact.action, exact.assignors) == ("restart", tuple(BOTH) if may_start else ())
+    unknown = advice([{"id": "a"}, {"id": "b"}])
+    assert unknown.action == ("evidence" if may_start else "restart")
+    assert ("no file of the inventory is known to be a's" in unknown.text) is may_start
 
 
 def test_after_the_cure_a_static_member_that_was_down_is_the_one_to_return() -> None:
