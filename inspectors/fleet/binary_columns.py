@@ -16,7 +16,9 @@ _WIDEST: Final = 8
 
 
 def buffers(values: pa.Array) -> tuple[Ints, Bytes]:
-    """Where each value begins (and the last one ends), and all bytes, which are not copied."""
+    """Return the place at which each value begins (and the last one ends), and all bytes, which are
+    not copied.
+    """
     width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     _, offsets, data = values.buffers()
     if offsets is None or not len(values):

@@ -115,7 +115,7 @@ def _row_groups(about: pq.FileMetaData, wanted: Wanted) -> list[int]:
 
 
 def _statistics(about: pq.FileMetaData, name: str) -> Iterator[tuple[int, pq.Statistics]]:
-    """What is known of a column, by row group."""
+    """Yield each row group's number and its statistics of a column, where it has them."""
     leaf = [about.schema.column(place).path for place in range(about.num_columns)].index(name)
     for number in range(about.num_row_groups):
         known = about.row_group(number).column(leaf).statistics

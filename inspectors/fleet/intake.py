@@ -50,8 +50,11 @@ _BROKEN: Final = pa.schema(
 
 @dataclass(frozen=True)
 class Known:
-    """What earlier scans have read: records up to the offsets `after`, by partition; `broken` are
-    the files of what could not be read, which a task looks into where a row has no offset."""
+    """Records that earlier scans have read, up to the offsets `after`, by partition.
+
+    `broken` are the files of what could not be read; a task looks into them where a row has no
+    offset.
+    """
 
     place: Place
     after: Mapping[int, int]

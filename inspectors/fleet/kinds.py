@@ -1,4 +1,4 @@
-"""What each record is: told by its key's first two bytes, named as Kafka names it.
+"""Kinds of records, by the first two bytes of their keys, named as Kafka names them.
 
 Offset commits that can be read are reduced (`commits.sums`), group and member records go to the
 timeline's inputs, unknown kinds are counted, and what is broken becomes a row of `errors`.
@@ -44,7 +44,7 @@ class Sorted(NamedTuple):
 
 
 def sort_out(keys: pa.Array, values: pa.Array, problems: pa.Array) -> Sorted:
-    """What each row of a source is, told by its key's first bytes.
+    """Return the kind of each row of a source, by the first bytes of its key.
 
     Commits are those that can be reduced: a tombstone, or a value of a known version that is long
     enough. A doubtful row has a problem, or is not what its key says.
@@ -68,7 +68,7 @@ def group_in(key: bytes) -> bytes:
 
 
 def _readable(values: pa.Array) -> Mask:
-    """Which commits' values are null, or of a known version and not too short for it."""
+    """Return a mask of the commits' values: null, or of a known version and long enough for it."""
     sizes = pc.fill_null(pc.binary_length(values), 0).to_numpy()
     bounds, data = buffers(values)
     versions = numbers(data, bounds[:-1], "i2")

@@ -2,8 +2,8 @@
 
 A group goes on from its state if its new rows follow on what was told: its records in the order of
 offsets and of times, none before the latest of those that were read, its requests after the time up
-to which it was told. Any other group that has
-news is told anew, from all records and requests that the lake holds of it.
+to which it was told. The rows of any other group that has news are made anew, from all records and
+requests that the lake holds of it.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class State(NamedTuple):
 class Choice:
     """Groups with news, of which this scan writes rows.
 
-    Those in `go_on` have a state, by the scan that wrote it; `anew` are told from all that the lake
-    has of them, by effective times (clock.settle). `recorded` have records.
+    Those in `go_on` have a state, by the scan that wrote it; those `anew` start from all that the
+    lake has of them, by effective times (clock.settle). `recorded` have records.
     """
 
     groups: frozenset[str]

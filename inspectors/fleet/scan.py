@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import partial, reduce
 from pathlib import Path
 from typing import Final
@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from rebal.groups import VERSION
+from rebal.inspectors.clock import micros, moment
 from rebal.inspectors.fleet.carrying import Load, carry
 from rebal.inspectors.fleet.files import Wanted, may_hold
 from rebal.inspectors.fleet.lake.run import Run, counted
@@ -252,10 +253,8 @@ def _manifest(
 ) -> Manifest:
     run, totals = now.run, now.totals
     before = run.previous or Manifest(run=0, finished_at=_EPOCH)
-    first, until = (None, None) if now.span is None else map(_moment, now.span)
-    heard = totals.news.until(of_records=False)
-    times = [_moment(heard)] if heard is not None else []
-    times += [before.heard_until] if before.heard_until else []
+    first, until = (None, None) if now.span is None else map(moment, now.span)
+    heard = (moment(totals.news.until(of_records=False)), before.heard_until)
     names = {*(source.names if source else ()), *(Path(path).name for path in request_logs)}
     return Manifest(
         rebal=VERSION,
@@ -272,7 +271,7 @@ def _manifest(
         offsets=dict(sorted({**before.offsets, **totals.last}.items())),
         breaks=dict(now.breaks),
         topics=_topics(now),
-        heard_until=max(times, default=None),
+        heard_until=max((at for at in heard if at is not None), default=None),
         log_ahead_ms=logs.ahead_ms,
         logs=_logs(before.logs, logs.read),
         brokers=(source.brokers if source else None) or before.brokers,
@@ -301,13 +300,5 @@ def _span(run: Run, totals: Totals) -> _Span:
     found = [totals.span] if totals.span is not None else []
     before = run.previous
     if before is not None and before.observed_from and before.observed_until:
-        found.append((_micros(before.observed_from), _micros(before.observed_until)))
+        found.append((micros(before.observed_from), micros(before.observed_until)))
     return (min(a for a, _ in found), max(b for _, b in found)) if found else None
-
-
-def _micros(time: datetime) -> int:
-    return (time - _EPOCH) // timedelta(microseconds=1)
-
-
-def _moment(micros: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=micros)

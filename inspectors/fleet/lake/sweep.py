@@ -7,7 +7,7 @@ has to be opened, however many scans are kept.
 
 delta-rs's `vacuum` goes by the age of files in hours: it would remove what a longer scan under way
 has written, and keep what a cluster with scans of every minute replaces as long as the oldest scan
-of any other; it opens every version that it is told to keep. Its `cleanup_metadata` goes by the age
+of any other; it opens every version that stays. Its `cleanup_metadata` goes by the age
 of log entries, as a property of the table says, whose change ends every scan under way.
 """
 
