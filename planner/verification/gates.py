@@ -2,7 +2,7 @@
 
 `proof_of` calls the function of the step's aim in `GATES`. To add a kind of step, add an `Aim` and
 its function. Each function judges one member by the evidence of one look; the ledger
-(planner/verification/members.py) adds what earlier looks proved of the same member id.
+(planner/verification/ledger.py) adds what earlier looks proved of the same member id.
 
 Kafka Streams: the version comes from the member's own bytes (groups/streams.py) or a log;
 the rebalance protocol comes from its log, from the partitions it kept or revoked when it rejoined,
@@ -13,7 +13,7 @@ must look at the member (`Proof.by_hand`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -137,23 +137,21 @@ def _list(facts: Facts) -> str:
     return f"[{', '.join(known.list)}]" if known.knowledge is Knowledge.EXACT else ""
 
 
-def _new(context: Context, _: Step, facts: Facts) -> Proof:
-    return _version(facts, opposite(_below_cooperative(context, facts)))
-
-
-def _old(context: Context, _: Step, facts: Facts) -> Proof:
-    return _version(facts, _below_cooperative(context, facts))
-
-
-def _latest(_: Context, __: Step, facts: Facts) -> Proof:
-    return _version(facts, above_eager(facts))
-
-
-def _bridge(context: Context, _: Step, facts: Facts) -> Proof:
-    answer = above_eager(facts)
-    if answer is Tri.CANNOT_TELL and context.runs(facts).value is RebalanceProtocol.EAGER:
-        answer = Tri.NO
-    return _version(facts, opposite(answer))
+def _version(context: Context, step: Step, facts: Facts) -> Proof:
+    """Return the proof of a Streams step that brings a version: of 2.4 or later, below 2.4, below
+    4.0, or of 4.0 or later.
+    """
+    by_2_4 = step.aim in (Aim.STREAMS_NEW, Aim.STREAMS_OLD)
+    below = _below_cooperative(context, facts) if by_2_4 else _below_latest(context, facts)
+    done = below if step.aim in (Aim.STREAMS_OLD, Aim.STREAMS_BRIDGE) else opposite(below)
+    software, ran = facts.member.software, facts.member.ran
+    shown = (software.version or software.version_range) if software is not None else None
+    if shown is None and ran is not None:
+        shown = f"of a version that runs {ran.value}"
+    if done is Tri.CANNOT_TELL:
+        why = f"its version is not known exactly ({shown or 'no evidence'})"
+        return Proof(done=done, why=f"{why}: add --client-log or --request-log", by_hand=True)
+    return Proof(done=done, why=f"runs Kafka Streams {shown}")
 
 
 def _below_cooperative(context: Context, facts: Facts) -> Tri:
@@ -166,32 +164,48 @@ def _below_cooperative(context: Context, facts: Facts) -> Tri:
     return Tri.NO if answer is Tri.CANNOT_TELL and printed else answer
 
 
-def _cooperative(context: Context, _: Step, facts: Facts) -> Proof:
-    old = [f for f in context.members if below_cooperative(context, f) is Tri.YES]
-    return _in_time(context, old, _runs(context, facts, RebalanceProtocol.COOPERATIVE))
+def _below_latest(context: Context, facts: Facts) -> Tri:
+    """Return whether the member is below 4.0; yes for one that runs EAGER."""
+    answer = opposite(above_eager(facts))
+    eager = context.runs(facts).value is RebalanceProtocol.EAGER
+    return Tri.YES if answer is Tri.CANNOT_TELL and eager else answer
 
 
-def _eager(context: Context, _: Step, facts: Facts) -> Proof:
-    new = [f for f in context.members if above_eager(f) is Tri.YES]
-    return _in_time(context, new, _runs(context, facts, RebalanceProtocol.EAGER))
+def _protocol(context: Context, step: Step, facts: Facts) -> Proof:
+    """Return the proof of a Streams step that brings COOPERATIVE or EAGER.
 
-
-def _in_time(context: Context, others: Sequence[Facts], proof: Proof) -> Proof:
-    """Return `proof`; cannot tell while `others` cannot run the step's protocol, for then the step
-    has not begun.
+    While a member of a version that cannot run it is there, the step has not begun.
     """
-    if proof.done is not Tri.YES or not others:
-        return proof
-    why = f"{proof.why}, but {context.named(others)} cannot run it: the step before is not done"
-    return Proof(done=Tri.CANNOT_TELL, why=why)
+    up, told = step.aim is Aim.STREAMS_COOPERATIVE, context.runs(facts)
+    if told.value is RebalanceProtocol.CANNOT_TELL:
+        return Proof(done=Tri.CANNOT_TELL, why=_NOT_SHOWN, by_hand=True)
+    if told.value is not (RebalanceProtocol.COOPERATIVE if up else RebalanceProtocol.EAGER):
+        return Proof(done=Tri.NO, why=told.why)
+    unable = [
+        each
+        for each in context.members
+        if (below_cooperative(context, each) if up else above_eager(each)) is Tri.YES
+    ]
+    if unable:
+        why = f"{told.why}, but {context.named(unable)} cannot run it: the step before is not done"
+        return Proof(done=Tri.CANNOT_TELL, why=why)
+    return Proof(done=Tri.YES, why=told.why)
 
 
-def _incremental(context: Context, _: Step, facts: Facts) -> Proof:
-    return _worker(context, facts, _offers_incremental(context, facts))
-
-
-def _workers_eager(context: Context, _: Step, facts: Facts) -> Proof:
-    return _worker(context, facts, opposite(_offers_incremental(context, facts)))
+def _worker(context: Context, step: Step, facts: Facts) -> Proof:
+    """Return the proof of a Connect step that brings an incremental protocol, or eager."""
+    offers_it = _offers_incremental(context, facts)
+    done = offers_it if step.aim is Aim.CONNECT_INCREMENTAL else opposite(offers_it)
+    known, elected = facts.member.assignors.list, context.group.assignor
+    if done is Tri.CANNOT_TELL:
+        all_offer = f" ({elected} is elected, which every worker offers)" if elected else ""
+        why = (
+            f"its protocols are not known{all_offer}: add its --client-log, or --request-log "
+            "across a rebalance"
+        )
+        return Proof(done=done, why=why, by_hand=True)
+    shown = f"offers [{', '.join(known)}]" if known else f"{elected} is elected"
+    return Proof(done=done, why=shown)
 
 
 def _offers_incremental(context: Context, facts: Facts) -> Tri:
@@ -210,38 +224,6 @@ def _offers_incremental(context: Context, facts: Facts) -> Tri:
     return Tri.NO if told else answer
 
 
-def _version(facts: Facts, done: Tri) -> Proof:
-    software = facts.member.software
-    shown = (software.version or software.version_range) if software is not None else None
-    ran = facts.member.ran
-    if shown is None and ran is not None:
-        shown = f"of a version that runs {ran.value}"
-    if done is Tri.CANNOT_TELL:
-        why = f"its version is not known exactly ({shown or 'no evidence'})"
-        return Proof(done=done, why=f"{why}: add --client-log or --request-log", by_hand=True)
-    return Proof(done=done, why=f"runs Kafka Streams {shown}")
-
-
-def _runs(context: Context, facts: Facts, wanted: RebalanceProtocol) -> Proof:
-    told = context.runs(facts)
-    if told.value is RebalanceProtocol.CANNOT_TELL:
-        return Proof(done=Tri.CANNOT_TELL, why=_NOT_SHOWN, by_hand=True)
-    return Proof(done=Tri.YES if told.value is wanted else Tri.NO, why=told.why)
-
-
-def _worker(context: Context, facts: Facts, done: Tri) -> Proof:
-    known, elected = facts.member.assignors.list, context.group.assignor
-    if done is Tri.CANNOT_TELL:
-        all_offer = f" ({elected} is elected, which every worker offers)" if elected else ""
-        why = (
-            f"its protocols are not known{all_offer}: add its --client-log, or --request-log "
-            "across a rebalance"
-        )
-        return Proof(done=done, why=why, by_hand=True)
-    shown = f"offers [{', '.join(known)}]" if known else f"{elected} is elected"
-    return Proof(done=done, why=shown)
-
-
 GATES: Final[Mapping[Aim, GateCheck]] = MappingProxyType(
     {
         Aim.WIDEN: _widen,
@@ -250,13 +232,13 @@ GATES: Final[Mapping[Aim, GateCheck]] = MappingProxyType(
         Aim.CONSUMER: _consumer,
         Aim.CLASSIC: _classic,
         Aim.BY_HAND: _by_hand,
-        Aim.STREAMS_NEW: _new,
-        Aim.STREAMS_COOPERATIVE: _cooperative,
-        Aim.STREAMS_BRIDGE: _bridge,
-        Aim.STREAMS_EAGER: _eager,
-        Aim.STREAMS_OLD: _old,
-        Aim.STREAMS_LATEST: _latest,
-        Aim.CONNECT_INCREMENTAL: _incremental,
-        Aim.CONNECT_EAGER: _workers_eager,
+        Aim.STREAMS_NEW: _version,
+        Aim.STREAMS_COOPERATIVE: _protocol,
+        Aim.STREAMS_BRIDGE: _version,
+        Aim.STREAMS_EAGER: _protocol,
+        Aim.STREAMS_OLD: _version,
+        Aim.STREAMS_LATEST: _version,
+        Aim.CONNECT_INCREMENTAL: _worker,
+        Aim.CONNECT_EAGER: _worker,
     }
 )
