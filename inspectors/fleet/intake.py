@@ -39,7 +39,7 @@ from rebal.inspectors.fleet.schemas import (
 )
 from rebal.inspectors.fleet.sources.request_rows import COUNTS
 from rebal.inspectors.fleet.spark.tasks import Work
-from rebal.inspectors.fleet.timeline.clock import extent, span_of
+from rebal.inspectors.fleet.timeline.clock import span_of
 
 COPIES: Final = "copies"
 """A column that says how often the source has a record; without it, each comes once."""
@@ -204,4 +204,4 @@ def _note_extent(said: TaskReport, rows: pa.Table, latest: int) -> None:
             said.reach(one["partition"], one["offset_max"], one["offset_count"])
     if rows["problem"].null_count < len(rows):
         rows = rows.filter(pc.is_null(rows["problem"]))
-    said.stretch(extent(rows, latest))
+    said.stretch(span_of(rows["timestamp"], latest))

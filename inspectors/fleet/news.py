@@ -213,8 +213,7 @@ def _follows(one: Series, state: State | None) -> bool:
         return False
     if state.offset is not None and one.first <= state.offset:
         return False
-    # Which of the times up to the latest are believed stays the same only if none of the new ones
-    # is before it (clock.believed).
+    # A time that is before the latest is not the record's effective one (clock.effective).
     return _in_order(state.told_until, one.since) and _in_order(state.latest, one.since)
 
 
