@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from rebal.inspectors.fleet.files import Wanted, opened, rows_in
 from rebal.inspectors.fleet.parts import SCAN, WRITTEN, PartWriter, Target
 from rebal.inspectors.fleet.schemas import TEXT
+from rebal.inspectors.fleet.spark.tasks import numbers_in
 
 _AT_ONCE: Final = 65_536
 _GROUP: Final = pa.schema([("group_id", TEXT)])
@@ -41,10 +42,9 @@ def carry(
 ) -> Iterator[pa.RecordBatch]:
     """The loads whose numbers the batches hold → files in the lake, and reports."""
     writer = PartWriter(target)
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            for path in loads[number].paths:
-                _carry(loads[number], path, target, writer)
+    for number in numbers_in(batches):
+        for path in loads[number].paths:
+            _carry(loads[number], path, target, writer)
     yield from writer.report()
 
 

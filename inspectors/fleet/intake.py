@@ -197,11 +197,14 @@ def _groups(keys: pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def _note_extent(said: TaskReport, rows: pa.Table, latest: int) -> None:
-    """Report the last offset of each partition, and the first and last time of records."""
+    """Report which offsets of each partition were read, and the first and last time of records."""
     read = rows.group_by("partition", use_threads=False)
-    for one in read.aggregate([("offset", "max"), ("offset", "count")]).to_pylist():
+    asked = [("offset", what) for what in ("min", "max", "count", "count_distinct")]
+    for one in read.aggregate(asked).to_pylist():
         if one["partition"] is not None and one["offset_max"] is not None:
-            said.reach(one["partition"], one["offset_max"], one["offset_count"])
+            said.reach(one["partition"], one["offset_min"], one["offset_max"])
+            said.offsets[one["partition"]] += one["offset_count"]
+            said.twice |= one["offset_count_distinct"] < one["offset_count"]
     if rows["problem"].null_count < len(rows):
         rows = rows.filter(pc.is_null(rows["problem"]))
     said.stretch(span_of(rows["timestamp"], latest))

@@ -137,7 +137,7 @@ def _look(order: ScanOrder, previous: Manifest | None) -> Any:
 
     `previous` is the scan that this one goes on from (None: it reads everything).
     """
-    from rebal.inspectors.fleet.sources.source import is_remote
+    from rebal.inspectors.fleet.sources.files import is_remote
 
     for path in order.request_logs:
         if is_remote(path):

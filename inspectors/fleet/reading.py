@@ -16,6 +16,7 @@ from rebal.groups.evidence.logs import zone_name
 from rebal.inspectors.fleet.files import Wanted
 from rebal.inspectors.fleet.intake import COPIES, Known, only_new, take_in, take_requests
 from rebal.inspectors.fleet.lake.run import Run, counted
+from rebal.inspectors.fleet.lake.sweep import Freed, remove
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
 from rebal.inspectors.fleet.schemas import REQUESTS, TIMELINE
@@ -46,8 +47,8 @@ class ScanError(DocumentError):
     """The scan cannot vouch for its tables; says why."""
 
 
-def read_records(run: Run, source: Source, totals: Totals) -> None:
-    """Take in the records that no earlier scan has read.
+def read_records(run: Run, source: Source) -> Totals:
+    """Take in the records that no earlier scan has read; return what tasks report of them.
 
     Raises:
         DocumentError: what was named holds no record of a group.
@@ -57,11 +58,21 @@ def read_records(run: Run, source: Source, totals: Totals) -> None:
         broken = tuple(one.path for one in run.earlier("broken"))
         known = Known(run.place, run.previous.offsets, broken)
         source = replace(source, read=partial(only_new, read=source.read, known=known))
-    if source.may_repeat:
-        source = _each_once(source)
+    found = _taken_in(run, source)
+    if found.may_repeat:
+        wrote = [Freed(one.path, one.size) for files in found.made.values() for one in files]
+        remove(run.place, wrote)
+        found = _taken_in(run, _each_once(source))
+    _account(run, source, found)
+    return found
+
+
+def _taken_in(run: Run, source: Source) -> Totals:
+    """Return what tasks report that take in the source's records."""
+    found = Totals()
     work = partial(take_in, target=run.target, read=source.read, latest=latest_time())
-    totals.take(in_tasks(source.rows, work, REPORT_DDL).collect())
-    _account(run, source, totals)
+    found.take(in_tasks(source.rows, work, REPORT_DDL).collect())
+    return found
 
 
 def _each_once(source: Source) -> Source:
@@ -123,9 +134,10 @@ def read_logs(
     it, else it is UTC.
     """
     before = run.previous
-    logs = read_requests(spark, list(paths), zone, before.logs if before is not None else ())
+    known = before.logs if before is not None else ()
+    lines, read = read_requests(spark, list(paths), zone, known)
     ahead_ms = before.log_ahead_ms if before is not None else None
-    rows = logs.rows
+    rows = lines
     if zone is None:
         ahead_ms = _find_zone(rows, run, totals, ahead_ms)
         if ahead_ms:
@@ -147,12 +159,12 @@ def read_logs(
     take = partial(take_requests, target=run.target, latest=latest_time())
     totals.take(in_tasks(new, take, REPORT_DDL).collect())
     fresh.unpersist()
-    logs.rows.unpersist()
+    lines.unpersist()
     counts = {name: totals.lines.get(name, 0) for name in COUNTS}
     check_request_logs(paths, counts)
-    if not logs.whole:
-        counts = counted(before.requests if before else {}, counts)
-    return LogsRead(counts, logs.read, ahead_ms)
+    if before is not None and known:
+        counts = counted(before.requests, counts)
+    return LogsRead(counts, read, ahead_ms)
 
 
 def _find_zone(rows: DataFrame, run: Run, totals: Totals, before: int | None) -> int | None:

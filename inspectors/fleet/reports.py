@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -27,10 +28,10 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
     `made` are its files by kind, with their paths in the lake; `gone` are files of earlier scans
     that they replace. `rows` is the number of the source's rows, `skipped` how many of them are no
     records, by what they are, and `records` how many are, by Kafka's name of the kind; `lines` are
-    a request log's lines by `request_rows.COUNTS`. `last` is the last offset read by partition,
-    `offsets` how many were. `span` bounds the times of what was read (microseconds since 1970),
-    `topics` are names by topic id, `series` the news of groups, and `refused` the groups with a
-    damaged state.
+    a request log's lines by `request_rows.COUNTS`. `stretches` are the first and the last offset of
+    what was read of a partition; none came again within one unless `twice`. `offsets` is how many
+    were read. `span` bounds the times of what was read (microseconds since 1970), `topics` are
+    names by topic id, `series` the news of groups, and `refused` the groups with a damaged state.
     """
 
     made: dict[str, list[DataFile]] = field(default_factory=dict)
@@ -39,17 +40,20 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
     skipped: dict[str, int] = field(default_factory=Counter)
     records: dict[str, int] = field(default_factory=Counter)
     lines: dict[str, int] = field(default_factory=Counter)
-    last: dict[int, int] = field(default_factory=dict)
+    stretches: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    twice: bool = False
     offsets: dict[int, int] = field(default_factory=Counter)
     span: tuple[int, int] | None = None
     topics: dict[str, str] = field(default_factory=dict)
     series: list[Series] = field(default_factory=list)
     refused: set[str] = field(default_factory=set)
 
-    def reach(self, partition: int, offset: int, amount: int) -> None:
-        """Note that so many offsets of this partition were read, the last of them `offset`."""
-        self.last[partition] = max(offset, self.last.get(partition, offset))
-        self.offsets[partition] = self.offsets.get(partition, 0) + amount
+    def reach(self, partition: int, first: int, last: int) -> None:
+        """Note that offsets of this partition were read: one stretch, as long as they grow."""
+        stretches = self.stretches.setdefault(partition, [])
+        if stretches and stretches[-1][1] < first:
+            first, _ = stretches.pop()
+        stretches.append((first, last))
 
     def stretch(self, span: tuple[int, int] | None) -> None:
         """Note that times from the first to the last one of `span` were read."""
@@ -72,6 +76,17 @@ class Totals(TaskReport):
         """Records of the source."""
         return self.rows - sum(self.skipped.values())
 
+    @property
+    def last(self) -> dict[int, int]:
+        """The last offset read, by partition."""
+        return {number: max(last for _, last in found) for number, found in self.stretches.items()}
+
+    @property
+    def may_repeat(self) -> bool:
+        """Return whether a record may have come twice."""
+        pairs = (pair for found in self.stretches.values() for pair in pairwise(sorted(found)))
+        return self.twice or any(after[0] <= before[1] for before, after in pairs)
+
     def take(self, reports: Iterable[Any]) -> None:
         """Add rows of `REPORT`."""
         for row in reports:
@@ -90,8 +105,10 @@ class Totals(TaskReport):
         add_up(self.skipped, one.skipped)
         add_up(self.records, one.records)
         add_up(self.lines, one.lines)
-        for partition, offset in one.last.items():
-            self.reach(partition, offset, one.offsets.get(partition, 0))
+        for partition, stretches in one.stretches.items():
+            self.stretches.setdefault(partition, []).extend(stretches)
+        self.twice |= one.twice
+        add_up(self.offsets, one.offsets)
         self.stretch(one.span)
         self.topics |= one.topics
         for series in one.series:

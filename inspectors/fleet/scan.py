@@ -39,7 +39,7 @@ from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
 from rebal.inspectors.fleet.runs import SORTED_BY
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, PACKED
 from rebal.inspectors.fleet.sources.source import Source
-from rebal.inspectors.fleet.spark.tasks import cores_of, in_tasks, require_shared
+from rebal.inspectors.fleet.spark.tasks import cores_of, in_tasks, numbered, require_shared
 from rebal.inspectors.fleet.stages import (
     Gather,
     Piece,
@@ -107,7 +107,7 @@ def scan(
     if source is not None:
         more = f" and {len(source.names) - 3:,} more" if len(source.names) > 3 else ""
         say(f"reading {', '.join(source.names[:3])}{more}")
-        read_records(run, source, totals)
+        totals = read_records(run, source)
     if request_logs:
         say("reading the request logs")
         logs = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
@@ -226,8 +226,9 @@ def _carry(now: _Scan, choice: Choice) -> DataFrame | None:
             loads.append(Load(kind, _paths(touched), gone))
     if not loads:
         return None
-    numbers = now.spark.range(0, len(loads), 1, len(loads))
-    return in_tasks(numbers, partial(carry, target=run.target, loads=loads), REPORT_DDL)
+    return in_tasks(
+        numbered(now.spark, len(loads)), partial(carry, target=run.target, loads=loads), REPORT_DDL
+    )
 
 
 def _paths(files: Sequence[DataFile]) -> tuple[str, ...]:

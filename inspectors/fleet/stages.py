@@ -37,7 +37,7 @@ from rebal.inspectors.fleet.schemas import (
     TIMELINE,
     in_columns,
 )
-from rebal.inspectors.fleet.spark.tasks import Work, cores_of, in_tasks
+from rebal.inspectors.fleet.spark.tasks import Work, cores_of, in_tasks, numbered, numbers_in
 from rebal.inspectors.fleet.timeline.clock import settle
 
 Change = Callable[[DataFrame], DataFrame]
@@ -88,15 +88,15 @@ def pieces_of(kind: str, files: Iterable[DataFile], **wanted: Any) -> list[Piece
 def gather(spark: SparkSession, wanted: Gather, schema: pa.Schema) -> DataFrame:
     """The rows of the pieces in this schema: `PACKED`, `TIMELINE`, `MOVED` or `COMMIT_PARTS`."""
     shares = shared_out(wanted.pieces, cores_of(spark))
-    numbers = spark.range(0, len(shares), 1, max(1, len(shares)))
     work = partial(_read, wanted=replace(wanted, shares=shares), schema=schema)
-    return in_tasks(numbers, work, from_arrow_schema(schema, prefer_timestamp_ntz=False))
+    rows = from_arrow_schema(schema, prefer_timestamp_ntz=False)
+    return in_tasks(numbered(spark, len(shares)), work, rows)
 
 
 def in_one_task(spark: SparkSession, wanted: Gather, work: Work, ddl: str) -> DataFrame:
     """Reports of one task in which `work` gets all rows of the pieces, without a way by the JVM."""
     wanted = replace(wanted, shares=shared_out(wanted.pieces, 1))
-    return in_tasks(spark.range(0, 1, 1, 1), partial(_read_for, wanted=wanted, work=work), ddl)
+    return in_tasks(numbered(spark, 1), partial(_read_for, wanted=wanted, work=work), ddl)
 
 
 def by_group(tasks: int) -> Change:
@@ -147,16 +147,15 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     moved = _moved_in(wanted)
     sorter = Sorter()
-    for batch in batches:
-        for share in batch.column(0).to_pylist():
-            for number in wanted.shares[share]:
-                piece = wanted.pieces[number]
-                for rows in _rows(piece, wanted, schema):
-                    if schema != PACKED or piece.kind == "runs":
-                        yield from rows.to_batches()
-                        continue
-                    for done in sorter.add(_with_effective(rows, moved)):
-                        yield pack(done)
+    for share in numbers_in(batches):
+        for number in wanted.shares[share]:
+            piece = wanted.pieces[number]
+            for rows in _rows(piece, wanted, schema):
+                if schema != PACKED or piece.kind == "runs":
+                    yield from rows.to_batches()
+                    continue
+                for done in sorter.add(_with_effective(rows, moved)):
+                    yield pack(done)
     for done in sorter.rest():
         yield pack(done)
 

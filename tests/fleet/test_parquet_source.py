@@ -12,7 +12,8 @@ import pytest
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.sources import parquet as parquet_source
-from rebal.inspectors.fleet.sources.parquet import plan_parquet, read_tasks, shaped
+from rebal.inspectors.fleet.sources.captured import read_tasks
+from rebal.inspectors.fleet.sources.parquet import plan_parquet, shaped
 from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE
 
 AT = datetime(2026, 11, 20, 9, 30, 0, 125000, tzinfo=UTC)
@@ -72,7 +73,7 @@ def test_columns_of_other_widths() -> None:
 
 def test_rows_that_are_no_records_keep_what_they_are() -> None:
     without = shaped(captured(offset=pa.array([None], pa.int64())), "f").to_pylist()[0]
-    assert without["problem"] == "the row is no record: without partition or offset"
+    assert without["problem"] == "no record: without partition or offset"
     assert without["partition"] == 7
     foreign = shaped(captured(topic=pa.array(["orders"])), "f").to_pylist()[0]
     assert foreign["problem"] == f"{SKIPPED}records of other topics"

@@ -170,3 +170,23 @@ def test_a_packed_log_is_read_once(tmp_path: Path) -> None:
     assert begins(log, known=logs)[0] == {}
     log.write_bytes(gzip.compress(WHOLE) + gzip.compress(WHOLE))
     assert list(begins(log, known=logs)[0]) == [log.name]
+
+
+def test_files_at_a_url_are_read_as_those_of_a_path_are(tmp_path: Path) -> None:
+    folder = tmp_path / "broker 1"
+    folder.mkdir()
+    (folder / "kafka-request.log.gz").write_bytes(gzip.compress(WHOLE))
+    (folder / "kafka-request.log").write_bytes(TEXT)
+    (folder / ".hidden").write_bytes(TEXT)
+    url = f"file://{folder}"
+    for name in ("", "/kafka-request.log"):
+        shares, logs = share_out([f"{url}{name}"], 1)
+        assert logs == share_out([f"{folder}{name}"], 1)[1]
+        parts = [part for share in shares for part in share]
+        assert all(part.path.startswith(f"{url}/") for part in parts)
+        found = [block for part in parts for block in blocks(part)]
+        assert found == read_all(Path(f"{folder}{name}"))
+    with pytest.raises(DocumentError, match=r"^file:.*: the store says: .*No such file"):
+        share_out([f"{url}/none"], 1)
+    with pytest.raises(DocumentError, match=r"^dbfs:/logs: .* begins with s3://"):
+        share_out(["dbfs:/logs/a"], 1)

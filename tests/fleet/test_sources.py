@@ -38,9 +38,8 @@ def test_files_and_folders(tmp_path: Path) -> None:
         (str(packed), "text"),
     ]
     assert find_files([str(tmp_path / "*" / "*.gz")]) == [(str(packed), "text")]
-    assert find_files(["hdfs://nn/captured.jsonl.gz", "s3a://bucket/captured"]) == [
-        ("hdfs://nn/captured.jsonl.gz", "text"),
-        ("s3a://bucket/captured", "parquet"),
+    assert find_files([f"file://{tmp_path}"]) == [
+        (f"file://{path}", form) for path, form in find_files([str(tmp_path)])
     ]
 
 

@@ -1,171 +1,160 @@
 """Records of `__consumer_offsets` from captured files, in the form of `SOURCE`.
 
 JSON lines have the columns of Spark's Kafka source with key and value in base64 (plain, or `.gz`),
-Parquet files (`parquet_source`) have them as they are; `timestamp` is a timestamp or a number of
+Parquet files (`parquet`) have them as they are; `timestamp` is a timestamp or a number of
 milliseconds. Rows that are no records keep their place with a `problem`, so nothing is lost
 without a trace.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from dataclasses import replace
+import base64
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+import pyarrow as pa
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.files import opened
-from rebal.inspectors.fleet.sources.parquet import spark_parquet, task_parquet
-from rebal.inspectors.fleet.sources.recognition import HEAD, recognize_lines
-from rebal.inspectors.fleet.sources.source import (
-    SKIPPED,
-    TOPIC,
-    Source,
-    file_name,
-    is_remote,
-    spark_paths,
-    whole_rows,
+from rebal.inspectors.fleet.sources.files import is_folder, list_files, opened_file
+from rebal.inspectors.fleet.sources.parquet import (
+    RowGroup,
+    number_in,
+    plan_parquet,
+    read_group,
+    shaped,
 )
-from rebal.inspectors.logs.text_input import cannot_read, files_in
+from rebal.inspectors.fleet.sources.recognition import HEAD, recognize_lines
+from rebal.inspectors.fleet.sources.request_files import Part, blocks, share_out
+from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source
+from rebal.inspectors.fleet.spark.tasks import cores_of, numbered, numbers_in
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import SparkSession
 
-_LINE: Final = (
-    "key string, value string, topic string, partition int, offset bigint, timestamp string"
-)
 _TEXT: Final = (".jsonl", ".ndjson", ".json")
 _PARQUET_MAGIC: Final = b"PAR1"
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_LINE: Final = pa.schema(
+    [
+        *(SOURCE.field(name) for name in ("key", "value", "partition", "offset")),
+        ("timestamp", pa.int64()),
+        ("topic", pa.string()),
+        SOURCE.field("problem"),
+    ]
+)
+
+
+class _Line(msgspec.Struct):
+    """A line of captured JSON: key and value are base64."""
+
+    partition: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+    offset: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+    key: Any = None
+    value: Any = None
+    timestamp: Any = None
+    topic: str | None = None
+
+
+_decode: Final = msgspec.json.Decoder(_Line).decode
 
 
 def find_files(paths: Sequence[str]) -> list[tuple[str, str]]:
-    """The captured files at `paths` (files or folders; a path with a scheme is Spark's own).
+    """Return the captured files at `paths` (files, folders or patterns).
 
     Each comes with its form, `text` or `parquet`.
 
     Raises:
         DocumentError: a path is missing or empty, or no captured file.
     """
-    return [file for path in paths for file in _files(path)]
+    return [(file, _form(file)) for path in paths for file in _files(path)]
 
 
 def read_files(spark: SparkSession, files: Sequence[tuple[str, str]]) -> Source:
-    """The records in captured files, as `find_files` gives them.
+    """Return the records in captured files, as `find_files` gives them.
 
     Raises:
         DocumentError: Parquet without the columns that are needed.
     """
-    text = [path for path, form in files if form == "text"]
-    remote = [path for path, form in files if form == "parquet" and is_remote(path)]
-    local = [path for path, form in files if form == "parquet" and not is_remote(path)]
-    parts = [_lines(spark, text)] if text else []
-    parts += [spark_parquet(spark, remote)] if remote else []
-    parts += [task_parquet(spark, local)] if local else []
+    cores = cores_of(spark)
+    text, _ = share_out([path for path, form in files if form == "text"], cores)
+    parquet = plan_parquet([path for path, form in files if form == "parquet"], cores)
+    tasks: list[Sequence[Part | RowGroup]] = [*text, *parquet]
     names = tuple(sorted({Path(path).name for path, _ in files}))
-    if len(parts) == 1:
-        return replace(parts[0], names=names)
-    rows = whole_rows(parts[0])
-    for part in parts[1:]:
-        rows = rows.unionByName(whole_rows(part))
-    return Source(rows, names, may_repeat=True)
+    return Source(numbered(spark, len(tasks)), names, partial(read_tasks, tasks=tasks))
 
 
-def _files(path: str) -> list[tuple[str, str]]:
-    """Local files in `path`, each with its form; a remote path as it is, told by its name."""
-    if is_remote(path):
-        stem = path.rstrip("/").removesuffix(".gz")
-        return [(path, "text" if stem.endswith(_TEXT) else "parquet")]
-    place = Path(path)
-    if not os.path.isdir(path):
-        return [(str(file), _form(file)) for file in files_in([place])]
+def read_tasks(
+    batches: Iterable[pa.RecordBatch], tasks: Sequence[Sequence[Part | RowGroup]]
+) -> Iterator[pa.RecordBatch]:
+    """Yield what the tasks read whose numbers the batches hold, as batches of `SOURCE`."""
+    for number in numbers_in(batches):
+        for one in tasks[number]:
+            yield from read_lines(one) if isinstance(one, Part) else read_group(one)
+
+
+def read_lines(part: Part) -> Iterator[pa.RecordBatch]:
+    """Yield the lines of a part of a file as batches of `SOURCE`.
+
+    Raises:
+        DocumentError: the file cannot be read to its end.
+    """
+    for block in blocks(part):
+        if block.problem is not None:
+            raise DocumentError(f"{part.path}: {block.problem}.")
+        rows = [_row(line) for line in block.text.splitlines() if line.strip()]
+        yield shaped(pa.RecordBatch.from_pylist(rows, _LINE), Path(part.path).name)
+
+
+def _row(line: bytes) -> dict[str, Any]:
+    """Return the columns of a line; what cannot be read is kept as it is written."""
+    try:
+        found = _decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return {"value": line}
+    made: dict[str, Any] = {"partition": found.partition, "offset": found.offset}
+    made |= {"timestamp": number_in(found.timestamp), "topic": found.topic}
+    for name in ("key", "value"):
+        try:
+            text = getattr(found, name)
+            made[name] = None if text is None else base64.b64decode(text, validate=True)
+        except (TypeError, ValueError):
+            return {**made, "value": line, "problem": f"the {name} is not base64"}
+    return made
+
+
+def _files(path: str) -> list[str]:
+    """Return the files of a path; of a folder those that are captured."""
+    files = list_files(path)
+    if not is_folder(path):
+        return files
     # Spark writes files of its own beside those of records.
     found = [
-        (str(file), _form(file))
-        for file in files_in([place])
-        if not any(part.startswith("_") for part in file.relative_to(place).parts)
-        and (file.name.removesuffix(".gz").endswith(_TEXT) or file.suffix == ".parquet")
+        file
+        for file in files
+        if not any(part.startswith("_") for part in Path(file).relative_to(path).parts)
+        and file.removesuffix(".gz").endswith((*_TEXT, ".parquet"))
     ]
     if not found:
         raise DocumentError(f"{path}: no .jsonl, .jsonl.gz or .parquet file is in this folder.")
     return found
 
 
-def _form(path: Path) -> str:
-    try:
-        with opened(path) as stream:
-            head = stream.read(HEAD)
-    except OSError as error:
-        raise cannot_read(str(path), error) from None
+def _form(path: str) -> str:
+    with opened_file(path) as stream:
+        head = stream.read(HEAD)
     if not head:
         raise DocumentError(f"{path}: is empty; capture the records of {TOPIC} again.")
     if head.startswith(_PARQUET_MAGIC):
         return "parquet"
-    packed = head.startswith(_GZIP_MAGIC)
-    if packed and path.suffix != ".gz":
+    packed, name = head.startswith(_GZIP_MAGIC), Path(path)
+    if packed and name.suffix != ".gz":
         raise DocumentError(f"{path}: holds gz data; name it so that it ends in .gz.")
-    if not packed and path.suffix == ".gz":
+    if not packed and name.suffix == ".gz":
         raise DocumentError(f"{path}: is not gz, whatever its name says; fetch it again.")
-    if path.suffix == ".parquet":
+    if name.suffix == ".parquet":
         raise DocumentError(f"{path}: is not Parquet, whatever its name says; fetch it again.")
-    recognize_lines(path, head)
+    recognize_lines(name, head)
     return "text"
-
-
-def _lines(spark: SparkSession, paths: Sequence[str]) -> Source:
-    from pyspark.sql import functions as sql
-
-    parsed = (
-        spark.read.text(spark_paths(paths))
-        .where(sql.trim("value") != "")
-        .select(
-            sql.col("value").alias("line"),
-            file_name().alias("source"),
-            sql.from_json("value", _LINE).alias("r"),
-        )
-    )
-    key, value = (sql.try_to_binary(f"r.{name}", sql.lit("base64")) for name in ("key", "value"))
-    problem = (
-        sql.when(
-            sql.col("r.partition").isNull() | sql.col("r.offset").isNull(),
-            "the line is no record: not JSON, or without partition and offset",
-        )
-        .when(sql.col("r.key").isNotNull() & key.isNull(), "the key is not base64")
-        .when(sql.col("r.value").isNotNull() & value.isNull(), "the value is not base64")
-        .when(sql.col("r.topic") != TOPIC, f"{SKIPPED}records of other topics")
-    )
-    # What cannot be read is kept as it is written.
-    raw = sql.when(problem.isNotNull(), sql.encode("line", "UTF-8")).otherwise(value)
-    rows = parsed.select(
-        key.alias("key"),
-        raw.alias("value"),
-        _own("r.partition", problem).cast("int").alias("partition"),
-        _own("r.offset", problem).cast("bigint").alias("offset"),
-        _time(sql.col("r.timestamp")).alias("timestamp"),
-        "source",
-        problem.alias("problem"),
-    )
-    return Source(rows, (), may_repeat=True)
-
-
-def _own(name: str, problem: Column) -> Column:
-    """A record's place; null for a record of another topic, whose place is not in this one."""
-    from pyspark.sql import functions as sql
-
-    return sql.when(problem.isNull() | ~problem.startswith(SKIPPED), sql.col(name))
-
-
-def _time(text: Column) -> Column:
-    """Milliseconds (or, being larger, micro- or nanoseconds) since 1970, or a written time."""
-    from pyspark.sql import functions as sql
-
-    number = text.cast("bigint")
-    micros = (
-        sql.when(number >= 10**17, (number / 1000).cast("bigint"))
-        .when(number >= 10**14, number)
-        .otherwise(number * 1000)
-    )
-    return sql.when(number.isNotNull(), sql.timestamp_micros(micros)).otherwise(
-        text.cast("timestamp")
-    )

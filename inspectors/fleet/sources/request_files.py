@@ -1,4 +1,4 @@
-"""Request logs on disk, in parts for tasks: whole lines out of plain and packed files; no Spark.
+"""Files of lines in parts for tasks: whole lines out of plain and packed files; no Spark.
 
 A plain file is split, and a line belongs to the part in which it begins. A packed one (gz or bz2,
 told by its first bytes) is one part.
@@ -13,12 +13,11 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
-from rebal.inspectors.files import opened
 from rebal.inspectors.fleet.manifest import ReadLog
-from rebal.inspectors.logs.text_input import LONGEST_LINE, cannot_read, files_in
+from rebal.inspectors.fleet.sources.files import list_files, opened_file
+from rebal.inspectors.logs.text_input import LONGEST_LINE
 
 _LEAST, _MOST = 8 << 20, 128 << 20
 """Bytes of plain files for one task: each task costs a tenth of a second."""
@@ -56,7 +55,7 @@ class Block(NamedTuple):
 def share_out(
     paths: Sequence[str], tasks: int, known: Sequence[ReadLog] = ()
 ) -> tuple[list[list[Part]], list[ReadLog]]:
-    """The files at `paths` (files or folders) in parts, those of each of about `tasks` tasks.
+    """Return the files at `paths` in parts, those of each of about `tasks` tasks.
 
     Packed files come first: they cannot be split. What an earlier scan has read of a file, by its
     `known` logs, is in no part; with the parts come the logs as the next scan is to know them.
@@ -67,23 +66,20 @@ def share_out(
     packed: list[list[Part]] = []
     plain_files: dict[str, tuple[int, int]] = {}
     logs: list[ReadLog] = []
-    for file in dict.fromkeys(path.absolute() for path in files_in([Path(path) for path in paths])):
-        try:
-            with opened(file) as stream:
-                is_packed = stream.read(2) in _UNPACK
-                size = stream.seek(0, 2)
-                before = _known(stream, size, known)
-                if is_packed and before is not None and before.until == size:
-                    logs.append(before)
-                elif is_packed:
-                    packed.append([Part(str(file), 0, _TO_ITS_END)])
-                    logs.append(_as_read(stream, size))
-                else:
-                    begin = before.until if before is not None else 0
-                    plain_files[str(file)] = begin, size
-                    logs.append(_as_read(stream, max(begin, _last_line(stream, begin, size))))
-        except OSError as error:
-            raise cannot_read(str(file), error) from None
+    for file in dict.fromkeys(file for path in paths for file in list_files(path)):
+        with opened_file(file) as stream:
+            is_packed = stream.read(2) in _UNPACK
+            size = stream.seek(0, 2)
+            before = _known(stream, size, known)
+            if is_packed and before is not None and before.until == size:
+                logs.append(before)
+            elif is_packed:
+                packed.append([Part(file, 0, _TO_ITS_END)])
+                logs.append(_as_read(stream, size))
+            else:
+                begin = before.until if before is not None else 0
+                plain_files[file] = begin, size
+                logs.append(_as_read(stream, max(begin, _last_line(stream, begin, size))))
     new = sum(size - begin for begin, size in plain_files.values())
     room = share = min(_MOST, max(_LEAST, -(-new // tasks)))
     plain: list[list[Part]] = [[]]
@@ -136,16 +132,13 @@ def blocks(part: Part) -> Iterator[Block]:
     Raises:
         DocumentError: the file cannot be read.
     """
-    try:
-        with opened(Path(part.path)) as stream:
-            if part.end < _TO_ITS_END:
-                yield from _plain(stream, part)
-                return
-            unpack = _UNPACK[stream.read(2)]
-            stream.seek(0)
-            yield from _packed(stream, unpack)
-    except OSError as error:
-        raise cannot_read(part.path, error) from None
+    with opened_file(part.path) as stream:
+        if part.end < _TO_ITS_END:
+            yield from _plain(stream, part)
+            return
+        unpack = _UNPACK[stream.read(2)]
+        stream.seek(0)
+        yield from _packed(stream, unpack)
 
 
 def _plain(stream: IO[bytes], part: Part) -> Iterator[Block]:

@@ -27,6 +27,7 @@ from kafka.record.legacy_records import LegacyRecordBatch
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.files import opened, read_text
 from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE, TOPIC, Source
+from rebal.inspectors.fleet.spark.tasks import numbered, numbers_in
 from rebal.inspectors.logs.text_input import cannot_read
 
 if TYPE_CHECKING:
@@ -114,19 +115,17 @@ def read_segments(spark: SparkSession, found: Sequence[tuple[int, list[str]]]) -
     """The records in segments, as `find_segments` gives them; one task a partition's folder."""
     numbers = [partition for partition, _ in found]
     return Source(
-        spark.range(0, len(found), 1, max(1, len(found))),
+        numbered(spark, len(found)),
         tuple(sorted({f"{TOPIC}-{number}" for number in numbers})),
         partial(_read_tasks, found=found),
-        may_repeat=len(set(numbers)) < len(numbers),
     )
 
 
 def _read_tasks(
     batches: Iterable[pa.RecordBatch], found: Sequence[tuple[int, list[str]]]
 ) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield from read_partition(*found[number])
+    for number in numbers_in(batches):
+        yield from read_partition(*found[number])
 
 
 def read_partition(partition: int, files: Iterable[str]) -> Iterator[pa.RecordBatch]:

@@ -5,20 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Final
-from urllib.parse import unquote
 
 from rebal.groups.errors import RebalError
 
 NEWEST: Final = "4.2.0"
 """The newest PySpark whose Kafka source has been fetched and tried; the extra `fleet` brings it."""
 _LONGEST: Final = 300
-_READING: Final = re.compile(r"error while reading file (\S+?)\.?\s")
 _NOT_THERE: Final = re.compile(
     r"(?:unresolved dependency|download failed): "
     r"(org\.apache\.spark)#([\w.-]+kafka[\w.-]+);([\d.]+)"
 )
 _KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
-    # First, since its causes are the broken connection's: an EOFException among others.
     (
         ("Python worker exited unexpectedly",),
         "the Python process of a task was killed or crashed, perhaps for lack of memory: scan "
@@ -29,22 +26,17 @@ _KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
         "Spark's Python process did not start: REBAL_DEBUG=1 shows what it said.",
     ),
     (
-        ("ZipException", "incorrect header check", "EOFException", "invalid block type"),
-        "{file}: the gz is damaged or cut off; fetch it again, or unpack what is readable of it.",
-    ),
-    (
         ("RETRIES_EXCEEDED",),
         "the server of Spark Connect no longer answers: scan again once it does.",
-    ),
-    (("is not a Parquet file",), "{file}: is not Parquet, whatever its name says; fetch it again."),
-    (
-        ("PATH_NOT_FOUND", "FileNotFoundException"),
-        "a file is not there for Spark: name paths that all executors can see.",
     ),
     (
         ("Failed to find data source: kafka", "ClassNotFoundException: kafka"),
         "this Spark has no Kafka source: give its jars with --spark-jars, or leave that option "
         "out so that they are fetched; a server of Spark Connect needs them when it is started.",
+    ),
+    (
+        ("no such file; check the path",),
+        "a file is not there for Spark: name paths that all executors can see.",
     ),
     (
         ("PYTHON_VERSION_MISMATCH",),
@@ -75,7 +67,7 @@ def failed_job(text: str) -> str:
     """Return in a sentence why a job failed; `text` is Spark's error, with Java's causes."""
     for signs, words in _KNOWN:
         if any(sign in text for sign in signs):
-            return words.replace("{file}", _file_of(text))
+            return words
     lines = text.splitlines()
     for line in lines:
         # A task's own sentence.
@@ -89,12 +81,6 @@ def failed_job(text: str) -> str:
     reason = (causes or [lines[0]])[-1].rstrip(".")
     reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} …"
     return f"the Spark job failed: {reason}; REBAL_DEBUG=1 shows all that it said."
-
-
-def _file_of(text: str) -> str:
-    """Return the file that Spark names as the one it could not read."""
-    found = _READING.search(text)
-    return unquote(found[1]).removeprefix("file://") if found else "a file"
 
 
 def _why_not_started(error: Exception, log: str) -> str:

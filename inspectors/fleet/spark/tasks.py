@@ -33,6 +33,17 @@ _ALL: Final = 2**31 - 1
 _MANY: Final = 1 << 16
 
 
+def numbered(spark: SparkSession, tasks: int) -> DataFrame:
+    """Return the numbers of so many tasks, one for each."""
+    return spark.range(0, tasks, 1, max(1, tasks))
+
+
+def numbers_in(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    """Yield the numbers that a task of `numbered` has got."""
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
 def in_tasks(rows: DataFrame, work: Work, schema: StructType | str) -> DataFrame:
     """Return what `work` makes of the batches of each task's rows."""
     return rows.mapInArrow(partial(_in_worker, work=work), schema)
@@ -97,7 +108,7 @@ def require_shared(spark: SparkSession, place: Place, token: str) -> None:
         return
     size = max(2, cores_of(spark))
     work = partial(_write_probe, place=place, token=token)
-    written = in_tasks(spark.range(0, size, 1, size), work, "path string, problem string").collect()
+    written = in_tasks(numbered(spark, size), work, "path string, problem string").collect()
     for path, problem in written:
         if problem is not None:
             raise LakeError(f"on the executors, {problem}")
