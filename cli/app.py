@@ -40,9 +40,8 @@ from rebal.cli.errors import (
     USAGE,
     check_text,
     exit_code,
-    without_logins,
-    without_secrets,
 )
+from rebal.cli.harmless import without_typed, without_values
 from rebal.cli.lazy import Entry, lazy_group
 from rebal.cli.output import say, unwritten
 from rebal.groups import VERSION
@@ -157,7 +156,7 @@ def run(args: Sequence[str] | None = None) -> int:
         result = build().main(args=args, prog_name="rebal", standalone_mode=False)
         code = result if isinstance(result, int) else DONE
     except RebalError as error:
-        say(without_logins(str(error)), *error.commands)
+        say(without_values(str(error), words, os.environ), *error.commands)
         return exit_code(error)
     except _TYPED_WRONG as error:
         return _usage(error, words)
@@ -204,7 +203,7 @@ def _is_of_echo(error: OSError) -> bool:
 
 def _usage(error: Any, args: Sequence[str]) -> int:
     context = getattr(error, "ctx", None)
-    message = without_secrets(error.format_message(), args)
+    message = without_typed(error.format_message(), args, os.environ)
     if type(error).__name__ == "NoArgsIsHelpError":
         with suppress(OSError):
             typer.echo(message, err=True)

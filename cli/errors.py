@@ -22,12 +22,6 @@ FAILED: Final = 1
 USAGE: Final = 2
 STOPPED: Final = 130
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_LOGIN: Final = re.compile(r"[^\s/@,=()'\":]{1,250}:[^\s/@,]{0,4000}(?=@)")
-_SETTINGS: Final = ("-X", "--lake-option")
-_EXTRA: Final = re.compile(r"(extra argument\S*) \(.*\)", re.DOTALL)
-_SETTING: Final = re.compile(
-    r"(?<==)[^\s)]+|(?<=-X)[^\s)]+|(?<=-X )[^\s)]+|(?<=--lake-option )[^\s)]+"
-)
 FailOn = Literal["block", "warning"]
 """Values of `--fail-on`: the least severe finding that makes the exit code 3.
 
@@ -69,21 +63,6 @@ def check_text(args: Sequence[str], env: Mapping[str, str]) -> None:
     for name, word in (*named, *(each for each in env.items() if each[0].startswith("REBAL_"))):
         if _SURROGATE.search(word):
             raise UsageError(f"{name} is not UTF-8 text: write it, or rename the file, in UTF-8.")
-
-
-def without_logins(message: str) -> str:
-    """Return `message` without the user names and passwords of the addresses in it."""
-    return _LOGIN.sub("[login]", message)
-
-
-def without_secrets(message: str, args: Sequence[str]) -> str:
-    """Return typer's message, which repeats what was typed, without what may be a secret.
-
-    Beside a setting, a word too many may be its value (`-X sasl.password= VALUE`).
-    """
-    if any(word.startswith(_SETTINGS) for word in args):
-        message = _EXTRA.sub(r"\1", message)
-    return _SETTING.sub("[not repeated]", without_logins(message))
 
 
 def did_you_mean(word: str, known: Collection[str]) -> str:

@@ -13,8 +13,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rebal.cli.harmless import is_harmless
 from rebal.cli.output import say
-from rebal.cli.params import Connection, holds_secret
+from rebal.cli.params import Connection
 from rebal.groups.commands import option, options
 
 CONNECTION: Final = ("bootstrap", "command_config", "profile", "overrides")
@@ -90,8 +91,8 @@ def typed(context: typer.Context, *names: str) -> tuple[str, ...]:
             words.append(name)
         else:
             values = map(str, value if isinstance(value, list | tuple) else [value])
-            secret = holds_secret if "KEY=VALUE" in str(param.metavar) else lambda _: False
-            words += options(name, [each for each in values if not secret(each)])
+            setting = "KEY=VALUE" in str(param.metavar)
+            words += options(name, [each for each in values if not setting or is_harmless(each)])
     return tuple(words)
 
 

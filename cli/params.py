@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from rebal.cli.errors import FailOn, UsageError, did_you_mean
+from rebal.cli.harmless import is_harmless
 from rebal.cli.output import Format
 from rebal.groups.commands import option, options
 from rebal.groups.errors import RebalError
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
 
 TIMEOUT: Final = 10
 _OFFSET: Final = re.compile(r"([+-])([01]\d):?([0-5]\d)")
-_SECRET: Final = re.compile("pas+w|pwd|secret|jaas|token|key", re.IGNORECASE)
-# An address with a login or a token, or `${…}`: what the shell did not replace may be the secret.
-_LOGIN: Final = re.compile(r"://.*[@?]|:.+@|\$\{", re.DOTALL)
-_NO_SECRET: Final = (".location", ".type", ".url", ".client.id")
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)\Z")
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST: Final = 365 * 86_400
@@ -299,10 +296,10 @@ class Connection:
         words = option("-b", self.bootstrap) if self.bootstrap else ()
         words += option("--command-config", str(self.command_config)) if self.command_config else ()
         words += option("--profile", self.profile) if self.profile else ()
-        secrets = [pair for pair in self.overrides or () if holds_secret(pair)]
-        words += options("-X", [pair for pair in self.overrides or () if pair not in secrets])
+        settings = self._settings()
+        words += options("-X", list(filter(is_harmless, settings)))
         words += () if self.timeout == TIMEOUT else ("--timeout", f"{self.timeout:g}")
-        left_out = [_variable(pair.partition("=")[0]) for pair in secrets]
+        left_out = [_variable(pair) for pair in settings if not is_harmless(pair)]
         properties = self.command_config or os.environ.get("REBAL_COMMAND_CONFIG")
         return Given(
             connection=words,
@@ -318,6 +315,14 @@ class Connection:
             environment=tuple(sorted(filter(NAMING.match, os.environ))),
             folder="" if folder == "." else folder,
         )
+
+    def _settings(self) -> list[str]:
+        """Return the settings of -X that have an effect, as KEY=VALUE."""
+        if not self.overrides:
+            return []
+        from rebal.inspectors.connection.config import in_effect
+
+        return [f"{key}={value}" for key, value in in_effect(self.overrides).items()]
 
     def _brokers(self) -> str | None:
         """Return the bootstrap servers, wherever they are named; None where nothing names them."""
@@ -343,7 +348,7 @@ class Lake:
     def settings(self) -> tuple[str, ...]:
         """Return the `--lake-option` words that a printed command repeats: those of no secret."""
         pairs = [f"{key}={value}" for key, value in self.options.items()]
-        return options("--lake-option", [pair for pair in pairs if not holds_secret(pair)])
+        return options("--lake-option", list(filter(is_harmless, pairs)))
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -386,17 +391,9 @@ def key_and_value(name: str, text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def holds_secret(pair: str) -> bool:
-    """Return whether a setting's value is a secret, or an address with a login or a token."""
-    if _LOGIN.search(pair):
-        return True
-    key = pair.partition("=")[0]
-    return _SECRET.search(key) is not None and not key.strip().endswith(_NO_SECRET)
-
-
-def _variable(key: str) -> str:
-    """Return the environment variable that sets this key."""
-    return f"REBAL_X_{key.strip().upper().replace('.', '_')}"
+def _variable(pair: str) -> str:
+    """Return the environment variable that sets the key of KEY=VALUE."""
+    return f"REBAL_X_{pair.partition('=')[0].upper().replace('.', '_')}"
 
 
 def ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:

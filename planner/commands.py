@@ -95,7 +95,8 @@ class Given(Record, frozen=True, kw_only=True):
         secrets = [name for name in self.variables if name != OFFLINE]
         if secrets:
             said.append(
-                f"printed commands leave secrets out: set {' and '.join(secrets)} to run them."
+                "printed commands leave out what may be secret: set "
+                f"{' and '.join(secrets)} to run them."
             )
         if "-" in self.evidence:
             said.append("a printed command with `-` reads stdin: pipe the log into it again.")

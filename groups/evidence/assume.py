@@ -85,7 +85,8 @@ def _read(text: str, snapshot: GroupSnapshot) -> tuple[str, str, tuple[str, ...]
     names = [name.strip() for name in listed.split(",")]
     if selector not in _SELECTORS or not value or not all(names):
         raise AssumptionError(
-            f"--assume {text}: expected {'|'.join(_SELECTORS)}=ID:LIST, such as {_EXAMPLE}."
+            f"--assume: expected {'|'.join(_SELECTORS)}=ID:LIST, such as {_EXAMPLE} (yours is not "
+            "repeated here)."
         )
     lists = [member.assignors for member in snapshot.members]
     met = {name for one in lists for name in (*one.list, *one.at_least, *one.lacks)}

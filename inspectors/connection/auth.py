@@ -82,12 +82,7 @@ class OAuth(Secretive, frozen=True, kw_only=True):
     encode: bool = False
 
     def __repr__(self) -> str:
-        return f"OAuth({self.who})"
-
-    @property
-    def who(self) -> str:
-        """The owner of the token, as far as the settings name it."""
-        return f"the token in {self.file}" if self.file else f"client {self.client_id}"
+        return "OAuth(a token file)" if self.file else "OAuth(a token endpoint)"
 
 
 def oauth_of(settings: Mapping[str, str]) -> OAuth:
@@ -161,7 +156,7 @@ def readable(key: str, name: str) -> str:
                 raise OSError(EINVAL, "it is no regular file")
             return str(path)
     except OSError as error:
-        raise SettingError(f"{key}: cannot read {path}: {error.strerror}.") from None
+        raise SettingError(f"{key}: cannot read the file: {error.strerror}.") from None
 
 
 def _extensions(text: str) -> tuple[tuple[str, str], ...]:
@@ -221,8 +216,8 @@ def parse_jaas(text: str, mechanism: str | None) -> dict[str, str]:
         )
     if module not in _MODULES:
         raise SettingError(
-            f"sasl.jaas.config: the login module {match['module']} is not known: "
-            "use PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule."
+            "sasl.jaas.config: the login module is not known: use PlainLoginModule, "
+            "ScramLoginModule or OAuthBearerLoginModule."
         )
     if mechanism is not None and mechanism not in _MODULES[module]:
         raise SettingError(

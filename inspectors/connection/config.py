@@ -60,13 +60,8 @@ class ClusterConfig(Secretive, frozen=True, kw_only=True):
     verify_hostname: bool = True
 
     def __repr__(self) -> str:
-        login = f", {self.mechanism} as {self.who}" if self.mechanism else ""
+        login = f", {self.mechanism}" if self.mechanism else ""
         return f"ClusterConfig({self.bootstrap}, {self.protocol}{login}, {self.timeout_ms} ms)"
-
-    @property
-    def who(self) -> str | None:
-        """The user that logs in with SASL, as far as the settings name it."""
-        return self.oauth.who if self.oauth is not None else self.username
 
     @property
     def tls(self) -> bool:
@@ -118,7 +113,7 @@ def resolve(  # noqa: PLR0917 - the sources of settings, in no order of rank
         layers.append(layer(_read(path, "--command-config"), str(path)))
     layers.append(layer(section, f"profile {profile or env.get('REBAL_PROFILE')}"))
     layers.append(layer(_from_env(env), "environment"))
-    layers.append(layer(_from_overrides(overrides), "-X"))
+    layers.append(in_effect(overrides))
     if bootstrap:
         layers.append({"bootstrap.servers": bootstrap})
     merged = merge(layers)
@@ -138,9 +133,18 @@ def check_typed(bootstrap: str | None, overrides: Sequence[str]) -> None:
     Raises:
         SettingError: a login in an address, no key=value, or an unknown key.
     """
-    for text in (bootstrap, layer(_from_overrides(overrides), "-X").get("bootstrap.servers")):
+    for text in (bootstrap, in_effect(overrides).get("bootstrap.servers")):
         if text and "@" in text:
             parse_servers(text)
+
+
+def in_effect(overrides: Sequence[str]) -> Settings:
+    """Return the settings of -X that have an effect on rebal.
+
+    Raises:
+        SettingError: a text that is no key=value, or an unknown key.
+    """
+    return layer(_from_overrides(overrides), "-X")
 
 
 def names_brokers(command_config: Path | None, overrides: Sequence[str]) -> bool:
@@ -150,7 +154,7 @@ def names_brokers(command_config: Path | None, overrides: Sequence[str]) -> bool
         SettingError: the file cannot be read, or a setting cannot be used.
     """
     file = _read(command_config, "--command-config") if command_config else {}
-    layers = layer(file, "--command-config"), layer(_from_overrides(overrides), "-X")
+    layers = layer(file, "--command-config"), in_effect(overrides)
     return any("bootstrap.servers" in each for each in layers)
 
 
@@ -158,7 +162,7 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
     """Return the hosts and ports in `"a:9092, [::1]:9093, SSL://b"`; the default port is 9092.
 
     Raises:
-        SettingError: an entry that is not HOST:PORT; a login in it is never repeated.
+        SettingError: an entry that is not HOST:PORT; it is not repeated.
     """
     if "@" in text:
         raise SettingError(
@@ -166,7 +170,7 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
             "here). Give HOST:PORT, and the login as sasl.username and REBAL_X_SASL_PASSWORD."
         )
     found: list[tuple[str, int]] = []
-    for entry in (part.strip() for part in text.split(",")):
+    for number, entry in enumerate((part.strip() for part in text.split(",")), 1):
         if not entry:
             continue
         address = entry.rsplit("://", 1)[-1]
@@ -177,10 +181,10 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
             host, port = address, ""
         else:
             host, _, port = address.partition(":")
-        number = int(port) if port.isascii() and port.isdigit() else (9092 if not port else 0)
-        if not host or not 0 < number < 65536:
-            raise SettingError(f"bootstrap server {host!r}: expected HOST:PORT.")
-        found.append((host, number))
+        at = int(port) if port.isascii() and port.isdigit() else (9092 if not port else 0)
+        if not host or not 0 < at < 65536:
+            raise SettingError(f"bootstrap server {number}: expected HOST:PORT.")
+        found.append((host, at))
     if not found:
         raise SettingError("the list of bootstrap servers is empty: give -b HOST:PORT.")
     return tuple(found)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote_plus, urlencode
 
-from rebal.inspectors.connection.auth import AUTHORITY, OAuth
+from rebal.inspectors.connection.auth import AUTHORITY, CLIENT, URL, OAuth
 from rebal.inspectors.errors import ConnectError
 
 _MOST: Final = 1 << 20
@@ -24,12 +24,12 @@ def answer_of(oauth: OAuth, timeout: float) -> dict[str, Any]:
     Raises:
         ConnectError: the endpoint rejects the grant, or gives no JSON within `timeout` seconds.
     """
-    where = f"the token endpoint {oauth.url}"
+    where = f"the token endpoint ({URL})"
     try:
         with _opener(oauth).open(_request(oauth), timeout=max(0.1, timeout)) as answer:
             body = json.loads(answer.read(_MOST))
     except HTTPError as error:
-        raise _refused(f"{where} rejected {oauth.who} ({_reason(error)}).") from None
+        raise _refused(f"{where} rejected {CLIENT} or its secret ({_reason(error)}).") from None
     except URLError as error:
         why = getattr(error.reason, "strerror", None) or error.reason
         raise _refused(f"cannot reach {where}: {str(why).lower()}.") from None
@@ -67,7 +67,7 @@ def _opener(oauth: OAuth) -> urllib.request.OpenerDirector:
     try:
         context = ssl.create_default_context(cafile=oauth.ca)
     except ssl.SSLError:
-        raise _refused(f"{AUTHORITY}: {oauth.ca} holds no certificate in PEM.") from None
+        raise _refused(f"{AUTHORITY}: the file holds no certificate in PEM.") from None
     return urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
 
 

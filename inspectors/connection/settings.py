@@ -34,7 +34,7 @@ _LOGIN: Final = frozenset({"sasl.mechanism", "sasl.username", "sasl.password", "
 _OTHER: Final = frozenset(
     {"bootstrap.servers", "security.protocol", "ssl.endpoint.identification.algorithm"}
 )
-_KNOWN: Final = _CA | _IDENTITY | _LOGIN | _OTHER | auth.OAUTH_KEYS
+KNOWN: Final = _CA | _IDENTITY | _LOGIN | _OTHER | auth.OAUTH_KEYS
 # Client settings without an effect on rebal. Files of real services contain many of them, so they
 # are ignored silently.
 _IGNORED_NAMES: Final = """
@@ -64,8 +64,8 @@ _IGNORED_NAMES: Final = """
     sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
     sasl.login.refresh.window.jitter
     """
-_IGNORED: Final = frozenset(_IGNORED_NAMES.split())
-_REFUSED: Final = {
+IGNORED: Final = frozenset(_IGNORED_NAMES.split())
+REFUSED: Final = {
     "ssl.engine.factory.class": "Java classes cannot be loaded here",
     "sasl.client.callback.handler.class": "Java classes cannot be loaded here",
     "sasl.login.class": "Java classes cannot be loaded here",
@@ -105,19 +105,19 @@ def layer(raw: Mapping[str, str], where: str) -> Settings:
             # The mechanism that these classes serve is rejected unless another layer replaces it.
             made.setdefault("sasl.mechanism", auth.MSK_IAM)
             continue
-        if key in _REFUSED:
-            raise SettingError(f"{where}: {raw_key} is not supported: {_REFUSED[key]}.")
+        if key in REFUSED:
+            raise SettingError(f"{where}: {raw_key} is not supported: {REFUSED[key]}.")
         if key in auth.CALLBACK_CLASSES:
             if value.strip().rsplit(".", 1)[-1] in auth.CALLBACK_CLASSES[key]:
                 continue
             raise SettingError(f"{where}: {raw_key}: Java classes cannot be loaded here.")
-        if key in _IGNORED or key.startswith(auth.OAUTH_IGNORED):
+        if key in IGNORED or key.startswith(auth.OAUTH_IGNORED):
             continue
-        if key not in _KNOWN:
+        if key not in KNOWN:
             if len(key) > _LONGEST or not _NAME.fullmatch(key):
                 # It may be a password that was typed without its key.
                 raise SettingError(f"{where}: a text (not repeated here) is no known setting.")
-            near = difflib.get_close_matches(key, _KNOWN, 1, 0.8)
+            near = difflib.get_close_matches(key, KNOWN, 1, 0.8)
             hint = f" Did you mean {near[0]}?" if near else " Remove it for rebal."
             raise SettingError(f"{where}: the setting {raw_key} is not known.{hint}")
         if value.startswith("${") and value.endswith("}"):
@@ -188,19 +188,15 @@ def typed(settings: Settings) -> dict[str, Any]:
     return made
 
 
-def _no_mechanism(mechanism: str) -> str:
-    return (
-        f"{mechanism} is not supported: use a listener with PLAIN, SCRAM, OAUTHBEARER or mutual "
-        "TLS."
-    )
-
-
 def _mechanism(text: str) -> str:
     mechanism = text.strip().upper()
     if mechanism == auth.MSK_IAM:
         raise SettingError(f"sasl.mechanism: {auth.USE_OAUTHBEARER}")
     if mechanism not in _MECHANISMS:
-        raise SettingError(f"sasl.mechanism: {_no_mechanism(text.strip() or 'an empty value')}")
+        raise SettingError(
+            "sasl.mechanism: use a listener with PLAIN, SCRAM, OAUTHBEARER or mutual TLS; no other "
+            "is supported."
+        )
     return mechanism
 
 
@@ -227,12 +223,11 @@ def _trust(settings: Settings) -> Pem | None:
     pem = _pem(settings, "ssl.ca.location", "ssl.ca.pem", "ssl.truststore.certificates")
     if pem is not None or not settings.get("ssl.truststore.location"):
         return pem
-    kind = _store_type(settings, "truststore")
-    if kind != "PEM":
+    if _store_type(settings, "truststore") != "PEM":
         raise SettingError(
-            f"ssl.truststore.location: a {kind} store cannot be read; export it with `keytool "
-            f"-exportcert -rfc -keystore {settings['ssl.truststore.location']} -alias … -file "
-            "ca.pem` and give -X ssl.ca.location=ca.pem."
+            "ssl.truststore.location: only a PEM store can be read; export it with `keytool "
+            "-exportcert -rfc -keystore STORE -alias … -file ca.pem` and give "
+            "-X ssl.ca.location=ca.pem."
         )
     return _pem(settings, "ssl.truststore.location")
 
@@ -255,8 +250,8 @@ def _identity(settings: Settings) -> dict[str, Any]:
             }
         if kind != "PEM":
             raise SettingError(
-                f"ssl.keystore.location: a {kind} store cannot be read; convert it with `keytool "
-                f"-importkeystore -srckeystore {location} -destkeystore client.p12 -deststoretype "
+                "ssl.keystore.location: only a PEM store can be read; convert it with `keytool "
+                "-importkeystore -srckeystore STORE -destkeystore client.p12 -deststoretype "
                 "PKCS12` and `openssl pkcs12 -in client.p12 -out client.pem`, and give "
                 "-X ssl.keystore.type=PEM -X ssl.keystore.location=client.pem."
             )

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from rebal.inspectors.connection.auth import OAuth, Secretive
+from rebal.inspectors.connection.auth import URL, OAuth, Secretive
 from rebal.inspectors.errors import ConnectError
 from rebal.inspectors.files import read_text
 
@@ -66,11 +66,11 @@ def _from_file(name: str) -> Token:
     try:
         text = read_text(Path(name), _MOST).strip()
     except OSError as error:
-        raise _refused(f"cannot read the token in {name}: {error.strerror}.") from None
-    token = _token(text, None, f"{name}: it contains no token")
+        raise _refused(f"{URL}: cannot read the token: {error.strerror}.") from None
+    token = _token(text, None, f"{URL}: the file contains no token")
     if token.expires <= time.time():
         at = datetime.fromtimestamp(token.expires, UTC)
-        raise _refused(f"the token in {name} expired at {at:%H:%M:%SZ}: replace it.")
+        raise _refused(f"{URL}: the token expired at {at:%H:%M:%SZ}: replace it.")
     return token
 
 
@@ -78,7 +78,7 @@ def _from_endpoint(oauth: OAuth, timeout: float) -> Token:
     # The HTTP client is loaded only for logins that need it.
     from rebal.inspectors.connection.endpoint import answer_of
 
-    where = f"the token endpoint {oauth.url}"
+    where = f"the token endpoint ({URL})"
     fields = answer_of(oauth, timeout)
     life = fields.get("expires_in")
     seconds = float(life) if isinstance(life, int | float) and 0 < life < 1e9 else None

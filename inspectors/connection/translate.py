@@ -90,8 +90,7 @@ def _ssl_context(config: ClusterConfig) -> ssl.SSLContext:
     if config.pkcs12 is not None:
         raise SettingError(
             "ssl.keystore.type=PKCS12: only librdkafka reads it, and rebal uses kafka-python too. "
-            "Convert it: "
-            f"`openssl pkcs12 -in {config.pkcs12} -out client.pem`, then "
+            "Convert it: `openssl pkcs12 -in STORE -out client.pem`, then "
             "-X ssl.keystore.type=PEM -X ssl.keystore.location=client.pem."
         )
     context = ssl.create_default_context()

@@ -351,10 +351,10 @@ def _wrong_login(address: str, config: ClusterConfig) -> str:
         # The next login must not use the same token again.
         forget(config.oauth)
         return (
-            f"{address} rejected {config.who} with {config.mechanism} (the token expired, or its "
-            "issuer, audience or claims are wrong). Check --command-config."
+            f"{address} rejected the token of {config.mechanism} (it expired, or its issuer, "
+            "audience or claims are wrong). Check --command-config."
         )
     return (
-        f"{address} rejected the login of {config.username} with {config.mechanism} "
+        f"{address} rejected the login with {config.mechanism} "
         "(wrong user name or password, or not set up for this mechanism). Check --command-config."
     )

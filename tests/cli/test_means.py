@@ -117,15 +117,20 @@ def test_a_secret_is_named_by_its_variable_and_asked_for(
     login = ["-X", "sasl.username=ann", "-X", "sasl.password=hunter2"]
     kept("-b", "kafka-1:9092", "-X", "security.protocol=SASL_SSL",
          "-X", "sasl.mechanism=PLAIN", *login)  # fmt: skip
-    assert "hunter2" not in Path("plans/a.yaml").read_text()
+    text = Path("plans/a.yaml").read_text()
+    assert "sasl.mechanism=PLAIN" in text
+    assert "hunter2" not in text
+    assert "username=" not in text, "the password may stand in its place"
     capsys.readouterr()
     assert app.run(["verify", "plans/a.yaml"]) == 2
-    assert "REBAL_X_SASL_PASSWORD, not set here" in capsys.readouterr().err
+    missing = "REBAL_X_SASL_USERNAME and REBAL_X_SASL_PASSWORD, not set here"
+    assert missing in capsys.readouterr().err
     assert len(cluster.asked) == 1
     for name in ("-X", "variable"):
         if name == "variable":
+            monkeypatch.setenv("REBAL_X_SASL_USERNAME", "ann")
             monkeypatch.setenv("REBAL_X_SASL_PASSWORD", "hunter2")
-        more = ["-X", "sasl.password=hunter2"] if name == "-X" else []
+        more = login if name == "-X" else []
         assert app.run(["verify", "plans/a.yaml", *more]) == 4
         assert cluster.asked[-1][0] == cluster.asked[0][0]
         said = capsys.readouterr()

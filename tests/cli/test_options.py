@@ -262,29 +262,30 @@ def test_an_unknown_time_zone_is_a_usage_error(zone: str) -> None:
         EvidenceFiles(log_timezone=zone).observations()
 
 
-def test_typed_options_come_back_without_secrets() -> None:
-    secret = [
-        "sasl.jaas.config=x",
-        "ssl.key.password=y",
-        "sasl.oauthbearer.token.endpoint.url=https://ann:pw@h/token",
-    ]
-    plain = [
-        "ssl.key.location=k.pem",
-        "sasl.oauthbearer.token.endpoint.url=https://h/token",
-        "client.id=c=d",
-    ]
-    connection = Connection("b:1", Path("c.properties"), [*secret, *plain], "prod")
-    given = connection.given()
-    assert given.connection == (
-        "-b", "b:1", "--command-config", "c.properties", "--profile", "prod",
-        "-X", plain[0], "-X", plain[1], "-X", plain[2],
-    )  # fmt: skip
-    assert given.variables == (
-        "REBAL_X_SASL_JAAS_CONFIG",
-        "REBAL_X_SSL_KEY_PASSWORD",
-        "REBAL_X_SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL",
+def test_printed_commands_repeat_only_settings_of_a_harmless_name_and_form(folder: Path) -> None:
+    (folder / "k.pem").write_text("x")
+    kept = ["ssl.key.location=k.pem", "security.protocol=SASL_SSL",
+            "ssl.endpoint.identification.algorithm="]  # fmt: skip
+    left_out = {
+        "sasl.jaas.config": "x",
+        "sasl.username": "PLAIN",
+        "ssl.ca.location": "hunter2",
+        "ssl.keystore.type": "hunter2",
+        "sasl.mechanism": "hunter2",
+        "sasl.oauthbearer.token.endpoint.url": "https://h/services/hunter2",
+    }
+    without_effect = ["client.id=hunter2", "request.timeout.ms=7"]
+    typed = [f"{key}={value}" for key, value in left_out.items()]
+    connection = Connection(
+        "b:1", Path("c.properties"), [*kept, *typed, *without_effect], profile="prod"
     )
-    assert all(name in given.note for name in given.variables)
+    given = connection.given()
+    settings = [word for pair in kept for word in ("-X", pair)]
+    files = ("--command-config", "c.properties", "--profile", "prod")
+    assert given.connection == ("-b", "b:1", *files, *settings)
+    names = [f"REBAL_X_{key.upper().replace('.', '_')}" for key in left_out]
+    assert given.variables == (*names,)
+    assert all(name in given.note for name in names)
 
 
 @pytest.mark.parametrize(
@@ -300,6 +301,7 @@ def test_typed_options_come_back_without_secrets() -> None:
         ("--lake-option=hunter2==", "--evidence=lake"),
         ("--evidence", "s3://ann:hunter2@bucket/lake", "-b", "h"),
         ("-X", "sasl.password=", "two", "hunter2"),
+        ("-X", "sasl.mechanism=hunter2", "two", "one"),
         ("--", "two", "-Xhunter2"),
         ("--", "two", "a", "sasl.password=hunter2"),
     ],

@@ -242,12 +242,12 @@ def test_a_group_is_read_live_with_the_connection_that_was_typed(
         return replace(group(), members=members(["0-5", "6-11"]))
 
     monkeypatch.setattr("rebal.cli.sources.snapshot_for", read)
-    typed_words = ["-b", "kafka-1:9092", "-X", "client.id=b"]
+    typed_words = ["-b", "kafka-1:9092", "-X", "sasl.mechanism=PLAIN"]
     args = ["simulate", "checkout", "--assignor", "sticky", *typed_words]
     assert run([*args, "--timeout", "3"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("checkout (live): range → sticky")
     again = "simulate checkout --assignor cooperative-sticky"
     assert f"rebal {again} {' '.join(typed_words)} --timeout 3\n" in out
-    typed = Connection("kafka-1:9092", overrides=["client.id=b"], timeout=3)
+    typed = Connection("kafka-1:9092", overrides=["sasl.mechanism=PLAIN"], timeout=3)
     assert seen == ["checkout", None, typed, False, (), None]

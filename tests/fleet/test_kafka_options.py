@@ -121,7 +121,7 @@ def test_the_file_of_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     )
     assert token_address(config) == made["sasl.oauthbearer.token.endpoint.url"]
     assert config.oauth is not None
-    assert "the token in ..data/token" in no_token(config.oauth)
+    assert "the token of sasl.oauthbearer.token.endpoint.url" in no_token(config.oauth)
 
 
 def test_a_login_without_tokens_has_no_address() -> None:

@@ -292,8 +292,8 @@ def test_no_token_or_none_that_the_broker_takes(
         url, says = {
             "dead": ("http://127.0.0.1:9/token", "cannot reach the token endpoint"),
             "silent": (f"http://127.0.0.1:{silent.getsockname()[1]}/token", "within 2 s"),
-            "unknown key": (other.url, "rejected client me with OAUTHBEARER"),
-            "refuses": (other.url, "rejected client me (401: invalid_client)"),
+            "unknown key": (other.url, "rejected the token of OAUTHBEARER"),
+            "refuses": (other.url, "client.id or its secret (401: invalid_client)"),
         }[fault]
         if fault == "refuses":
             other.status, other.body = 401, None

@@ -26,6 +26,7 @@ from unittest import mock
 from rebal.cli import app
 from rebal.cli.lazy import LazyCommand
 from rebal.inspectors import files
+from rebal.inspectors.connection import auth, settings
 from rebal.inspectors.fleet import job
 from rebal.inspectors.fleet.lake import run as lake_run
 from rebal.inspectors.fleet.sources.request_files import blocks, share_out
@@ -65,7 +66,18 @@ _SETTINGS = (
     "sasl.oauthbearer.token.endpoint.url=http://h:x/",
     f"sasl.oauthbearer.client.credentials.client.secret={SECRET}",
     "sasl.oauthbearer.client.credentials.client.id=i",
+    "ssl.truststore.type=PEM", "ssl.keystore.type=JKS", f"ssl.keystore.type={SECRET}",
+    f"ssl.keystore.location={SECRET}", f"sasl.oauthbearer.token.endpoint.url=file:///{SECRET}",
+    f"sasl.oauthbearer.token.endpoint.url=http://127.0.0.1:1/{SECRET}",
+    f"sasl.jaas.config=a.{SECRET} required;", "client.id=i", f"AWS_REGION={SECRET}",
+    f"AWS_ENDPOINT_URL=http://127.0.0.1:1/{SECRET}", f"aws_endpoint={SECRET}",
+    f"AWS_ALLOW_HTTP={SECRET}", f"conditional_put={SECRET}", f"spark.driver.memory={SECRET}",
 )  # fmt: skip
+# Each setting that a secret can be typed into by mistake. A broker's address is not one of them.
+_KEYS = sorted(
+    {*settings.KNOWN, *settings.IGNORED, *settings.REFUSED, *auth.CALLBACK_CLASSES}
+    - {"bootstrap.servers"}
+)
 _LISTEN = ("h:99999", "\udcff:1", "", ":", "256.1.1.1:1", "[::", "é..:1", "nothing:1", "1:2:3")
 _LASTS = ("--every", "--for", "--listen", "--seed", "--runs", "--rounds")
 _VARIABLES = (
@@ -193,9 +205,21 @@ def draw(seed: int, place: Range) -> Run:
         # A variable holds bytes: of all lone surrogates only those that stand for a byte.
         value = value.replace("\ud800", "\udcff")
         run.env[name] = SECRET if name.startswith("REBAL_X_SASL") else value
+    if drawn.random() < 0.3:
+        _misplace_secret(run, command, drawn)
     if "prod" in run.words:
         run.env["REBAL_CONFIG"] = _filled("PROFILES", run, drawn, place, True)
     return run
+
+
+def _misplace_secret(run: Run, command: tuple[str, ...], drawn: random.Random) -> None:
+    """Give the secret as the value of any setting, on the command line or in the environment."""
+    keys = drawn.sample(_KEYS, drawn.randint(1, 3))
+    if drawn.random() < 0.5 and any("-X" in param.opts for param in commands()[command]):
+        for key in keys:
+            run.words += ["-X", f"{key}={SECRET}"]
+    else:
+        run.env |= {f"REBAL_X_{key.upper().replace('.', '_')}": SECRET for key in keys}
 
 
 def _filled(word: str, run: Run, drawn: random.Random, place: Range, damaged: bool) -> str:
@@ -322,6 +346,7 @@ class Range:
     def run(self, run: Run) -> End:
         """Carry one run out in this process."""
         self._prepare(run)
+        files_before = self._written()
         out, err = _stream(), _stream()
         before = dict(os.environ)
         os.environ.update({**_KEPT_OUT, "HOME": str(self._folder), "REBAL_DEBUG": "1", **run.env})
@@ -344,7 +369,12 @@ class Range:
         taken = time.monotonic() - begin
         said = out.buffer.getvalue() + err.buffer.getvalue()  # type: ignore[attr-defined]
         end = End(code, fault, taken, _status("VmHWM:") - held, said.decode("utf-8", "replace"))
-        return self._judged(end)
+        return self._judged(end, self._written() - files_before)
+
+    def _written(self) -> Set[tuple[Path, int]]:
+        """Return the files that a run may write, each with the time of its last change."""
+        paths = [*self._folder.iterdir(), *(self._folder / "new").rglob("*")]
+        return {(path, path.stat().st_mtime_ns) for path in paths if path.is_file()}
 
     def _prepare(self, run: Run) -> None:
         for path, data in self._good.items():
@@ -361,10 +391,12 @@ class Range:
         self.broker.way, self.broker.after = run.way, run.after
         self.broker.seed = run.seed
 
-    def _judged(self, end: End) -> End:
+    def _judged(self, end: End, written: Set[tuple[Path, int]]) -> End:
         if not end.fault:
-            if SECRET in end.said:
+            if SECRET.lower() in end.said.lower():
                 end.fault = "the secret is printed"
+            elif any(SECRET.encode() in path.read_bytes() for path, _ in written):
+                end.fault = "the secret is in a file"
             elif end.code not in (0, 1, 2, 3, 4):
                 end.fault = f"exit code {end.code}"
             elif end.code in (1, 2) and not end.said.strip():

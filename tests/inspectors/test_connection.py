@@ -105,7 +105,7 @@ def test_secrets_are_never_shown() -> None:
         repr(config.ca),
     ):
         assert "s3cret" not in text
-    assert "ann" in repr(config)
+    assert "ann" not in repr(config)
     assert config.scrub(f"no property with value {SECRET}!") == "no property with value [secret]!"
 
 
@@ -137,7 +137,7 @@ def test_a_pem_given_later_replaces_a_jks_store(tmp_path: Path) -> None:
         "security.protocol=SSL\nssl.truststore.location=/etc/trust.jks\n"
         "ssl.truststore.password=changeit\n"
     )
-    with pytest.raises(SettingError, match=r"JKS store cannot be read.*keytool.*ssl\.ca\.location"):
+    with pytest.raises(SettingError, match=r"only a PEM store .*keytool.*ssl\.ca\.location"):
         made(command_config=file)
     config = made(f"ssl.ca.location={ca}", command_config=file)
     assert to_confluent(config)["ssl.ca.location"] == str(ca)
@@ -164,7 +164,7 @@ def test_what_services_have_in_their_files_passes(tmp_path: Path) -> None:
         (("security.protocol=TLS",), "security.protocol: expected one of PLAINTEXT"),
         (("security.protocol=SASL_SSL",), "needs sasl.mechanism"),
         (("security.protocol=SASL_SSL", "sasl.mechanism=PLAIN"), "needs a username"),
-        (("security.protocol=SASL_SSL", "sasl.mechanism=GSSAPI"), "GSSAPI is not supported"),
+        (("security.protocol=SASL_SSL", "sasl.mechanism=GSSAPI"), "no other is supported"),
         ((*OAUTH,), "needs sasl.oauthbearer.token.endpoint.url"),
         ((*OAUTH, "sasl.oauthbearer.token.endpoint.url=x"), "(https://…/token), or of a file"),
         ((*OAUTH, f"{TOKENS}=https://i/token"), "client.id, or clientId=… and clientSecret=…"),
@@ -182,9 +182,9 @@ def test_what_services_have_in_their_files_passes(tmp_path: Path) -> None:
         (("sasl.client.callback.handler.class=x",), "Java classes cannot be loaded"),
         (("enable.ssl.certificate.verification=false",), "certificates are always checked"),
         (("sasl.password=${file:/x:y}",), "is a placeholder"),
-        (("security.protocol=SSL", "ssl.ca.location=/no/such.pem"), "cannot read /no/such.pem"),
+        (("security.protocol=SSL", "ssl.ca.location=/no.pem"), "location: cannot read the file"),
         (("security.protocol=SSL", "ssl.certificate.pem=x"), "ssl.key.location is not set"),
-        (("security.protocol=SSL", "ssl.keystore.location=/x.jks"), "JKS store cannot be read"),
+        (("security.protocol=SSL", "ssl.keystore.location=/x.jks"), "only a PEM store can be read"),
         (("security.protocol=SSL", "ssl.endpoint.identification.algorithm=x"), "https or nothing"),
         (("sasl.jaas.config=nonsense",), "expected one line such as"),
         (
@@ -194,7 +194,7 @@ def test_what_services_have_in_their_files_passes(tmp_path: Path) -> None:
         (("sasl.jaas.config=x.ScramLoginModule required username=a;",), "needs password="),
         (("sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required;",), "Kerberos"),
         (("sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required;",), "IAM"),
-        (("sasl.jaas.config=my.own.Module required;",), "my.own.Module is not known"),
+        (("sasl.jaas.config=my.own.Module required;",), "the login module is not known"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_refused_by_name(overrides: tuple[str, ...], words: str) -> None:
@@ -245,7 +245,7 @@ def test_a_token_endpoint_in_javas_spelling_and_in_librdkafkas(tmp_path: Path) -
     assert java.oauth is not None
     assert java.oauth.extensions == (("logicalCluster", "lkc-1"),)
     assert SECRET not in repr(java) + repr(java.oauth)
-    assert "OAUTHBEARER as client me" in repr(java)
+    assert "OAUTHBEARER" in repr(java)
     assert SECRET not in java.scrub(f"no {SECRET}")
     confluent = to_confluent(java)
     assert callable(confluent["oauth_cb"])

@@ -14,7 +14,7 @@ import pytest
 import trustme
 
 from rebal.inspectors.connection import tokens
-from rebal.inspectors.connection.auth import OAuth
+from rebal.inspectors.connection.auth import URL, OAuth
 from rebal.inspectors.errors import ConnectError
 from rebal.inspectors.kafka.wire import TokenProvider
 from tests.kafka.issuer import Issuer, token
@@ -120,9 +120,9 @@ def test_a_token_that_has_expired_when_it_comes(issuer: Issuer) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (None, "rejected client me (401: invalid_client)"),
-        (b"no", "rejected client me (401)"),
-        (b'{"error": "<b>client s3cret+</b>"}', "rejected client me (401)"),
+        (None, "client.id or its secret (401: invalid_client)"),
+        (b"no", "client.id or its secret (401)"),
+        (b'{"error": "<b>client s3cret+</b>"}', "client.id or its secret (401)"),
     ],
 )
 def test_an_endpoint_that_refuses(issuer: Issuer, body: bytes | None, words: str) -> None:
@@ -164,17 +164,17 @@ def test_an_endpoint_with_tls_is_trusted_by_its_authority_alone(tmp_path: Path) 
 def test_an_authority_that_is_no_certificate(issuer: Issuer, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("x")
     text = refused(client(issuer, ca=str(tmp_path / "ca.pem")))
-    assert "ca.pem holds no certificate in PEM" in text
+    assert "https.ca.location: the file holds no certificate in PEM" in text
 
 
 def test_a_file_is_read_at_each_login(tmp_path: Path) -> None:
     file = tmp_path / "token"
     oauth = OAuth(file=str(file))
-    assert refused(oauth) == f"cannot read the token in {file}: No such file or directory."
+    assert refused(oauth) == f"{URL}: cannot read the token: No such file or directory."
     file.write_text("")
-    assert refused(oauth) == f"{file}: it contains no token."
+    assert refused(oauth) == f"{URL}: the file contains no token."
     file.write_bytes(b"\xff\x00")
-    assert refused(oauth) == f"cannot read the token in {file}: not UTF-8 text (byte 0)."
+    assert refused(oauth) == f"{URL}: cannot read the token: not UTF-8 text (byte 0)."
     for life in (60, 90):
         text = token(life, sub="me")
         file.write_text(f"{text}\n")

@@ -22,6 +22,7 @@ import pytest
 from confluent_kafka.admin import ScramMechanism, UserScramCredentialDeletion
 
 from rebal.cli import app
+from rebal.inspectors.connection import auth
 from rebal.inspectors.connection.config import resolve
 from rebal.inspectors.kafka.read import read_groups
 from tests.kafka import jars
@@ -231,7 +232,7 @@ def test_a_login_that_is_taken_away_and_given_again(
         why = rollout.through(["--command-config", str(settings)], expire, renew)
     finally:
         broker.forbid("watcher")
-    assert "rejected the login of watcher with SCRAM-SHA-256" in why
+    assert "rejected the login with SCRAM-SHA-256" in why
     assert "s3cret" not in rollout.said()
     assert "s3cret" not in json.dumps(rollout.journal())
 
@@ -266,7 +267,8 @@ def test_tokens_that_expire_are_renewed_and_an_issuer_that_gives_none_makes_blin
             lambda: setattr(issuer, "status", 200),
         )
     assert why.endswith(
-        f"the token endpoint {issuer.url} rejected client me (401: invalid_client)."
+        f"the token endpoint ({auth.URL}) rejected {auth.CLIENT} or its secret "
+        "(401: invalid_client)."
     )
     login = base64.b64encode(b"me:client-s3cret").decode()
     expected = {"grant_type": "client_credentials", "authorization": f"Basic {login}"}
@@ -284,7 +286,7 @@ def test_a_token_in_a_file_that_expires_and_is_put_there_anew(
         lambda: file.write_text(token(-1, sub="admin")),
         lambda: file.write_text(token(60, sub="admin") + "\n"),
     )
-    assert re.fullmatch(rf"the token in {file} expired at \d\d:\d\d:\d\dZ: replace it\.", why)
+    assert re.fullmatch(rf"{auth.URL}: the token expired at \d\d:\d\d:\d\dZ: replace it\.", why)
 
 
 def test_a_token_that_the_broker_refuses_and_a_good_one(
@@ -294,7 +296,7 @@ def test_a_token_that_the_broker_refuses_and_a_good_one(
         words = oauth_words(broker, issuer.url, *CLIENT, "sasl.oauthbearer.scope=kafka")
         assert app.run(["verify", str(rollout.plan), *words]) == 1
         assert (
-            f"{broker.bootstrap_sasl} rejected client me with OAUTHBEARER" in capfd.readouterr().err
+            f"{broker.bootstrap_sasl} rejected the token of OAUTHBEARER" in capfd.readouterr().err
         )
         issuer.claims = {"sub": "admin"}
         assert app.run(["inspect", rollout.group, "--probe", "-o", "json", *words]) == 0

@@ -94,11 +94,12 @@ def no_token(oauth: OAuth) -> str:
     """Why Java's client may have no good token where there was one before, in a sentence."""
     if oauth.file is not None:
         return (
-            f"Spark's Kafka client could not log in with {oauth.who}: it reads the file once, so "
-            "it must be there on all machines of Spark, with a token that outlasts the scan."
+            f"Spark's Kafka client could not log in with the token of {URL}: it reads the file "
+            "once, so it must be there on all machines of Spark, with a token that outlasts the "
+            "scan."
         )
     return (
-        f"Spark's Kafka client could not log in with a token from {oauth.url}, and rebal just did: "
+        f"Spark's Kafka client could not log in with a token of {URL}, and rebal just did: "
         "the endpoint has stopped or refuses now, Java does not trust its certificate (set "
         "https.ca.location), or Java needs a proxy (set spark.driver.extraJavaOptions)."
     )
