@@ -18,7 +18,6 @@ from rebal.inspectors.fleet.parts import SCAN, WRITTEN, PartWriter, Target
 from rebal.inspectors.fleet.schemas import TEXT
 from rebal.inspectors.fleet.spark.tasks import numbers_in
 
-_AT_ONCE: Final = 65_536
 _GROUP: Final = pa.schema([("group_id", TEXT)])
 
 
@@ -53,8 +52,8 @@ def _carry(load: Load, path: str, target: Target, writer: PartWriter) -> None:
         if not load.whole and next(rows_in(file, _GROUP, Wanted(load.without)), None) is None:
             return
         writer.said.gone.add(path)
-        for rows in rows_in(file, WRITTEN[load.kind].append(SCAN), at_once=_AT_ONCE):
-            writer.write_again(load.kind, _staying(rows, load))
+        for rows in rows_in(file, WRITTEN[load.kind].append(SCAN)):
+            writer.write(load.kind, _staying(rows, load))
 
 
 def _staying(rows: pa.Table, load: Load) -> pa.Table:

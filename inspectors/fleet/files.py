@@ -21,12 +21,13 @@ from rebal.inspectors.fleet.schemas import in_columns
 _T = TypeVar("_T", str, int)
 _SCAN: Final = "scan_id"
 _ROWS: Final = 4096
-"""Rows of a batch; a row may have many kilobytes."""
+_RUNS: Final = 64
+"""Rows of a batch; a run may have a megabyte."""
 
 
 class Wanted(NamedTuple):
-    """The rows of a file that are wanted: of `groups` (None: of all), `at` the time `since` or
-    later (microseconds since 1970; None: whenever), or only those without a time.
+    """The rows of a file that are wanted: of `groups` (None: of all), runs that last up to the time
+    `since` or later (microseconds since 1970; None: whenever), or only those without a time.
 
     `scans` are by group the scan whose rows are wanted (None: of all).
     """
@@ -44,7 +45,7 @@ class Wanted(NamedTuple):
             scans = [self.scans.get(name, -1) for name in rows["group_id"].to_pylist()]
             rows = rows.filter(pc.equal(rows[_SCAN], pa.array(scans, pa.int64())))
         if self.since is not None:
-            rows = rows.filter(pc.greater_equal(rows["at"].cast(pa.int64()), self.since))
+            rows = rows.filter(pc.greater_equal(rows["until"].cast(pa.int64()), self.since))
         return rows.filter(pc.is_null(rows["at"])) if self.timeless else rows
 
 
@@ -62,11 +63,10 @@ def opened(place: Place, path: str) -> Iterator[pq.ParquetFile]:
         yield pq.ParquetFile(found)
 
 
-def rows_in(
-    file: pq.ParquetFile, columns: pa.Schema, wanted: Wanted = ALL, at_once: int = _ROWS
-) -> Iterator[pa.Table]:
+def rows_in(file: pq.ParquetFile, columns: pa.Schema, wanted: Wanted = ALL) -> Iterator[pa.Table]:
     """Rows of an open file in these columns; one that the file does not have is null."""
     found = _row_groups(file.metadata, wanted)
+    at_once = _RUNS if "rows" in columns.names else _ROWS
     for batch in file.iter_batches(at_once, row_groups=found, columns=columns.names):
         rows = wanted.rows(in_columns(batch, columns))
         if len(rows):
@@ -106,10 +106,13 @@ def _row_groups(about: pq.FileMetaData, wanted: Wanted) -> list[int]:
         for number, known in _statistics(about, _SCAN):
             if known.has_min_max and not may_hold(known.min, known.max, scans):
                 found.discard(number)
-    if wanted.since is not None or wanted.timeless:
+    if wanted.since is not None:
+        for number, known in _statistics(about, "until"):
+            if known.has_min_max and known.max_raw < wanted.since:
+                found.discard(number)
+    if wanted.timeless:
         for number, known in _statistics(about, "at"):
-            early = wanted.since is not None and known.has_min_max and known.max_raw < wanted.since
-            if early or (wanted.timeless and known.null_count == 0):
+            if known.null_count == 0:
                 found.discard(number)
     return sorted(found)
 

@@ -1,7 +1,7 @@
 """Intake of a source's rows by one task: it reduces, sorts out and counts them.
 
 rows ─┬─ commits ── reduced ───────────────── commit_parts
-      ├─ group and member records ─────────── records, runs of them, and news of their groups
+      ├─ group and member records ─────────── runs of them, and news of their groups
       ├─ what is broken ───────────────────── errors
       └─ all other kinds: only counted
 """
@@ -29,7 +29,6 @@ from rebal.inspectors.fleet.reports import TaskReport, add_up
 from rebal.inspectors.fleet.runs import Sorter, pack
 from rebal.inspectors.fleet.schemas import (
     ERRORS,
-    INPUTS,
     OF_RECORDS,
     REQUESTS,
     TEXT,
@@ -111,11 +110,11 @@ def take_in(
                 news.note(series)
             names = groups.dictionary.take(groups.indices)
             told = kept.append_column("group_id", names).append_column("at", kept["timestamp"])
-            _write_records(sorter.add(in_columns(told, OF_RECORDS)), writer)
+            _write("records", sorter.add(in_columns(told, OF_RECORDS)), writer)
         if found.doubtful.any():
             for row in rows.filter(pa.array(found.doubtful)).to_pylist():
                 explain(writer, row)
-    _write_records(sorter.rest(), writer)
+    _write("records", sorter.rest(), writer)
     parts = commits.parts()
     name_topics(parts, writer)
     writer.write("commit_parts", parts)
@@ -135,30 +134,22 @@ def take_requests(
         for name in COUNTS:
             add_up(writer.said.lines, {name: pc.sum(found[name]).as_py() or 0})
         rows = found.filter(pc.is_null(found[COUNTS[0]])).select(REQUESTS.names).cast(REQUESTS)
-        _write_requests(sorter.add(in_columns(rows, TIMELINE)), writer)
+        _write("requests", sorter.add(in_columns(rows, TIMELINE)), writer)
         read = rows.filter(pc.is_null(rows["problem"])).combine_chunks()
         if len(read):
             groups = read["group_id"].combine_chunks().dictionary_encode()
             for series in series_of(groups, read, "at", of_records=False):
                 news.note(series)
             times.append(read["at"].combine_chunks())
-    _write_requests(sorter.rest(), writer)
+    _write("requests", sorter.rest(), writer)
     writer.said.stretch(span_of(pa.chunked_array(times, TIME), latest))
     writer.said.series = list(news)
     yield from writer.report()
 
 
-def _write_records(tables: Iterable[pa.Table], writer: PartWriter) -> None:
-    """Write sorted rows of `OF_RECORDS`: for later scans, and packed for the tasks of this one."""
+def _write(kind: str, tables: Iterable[pa.Table], writer: PartWriter) -> None:
     for rows in tables:
-        kept = rows.append_column("timestamp", rows["at"])
-        writer.write("records", kept.select(INPUTS["records"].names))
-        writer.write("runs", pack(rows))
-
-
-def _write_requests(tables: Iterable[pa.Table], writer: PartWriter) -> None:
-    for rows in tables:
-        writer.write("requests", rows.select(REQUESTS.names))
+        writer.write(kind, pack(rows))
 
 
 def _counted(rows: pa.Table, writer: PartWriter) -> pa.Table:

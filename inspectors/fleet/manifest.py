@@ -9,15 +9,12 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Record
 from rebal.inspectors.kafka.brokers import ClusterReading
 
-SCHEMA: Final = "rebal.fleet-scan/6"
-_BEFORE: Final = "rebal.fleet-scan/5"
-"""It kept two scans, and would remove files of others."""
+SCHEMA: Final = "rebal.fleet-scan/7"
 UNNAMED: Final = "unnamed"
 """The cluster of records that say of none, where the operator named none."""
 
@@ -96,21 +93,19 @@ def dump_manifest(manifest: Manifest) -> str:
 
 
 def load_manifest(text: str, place: str) -> Manifest:
-    """Return the manifest of a scan in the lake `place`, as this version would have written it.
-
-    The version before this one is read too.
+    """Return the manifest of a scan in the lake `place`.
 
     Raises:
         DocumentError: it is damaged, or of another version.
     """
     try:
         schema = msgspec.json.decode(text, type=_Head).schema
-        if schema not in (SCHEMA, _BEFORE):
+        if schema != SCHEMA:
             raise DocumentError(
                 f"{place}: the schema of its last scan is {schema}, this rebal reads {SCHEMA}: "
                 "use the rebal that wrote it, or scan anew into another lake."
             )
-        return replace(msgspec.json.decode(text, type=Manifest), schema=SCHEMA)
+        return msgspec.json.decode(text, type=Manifest)
     except msgspec.MsgspecError as error:
         raise DocumentError(
             f"{place}: its last scan cannot be read ({error}); scan anew into another lake."

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rebal.inspectors.fleet.lake.place import Place
-from rebal.inspectors.fleet.lake.table import DataFile
+from rebal.inspectors.fleet.lake.table import SMALL, DataFile
 from rebal.inspectors.fleet.reports import TaskReport
+from rebal.inspectors.fleet.runs import joined
 from rebal.inspectors.fleet.schemas import INPUTS, LONG, TABLES
 from rebal.inspectors.fleet.timeline.rows import MADE, OPEN
 
@@ -31,7 +32,7 @@ class Kind(NamedTuple):
 
 
 WORK: Final = "_work"
-HANDED_ON: Final = ("commit_parts", "moved", "runs")
+HANDED_ON: Final = ("commit_parts",)
 """Kinds that no later scan needs."""
 KINDS: Final = (
     *(Kind(name, name, TABLES[name]) for name in TABLES if name != "groups"),
@@ -49,8 +50,17 @@ STORED: Final = tuple(name for name in dict.fromkeys(FOLDERS.values()) if name !
 SCAN: Final = pa.field("scan_id", LONG)
 _AT_ONCE: Final = 4096
 _RAW: Final = ("key", "value", "state", "rows")
-_FEW: Final = {"records": 1024, "requests": 4096, "states": 64}
-"""Rows of a row group where a later scan reads some groups alone; other kinds are read whole."""
+RUN_KINDS: Final = ("records", "requests", "waiting")
+"""Kinds whose rows are runs."""
+SORTED: Final = (*RUN_KINDS, "states")
+"""Kinds of which a later scan reads some groups alone: a file's rows are sorted by group."""
+_FEW: Final = 64
+"""Rows of a row group of those."""
+_JOINED: Final = ("records", "requests")
+"""Kinds whose short runs are put together."""
+_BY: Final = ("group_id", "kind", "partition", "offset", "at")
+_HELD: Final = SMALL
+"""Bytes that a task holds of a kind, to sort them; more are another file."""
 _DRIVER: Final = 99_999
 
 
@@ -68,25 +78,27 @@ def columns_of(table: str) -> pa.Schema:
 
 
 class PartWriter:
-    """Writes one task's rows to one file a kind, as they come."""
+    """Writes one task's rows as they come, to one file a kind; of kinds that are `SORTED`, to one
+    for all that it can hold."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._files = target.place.files()
         self._task = f"{_partition():05d}-{uuid.uuid4().hex}"
         self._writers: dict[str, _File] = {}
-        self._held: dict[str, list[Mapping[str, Any]]] = {}
+        self._held: dict[str, list[pa.Table]] = {}
+        self._pending: dict[str, list[Mapping[str, Any]]] = {}
         self.said = TaskReport()
 
     def add(self, kind: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Rows as dicts by column name; a column that is left out is null."""
-        held = self._held.setdefault(kind, [])
-        held.extend(rows)
-        if len(held) >= _AT_ONCE:
+        pending = self._pending.setdefault(kind, [])
+        pending.extend(rows)
+        if len(pending) >= _AT_ONCE:
             self._flush(kind)
 
     def write(self, kind: str, batch: pa.RecordBatch | pa.Table) -> None:
-        """Columns in the order of the kind's schema."""
+        """Columns in the order of the kind's schema; rows of an earlier scan have its number."""
         self._flush(kind)
         self._write(
             kind, pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
@@ -98,32 +110,54 @@ class PartWriter:
 
     def report(self) -> Iterator[pa.RecordBatch]:
         """Close every file and say what there is: a row of `reports.REPORT`."""
-        for kind in list(self._held):
+        for kind in list(self._pending):
             self._flush(kind)
-        self.said.made = {kind: [one.close()] for kind, one in self._writers.items()}
+        for kind in list(self._held):
+            self._write_sorted(kind)
+        for kind in list(self._writers):
+            self._close(kind)
         yield self.said.batch()
 
     def _flush(self, kind: str) -> None:
-        held = self._held.pop(kind, None)
-        if held:
-            self._write(kind, pa.Table.from_pylist(held, WRITTEN[kind]))
-
-    def write_again(self, kind: str, rows: pa.Table) -> None:
-        """Rows that an earlier scan wrote, with its number."""
-        self._write(kind, rows.sort_by("group_id") if kind in _FEW else rows)
+        pending = self._pending.pop(kind, None)
+        if pending:
+            self._write(kind, pa.Table.from_pylist(pending, WRITTEN[kind]))
 
     def _write(self, kind: str, rows: pa.Table) -> None:
         if not len(rows):
             return
+        if SCAN.name not in rows.column_names:
+            rows = self._numbered(rows.cast(WRITTEN[kind]))
+        if kind not in SORTED:
+            self._put(kind, rows)
+            return
+        held = self._held.setdefault(kind, [])
+        held.append(rows)
+        if sum(one.nbytes for one in held) >= _HELD:
+            self._write_sorted(kind)
+
+    def _write_sorted(self, kind: str) -> None:
+        """Write a file of all that is held of a kind."""
+        keys = [(name, "ascending") for name in _BY if name in WRITTEN[kind].names]
+        rows = pa.concat_tables(self._held.pop(kind)).sort_by(keys)
+        if kind in _JOINED:
+            rows = self._numbered(joined(rows).sort_by(keys))
+        self._put(kind, rows)
+        self._close(kind)
+
+    def _numbered(self, rows: pa.Table) -> pa.Table:
+        return rows.append_column(SCAN, pa.repeat(pa.scalar(self._target.number, LONG), len(rows)))
+
+    def _put(self, kind: str, rows: pa.Table) -> None:
         if kind not in self._writers:
             folder = f"{FOLDERS[kind]}/{self._target.token}"
             self._files.create_dir(folder, recursive=True)
-            path = f"{folder}/{kind}-{self._task}.parquet"
+            path = f"{folder}/{kind}-{self._task}-{len(self.said.made.get(kind, ()))}.parquet"
             self._writers[kind] = _File(kind, self._files.open_output_stream(path), path)
-        if SCAN.name not in rows.column_names:
-            numbers = pa.repeat(pa.scalar(self._target.number, LONG), len(rows))
-            rows = rows.cast(WRITTEN[kind]).append_column(SCAN, numbers)
         self._writers[kind].write(rows)
+
+    def _close(self, kind: str) -> None:
+        self.said.made.setdefault(kind, []).append(self._writers.pop(kind).close())
 
 
 def _partition() -> int:
@@ -144,20 +178,22 @@ class _File:
         self._rows = 0
         self._groups: tuple[str, str] | None = None
         # A dictionary of raw keys and values would only be given up again, and nobody asks for the
-        # least of them. Runs are packed already.
+        # least of them. Rows of runs are packed already.
         columns = WRITTEN[kind].append(SCAN)
         names = [name for name in columns.names if name not in _RAW]
         self._writer = pq.ParquetWriter(
             out,
             columns,
-            compression="none" if kind == "runs" else "zstd",
+            compression=dict.fromkeys(columns.names, "zstd") | {"rows": "none"}
+            if "rows" in columns.names
+            else "zstd",
             use_dictionary=names,
             write_statistics=names,
         )
 
     def write(self, rows: pa.Table) -> None:
         """Rows in the columns of the file."""
-        self._writer.write_table(rows, _FEW.get(self._kind))
+        self._writer.write_table(rows, _FEW if self._kind in SORTED else None)
         self._rows += len(rows)
         if "group_id" in rows.column_names:
             found = pc.min_max(rows["group_id"]).as_py()

@@ -179,7 +179,7 @@ def _find_zone(rows: DataFrame, run: Run, totals: Totals, before: int | None) ->
     if not synced:
         return before
     groups = frozenset(group_id for group_id, _ in synced)
-    pieces = pieces_of("records", records, wanted=Wanted(groups))
+    pieces = pieces_of("records", records, Wanted(groups))
     written = gather(rows.sparkSession, Gather(run.place, pieces), TIMELINE)
     found = offset_of(synced, written)
     return before if found is None else found // timedelta(milliseconds=1)
@@ -210,9 +210,9 @@ def _not_known(fresh: DataFrame, run: Run, mark: Column) -> DataFrame:
     ).collect()[0]
     pieces = []
     if since is not None:
-        pieces += pieces_of("requests", known, wanted=Wanted(frozenset(groups), since=since))
+        pieces += pieces_of("requests", known, Wanted(frozenset(groups), since=since))
     if timeless:
-        pieces += pieces_of("requests", known, wanted=Wanted(timeless=True))
+        pieces += pieces_of("requests", known, Wanted(timeless=True))
     if not pieces:
         return fresh
     before = gather(fresh.sparkSession, Gather(run.place, pieces), TIMELINE)

@@ -1,25 +1,32 @@
-"""Runs of one group's rows as one row each, packed, so that little passes through the JVM.
+"""Runs: rows of one group packed as one row, as the lake keeps records and requests.
 
-A group's records say nearly the same again and again, so a run of them packs to a few hundredths.
-Spark sorts runs by their first row; `unpack` gives the rows themselves in order, where runs of
-different files overlap too. It holds no more of a group than runs that overlap.
+A group's records say nearly the same again and again, so a run of them packs to a few hundredths,
+in the lake and on the way through the JVM. The other columns of a run bound its offsets and times.
+A task holds the runs of one group packed. It looks at all their times at once, for which of them
+are believed follows from the others, and unpacks one run after another; only runs that overlap
+are sorted as one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from itertools import chain, groupby, pairwise, starmap
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rebal.inspectors.fleet.schemas import LONG, OF_RECORDS, PACKED, TIMELINE, YES_NO
+from rebal.inspectors.fleet.schemas import OF_RECORDS, RUNS, TIME, TIMELINE
+from rebal.inspectors.fleet.timeline.clock import settle
 from rebal.inspectors.fleet.timeline.timeline import ORDER
 
-SORTED_BY: Final = ("group_id", "told", *ORDER[1:])
 HELD: Final = 64 << 20
 """Bytes of rows that a task sorts at once."""
+STATE, RECORDS, REQUESTS = KINDS = ("state", "records", "requests")
+_COLUMNS: Final = (OF_RECORDS, OF_RECORDS, TIMELINE)
+"""The columns of packed rows, by the place of their kind in `KINDS`."""
 _RUN_BYTES: Final = 1 << 20
 _RUN_ROWS: Final = 1024
 _BATCH_ROWS: Final = 8192
@@ -28,6 +35,39 @@ _LAST: Final = np.iinfo(np.int64).max
 _NEVER: Final = -_LAST
 _CODEC: Final = "zstd"
 _BY: Final = [(name, "ascending") for name in ORDER]
+_TIMED: Final = ["group_id", "at", "partition", "offset"]
+_Values = np.ndarray[Any, np.dtype[Any]]
+
+
+class Run(NamedTuple):
+    """A row of `RUNS`; times are microseconds since 1970.
+
+    `times` are those that its rows take instead of their own (None: their own).
+    """
+
+    group_id: str | None
+    kind: str
+    partition: int | None
+    offset: int
+    last_offset: int
+    at: int | None
+    until: int
+    ordered: bool
+    size: int
+    packed: bytes
+    times: pa.ChunkedArray | None = None
+
+    def rows(self) -> pa.Table:
+        """Return its rows in `ORDER`."""
+        raw = pa.decompress(self.packed, self.size, _CODEC)
+        columns = _COLUMNS[KINDS.index(self.kind)]
+        rows = pa.Table.from_batches([pa.ipc.read_record_batch(raw, columns)])
+        if self.times is None:
+            return rows
+        is_moved = pc.fill_null(pc.not_equal(self.times, rows["at"]), True)
+        own = pc.if_else(is_moved, rows["at"], pa.scalar(None, TIME))
+        changed = {"at": self.times, "told_at": pc.coalesce(rows["told_at"], own)}
+        return in_order([with_columns(rows, changed)])
 
 
 class Sorter:
@@ -48,81 +88,148 @@ class Sorter:
     def rest(self) -> Iterator[pa.Table]:
         """All that is left."""
         if self._held:
-            yield _sorted(self._held)
+            yield in_order(self._held)
         self._held, self._bytes = [], 0
 
 
-def pack(rows: pa.Table) -> pa.RecordBatch:
-    """Rows of `TIMELINE`, or of `OF_RECORDS`, of a `Sorter` → rows of `PACKED`."""
-    whole = "api" in rows.column_names and rows["api"].null_count < len(rows)
-    schema = TIMELINE if whole else OF_RECORDS
-    given = rows.select(schema.names).combine_chunks().to_batches()[0]
-    groups = np.asarray(given["group_id"].dictionary_encode().indices.fill_null(-1))
-    states = np.asarray(given["state"].is_valid())
-    sizes = np.cumsum(_bytes(given)) // _RUN_BYTES
-    cuts = (np.diff(groups) != 0) | (np.diff(states) != 0) | (np.diff(sizes) != 0)
-    starts = np.union1d(np.flatnonzero(cuts) + 1, np.arange(0, len(given), _RUN_ROWS)).tolist()
-    runs = [
-        given.slice(start, end - start).serialize()
-        for start, end in zip(starts, [*starts[1:], len(given)], strict=True)
+def in_order(held: Sequence[pa.Table]) -> pa.Table:
+    """Return all rows of these tables by group and in `ORDER`."""
+    rows = pa.concat_tables(held, promote_options="default")
+    return rows.take(pc.sort_indices(rows, sort_keys=_BY))
+
+
+def with_columns(rows: pa.Table, changed: dict[str, pa.ChunkedArray]) -> pa.Table:
+    """Return the rows with other values in these columns."""
+    for name, column in changed.items():
+        rows = rows.set_column(rows.schema.get_field_index(name), rows.field(name), column)
+    return rows
+
+
+def pack(rows: pa.Table) -> pa.Table:
+    """Return rows of `RUNS` of sorted rows of `TIMELINE`, or of those of `OF_RECORDS`."""
+    is_record, is_state, is_timed = (_valid(rows, name) for name in ("key", "state", "at"))
+    kinds = np.where(is_state, 0, np.where(is_record, 1, 2))
+    partitions, offsets, times = (_numbers(rows, name) for name in ("partition", "offset", "at"))
+    starts = _starts(_codes(rows), kinds, partitions, is_timed, np.cumsum(_bytes(rows)))
+    starts = np.union1d(starts, np.arange(0, len(rows), _RUN_ROWS))
+    backwards = np.diff(offsets, prepend=offsets[:1]) < 0
+    backwards[starts] = False
+    batches = {kind: _batch([rows.select(_COLUMNS[kind].names)]) for kind in np.unique(kinds)}
+    found = [
+        batches[kind].slice(start, end - start).serialize()
+        for start, end, kind in zip(starts, [*starts[1:], len(rows)], kinds[starts], strict=True)
     ]
-    first = given.select(ORDER).take(pa.array(starts, pa.int64()))
+    is_placed, has_time = is_record[starts], is_timed[starts]
     columns = {
-        **{name: first[name] for name in ORDER},
-        "told": pa.array(~states[starts]),
-        "whole": pa.array([whole] * len(runs), YES_NO),
-        "size": pa.array([run.size for run in runs], LONG),
-        "rows": pa.array([pa.compress(run, _CODEC, asbytes=True) for run in runs], pa.binary()),
+        "group_id": rows["group_id"].take(pa.array(starts)),
+        "kind": pa.array([KINDS[kind] for kind in kinds[starts]]),
+        "partition": pa.array(partitions[starts], mask=~is_placed),
+        "offset": pa.array(np.minimum.reduceat(offsets, starts), mask=~is_placed),
+        "last_offset": pa.array(np.maximum.reduceat(offsets, starts), mask=~is_placed),
+        "at": pa.array(np.minimum.reduceat(times, starts), mask=~has_time),
+        "until": pa.array(np.maximum.reduceat(times, starts), mask=~has_time),
+        "ordered": pa.array(~np.logical_or.reduceat(backwards, starts)),
+        "size": pa.array([one.size for one in found], pa.int64()),
+        "rows": pa.array([pa.compress(one, _CODEC, asbytes=True) for one in found], pa.binary()),
     }
-    return pa.RecordBatch.from_arrays([columns[name] for name in PACKED.names], schema=PACKED)
+    return pa.table([columns[one.name].cast(one.type) for one in RUNS], schema=RUNS)
 
 
-def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of `PACKED`, as `SORTED_BY` → their rows, in batches of some thousand."""
+def joined(runs: pa.Table) -> pa.Table:
+    """Return sorted rows of `RUNS` with short runs of a group put together, in any order."""
+    kinds = _codes(runs, "kind")
+    partitions, sizes = _numbers(runs, "partition"), np.cumsum(_numbers(runs, "size"))
+    starts = _starts(_codes(runs), kinds, partitions, _valid(runs, "at"), sizes)
+    ends = np.append(starts[1:], len(runs))
+    alone = runs.take(pa.array(starts[ends - starts == 1]))
+    several = np.flatnonzero(ends - starts > 1)
+    parts = (runs.slice(starts[one], ends[one] - starts[one]) for one in several)
+    made = [pack(in_order([run.rows() for run in runs_of(part)])) for part in parts]
+    return pa.concat_tables([alone.select(RUNS.names), *made])
+
+
+def runs_of(rows: pa.Table | pa.RecordBatch) -> Iterator[Run]:
+    """Yield rows of `RUNS` as runs."""
+    columns = (rows[one.name] for one in RUNS)
+    values = (one.cast(pa.int64()) if one.type == TIME else one for one in columns)
+    yield from starmap(Run, zip(*(one.to_pylist() for one in values), strict=True))
+
+
+def unpack(
+    batches: Iterable[pa.RecordBatch], span: tuple[int, int] | None
+) -> Iterator[pa.RecordBatch]:
+    """Rows of `RUNS`, by group → their rows in order, in batches of some thousand.
+
+    Rows have effective times (`clock.settle`); `span` is the time that all sources cover.
+    """
     held: list[pa.Table] = []
     count = size = 0
-    for rows in _in_order(batches):
-        held.append(rows)
-        count, size = count + len(rows), size + rows.nbytes
-        if count >= _BATCH_ROWS or size >= _BATCH_BYTES:
-            yield _batch(held)
-            held, count, size = [], 0, 0
+    runs = chain.from_iterable(map(runs_of, batches))
+    for _, of_group in groupby(runs, key=attrgetter("group_id")):
+        for rows in _merged(_settled(list(of_group), span)):
+            held.append(rows)
+            count, size = count + len(rows), size + rows.nbytes
+            if count >= _BATCH_ROWS or size >= _BATCH_BYTES:
+                yield _batch(held)
+                held, count, size = [], 0, 0
     if held:
         yield _batch(held)
 
 
-def _in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The runs' rows in order; runs that overlap are sorted as one."""
+def _settled(runs: list[Run], span: tuple[int, int] | None) -> list[Run]:
+    """Return a group's runs with effective times where not all of their own are believed."""
+    if not _is_doubtful(runs, span):
+        return runs
+    tables = [run.rows().select(_TIMED) for run in runs]
+    times = settle(pa.concat_tables(tables), span)["at"]
+    made, end = [], 0
+    for run, rows in zip(runs, tables, strict=True):
+        mine, end = times.slice(end, len(rows)), end + len(rows)
+        made.append(run._replace(times=mine, at=pc.min(mine.cast(pa.int64())).as_py()))
+    return made
+
+
+def _is_doubtful(runs: Sequence[Run], span: tuple[int, int] | None) -> bool:
+    if span is not None and any(
+        run.at is not None and (run.at < span[0] or run.until > span[1]) for run in runs
+    ):
+        return True
+    records = [run for run in runs if run.kind == RECORDS]
+    records.sort(key=attrgetter("partition", "offset"))
+    return not all(run.ordered for run in records) or any(
+        before.partition == run.partition
+        and (run.offset <= before.last_offset or (run.at or 0) < before.until)
+        for before, run in pairwise(records)
+    )
+
+
+def _merged(runs: Iterable[Run]) -> Iterator[pa.Table]:
+    """Yield the rows of one group's runs in order, the state first."""
     held: list[pa.Table] = []
     end, count, enough = _NEVER, 0, _BATCH_ROWS
-    for is_state, run in _runs(batches):
-        first, last = _time(run["at"][0]), _time(run["at"][-1])
-        if held and (is_state or first > end or run["group_id"][0] != held[0]["group_id"][0]):
-            yield _merged(held)
-            held, end, count, enough = [], _NEVER, 0, _BATCH_ROWS
-        if is_state:
-            yield run
+    for run in sorted(runs, key=_place):
+        rows = run.rows()
+        first, last = _time(rows["at"][0]), _time(rows["at"][-1])
+        if run.kind == STATE:
+            yield rows
             continue
-        held.append(run)
-        end, count = max(end, last), count + len(run)
+        if held and first > end:
+            yield in_order(held)
+            held, end, count, enough = [], _NEVER, 0, _BATCH_ROWS
+        held.append(rows)
+        end, count = max(end, last), count + len(rows)
         if count >= enough:
             # What is before the newest run is before all that follow. The rows that stay have to
             # double before all are sorted again: else many runs that overlap take time squared.
-            done, rest = _before(_merged(held), first)
+            done, rest = _before(in_order(held), first)
             yield done
             held, count, enough = [rest], len(rest), max(_BATCH_ROWS, 2 * len(rest))
     if held:
-        yield _merged(held)
+        yield in_order(held)
 
 
-def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[bool, pa.Table]]:
-    """Each run's rows, and whether it is a state."""
-    for batch in batches:
-        columns = [batch[name].to_pylist() for name in ("told", "whole", "size", "rows")]
-        for told, whole, size, data in zip(*columns, strict=True):
-            raw = pa.decompress(data, size, _CODEC)
-            rows = pa.ipc.read_record_batch(raw, TIMELINE if whole else OF_RECORDS)
-            yield not told, pa.Table.from_batches([rows])
+def _place(run: Run) -> tuple[bool, int]:
+    return run.kind != STATE, _LAST if run.at is None else run.at
 
 
 def _before(rows: pa.Table, time: int) -> tuple[pa.Table, pa.Table]:
@@ -137,21 +244,37 @@ def _time(at: pa.Scalar) -> int:
     return at.value if at.is_valid else _LAST
 
 
-def _merged(held: Sequence[pa.Table]) -> pa.Table:
-    return held[0] if len(held) == 1 else _sorted(held)
+def _starts(*columns: _Values) -> _Values:
+    """Where runs begin: one of the columns has another value; of the last one, a sum of bytes,
+    it is another multiple of a run's."""
+    *marks, sizes = columns
+    cuts = np.diff(sizes // _RUN_BYTES, prepend=-1) != 0
+    cuts[:1] = True
+    for one in marks:
+        cuts[1:] |= one[1:] != one[:-1]
+    return np.flatnonzero(cuts)
 
 
-def _sorted(held: Sequence[pa.Table]) -> pa.Table:
-    rows = pa.concat_tables(held, promote_options="default")
-    return rows.take(pc.sort_indices(rows, sort_keys=_BY))
+def _codes(rows: pa.Table, name: str = "group_id") -> _Values:
+    """A number for each value of a column of text."""
+    found = rows[name].combine_chunks().dictionary_encode().indices
+    return np.asarray(found.fill_null(-1))
 
 
-def _bytes(rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _numbers(rows: pa.Table, name: str) -> _Values:
+    return np.asarray(rows[name].cast(pa.int64()).combine_chunks().fill_null(0))
+
+
+def _valid(rows: pa.Table, name: str) -> _Values:
+    return np.asarray(rows[name].combine_chunks().is_valid())
+
+
+def _bytes(rows: pa.Table) -> _Values:
     lengths = [np.full(len(rows), 64, np.int64)]
     for name in ("value", "state"):
         found = pc.fill_null(pc.binary_length(rows[name]), 0)
         lengths.append(np.asarray(found.to_numpy(), np.int64))
-    total: np.ndarray[tuple[int], np.dtype[np.int64]] = np.sum(lengths, axis=0)
+    total: _Values = np.sum(lengths, axis=0)
     return total
 
 

@@ -36,8 +36,7 @@ from rebal.inspectors.fleet.news import Choice, choose
 from rebal.inspectors.fleet.parts import FOLDERS, STORED, WORK
 from rebal.inspectors.fleet.reading import LogsRead, Say, read_logs, read_records
 from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
-from rebal.inspectors.fleet.runs import SORTED_BY
-from rebal.inspectors.fleet.schemas import COMMIT_PARTS, PACKED
+from rebal.inspectors.fleet.schemas import COMMIT_PARTS, RUNS
 from rebal.inspectors.fleet.sources.source import Source
 from rebal.inspectors.fleet.spark.tasks import cores_of, in_tasks, numbered, require_shared
 from rebal.inspectors.fleet.stages import (
@@ -48,7 +47,6 @@ from rebal.inspectors.fleet.stages import (
     in_one_task,
     in_order,
     pieces_of,
-    settle_times,
     tasks_for,
 )
 from rebal.inspectors.fleet.states import NEWEST, newest_states, states_of
@@ -147,33 +145,20 @@ def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
     """Reports of tasks that tell the groups that have news."""
     run, totals = now.run, now.totals
     anew, going = Wanted(choice.anew), Wanted(frozenset(choice.go_on))
-    again: list[Piece] = []
-    if choice.anew:
-        records = (*totals.files("records"), *run.earlier("records"))
-        again = pieces_of("records", records, wanted=anew)
-        settling = Gather(run.place, again, now.span)
-        totals.made.pop("moved", None)
-        totals.take(settle_times(now.spark, settling, run.target).collect())
-        again += pieces_of("requests", run.earlier("requests"), wanted=anew)
-    pieces = [
-        *pieces_of("runs", totals.files("runs"), without=choice.anew),
-        *pieces_of("requests", totals.files("requests")),
-        *again,
-    ]
-    if choice.go_on:
-        for kind in NEWEST:
-            newest = going._replace(scans=choice.go_on)
-            pieces += pieces_of(kind, run.earlier(kind), wanted=newest)
-        timeless = going._replace(timeless=True)
-        pieces += pieces_of("requests", run.earlier("requests"), wanted=timeless)
+    pieces: list[Piece] = []
+    for kind in ("records", "requests"):
+        pieces += pieces_of(kind, totals.files(kind))
+        pieces += pieces_of(kind, run.earlier(kind), anew)
+    for kind in NEWEST:
+        pieces += pieces_of(kind, run.earlier(kind), going._replace(scans=choice.go_on))
+    pieces += pieces_of("requests", run.earlier("requests"), going._replace(timeless=True))
     if not pieces:
         return None
     options = Options(_topics(now), now.breaks, choice.recorded, totals.news.told_until(), now.span)
-    wanted = Gather(run.place, pieces, now.span, totals.files("moved"))
     rows = (
-        gather(now.spark, wanted, PACKED)
+        gather(now.spark, Gather(run.place, pieces), RUNS)
         .transform(by_group(tasks_for(pieces, now.cores)))
-        .transform(in_order(*SORTED_BY))
+        .transform(in_order("group_id"))
     )
     return in_tasks(rows, partial(tell, target=run.target, options=options), REPORT_DDL)
 

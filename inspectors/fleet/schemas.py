@@ -282,23 +282,24 @@ OF_RECORDS: Final = pa.schema(
     ]
 )  # fmt: skip
 """The columns of `TIMELINE` that records and states have."""
-PACKED: Final = pa.schema(
+RUNS: Final = pa.schema(
     [
         ("group_id", TEXT),
-        ("told", YES_NO),
-        ("at", TIME),
+        ("kind", TEXT),
         ("partition", INT),
         ("offset", LONG),
-        ("source", TEXT),
-        ("position", LONG),
-        ("whole", YES_NO),
+        ("last_offset", LONG),
+        ("at", TIME),
+        ("until", TIME),
+        ("ordered", YES_NO),
         ("size", LONG),
         ("rows", pa.binary()),
     ]
 )
-"""A run: its first row's place in `timeline.ORDER`, after the group's state (`told` is false), and
-its rows of `TIMELINE`, of so many bytes before they were packed; not `whole` are those that have
-the columns of records only."""
+"""A run of a group's rows, all of one `kind`: `records` of one partition, `requests`, or its
+`state`. The first and last of their offsets and times bound them (null: they have none; rows with
+and without a time are never in one run); `ordered` is whether times follow the offsets. `rows` are
+the packed rows of `TIMELINE`, of `size` bytes before they were packed."""
 STATES: Final = pa.schema(
     [
         ("group_id", TEXT),
@@ -316,10 +317,6 @@ STATES: Final = pa.schema(
 record's place, and up to which time (microseconds since 1970) its rows are told. `latest` is the
 latest timestamp of its records, of those that wait too; `recorded` is whether it has any, `unnamed`
 are ids of topics whose names no record told yet."""
-MOVED: Final = pa.schema(
-    [("group_id", TEXT), *(RECORDS.field(name) for name in ("partition", "offset")), ("at", TIME)]
-)
-"""The effective times of records that are not their own."""
 _RATES: Final = ("commits_per_hour", "records_per_second")
 COMMIT_PARTS: Final = pa.schema(
     [
@@ -336,13 +333,11 @@ COMMIT_PARTS: Final = pa.schema(
 """What one task found of one partition's commits: the columns of `commits`, how many records with
 tombstones, the offset of the record of `first_offset`, and of a broken one what it was."""
 INPUTS: Final = {
-    "records": pa.schema([("group_id", TEXT), *RECORDS]),
-    "requests": REQUESTS,
+    "records": RUNS,
+    "requests": RUNS,
     "states": STATES,
-    "waiting": TIMELINE,
+    "waiting": RUNS,
     "commit_parts": COMMIT_PARTS,
-    "moved": MOVED,
-    "runs": PACKED,
 }
 """What tasks write for later tasks and scans, beside the tables for readers."""
 

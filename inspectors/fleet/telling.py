@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from rebal.inspectors.fleet.commits.groups import commit_groups
 from rebal.inspectors.fleet.commits.table import merge_commits, write_commits
 from rebal.inspectors.fleet.parts import PartWriter, Target
-from rebal.inspectors.fleet.runs import unpack
+from rebal.inspectors.fleet.runs import in_order, pack, unpack, with_columns
+from rebal.inspectors.fleet.schemas import TIME
 from rebal.inspectors.fleet.timeline.timeline import REFUSED, WAITING, Options, make_tables
 
 
@@ -28,19 +29,31 @@ class Committed:
 def tell(
     batches: Iterable[pa.RecordBatch], target: Target, options: Options
 ) -> Iterator[pa.RecordBatch]:
-    """Packed rows of groups, in order → files in the lake, and reports."""
+    """Runs by group → files in the lake, and reports."""
     writer = PartWriter(target)
-    for kind, rows in make_tables(unpack(batches), options):
+    for kind, rows in make_tables(unpack(batches, options.span), options):
         if kind == REFUSED:
             writer.said.refused.update(rows["group_id"].to_pylist())
+        elif kind == WAITING:
+            waiting = _waiting(pa.Table.from_batches([rows]))
+            if len(waiting):
+                writer.write(kind, pack(waiting))
         else:
-            writer.write(kind, _timed(rows) if kind == WAITING else rows)
+            writer.write(kind, rows)
     yield from writer.report()
 
 
-def _timed(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows that wait, without lines of no time: those wait for ever, and are among the requests."""
-    return rows.filter(pc.or_(rows["at"].is_valid(), rows["told_at"].is_valid()))
+def _waiting(rows: pa.Table) -> pa.Table:
+    """Return the rows that are written again for the next scan.
+
+    Lines without a time are not: they wait for ever, and are among the requests. A line whose time
+    is not believed has it again, for the next scan may believe it.
+    """
+    rows = rows.filter(pc.or_(rows["at"].is_valid(), rows["told_at"].is_valid()))
+    is_request = pc.is_null(rows["key"])
+    at = pc.if_else(is_request, pc.coalesce(rows["told_at"], rows["at"]), rows["at"])
+    told_at = pc.if_else(is_request, pa.scalar(None, TIME), rows["told_at"])
+    return in_order([with_columns(rows, {"at": at, "told_at": told_at})])
 
 
 def tell_commits(

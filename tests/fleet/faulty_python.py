@@ -55,7 +55,7 @@ class StoppingFinder(MetaPathFinder):
 
 def stop_at_places(module: Any, folder: str) -> None:
     """Let `module.PartWriter` stop at the places that `folder` names."""
-    write, report = module.PartWriter._write, module.PartWriter.report
+    write, report = module.PartWriter._put, module.PartWriter.report
 
     def stop(place: str) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -69,11 +69,11 @@ def stop_at_places(module: Any, folder: str) -> None:
 
     def stopping_report(self: Any) -> Iterator[Any]:
         batches = list(report(self))
-        for kind in self._writers:
+        for kind in self.said.made:
             stop(f"{kind}-whole")
         yield from batches
 
-    module.PartWriter._write, module.PartWriter.report = stopping_write, stopping_report
+    module.PartWriter._put, module.PartWriter.report = stopping_write, stopping_report
 
 
 if __name__ == "__main__":

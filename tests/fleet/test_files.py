@@ -7,39 +7,36 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
-from rebal.inspectors.fleet import files, stages
+from rebal.inspectors.fleet import files, parts
+from rebal.inspectors.fleet.carrying import Load, carry
 from rebal.inspectors.fleet.files import Wanted, opened, read_rows, rows_in
 from rebal.inspectors.fleet.intake import Known, only_new, take_in, take_requests
 from rebal.inspectors.fleet.news import News, Series
 from rebal.inspectors.fleet.parts import SCAN, PartWriter
 from rebal.inspectors.fleet.reports import Totals
-from rebal.inspectors.fleet.runs import Sorter, pack
+from rebal.inspectors.fleet.runs import pack, runs_of, unpack
 from rebal.inspectors.fleet.schemas import (
     ERRORS,
-    INPUTS,
-    MOVED,
-    PACKED,
     REQUESTS,
+    RUNS,
     STATES,
-    TIME,
     TIMELINE,
     in_columns,
 )
 from rebal.inspectors.fleet.sources.request_rows import COUNTED
 from rebal.inspectors.fleet.sources.source import SOURCE
-from rebal.inspectors.fleet.stages import Gather, Piece, _rows, pieces_of
 from rebal.inspectors.fleet.telling import tell
 from rebal.inspectors.fleet.timeline.timeline import Options
 from tests.fleet.tablefiles import target_in
 
 GROUPS, EACH = 40, 200
-REQUEST_COLUMNS = INPUTS["requests"]
+ONE_GROUP = Wanted(frozenset({"group-17"}))
 
 
-def records(target_folder: Path) -> Totals:
+def records(target_folder: Path, numbers: range = range(GROUPS * EACH)) -> Totals:
     """What a task makes of records of 40 groups that come in turn."""
-    numbers = range(GROUPS * EACH)
     names = [b"group-%02d" % (number % GROUPS) for number in numbers]
     given = {
         "key": [b"\0\2" + len(name).to_bytes(2, "big") + name for name in names],
@@ -66,14 +63,49 @@ def row_groups_read(folder: Path, path: str, wanted: Wanted) -> int:
         return len(files._row_groups(file.metadata, wanted))
 
 
-def test_records_are_written_by_group_and_of_one_group_little_is_read(tmp_path: Path) -> None:
-    (file,) = records(tmp_path).files("records")
-    wanted = Wanted(frozenset({"group-17"}))
+def test_records_are_written_once_by_group_and_of_one_group_little_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "_FEW", 5)
+    made = records(tmp_path).made
+    assert set(made) == {"records"}
+    (file,) = made["records"]
     assert row_groups_read(tmp_path, file.path, Wanted()) == 8
-    assert row_groups_read(tmp_path, file.path, wanted) <= 2
-    (rows,) = read_rows(target_in(tmp_path).place, file.path, INPUTS["records"], wanted)
-    assert rows["group_id"].to_pylist() == ["group-17"] * EACH
-    assert rows["offset"].to_pylist() == list(range(17, GROUPS * EACH, GROUPS))
+    assert row_groups_read(tmp_path, file.path, ONE_GROUP) == 1
+    found = rows_of(tmp_path, file.path)
+    assert found["group_id"].to_pylist() == ["group-17"] * EACH
+    assert found["offset"].to_pylist() == list(range(17, GROUPS * EACH, GROUPS))
+
+
+def test_files_of_many_scans_that_become_one_are_sorted_by_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each scan has a few records of every group; they become one run of it."""
+    scans, each = 9, 5
+    numbers = range(scans * each * GROUPS)
+    paths = [
+        file.path
+        for scan in range(scans)
+        for file in records(tmp_path, numbers[scan * each * GROUPS :][: each * GROUPS]).files(
+            "records"
+        )
+    ]
+    monkeypatch.setattr(parts, "_FEW", 5)
+    load = pa.record_batch([pa.array([0])], names=["load"])
+    target = target_in(tmp_path, scans + 1)
+    (file,) = reported(carry([load], target, [Load("records", tuple(paths), whole=True)])).files(
+        "records"
+    )
+    assert file.rows == GROUPS
+    assert row_groups_read(tmp_path, file.path, ONE_GROUP) == 1
+    found = rows_of(tmp_path, file.path)
+    assert found["offset"].to_pylist() == list(range(17, len(numbers), GROUPS))
+
+
+def rows_of(folder: Path, path: str) -> pa.Table:
+    """The records of `ONE_GROUP` in a file."""
+    (rows,) = read_rows(target_in(folder).place, path, RUNS, ONE_GROUP)
+    return pa.concat_tables([run.rows() for run in runs_of(rows)])
 
 
 def requests(folder: Path, times: list[int | None]) -> Totals:
@@ -92,13 +124,13 @@ def test_requests_before_a_time_and_those_with_a_time_are_not_read(tmp_path: Pat
     start = 1_760_000_000_000_000
     (file,) = requests(tmp_path, [start + n for n in range(9000)] + [None]).files("requests")
     for wanted, groups, rows in (
-        (Wanted(since=start + 8500), 1, 500),
+        (Wanted(since=start + 8500), 9, 500),
         (Wanted(timeless=True), 1, 1),
         (Wanted(frozenset({"group-00001"}), since=start + 8500), 0, 0),
     ):
         assert row_groups_read(tmp_path, file.path, wanted) == groups
         with opened(target_in(tmp_path).place, file.path) as opened_file:
-            assert sum(len(one) for one in rows_in(opened_file, REQUEST_COLUMNS, wanted)) == rows
+            assert sum(len(one) for one in rows_in(opened_file, RUNS, wanted)) == rows
 
 
 def test_of_states_only_the_newest_are_read(tmp_path: Path) -> None:
@@ -117,41 +149,29 @@ def test_of_states_only_the_newest_are_read(tmp_path: Path) -> None:
     assert rows["group_id"].to_pylist() == ["a"]
 
 
-def test_times_are_settled_without_keys_and_values(tmp_path: Path) -> None:
-    pieces = pieces_of("records", records(tmp_path).files("records"))
-    wanted = Gather(target_in(tmp_path).place, pieces, shares=[[0]])
-    number = pa.record_batch([pa.array([0])], names=["id"])
-    for batch in stages._read([number], wanted, MOVED):
-        assert batch.schema.names == ["group_id", "partition", "offset", "at"]
-
-
 def test_a_line_without_a_time_is_not_written_again(tmp_path: Path) -> None:
-    rows = {"group_id": ["g"], "api": ["JOIN_GROUP"], "source": ["log"], "position": [7]}
-    sorter = Sorter()
-    list(sorter.add(in_columns(pa.table(rows), TIMELINE)))
-    packed = [pack(one) for one in sorter.rest()]
-    made = reported(tell(packed, target_in(tmp_path), Options())).made
+    made = reported(tell(request_of("g", None).to_batches(), target_in(tmp_path), Options())).made
     assert "states" in made
     assert "waiting" not in made
 
 
-def test_a_line_with_a_time_that_is_not_believed_waits_on(tmp_path: Path) -> None:
+def request_of(group_id: str, at: datetime | None) -> pa.Table:
+    row = {"group_id": group_id, "api": "JOIN_GROUP", "source": "log", "position": 7, "at": at}
+    return pack(pa.Table.from_pylist([row], TIMELINE))
+
+
+def test_a_line_with_a_time_that_is_not_believed_waits_until_it_is(tmp_path: Path) -> None:
     ahead = datetime(2036, 1, 1, tzinfo=UTC)
-    rows = {"group_id": ["g"], "api": ["JOIN_GROUP"], "source": ["log"], "position": [7]}
-    lines = in_columns(pa.table({**rows, "at": pa.array([ahead], TIME)}), REQUESTS)
-    writer = PartWriter(target_in(tmp_path))
-    writer.write("requests", lines)
-    made = reported(writer.report()).made
-    for kind in ("requests", "waiting"):
+    target, options = target_in(tmp_path), Options(span=(0, 1_000_000))
+    packed = request_of("g", ahead)
+    for _ in range(2):
         # By the scan that read it, then by the next one.
-        target, (file,) = target_in(tmp_path), made[kind]
-        span = Gather(target.place, (), (0, 1_000_000))
-        (given,) = _rows(Piece(kind, file.path, file.size), span, PACKED)
-        assert given.select(["at", "told_at"]).to_pylist() == [{"at": None, "told_at": ahead}]
-        sorter = Sorter()
-        list(sorter.add(given))
-        made = reported(tell([pack(one) for one in sorter.rest()], target, Options())).made
-    assert made["waiting"]
+        (rows,) = unpack(packed.to_batches(), options.span)
+        assert rows.select(["at", "told_at"]).to_pylist() == [{"at": None, "told_at": ahead}]
+        made = reported(tell(packed.to_batches(), target, options)).made
+        (packed,) = read_rows(target.place, made["waiting"][0].path, RUNS)
+    (rows,) = unpack(packed.to_batches(), (0, 2**62))
+    assert rows.select(["at", "told_at"]).to_pylist() == [{"at": ahead, "told_at": None}]
 
 
 def test_a_line_that_an_earlier_scan_could_not_read_is_known_by_its_file(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rebal.inspectors.fleet import runs
-from rebal.inspectors.fleet.runs import SORTED_BY, Sorter, pack, unpack
-from rebal.inspectors.fleet.schemas import TIMELINE
+from rebal.inspectors.fleet.runs import Sorter, joined, pack, unpack
+from rebal.inspectors.fleet.schemas import RUNS, TIMELINE
+from rebal.inspectors.fleet.timeline.clock import settle
 from rebal.inspectors.fleet.timeline.timeline import ORDER
 from tests.examples import examples
 
@@ -38,30 +40,63 @@ def place(one: Row) -> tuple[Any, ...]:
     return one["group_id"], one["state"] is None, *((v is None, v or 0) for v in values if v != "s")
 
 
-def packed_of(rows: list[Row]) -> list[pa.RecordBatch]:
+def packed_of(rows: list[Row]) -> list[pa.Table]:
     sorter = Sorter()
     ready = list(sorter.add(pa.Table.from_pylist(rows, TIMELINE))) if rows else []
     return [pack(one) for one in (*ready, *sorter.rest())]
 
 
 def through(files: list[list[Row]]) -> list[Row]:
-    """What comes out of files that several tasks packed, sorted as Spark sorts."""
-    packed: list[Row] = []
-    for rows in files:
-        for batch in packed_of(rows):
-            packed += batch.to_pylist()
-    packed.sort(key=lambda one: [(one[name] is None, one[name] or 0) for name in SORTED_BY])
+    """What comes out of files that several tasks packed, sorted as Spark sorts: by group."""
+    packed = [run for rows in files for batch in packed_of(rows) for run in batch.to_pylist()]
+    packed.sort(key=lambda run: run["group_id"])
     return list(rows_of(packed))
 
 
 def rows_of(packed: list[Row]) -> Iterator[Row]:
-    batches = pa.Table.from_pylist(packed, runs.PACKED).to_batches(max_chunksize=3)
-    for batch in unpack(batches):
+    batches = pa.Table.from_pylist(packed, RUNS).to_batches(max_chunksize=3)
+    for batch in unpack(batches, None):
         for one in batch.to_pylist():
             yield dict.fromkeys(TIMELINE.names) | one
 
 
 times = st.one_of(st.none(), st.integers(0, 40))
+
+
+def test_a_run_says_which_offsets_and_times_are_in_it() -> None:
+    (packed,) = packed_of([row(0, 5, 9), row(0, 7, 8), row(0, 6, None), row(0, None, None)])
+    found = [[run[name] for name in ("kind", "offset", "last_offset", "at", "until", "ordered")]
+             for run in packed.to_pylist()]  # fmt: skip
+    at = [START + timedelta(seconds=n) for n in range(10)]
+    assert found == [
+        ["records", 9, 9, at[5], at[5], True],
+        ["requests", None, None, at[6], at[6], True],
+        ["records", 8, 8, at[7], at[7], True],
+        ["requests", None, None, None, None, True],
+    ]
+    (packed,) = packed_of([row(0, 5, 9), row(0, 7, 8)])
+    (run,) = packed.to_pylist()
+    assert (run["offset"], run["last_offset"], run["ordered"]) == (8, 9, False)
+
+
+def test_short_runs_of_a_group_become_one() -> None:
+    files = [[row(group, n, 2 * n + group) for group in (0, 1)] for n in range(40)]
+    packed = pa.concat_tables([one for rows in files for one in packed_of(rows)])
+    made = joined(packed.sort_by([("group_id", "ascending"), ("offset", "ascending")]))
+    assert (len(packed), len(made)) == (80, 2)
+    assert list(rows_of(made.sort_by("group_id").to_pylist())) == sorted(
+        (one for rows in files for one in rows), key=place
+    )
+
+
+def settled(rows: list[Row]) -> list[Row]:
+    """The rows with effective times."""
+    table = pa.Table.from_pylist(rows, TIMELINE)
+    times = settle(table.select(["group_id", "at", "partition", "offset"]))["at"].to_pylist()
+    return [
+        one if at == one["at"] else {**one, "at": at, "told_at": one["at"]}
+        for one, at in zip(rows, times, strict=True)
+    ]
 
 
 @settings(examples(60))
@@ -75,14 +110,19 @@ times = st.one_of(st.none(), st.integers(0, 40))
     ),
     st.integers(1, 8),
 )
-def test_rows_come_out_in_order(files: list[list[Row]], run_rows: int) -> None:
+def test_rows_come_out_in_order_with_effective_times(files: list[list[Row]], run_rows: int) -> None:
     files = [[one for one in rows if one["at"] or one["api"]] for rows in files]
+    numbers = itertools.count()
+    for one in itertools.chain.from_iterable(files):
+        if one["offset"] is not None:
+            # a place has one record, and times follow the offsets or do not
+            one["offset"] = one["offset"] * 1000 + next(numbers)
     before, runs._RUN_ROWS = runs._RUN_ROWS, run_rows
     try:
         made = through(files)
     finally:
         runs._RUN_ROWS = before
-    wanted = sorted((one for rows in files for one in rows), key=place)
+    wanted = sorted(settled([one for rows in files for one in rows]), key=place)
     assert [place(one) for one in made] == [place(one) for one in wanted]
     assert sorted(made, key=place) == wanted
 
@@ -112,7 +152,7 @@ def test_many_runs_that_overlap_are_not_sorted_again_for_each(
     """An unordered export that many tasks read: each has rows of the group from first to last."""
     tasks, each = 60, 20
     monkeypatch.setattr(runs, "_BATCH_ROWS", 50)
-    ordered = runs._sorted
+    ordered = runs.in_order
     sizes: list[int] = []
 
     def noted(held: list[pa.Table]) -> pa.Table:
@@ -123,8 +163,7 @@ def test_many_runs_that_overlap_are_not_sorted_again_for_each(
         [row(0, task + n * tasks, task + n * tasks) for n in range(each)] for task in range(tasks)
     ]
     packed = [one for rows in files for batch in packed_of(rows) for one in batch.to_pylist()]
-    packed.sort(key=lambda one: one["at"])
-    monkeypatch.setattr(runs, "_sorted", noted)
+    monkeypatch.setattr(runs, "in_order", noted)
     made = [one["offset"] for one in rows_of(packed)]
     assert made == sorted(range(tasks * each))
     assert sum(sizes) <= 6 * tasks * each
