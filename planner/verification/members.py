@@ -283,10 +283,14 @@ def step_standing(
 
 
 def begun_step(
-    plan: Plan, entries: Sequence[JournalEntry], context: Context, ledger: Ledger
+    plan: Plan,
+    entries: Sequence[JournalEntry],
+    context: Context,
+    ledger: Ledger,
+    gates: Mapping[int, StepStanding],
 ) -> int | None:
     """Return the last step that has begun: a member completed it, or came or left while it was
-    open.
+    open, or its gate holds beside that of the step before it.
     """
     if not plan.steps:
         return None
@@ -301,7 +305,8 @@ def begun_step(
         opened = plan.next_step == step.id or bool(held)
         there = ledger.before[step.id]
         came = bool(there) and bool(here - there)
-        if made or reached or (opened and (came or bool(_stopped(step, held) - here))):
+        passed = all(gates[each.id].gate is Tri.YES for each in (before, step))
+        if made or reached or passed or (opened and (came or bool(_stopped(step, held) - here))):
             current = step.id
     return current
 

@@ -187,7 +187,7 @@ def verify(
         )
         for each in plan.steps
     }
-    number = step if step is not None else begun_step(plan, entries, context, ledger)
+    number = step if step is not None else begun_step(plan, entries, context, ledger, gates)
     fresh = _new_plan(plan, known, expected, accepted)
     current = gates.get(number) if number is not None else _still_done(plan, fresh)
     gate = current.gate if current else Tri.CANNOT_TELL
