@@ -145,9 +145,12 @@ def outsiders_of(
         if own is not None:
             missing.remove(own)
         family = proven_family(one.software) or families.get(who, same)
-        # Where more members are out, the name is also theirs.
+        # Where more members are out, the name is also theirs; without an address, any member's.
         more = context.missing > sure and not one.instance_id
         alike = [each.takes_mixed for each in missing if more and each.client_id == one.client_id]
+        if not (one.host or one.instance_id):
+            named = (f for f in context.members if f.member.client_id == one.client_id)
+            alike += map(context.may_take_mixed, named)
         rejected.append(
             Outsider(
                 kind=OutsiderKind.REJECTED,
