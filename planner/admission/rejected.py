@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from rebal.groups.clients import assignors, is_automatic
 from rebal.groups.evidence.exact import when
-from rebal.groups.model import GroupSnapshot, Member, Refusal, Tri
+from rebal.groups.model import Departed, GroupSnapshot, Member, Refusal, Tri
 from rebal.planner.admission.check import Admission, Join, admitted
 from rebal.planner.admission.memory import CoordinatorMemory
 
@@ -20,9 +20,9 @@ def still_out(snapshot: GroupSnapshot) -> tuple[Refusal, ...]:
     """
     newest: dict[tuple[str, ...], Refusal] = {}
     for one in sorted(snapshot.refusals, key=lambda each: when(each.at)):
-        before = newest.get(_client(one))
+        before = newest.get(client_key(one))
         often = before.times if before is not None and before.list == one.list else 0
-        newest[_client(one)] = replace(one, times=one.times + often)
+        newest[client_key(one)] = replace(one, times=one.times + often)
     return tuple(
         one for one in newest.values() if one.rejoined_as is None and not _is_back(snapshot, one)
     )
@@ -72,7 +72,8 @@ def if_renamed(instance_id: str | None) -> str:
     return f" If {name} left for good, or was renamed: --departed {name}." if name else ""
 
 
-def _client(one: Refusal) -> tuple[str, ...]:
+def client_key(one: Refusal | Departed) -> tuple[str, ...]:
+    """Return what tells the client: its instance id, else its client id and address."""
     if one.instance_id:
         return (one.instance_id,)
     # A client in a crash loop comes from a new connection each time: its address stays.

@@ -31,7 +31,7 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
-from rebal.planner.admission.rejected import joined_since, member_of
+from rebal.planner.admission.rejected import client_key, joined_since, member_of
 from rebal.planner.facts import owned
 from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Plan
@@ -279,9 +279,8 @@ def first_shown(plan: Plan, entries: Sequence[JournalEntry]) -> Shown:
 
 def rejection_key(one: Refusal) -> tuple[object, ...]:
     """Return what tells a rejection from the client's next one: its connection, else its time."""
-    who = one.instance_id or (one.client_id, one.host)
     # A log that is exported again has other line numbers.
-    return who, one.list, one.connection or one.at or one.evidence.detail
+    return client_key(one), one.list, one.connection or one.at or one.evidence.detail
 
 
 def is_same(plan: Plan, one: Refusal, other: Refusal) -> bool:
@@ -301,17 +300,23 @@ def _resolved(
 ) -> Refusal:
     """Return the rejection; it is resolved if an earlier look showed that, or if its client had a
     new member id after the first look that showed it, which no log has to show. A load may bring an
-    old id back.
+    old id back. A member that joined and left between two looks is in this look's log alone.
     """
     known, look = shown.get(rejection_key(one), (None, None))
     if one.rejoined_as is not None or known is None or look is None:
         return one
     if known.rejoined_as is not None:
         return replace(one, rejoined_as=known.rejoined_as, rejoined_at=known.rejoined_at)
-    member = member_of(snapshot, one) if one.instance_id or one.host else None
-    later = set[str]()
+    told = one.instance_id or one.host
+    member = member_of(snapshot, one) if told else None
+    later = {
+        gone.member_id
+        for gone in snapshot.departed
+        if told and client_key(gone) == client_key(one)
+        if gone.last_seen is not None and gone.last_seen > look.at
+    }
     if member is not None and joined_since(member, one) is not Tri.NO:
-        later = {member.member_id}
+        later.add(member.member_id)
     if one.instance_id is not None:
         later |= {
             seen.member_id

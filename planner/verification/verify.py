@@ -171,10 +171,8 @@ def verify(
     ahead = [entry for entry in entries if entry.at > snapshot.captured_at]
     entries = [entry for entry in entries if entry.at <= snapshot.captured_at]
     seen = [entry for entry in entries if entry.blind is None]
-    plan, snapshot, accepted, expected = as_stated(
-        plan, entries, snapshot, accepted, expect_members
-    )
     known = remembered(plan, seen, snapshot)
+    plan, known, accepted, expected = as_stated(plan, entries, known, accepted, expect_members)
     context = context_of(plan, known, expected, accepted, given)
     estimated = estimates(plan, accepted.members)
     outsiders = outsiders_of(plan, seen, context, estimated=estimated)
