@@ -194,13 +194,12 @@ class Brief(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     `needs` is the precondition, or the part of it that does not hold; `how` are the instructions of
     `order` that keep the members safe, a line each; `gate` is the state of the group that the gate
-    demands; `rollback` is the rollback without its command.
+    demands.
     """
 
     needs: str = ""
     how: tuple[str, ...] = ()
     gate: str = ""
-    rollback: str = ""
 
 
 class Step(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -49,6 +49,7 @@ ONE_INSTANCE: Final = (
 )
 ONE_WORKER: Final = "one by one: stop cleanly, start, wait until its connectors are RUNNING"
 ALL_AT_ONCE: Final = "stop all cleanly (every service, site), see the group Empty, start all"
+BACK_ONE_BY_ONE: Final = "restart the members with group.protocol=consumer, one by one"
 START_EMPTY: Final = (
     "Start the members and ask again. (While a group is Empty, members that all start with the "
     "same list can use any list.)"
@@ -163,59 +164,6 @@ def start_all(change: str, warning: str = "") -> str:
     return f"start all members with {change}{f'; {warning}' if warning else ''}"
 
 
-def back_from_mixed(keep: str | None, target: str) -> str:
-    """Return the rollback of the first bounce: the old list, while the old assignor is elected."""
-    old = keep or "the old assignor"
-    return (
-        f"while {old} is elected, restore [{old}] one member at a time, in any order; once "
-        f"{target} is elected, [{old}] is not proven to be admitted: a plan of the rollback gives "
-        "the order"
-    )
-
-
-def back_from_mixed_in_short(keep: str | None, goal: str) -> str:
-    """Return the rollback of the first bounce in short; `goal` plans it after the vote."""
-    old = keep or "the old assignor"
-    return f"[{old}] while elected, then plan --to {goal}"
-
-
-def back_from_stop_in_short(keep: str | None, goal: str) -> str:
-    """Return the rollback of a stop of some members in short."""
-    return f"stop them, start with [{keep}] while elected, then plan --to {goal}"
-
-
-def back_from_target(target: str, keep: str | None) -> str:
-    """Return the rollback of the second bounce: first the list of both assignors, which is
-    admitted.
-    """
-    old = keep or "the old assignor"
-    return (
-        f"to [{target}, {old}] on every member first, never straight to [{old}] "
-        f"(RB108: it is rejected)"
-    )
-
-
-def back_from_target_in_short(target: str, keep: str | None) -> str:
-    """Return the rollback of the second bounce in short."""
-    old = keep or "the old assignor"
-    return f"first [{target}, {old}], never straight back (RB108)"
-
-
-def back_over_stop(change: str) -> str:
-    """Return the rollback of a step in which the whole group stops."""
-    return f"stop every member, check that the group is Empty, start all with {change}"
-
-
-def back_over_stop_in_short(change: str) -> str:
-    """Return the rollback of a step in which the whole group stops, in short."""
-    return f"stop all, see it Empty, start all with {change}"
-
-
-def back_one_by_one(change: str) -> str:
-    """Return the rollback of a step that changes the group's protocol member by member."""
-    return f"restart the members with {change}, one by one"
-
-
 def stop_these(who: str) -> str:
     """Return the instruction to stop some members while the others keep running."""
     return (
@@ -229,33 +177,34 @@ def start_these(assignors: Sequence[str]) -> str:
     return f"start them with [{', '.join(assignors)}]"
 
 
-def back_from_stop(keep: str | None, target: str) -> str:
-    """Return the rollback of a stop of some members: their old list, while the others still hold
-    it.
-    """
-    return (
-        f"stop these members again; while {keep} is elected, start them with [{keep}]; once "
-        f"{target} is elected, a plan of the rollback gives the order that is admitted"
-    )
-
-
 def stop_then_start(whom: str, how: str) -> str:
     """Return the title of a step that stops all of `whom` before one of them starts."""
     return f"Stop every {whom}, start all {how}"
 
 
+def back_from_mixed(keep: str | None, goal: str) -> str:
+    """Return the rollback of the first bounce; once the target is elected, the old list is not
+    proven to be admitted, and a plan to `goal` gives the order.
+    """
+    return f"[{keep or 'the old assignor'}] while elected, then plan --to {goal}"
+
+
+def back_from_stop(keep: str | None, goal: str) -> str:
+    """Return the rollback of a stop of some members, while the others still hold their old list."""
+    return f"stop them, start with [{keep}] while elected, then plan --to {goal}"
+
+
+def back_from_target(target: str, keep: str | None) -> str:
+    """Return the rollback of the second bounce, over the list that is admitted."""
+    return f"first [{target}, {keep or 'the old assignor'}], never straight back (RB108)"
+
+
+def back_over_stop(change: str) -> str:
+    """Return the rollback of a step in which the whole group stops."""
+    return f"stop all, see it Empty, start all with {change}"
+
+
 def back_to_old_workers(*, up: bool) -> str:
     """Return the rollback of a change of Connect workers' protocol."""
-    line = (
-        "restore the old connect.protocol, one worker at a time: every protocol is common in "
-        "between"
-    )
-    if not up:
-        return line
-    return f"{line}; once the last worker has changed, stop all before one is eager again (RB507)"
-
-
-def back_to_old_workers_in_short(*, up: bool) -> str:
-    """Return the rollback of a change of Connect workers' protocol in short."""
     after = "; after the last, stop all (RB507)" if up else ""
     return f"the old setting, one by one{after}"

@@ -18,7 +18,6 @@ from rebal.planner.advice.wording import (
     START_ALL,
     STOP_ALL,
     back_to_old_workers,
-    back_to_old_workers_in_short,
     stop_then_start,
 )
 from rebal.planner.commands import NamedCommand, commands, sentences
@@ -159,7 +158,6 @@ def _step(
             gate=f"the elected protocol is {' or '.join(INCREMENTAL)}"
             if up
             else f"{everyone(context)} joins with default alone",
-            rollback=back_to_old_workers_in_short(up=up),
         ),
         commands=(*commands(order), *((_simulation(context),) if up else ())),
         cost=_cost(context, cost, rest, worker_list(protocol) or ()),

@@ -15,7 +15,6 @@ from rebal.planner.advice.wording import (
     START_ALL,
     STOP_ALL,
     back_over_stop,
-    back_over_stop_in_short,
     stop_then_start,
 )
 from rebal.planner.clients import speak_kip848, stays_eager
@@ -71,7 +70,6 @@ def cut_over(context: Context) -> tuple[Step, ...]:
                 needs=agreed(Risk.STOP),
                 how=(ALL_AT_ONCE,),
                 gate=f"{everyone(context)} uses {context.target} alone",
-                rollback=back_over_stop_in_short("the old list"),
             ),
             commands=(
                 context.accepting(Risk.STOP.rule, AGREED),

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
     ALL_AT_ONCE,
+    BACK_ONE_BY_ONE,
     STOP_ALL,
-    back_one_by_one,
     back_over_stop,
-    back_over_stop_in_short,
     start_all,
     stop_then_start,
 )
@@ -80,12 +79,11 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
         to_do=ids(rest),
         done=ids(done),
         gate=_gate(context, Tri.NO if rest else Tri.CANNOT_TELL),
-        rollback=back_one_by_one("group.protocol=consumer"),
+        rollback=BACK_ONE_BY_ONE,
         brief=Brief(
             needs=open_points(answers),
             how=tuple(how_of(context, rest, by_lists=False)),
             gate=_state(context),
-            rollback=back_one_by_one("group.protocol=consumer"),
         ),
         commands=commands(order),
         cost=move_online(
@@ -184,7 +182,6 @@ def _brief(context: Context, how: str, needs: str, answers: Sequence[Answer]) ->
         needs=open_points(answers, needs),
         how=(how,),
         gate=_state(context),
-        rollback=back_over_stop_in_short("group.protocol=consumer"),
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
     back_from_stop,
-    back_from_stop_in_short,
     start_these,
     stop_some_in_short,
     stop_then_start,
@@ -101,11 +100,10 @@ def _stop_and_start(context: Context, number: int) -> Step:
             # The target in their list proves this step; the last step narrows.
             aim=Aim.WIDEN,
         ),
-        rollback=back_from_stop(context.keep, context.target),
+        rollback=back_from_stop(context.keep, back_goal(context)),
         brief=Brief(
             how=(stop_some_in_short(left, context.target),),
             gate=f"{everyone(context)} supports {context.target}",
-            rollback=back_from_stop_in_short(context.keep, back_goal(context)),
         ),
         commands=(
             NamedCommand("see that it is Stable", context.given.inspect(group, "--probe")),

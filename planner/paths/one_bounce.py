@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from rebal.groups.model import Tri
 from rebal.planner.advice.remedies import cure_of
-from rebal.planner.advice.wording import back_from_target, back_from_target_in_short
+from rebal.planner.advice.wording import back_from_target
 from rebal.planner.clients import cooperative, custom
 from rebal.planner.commands import commands, sentences
 from rebal.planner.context import EAGER, Context, ids
@@ -80,7 +80,6 @@ def refresh(context: Context, number: int, cost: CostModel) -> Step:
         brief=Brief(
             how=(cure.text, *cure.risks),
             gate=f"the probe finds {context.target}, or a rebalance since the reload",
-            rollback="nothing to undo: no list has changed",
         ),
         cost=cost_of(context, chosen, cost, ()),
         exit_code=exit_code(cure.verdict),
@@ -130,7 +129,6 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
             needs=f"every list holds {context.target}, and the coordinator remembers it",
             how=tuple(how_of(context, rest)),
             gate=f"{everyone(context)} is proven to have no {kind} assignor",
-            rollback=back_from_target_in_short(context.target, context.keep),
         ),
         commands=commands(order),
         cost=cost_of(context, rest, cost, names),

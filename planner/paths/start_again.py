@@ -61,7 +61,6 @@ def start_again(context: Context, before: Context) -> PlannedPath:
         brief=Brief(
             how=(how,),
             gate=f"{everyone(context)} runs {what}",
-            rollback=back_over_stop("the new configuration"),
         ),
         cost=Cost(
             rebalances=1,

@@ -125,7 +125,6 @@ def _up(
         brief=Brief(
             how=(*_unset(context), *_how([*old, *unknown])),
             gate=f"{everyone(context)} runs 2.4 or later",
-            rollback="put the old version back, without upgrade.from, one instance at a time",
         ),
         cost=cost_of(context, [*old, *unknown], cost, ("stream",)),
         exit_code=exit_code(Tri.NO if kept else Tri.YES),
@@ -188,7 +187,6 @@ def _remove(context: Context, cost: CostModel, number: int, *, blocked: bool) ->
         brief=Brief(
             how=(*(first if declared else ()), *_how(rest)),
             gate=f"{everyone(context)} is proven COOPERATIVE",
-            rollback="set upgrade.from back to what it was, one instance at a time",
         ),
         cost=cost_of(context, rest, cost, ("stream",)),
         exit_code=exit_code(Tri.CANNOT_TELL if blocked else Tri.YES),
@@ -274,7 +272,6 @@ def _back(context: Context, cost: CostModel, before: Context, path: PlannedPath)
 def _latest(context: Context, cost: CostModel, number: int) -> Step:
     """Return the step of instances of 4.0 or later that run a bridge release now."""
     rest = [facts for facts in context.members if above_eager(facts) is not Tri.YES]
-    back = "put the bridge release back, one instance at a time"
     return Step(
         id=number,
         title="Every instance gets its old version of 4.0 or later",
@@ -300,11 +297,10 @@ def _latest(context: Context, cost: CostModel, number: int) -> Step:
             aim=Aim.STREAMS_LATEST,
             by_hand=f"{_LOG}the old version",
         ),
-        rollback=back,
+        rollback="put the bridge release back, one instance at a time",
         brief=Brief(
             how=_how(rest),
             gate=f"{everyone(context)} runs 4.0 or later",
-            rollback=back,
         ),
         cost=cost_of(context, rest, cost, ("stream",)),
     )
@@ -343,7 +339,6 @@ def _bridge(context: Context, cost: CostModel, new: Sequence[Facts]) -> Step:
         brief=Brief(
             how=_how(new),
             gate=f"{everyone(context)} runs {BRIDGE} or earlier",
-            rollback="put the new version back, one instance at a time",
         ),
         cost=cost_of(context, new, cost, ("stream",)),
     )
@@ -395,7 +390,6 @@ def _eager(
         brief=Brief(
             how=_how(rest),
             gate=f"{everyone(context)} is proven EAGER",
-            rollback="remove upgrade.from again, one instance at a time",
         ),
         cost=cost_of(context, rest, cost, ("stream",)),
         exit_code=exit_code(holds),
@@ -438,7 +432,6 @@ def _old(context: Context, cost: CostModel, number: int, kept: Sequence[Facts]) 
         brief=Brief(
             how=_how(rest),
             gate=f"{everyone(context)} runs a version below 2.4",
-            rollback="put the new version back with upgrade.from=2.3",
         ),
         cost=cost_of(context, rest, cost, ("stream",)),
         exit_code=exit_code(holds),

@@ -17,9 +17,7 @@ from rebal.groups.model import GroupType, Tri
 from rebal.planner.advice.wording import (
     ALL_AT_ONCE,
     STOP_ALL,
-    back_one_by_one,
     back_over_stop,
-    back_over_stop_in_short,
     start_all,
     stop_then_start,
 )
@@ -101,14 +99,11 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
             holds=Tri.NO if rest or context.missing else Tri.YES,
             aim=Aim.CONSUMER,
         ),
-        rollback=back_one_by_one("their old configuration")
-        + ": when the last member with group.protocol=consumer has left, the coordinator converts "
-        "the group back, if its migration policy is downgrade or bidirectional",
+        rollback="the old configuration, one by one, if the migration policy allows",
         brief=Brief(
             needs=open_points(answers),
             how=tuple(how_of(context, rest, by_lists=False)),
             gate=f"the group's type is consumer, and {everyone(context)} uses consumer",
-            rollback="the old configuration, one by one, if the migration policy allows",
         ),
         commands=(*commands(order), again(context)),
         cost=move_online(
@@ -150,8 +145,7 @@ def _offline(context: Context, common: Sequence[Answer], closed: Sequence[Answer
         ),
         to_do=ids(context.members),
         gate=_gate(context),
-        rollback=back_over_stop("the old configuration")
-        + ": an Empty KIP-848 group is replaced by a classic one",
+        rollback=back_over_stop("the old configuration"),
         brief=_brief(context, (ALL_AT_ONCE,), agreed(Risk.STOP_FOR_KIP848), common),
         commands=(context.accepting(Risk.STOP_FOR_KIP848.rule, AGREED), empty_now(context)),
         cost=stop_and_start(
@@ -215,7 +209,6 @@ def _brief(context: Context, how: Iterable[str], needs: str, answers: Sequence[A
         needs=open_points(answers, needs),
         how=tuple(how),
         gate=f"{everyone(context)} uses group.protocol=consumer",
-        rollback=back_over_stop_in_short("the old configuration"),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rebal.groups.model import Tri
-from rebal.planner.advice.wording import back_from_mixed, back_from_mixed_in_short
+from rebal.planner.advice.wording import back_from_mixed
 from rebal.planner.clients import cooperative
 from rebal.planner.commands import commands, sentences
 from rebal.planner.context import EAGER, Context, Facts, ids
@@ -87,12 +87,11 @@ def add_both(
             holds=gate_answer(context, rest, lacking),
             aim=Aim.WIDEN,
         ),
-        rollback=back_from_mixed(context.keep, context.target),
+        rollback=back_from_mixed(context.keep, back_goal(context)),
         brief=Brief(
             needs=f"every client accepts {kinds}",
             how=tuple(how_of(context, rest)),
             gate=f"{everyone(context)}{but} supports {context.target}",
-            rollback=back_from_mixed_in_short(context.keep, back_goal(context)),
         ),
         commands=(*commands(order), again(context)),
         cost=cost_of(context, rest, cost, names),

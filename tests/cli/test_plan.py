@@ -63,7 +63,7 @@ def test_the_text_answers_first_and_ends_with_what_was_not_checked(
         "\n                partition.assignment.strategy=org.apache.kafka.clients.consumer."
         "CooperativeStickyAssignor,org.apache.kafka.clients.consumer.RangeAssignor\n" in text
     )
-    assert "never straight to [range]" in text
+    assert "never straight back" in text
     assert "step 2: not yet" in text
     assert text.index("not checked") > text.index("RB901")
     assert lines[-1].split()[0] == "next:"

@@ -56,7 +56,7 @@ def test_bounce_one_complete() -> None:
     assert (made.path, made.next_step, made.exit_code) == ("two_bounces", 2, 0)
     assert made.steps[0].gate.holds is Tri.YES
     assert made.steps[1].target_list == ("cooperative-sticky",)
-    assert "never straight to [range]" in made.steps[1].rollback
+    assert "first [cooperative-sticky, range], never straight back" in made.steps[1].rollback
 
 
 def test_a_forgotten_member_blocks_bounce_two_only() -> None:

@@ -140,7 +140,7 @@ def _step(
 
 
 def _brief(step: Step) -> Brief:
-    return step.brief or Brief(how=step.order, gate=step.gate.shows, rollback=step.rollback)
+    return step.brief or Brief(how=step.order, gate=step.gate.shows)
 
 
 def _how(plan: Plan) -> tuple[str, ...]:
@@ -220,7 +220,7 @@ def _rest(plan: Plan, step: Step, brief: Brief) -> Rows:
     if step.cost is not None:
         yield "cost", Forms(*cost_forms(step, plan.baseline))
     yield "gate", brief.gate
-    yield "rollback", brief.rollback
+    yield "rollback", step.rollback
 
 
 def _question(plan: Plan) -> Rows:
