@@ -7,32 +7,31 @@ without these groups, together with others of its kind; so are small files, once
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rebal.inspectors.fleet.files import Wanted, opened, rows_in
-from rebal.inspectors.fleet.parts import SCAN, WRITTEN, PartWriter, Target
-from rebal.inspectors.fleet.schemas import TEXT
+from rebal.inspectors.fleet.files import ALL, Wanted, opened, rows_in
+from rebal.inspectors.fleet.parts import WRITTEN, PartWriter, Target
+from rebal.inspectors.fleet.schemas import SCAN, TEXT
 from rebal.inspectors.fleet.spark.tasks import numbers_in
 
+NO_GROUPS: Final = pa.array([], TEXT)
 _GROUP: Final = pa.schema([("group_id", TEXT)])
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(NamedTuple):
     """Files of a kind that one task looks through.
 
     With `whole` they are written again in any case. `without` are the groups whose rows go; of
-    states, only the rows stay that `newest` names by `group_id` and `scan_id` (None: all do).
+    states, only the rows stay that `staying` wants.
     """
 
     kind: str
     paths: tuple[str, ...]
-    without: frozenset[str] = frozenset()
-    newest: pa.Table | None = None
+    without: pa.Array = NO_GROUPS
+    staying: Wanted = ALL
     whole: bool = False
 
 
@@ -52,15 +51,6 @@ def _carry(load: Load, path: str, target: Target, writer: PartWriter) -> None:
         if not load.whole and next(rows_in(file, _GROUP, Wanted(load.without)), None) is None:
             return
         writer.said.gone.add(path)
-        for rows in rows_in(file, WRITTEN[load.kind].append(SCAN)):
-            writer.write(load.kind, _staying(rows, load))
-
-
-def _staying(rows: pa.Table, load: Load) -> pa.Table:
-    if load.without:
-        gone = pc.is_in(rows["group_id"], pa.array(load.without, pa.string()))
-        rows = rows.filter(pc.invert(gone))
-    if load.newest is not None:
-        place = pc.index_in(rows["group_id"], load.newest["group_id"])
-        rows = rows.filter(pc.equal(rows[SCAN.name], load.newest[SCAN.name].take(place)))
-    return rows
+        for rows in rows_in(file, WRITTEN[load.kind].append(SCAN), load.staying):
+            gone = pc.is_in(rows["group_id"], load.without)
+            writer.write(load.kind, rows.filter(pc.invert(gone)))

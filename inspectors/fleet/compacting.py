@@ -15,15 +15,16 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from rebal.inspectors.fleet.carrying import Load, carry
+from rebal.inspectors.fleet.files import ALL, Wanted
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.run import Run, app_of, new_run
 from rebal.inspectors.fleet.lake.scans import Scans, expired
 from rebal.inspectors.fleet.lake.sweep import Freed, find_files, find_log, remove
 from rebal.inspectors.fleet.lake.table import SMALL, DataFile, token_of
 from rebal.inspectors.fleet.manifest import Manifest
+from rebal.inspectors.fleet.news import NEWEST, newest_states
 from rebal.inspectors.fleet.parts import FOLDERS, STORED, WORK
 from rebal.inspectors.fleet.reports import Totals
-from rebal.inspectors.fleet.states import NEWEST, newest_states
 
 
 class Compacted(NamedTuple):
@@ -127,8 +128,8 @@ def _put_together(
                 kept = [one for one in run.earlier(kind) if one.path not in gone]
                 made[table] += [_below(table, one) for one in kept]
         for kind, files in chunks:
-            only = newest if kind in NEWEST else None
-            load = Load(kind, tuple(one.path for one in files), newest=only, whole=True)
+            only = Wanted(newest=newest) if kind in NEWEST else ALL
+            load = Load(kind, tuple(one.path for one in files), staying=only, whole=True)
             made[FOLDERS[kind]] += _written(run, load)
         run.finish(last, made)
 

@@ -7,7 +7,7 @@ row that is wanted: the others are not read.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeVar
 
@@ -16,10 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rebal.inspectors.fleet.lake.place import Place
-from rebal.inspectors.fleet.schemas import in_columns
+from rebal.inspectors.fleet.schemas import SCAN, in_columns
 
 _T = TypeVar("_T", str, int)
-_SCAN: Final = "scan_id"
 _ROWS: Final = 4096
 _RUNS: Final = 64
 """Rows of a batch; a run may have a megabyte."""
@@ -29,21 +28,21 @@ class Wanted(NamedTuple):
     """The rows of a file that are wanted: of `groups` (None: of all), runs that last up to the time
     `since` or later (microseconds since 1970; None: whenever), or only those without a time.
 
-    `scans` are by group the scan whose rows are wanted (None: of all).
+    Of `newest` (`group_id`, `scan_id`) are each group's rows that this scan wrote (None: all are).
     """
 
-    groups: Collection[str] | None = None
+    groups: pa.Array | None = None
     since: int | None = None
     timeless: bool = False
-    scans: Mapping[str, int] | None = None
+    newest: pa.Table | None = None
 
     def rows(self, rows: pa.Table) -> pa.Table:
         """Return those of these rows that are wanted."""
         if self.groups is not None:
-            rows = rows.filter(pc.is_in(rows["group_id"], pa.array(self.groups, pa.string())))
-        if self.scans is not None:
-            scans = [self.scans.get(name, -1) for name in rows["group_id"].to_pylist()]
-            rows = rows.filter(pc.equal(rows[_SCAN], pa.array(scans, pa.int64())))
+            rows = rows.filter(pc.is_in(rows["group_id"], self.groups))
+        if self.newest is not None:
+            place = pc.index_in(rows["group_id"], self.newest["group_id"])
+            rows = rows.filter(pc.equal(rows[SCAN.name], self.newest[SCAN.name].take(place)))
         if self.since is not None:
             rows = rows.filter(pc.greater_equal(rows["until"].cast(pa.int64()), self.since))
         return rows.filter(pc.is_null(rows["at"])) if self.timeless else rows
@@ -93,17 +92,22 @@ def may_hold(low: _T | None, high: _T | None, names: Sequence[_T]) -> bool:
     return place < len(names) and names[place] <= high
 
 
+def sorted_names(groups: pa.Array) -> list[str]:
+    """Return the groups as `may_hold` takes them."""
+    return sorted(groups.to_pylist())
+
+
 def _row_groups(about: pq.FileMetaData, wanted: Wanted) -> list[int]:
     """The numbers of the row groups that may hold a row that is wanted."""
     found = set(range(about.num_row_groups))
     if wanted.groups is not None:
-        names = sorted(wanted.groups)
+        names = sorted_names(wanted.groups)
         for number, known in _statistics(about, "group_id"):
             if known.has_min_max and not may_hold(known.min, known.max, names):
                 found.discard(number)
-    if wanted.scans is not None:
-        scans = sorted(set(wanted.scans.values()))
-        for number, known in _statistics(about, _SCAN):
+    if wanted.newest is not None:
+        scans = sorted(pc.unique(wanted.newest[SCAN.name]).to_pylist())
+        for number, known in _statistics(about, SCAN.name):
             if known.has_min_max and not may_hold(known.min, known.max, scans):
                 found.discard(number)
     if wanted.since is not None:

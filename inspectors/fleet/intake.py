@@ -23,7 +23,7 @@ from rebal.inspectors.fleet.commits.table import name_topics
 from rebal.inspectors.fleet.files import read_rows
 from rebal.inspectors.fleet.kinds import REPEATED, explain, group_in, sort_out
 from rebal.inspectors.fleet.lake.place import Place
-from rebal.inspectors.fleet.news import News, series_of
+from rebal.inspectors.fleet.news import encoded, summed
 from rebal.inspectors.fleet.parts import PartWriter, Target
 from rebal.inspectors.fleet.reports import TaskReport, add_up
 from rebal.inspectors.fleet.runs import Sorter, pack
@@ -90,7 +90,7 @@ def take_in(
     `latest` is the last time that can be, by the clock of the machine that scans.
     """
     writer = PartWriter(target)
-    commits, news, sorter = CommitSums(), News(), Sorter()
+    commits, runs = CommitSums(), _Runs("records", writer)
     for batch in batches if read is None else read(batches):
         rows = pa.Table.from_batches([batch])
         if not len(rows):
@@ -105,20 +105,16 @@ def take_in(
             commits.add(rows.filter(pa.array(found.commits)))
         if found.history.any():
             kept = rows.filter(pa.array(found.history)).combine_chunks()
-            groups = _groups(kept["key"])
-            for series in series_of(groups, kept, "timestamp", of_records=True):
-                news.note(series)
-            names = groups.dictionary.take(groups.indices)
-            told = kept.append_column("group_id", names).append_column("at", kept["timestamp"])
-            _write("records", sorter.add(in_columns(told, OF_RECORDS)), writer)
+            told = kept.append_column("group_id", _groups(kept["key"]))
+            told = told.append_column("at", kept["timestamp"])
+            runs.add(in_columns(told, OF_RECORDS))
         if found.doubtful.any():
             for row in rows.filter(pa.array(found.doubtful)).to_pylist():
                 explain(writer, row)
-    _write("records", sorter.rest(), writer)
+    runs.end()
     parts = commits.parts()
     name_topics(parts, writer)
     writer.write("commit_parts", parts)
-    writer.said.series = list(news)
     yield from writer.report()
 
 
@@ -127,29 +123,42 @@ def take_requests(
 ) -> Iterator[pa.RecordBatch]:
     """Rows of `request_rows.COUNTED` → files in the lake, and reports; `latest` as in `take_in`."""
     writer = PartWriter(target)
-    news, sorter = News(), Sorter()
+    runs = _Runs("requests", writer)
     times: list[pa.Array] = []
     for batch in batches:
         found = pa.Table.from_batches([batch])
         for name in COUNTS:
             add_up(writer.said.lines, {name: pc.sum(found[name]).as_py() or 0})
         rows = found.filter(pc.is_null(found[COUNTS[0]])).select(REQUESTS.names).cast(REQUESTS)
-        _write("requests", sorter.add(in_columns(rows, TIMELINE)), writer)
-        read = rows.filter(pc.is_null(rows["problem"])).combine_chunks()
-        if len(read):
-            groups = read["group_id"].combine_chunks().dictionary_encode()
-            for series in series_of(groups, read, "at", of_records=False):
-                news.note(series)
-            times.append(read["at"].combine_chunks())
-    _write("requests", sorter.rest(), writer)
+        runs.add(in_columns(rows, TIMELINE))
+        times.append(rows["at"].combine_chunks())
+    runs.end()
     writer.said.stretch(span_of(pa.chunked_array(times, TIME), latest))
-    writer.said.series = list(news)
     yield from writer.report()
 
 
-def _write(kind: str, tables: Iterable[pa.Table], writer: PartWriter) -> None:
-    for rows in tables:
-        writer.write(kind, pack(rows))
+class _Runs:
+    """Writes rows in runs, and reports the news of their groups."""
+
+    def __init__(self, kind: str, writer: PartWriter) -> None:
+        self._kind, self._writer = kind, writer
+        self._sorter = Sorter()
+        self._news: list[pa.Table] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """Take rows."""
+        self._write(self._sorter.add(rows))
+
+    def end(self) -> None:
+        """Take in that these were all."""
+        self._write(self._sorter.rest())
+        self._writer.said.news = encoded(summed(self._news))
+
+    def _write(self, tables: Iterable[pa.Table]) -> None:
+        for rows in tables:
+            runs = pack(rows)
+            self._writer.write(self._kind, runs)
+            self._news.append(summed([runs]))
 
 
 def _counted(rows: pa.Table, writer: PartWriter) -> pa.Table:
@@ -179,12 +188,11 @@ def _hashed(rows: pa.Table) -> Iterator[tuple[str, bytes]]:
         yield source, blake2b(text or b"", digest_size=16).digest()
 
 
-def _groups(keys: pa.ChunkedArray) -> pa.DictionaryArray:
+def _groups(keys: pa.ChunkedArray) -> pa.Array:
     """The groups that these keys name."""
     found = keys.combine_chunks().dictionary_encode()
     names = [group_in(key).decode("utf-8", "replace") for key in found.dictionary.to_pylist()]
-    codes = pa.array(names, TEXT).dictionary_encode()
-    return pa.DictionaryArray.from_arrays(codes.indices.take(found.indices), codes.dictionary)
+    return pa.array(names, TEXT).take(found.indices)
 
 
 def _note_extent(said: TaskReport, rows: pa.Table, latest: int) -> None:

@@ -1,221 +1,177 @@
 """News of a scan by group, and the choice of groups that go on from where the last scan stopped.
 
-A group goes on from its state if its new rows follow on what was told: its records in the order of
-offsets and of times, none before the latest of those that were read, its requests after the time up
-to which it was told. The rows of any other group that has news are made anew, from all records and
-requests that the lake holds of it.
+News are what the runs of new rows say of themselves (`schemas.RUNS`), summed up by group: once in
+each task, once more here. They stay columns, for there may be hundreds of thousands. A group goes
+on from its state if its new rows follow on what was told: its records in the order of offsets and
+of times, none before the latest of those that were read, its requests after the time up to which
+it was told. The rows of any other group that has news are made anew, from all records and requests
+that the lake holds of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import reduce
-from operator import attrgetter
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from rebal.inspectors.fleet.files import read_rows
+from rebal.inspectors.fleet.lake.run import Run
+from rebal.inspectors.fleet.runs import RECORDS, REQUESTS
+from rebal.inspectors.fleet.schemas import LONG, RUNS, SCAN, STATES, with_columns
 from rebal.inspectors.fleet.timeline.events import DISORDER
+from rebal.inspectors.fleet.timeline.timeline import FORM
 
-_EPOCH: Final = 0
+NEWS: Final = pa.schema([one for one in RUNS if one.name not in ("size", "rows")])
+NEWEST: Final = ("states", "waiting")
+"""Kinds of which a group's newest rows count, whatever else is there."""
+_ABOUT: Final = pa.schema([one for one in STATES if one.name != "state"]).append(SCAN)
+_SERIES: Final = ("group_id", "kind", "partition")
 
 
-class Series(NamedTuple):
-    """A group's new records in one partition, or its new requests (`partition` is None).
+class Choice(NamedTuple):
+    """The groups to be told, and how: those told `anew`, and of those that go on the scan that
+    wrote the state of each (`group_id`, `scan_id`). `recorded` are those that have records."""
 
-    `first` and `last` bound the offsets, `since` and `until` the times (microseconds since 1970;
-    None: nothing has a time). `ordered` is whether times follow the offsets.
-    """
+    groups: pa.Array
+    anew: pa.Array
+    go_on: pa.Table
+    recorded: pa.Array
 
-    group_id: str
-    partition: int | None
-    first: int
-    last: int
-    since: int | None
-    until: int | None
-    ordered: bool = True
 
-    def then(self, later: Series) -> Series:
-        """The two as one; `later` has the higher offsets, if they do not overlap."""
-        times = [at for at in (self.since, self.until, later.since, later.until) if at is not None]
-        follows = self.last < later.first and _in_order(self.until, later.since)
-        return self._replace(
-            last=max(self.last, later.last),
-            since=min(times, default=None),
-            until=max(times, default=None),
-            ordered=self.ordered and later.ordered and (self.partition is None or follows),
+def summed(parts: Sequence[pa.Table]) -> pa.Table:
+    """Return one row of `NEWS` for each group, kind and partition of these."""
+    rows = pa.concat_tables([NEWS.empty_table(), *(one.select(NEWS.names) for one in parts)])
+    rows = rows.sort_by([(name, "ascending") for name in (*_SERIES, "offset")]).combine_chunks()
+    if len(rows) > 1:
+        before, after = rows.slice(0, len(rows) - 1), rows.slice(1)
+        same = pc.and_(
+            pc.equal(before["group_id"], after["group_id"]),
+            pc.equal(before["partition"], after["partition"]),
         )
-
-
-class News:
-    """Series of a task's or a scan's new rows, by group and partition."""
-
-    def __init__(self) -> None:
-        self._found: dict[tuple[str, int | None], list[Series]] = {}
-
-    def add(self, one: Series) -> None:
-        """Add what a task found; series that overlap become one, so that few are held."""
-        held = self._found.setdefault((one.group_id, one.partition), [])
-        over = [other for other in held if other.first <= one.last and one.first <= other.last]
-        for other in over:
-            held.remove(other)
-        held.append(_joined([one, *over]))
-
-    def note(self, one: Series) -> None:
-        """Add what was read after all that was added of the group and partition before."""
-        held = self._found.setdefault((one.group_id, one.partition), [one])
-        if held[0] is not one:
-            held[0] = held[0].then(one)
-
-    def __iter__(self) -> Iterator[Series]:
-        """One series for each group and partition."""
-        for held in self._found.values():
-            yield _joined(held)
-
-    @property
-    def groups(self) -> frozenset[str]:
-        """The groups that have new rows."""
-        return frozenset(group_id for group_id, _ in self._found)
-
-    def until(self, *, of_records: bool) -> int | None:
-        """Return the last time of new records, or of new requests (microseconds since 1970)."""
-        times = [one.until for one in self if (one.partition is not None) == of_records]
-        return max((at for at in times if at is not None), default=None)
-
-    def told_until(self) -> int | None:
-        """Return up to which time what was read is whole; None: all of it is.
-
-        Where a scan read records and requests, one may go on after the other ends.
-        """
-        records, requests = self.until(of_records=True), self.until(of_records=False)
-        if records is None or requests is None:
-            return None
-        return min(records, requests) - DISORDER
-
-
-class State(NamedTuple):
-    """A group's state as the lake describes it: the scan that wrote it, and where it stopped.
-
-    `usable` is whether this rebal can go on from it; the others are as in `schemas.STATES`.
-    """
-
-    scan_id: int
-    usable: bool
-    partition: int | None
-    offset: int | None
-    told_until: int
-    latest: int | None
-    recorded: bool
-    unnamed: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Groups with news, of which this scan writes rows.
-
-    Those in `go_on` have a state, by the scan that wrote it; those `anew` start from all that the
-    lake has of them, by effective times (clock.settle). `recorded` have records.
-    """
-
-    groups: frozenset[str]
-    go_on: Mapping[str, int]
-    anew: frozenset[str]
-    recorded: frozenset[str]
-
-
-def series_of(
-    groups: pa.DictionaryArray, rows: pa.Table, time: str, *, of_records: bool
-) -> Iterator[Series]:
-    """Rows of a batch with their groups and the column `time` → their series."""
-    at = rows[time].combine_chunks().cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-    told = at.is_valid().to_numpy(zero_copy_only=False)
-    times = at.fill_null(_EPOCH).to_numpy(zero_copy_only=False)
-    codes = groups.indices.to_numpy(zero_copy_only=False)
-    partitions = offsets = np.zeros(len(rows), np.int64)
-    if of_records:
-        partitions, offsets = (
-            rows[name].combine_chunks().fill_null(-1).to_numpy(zero_copy_only=False)
-            for name in ("partition", "offset")
+        overlap = pc.or_(
+            pc.less_equal(after["offset"], before["last_offset"]),
+            pc.less(after["at"], before["until"]),
         )
-    order = np.lexsort((offsets, partitions, codes))
-    codes, partitions, offsets = codes[order], partitions[order], offsets[order]
-    told, times = told[order], times[order]
-    starts = np.flatnonzero((np.diff(codes) != 0) | (np.diff(partitions) != 0)) + 1
-    names = groups.dictionary.to_pylist()
-    for start, end in zip([0, *starts.tolist()], [*starts.tolist(), len(rows)], strict=True):
-        mine = times[start:end][told[start:end]]
-        whole = not of_records or (len(mine) == end - start and not (np.diff(mine) < 0).any())
-        yield Series(
-            names[codes[start]],
-            int(partitions[start]) if of_records else None,
-            int(offsets[start]),
-            int(offsets[end - 1]),
-            int(mine.min()) if len(mine) else None,
-            int(mine.max()) if len(mine) else None,
-            bool(whole),
-        )
+        broken = pc.fill_null(pc.and_(same, overlap), False).combine_chunks()
+        first = pa.array([False])
+        ordered = pc.and_not(rows["ordered"], pa.concat_arrays([first, broken]))
+        rows = with_columns(rows, {"ordered": ordered})
+    bounds = [("offset", "min"), ("last_offset", "max"), ("at", "min"), ("until", "max")]
+    found = rows.group_by(_SERIES, use_threads=False).aggregate([*bounds, ("ordered", "all")])
+    names = [*_SERIES, *(f"{name}_{how}" for name, how in bounds), "ordered_all"]
+    return found.select(names).rename_columns(NEWS.names).cast(NEWS)
+
+
+def encoded(news: pa.Table) -> list[bytes]:
+    """Return rows of `NEWS` as a report carries them."""
+    return [one.serialize().to_pybytes() for one in news.to_batches()]
+
+
+def decoded(parts: Iterable[bytes]) -> pa.Table:
+    """Return the rows of `NEWS` of all tasks, summed up."""
+    return summed([pa.Table.from_batches([pa.ipc.read_record_batch(one, NEWS)]) for one in parts])
+
+
+def newest_states(run: Run) -> pa.Table:
+    """Return what the scan before says of each group's newest state, without the state."""
+    found = [_ABOUT.empty_table()]
+    for file in run.earlier("states"):
+        found += read_rows(run.place, file.path, _ABOUT)
+    rows = pa.concat_tables(found).combine_chunks().sort_by([(SCAN.name, "descending")])
+    groups = rows["group_id"].combine_chunks()
+    first = pc.index_in(groups, groups)
+    return rows.filter(pc.equal(first, pa.array(range(len(rows)), first.type)))
+
+
+def last_time(news: pa.Table, kind: str) -> int | None:
+    """Return the last time of new rows of this kind (microseconds since 1970)."""
+    found = news.filter(pc.equal(news["kind"], kind))["until"].cast(LONG)
+    last: int | None = pc.max(found).as_py()
+    return last
+
+
+def told_until(news: pa.Table) -> int | None:
+    """Return up to which time what was read is whole; None: all of it is.
+
+    Where a scan read records and requests, one may go on after the other ends.
+    """
+    records, requests = last_time(news, RECORDS), last_time(news, REQUESTS)
+    if records is None or requests is None:
+        return None
+    return min(records, requests) - DISORDER
 
 
 def choose(
-    news: News,
-    states: Mapping[str, State],
+    news: pa.Table,
+    states: pa.Table,
     span: tuple[int, int] | None,
     named: Collection[str],
+    refused: Collection[str] = (),
 ) -> Choice:
     """Return which groups are to be told, and how.
 
-    `states` are those of the lake by group, of groups with news and of those in which a topic has
-    no name; `span` is the time that all sources cover (microseconds since 1970), and `named` are
+    `states` are the newest ones of the lake (`newest_states`); no group goes on from one of those
+    `refused`. `span` is the time that all sources cover (microseconds since 1970), and `named` are
     the ids of topics whose names are new.
     """
-    whole = list(news)
-    again = {
-        one.group_id
-        for one in whole
-        if not (_follows(one, states.get(one.group_id)) and _sure(one, span))
-    }
-    again |= {group_id for group_id, one in states.items() if not one.unnamed.isdisjoint(named)}
-    groups = news.groups | again
-    recorded = {one.group_id for one in whole if one.partition is not None}
-    recorded |= {group_id for group_id in groups & states.keys() if states[group_id].recorded}
-    return Choice(
-        groups=groups,
-        go_on={name: states[name].scan_id for name in (groups & states.keys()) - again},
-        anew=frozenset(again),
-        recorded=frozenset(recorded),
+    news = news.filter(pc.is_valid(news["group_id"])).combine_chunks()
+    state = states.take(pc.index_in(news["group_id"], states["group_id"]))
+    is_record = pc.equal(news["kind"], RECORDS)
+    goes_on = pc.and_(
+        pc.if_else(is_record, _records_follow(news, state), _requests_follow(news, state)),
+        pc.and_(pc.equal(state["form"], FORM), pc.invert(_is_in(news, refused))),
     )
+    begins = pc.is_null(state["group_id"])
+    sure = pc.and_(news["ordered"], pc.or_(pc.invert(is_record), _within(news, span)))
+    follows = pc.and_(sure, pc.or_(begins, pc.fill_null(goes_on, False)))
+    unnamed = states["unnamed"].combine_chunks()
+    parents = pc.list_parent_indices(unnamed)
+    learned = parents.filter(pc.is_in(pc.list_flatten(unnamed), pa.array(named, pa.string())))
+    anew = _names(news.filter(pc.invert(follows)), states.take(learned))
+    groups = pc.unique(pa.concat_arrays([_names(news), anew]))
+    told = states.filter(_is_in(states, groups))
+    recorded = _names(news.filter(is_record), told.filter(told["recorded"]))
+    go_on = told.filter(pc.invert(_is_in(told, anew)))
+    return Choice(groups, anew, go_on.select(["group_id", SCAN.name]), recorded)
 
 
-def _joined(parts: Iterable[Series]) -> Series:
-    return reduce(Series.then, sorted(parts, key=attrgetter("first")))
+def _records_follow(news: pa.Table, state: pa.Table) -> pa.ChunkedArray:
+    """Which records come after all that their group's state has been told."""
+    at = news["at"].cast(LONG)
+    tests = (
+        pc.equal(news["partition"], state["partition"]),
+        pc.greater(news["offset"], state["offset"]),
+        pc.greater_equal(at, state["told_until"]),
+        # A time that is before the latest is not the record's effective one (clock.effective).
+        pc.greater_equal(at, state["latest"]),
+    )
+    follows = state["recorded"]
+    for one in tests:
+        follows = pc.and_(follows, pc.fill_null(one, True))
+    return follows
 
 
-def _sure(one: Series, span: tuple[int, int] | None) -> bool:
-    """Return whether its times are those of its records."""
-    if not one.ordered:
-        return False
-    if one.partition is None or span is None or one.since is None or one.until is None:
-        return True
-    return span[0] <= one.since and one.until <= span[1]
+def _requests_follow(news: pa.Table, state: pa.Table) -> pa.ChunkedArray:
+    return pc.fill_null(pc.greater(news["at"].cast(LONG), state["told_until"]), True)
 
 
-def _follows(one: Series, state: State | None) -> bool:
-    """Return whether these rows come after all that the state has been told."""
-    if state is None:
-        return True
-    if not state.usable:
-        return False
-    if one.partition is None:
-        return one.since is None or one.since > state.told_until
-    if not state.recorded or state.partition not in (None, one.partition):
-        return False
-    if state.offset is not None and one.first <= state.offset:
-        return False
-    # A time that is before the latest is not the record's effective one (clock.effective).
-    return _in_order(state.told_until, one.since) and _in_order(state.latest, one.since)
+def _within(news: pa.Table, span: tuple[int, int] | None) -> pa.ChunkedArray:
+    """Which times are those that all sources cover: they may be believed."""
+    first, last = (-(2**63), 2**63 - 1) if span is None else span
+    inside = pc.and_(
+        pc.greater_equal(news["at"].cast(LONG), first),
+        pc.less_equal(news["until"].cast(LONG), last),
+    )
+    return pc.fill_null(inside, True)
 
 
-def _in_order(before: int | None, after: int | None) -> bool:
-    return before is None or after is None or before <= after
+def _is_in(rows: pa.Table, groups: pa.Array | Collection[str]) -> pa.ChunkedArray:
+    return pc.is_in(rows["group_id"], pa.array(groups, pa.string()))
+
+
+def _names(*tables: pa.Table) -> pa.Array:
+    """The groups of these rows, each once."""
+    found = [chunk for one in tables for chunk in one["group_id"].chunks]
+    return pc.unique(pa.chunked_array(found, pa.string()))

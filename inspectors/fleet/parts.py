@@ -19,7 +19,7 @@ from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.lake.table import SMALL, DataFile
 from rebal.inspectors.fleet.reports import TaskReport
 from rebal.inspectors.fleet.runs import joined
-from rebal.inspectors.fleet.schemas import INPUTS, LONG, TABLES
+from rebal.inspectors.fleet.schemas import INPUTS, LONG, SCAN, TABLES
 from rebal.inspectors.fleet.timeline.rows import MADE, OPEN
 
 
@@ -47,7 +47,6 @@ FOLDERS: Final = {kind.name: kind.folder for kind in KINDS}
 """Where in the lake each kind's files are."""
 STORED: Final = tuple(name for name in dict.fromkeys(FOLDERS.values()) if name != WORK)
 """The Delta tables beside `scans`: those for readers, then what the next scan needs."""
-SCAN: Final = pa.field("scan_id", LONG)
 _AT_ONCE: Final = 4096
 _RAW: Final = ("key", "value", "state", "rows")
 RUN_KINDS: Final = ("records", "requests", "waiting")

@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
@@ -19,7 +20,7 @@ from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.sweep import Freed, remove
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
-from rebal.inspectors.fleet.schemas import REQUESTS, TIMELINE
+from rebal.inspectors.fleet.schemas import REQUESTS, TEXT, TIMELINE
 from rebal.inspectors.fleet.sources.recognition import check_records, check_request_logs
 from rebal.inspectors.fleet.sources.request_rows import COUNTED, COUNTS
 from rebal.inspectors.fleet.sources.requests import read_requests
@@ -178,7 +179,7 @@ def _find_zone(rows: DataFrame, run: Run, totals: Totals, before: int | None) ->
     synced = synced_in(rows) if records else {}
     if not synced:
         return before
-    groups = frozenset(group_id for group_id, _ in synced)
+    groups = pa.array(sorted({group_id for group_id, _ in synced}), TEXT)
     pieces = pieces_of("records", records, Wanted(groups))
     written = gather(rows.sparkSession, Gather(run.place, pieces), TIMELINE)
     found = offset_of(synced, written)
@@ -210,7 +211,7 @@ def _not_known(fresh: DataFrame, run: Run, mark: Column) -> DataFrame:
     ).collect()[0]
     pieces = []
     if since is not None:
-        pieces += pieces_of("requests", known, Wanted(frozenset(groups), since=since))
+        pieces += pieces_of("requests", known, Wanted(pa.array(groups, TEXT), since=since))
     if timeless:
         pieces += pieces_of("requests", known, Wanted(timeless=True))
     if not pieces:

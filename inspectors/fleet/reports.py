@@ -15,7 +15,6 @@ import pyarrow as pa
 from msgspec import Struct, field
 
 from rebal.inspectors.fleet.lake.table import DataFile
-from rebal.inspectors.fleet.news import News, Series
 
 REPORT: Final = pa.schema([("report", pa.binary())])
 REPORT_DDL: Final = "report binary"
@@ -31,7 +30,7 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
     a request log's lines by `request_rows.COUNTS`. `stretches` are the first and the last offset of
     what was read of a partition; none came again within one unless `twice`. `offsets` is how many
     were read. `span` bounds the times of what was read (microseconds since 1970), `topics` are
-    names by topic id, `series` the news of groups, and `refused` the groups with a damaged state.
+    names by topic id, `news` batches of `news.NEWS`, and `refused` the groups with a damaged state.
     """
 
     made: dict[str, list[DataFile]] = field(default_factory=dict)
@@ -45,7 +44,7 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
     offsets: dict[int, int] = field(default_factory=Counter)
     span: tuple[int, int] | None = None
     topics: dict[str, str] = field(default_factory=dict)
-    series: list[Series] = field(default_factory=list)
+    news: list[bytes] = field(default_factory=list)
     refused: set[str] = field(default_factory=set)
 
     def reach(self, partition: int, first: int, last: int) -> None:
@@ -67,9 +66,7 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
 
 
 class Totals(TaskReport):
-    """The sum of what the tasks of one scan reported; their series become `news`."""
-
-    news: News = field(default_factory=News)
+    """The sum of what the tasks of one scan reported."""
 
     @property
     def read(self) -> int:
@@ -111,8 +108,7 @@ class Totals(TaskReport):
         add_up(self.offsets, one.offsets)
         self.stretch(one.span)
         self.topics |= one.topics
-        for series in one.series:
-            self.news.add(series)
+        self.news += one.news
         self.refused |= one.refused
 
 

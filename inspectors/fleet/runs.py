@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rebal.inspectors.fleet.schemas import OF_RECORDS, RUNS, TIME, TIMELINE
+from rebal.inspectors.fleet.schemas import OF_RECORDS, RUNS, TIME, TIMELINE, with_columns
 from rebal.inspectors.fleet.timeline.clock import settle
 from rebal.inspectors.fleet.timeline.timeline import ORDER
 
@@ -96,13 +96,6 @@ def in_order(held: Sequence[pa.Table]) -> pa.Table:
     """Return all rows of these tables by group and in `ORDER`."""
     rows = pa.concat_tables(held, promote_options="default")
     return rows.take(pc.sort_indices(rows, sort_keys=_BY))
-
-
-def with_columns(rows: pa.Table, changed: dict[str, pa.ChunkedArray]) -> pa.Table:
-    """Return the rows with other values in these columns."""
-    for name, column in changed.items():
-        rows = rows.set_column(rows.schema.get_field_index(name), rows.field(name), column)
-    return rows
 
 
 def pack(rows: pa.Table) -> pa.Table:

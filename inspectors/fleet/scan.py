@@ -27,15 +27,24 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rebal.groups import VERSION
 from rebal.inspectors.clock import micros, moment
-from rebal.inspectors.fleet.carrying import Load, carry
-from rebal.inspectors.fleet.files import Wanted, may_hold
+from rebal.inspectors.fleet.carrying import NO_GROUPS, Load, carry
+from rebal.inspectors.fleet.files import ALL, Wanted, may_hold, sorted_names
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.table import DataFile, find_small
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
-from rebal.inspectors.fleet.news import Choice, choose
+from rebal.inspectors.fleet.news import (
+    NEWEST,
+    Choice,
+    choose,
+    decoded,
+    last_time,
+    newest_states,
+    told_until,
+)
 from rebal.inspectors.fleet.parts import FOLDERS, STORED, WORK
 from rebal.inspectors.fleet.reading import LogsRead, Say, read_logs, read_records
 from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
+from rebal.inspectors.fleet.runs import REQUESTS
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, RUNS
 from rebal.inspectors.fleet.sources.source import Source
 from rebal.inspectors.fleet.spark.tasks import cores_of, in_tasks, numbered, require_shared
@@ -49,7 +58,6 @@ from rebal.inspectors.fleet.stages import (
     pieces_of,
     tasks_for,
 )
-from rebal.inspectors.fleet.states import NEWEST, newest_states, states_of
 from rebal.inspectors.fleet.telling import Committed, tell, tell_commits
 from rebal.inspectors.fleet.timeline.rows import OPEN
 from rebal.inspectors.fleet.timeline.timeline import Options
@@ -66,12 +74,14 @@ _LOGS: Final = 1000
 
 @dataclass(frozen=True)
 class _Scan:
-    """One scan under way: `states` are the newest ones of the lake before it (`newest_states`), and
-    `span` the time that all sources cover, earlier scans' included, in microseconds since 1970."""
+    """One scan under way: `news` are its new rows by group, `states` the newest ones of the lake
+    before it, and `span` the time that all sources cover, earlier scans' included, in microseconds
+    since 1970."""
 
     spark: SparkSession
     run: Run
     totals: Totals
+    news: pa.Table
     states: pa.Table
     span: _Span
     breaks: Mapping[int, tuple[int, ...]]
@@ -110,7 +120,8 @@ def scan(
         say("reading the request logs")
         logs = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
     say(f"{totals.read:,} records read; putting each group's history in order")
-    now = _Scan(spark, run, totals, newest_states(run), _span(run, totals), _breaks(run, totals))
+    news, states = decoded(totals.news), newest_states(run)
+    now = _Scan(spark, run, totals, news, states, _span(run, totals), _breaks(run, totals))
     before = run.previous.topics if run.previous is not None else {}
     _write(now, totals.topics.keys() - before.keys())
     manifest = _manifest(now, source=source, request_logs=request_logs, logs=logs)
@@ -123,11 +134,7 @@ def _write(now: _Scan, named: Collection[str], refused: frozenset[str] = frozens
     The groups `refused` have a damaged state. Where one is found, all is written once more with its
     group told anew: the files that the first attempt carried on still hold its earlier rows.
     """
-    states = {
-        name: one._replace(usable=False) if name in refused else one
-        for name, one in states_of(now.states, now.totals.news.groups).items()
-    }
-    choice = choose(now.totals.news, states, now.span, named)
+    choice = choose(now.news, now.states, now.span, named, refused)
     work = (_tell(now, choice), _tell_commits(now, choice), _carry(now, choice))
     reports = [one for one in work if one is not None]
     if not reports:
@@ -144,17 +151,18 @@ def _write(now: _Scan, named: Collection[str], refused: frozenset[str] = frozens
 def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
     """Reports of tasks that tell the groups that have news."""
     run, totals = now.run, now.totals
-    anew, going = Wanted(choice.anew), Wanted(frozenset(choice.go_on))
+    going = Wanted(choice.go_on["group_id"].combine_chunks())
     pieces: list[Piece] = []
     for kind in ("records", "requests"):
         pieces += pieces_of(kind, totals.files(kind))
-        pieces += pieces_of(kind, run.earlier(kind), anew)
+        pieces += pieces_of(kind, run.earlier(kind), Wanted(choice.anew))
     for kind in NEWEST:
-        pieces += pieces_of(kind, run.earlier(kind), going._replace(scans=choice.go_on))
+        pieces += pieces_of(kind, run.earlier(kind), going._replace(newest=choice.go_on))
     pieces += pieces_of("requests", run.earlier("requests"), going._replace(timeless=True))
     if not pieces:
         return None
-    options = Options(_topics(now), now.breaks, choice.recorded, totals.news.told_until(), now.span)
+    recorded = frozenset(choice.recorded.to_pylist())
+    options = Options(_topics(now), now.breaks, recorded, told_until(now.news), now.span)
     rows = (
         gather(now.spark, Gather(run.place, pieces), RUNS)
         .transform(by_group(tasks_for(pieces, now.cores)))
@@ -176,8 +184,7 @@ def _tell_commits(now: _Scan, choice: Choice) -> DataFrame | None:
     pieces += pieces_of("commits", run.earlier("commits"))
     if not pieces:
         return None
-    named = [now.states["group_id"], pa.chunked_array([pa.array(choice.groups, pa.string())])]
-    known = pa.chunked_array([chunk for one in named for chunk in one.chunks]).combine_chunks()
+    known = pa.concat_arrays([now.states["group_id"].combine_chunks(), choice.groups])
     log = bool(totals.files("requests") or run.earlier("requests"))
     work = partial(tell_commits, target=run.target, told=Committed(now.span, known, log))
     totals.gone |= {one.path for kind in _REPLACED for one in run.earlier(kind)}
@@ -192,21 +199,22 @@ def _tell_commits(now: _Scan, choice: Choice) -> DataFrame | None:
 def _carry(now: _Scan, choice: Choice) -> DataFrame | None:
     """Reports of tasks that write again what is replaced in part, and put small files together."""
     run = now.run
-    told = pc.is_in(now.states["group_id"], pa.array(choice.groups, pa.string()))
-    staying = now.states.filter(pc.invert(told)).select(["group_id", "scan_id"])
-    again = choice.anew.intersection(now.states.filter(told)["group_id"].to_pylist())
+    told = pc.is_in(now.states["group_id"], choice.groups)
+    newest = Wanted(newest=now.states.filter(pc.invert(told)))
+    known = now.states.filter(told)["group_id"].combine_chunks()
+    again = known.filter(pc.is_in(known, choice.anew))
     loads: list[Load] = []
     for kind, table in FOLDERS.items():
         files = () if table == WORK or kind in _REPLACED else run.earlier(kind)
         small = find_small(files)
-        newest = staying if kind in NEWEST else None
         gone = choice.groups if kind.startswith(OPEN) else again
         if kind in (*_READ, *NEWEST):
-            gone = frozenset()
-        names = sorted(gone)
+            gone = NO_GROUPS
+        names = sorted_names(gone)
         touched = [one for one in files if one not in small and may_hold(one.low, one.high, names)]
         if small:
-            loads.append(Load(kind, _paths(small), gone, newest, whole=True))
+            staying = newest if kind in NEWEST else ALL
+            loads.append(Load(kind, _paths(small), gone, staying, whole=True))
         if touched:
             loads.append(Load(kind, _paths(touched), gone))
     if not loads:
@@ -240,7 +248,7 @@ def _manifest(
     run, totals = now.run, now.totals
     before = run.previous or Manifest(run=0, finished_at=_EPOCH)
     first, until = (None, None) if now.span is None else map(moment, now.span)
-    heard = (moment(totals.news.until(of_records=False)), before.heard_until)
+    heard = (moment(last_time(now.news, REQUESTS)), before.heard_until)
     names = {*(source.names if source else ()), *(Path(path).name for path in request_logs)}
     return Manifest(
         rebal=VERSION,

@@ -8,7 +8,8 @@ columns, so the same input gives the same tables.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -340,6 +341,8 @@ INPUTS: Final = {
     "commit_parts": COMMIT_PARTS,
 }
 """What tasks write for later tasks and scans, beside the tables for readers."""
+SCAN: Final = pa.field("scan_id", LONG)
+"""The number of the scan that wrote a row."""
 
 
 def in_columns(rows: pa.Table | pa.RecordBatch, columns: pa.Schema) -> pa.Table:
@@ -352,3 +355,10 @@ def in_columns(rows: pa.Table | pa.RecordBatch, columns: pa.Schema) -> pa.Table:
         ],
         schema=columns,
     )
+
+
+def with_columns(rows: pa.Table, changed: Mapping[str, Any]) -> pa.Table:
+    """Return the rows with other values in these columns."""
+    for name, column in changed.items():
+        rows = rows.set_column(rows.schema.get_field_index(name), rows.field(name), column)
+    return rows

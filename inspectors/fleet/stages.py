@@ -20,15 +20,16 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebal.inspectors.fleet.commits.table import as_parts
-from rebal.inspectors.fleet.files import ALL, Wanted, may_hold, read_rows
+from rebal.inspectors.fleet.files import ALL, Wanted, may_hold, read_rows, sorted_names
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.lake.table import DataFile
-from rebal.inspectors.fleet.parts import RUN_KINDS, SCAN
+from rebal.inspectors.fleet.parts import RUN_KINDS
 from rebal.inspectors.fleet.runs import pack, runs_of
 from rebal.inspectors.fleet.schemas import (
     COMMIT_PARTS,
     COMMITS,
     RUNS,
+    SCAN,
     STATES,
     TIMELINE,
     in_columns,
@@ -64,7 +65,7 @@ class Gather:
 
 def pieces_of(kind: str, files: Iterable[DataFile], wanted: Wanted = ALL) -> list[Piece]:
     """Return the files that may hold wanted rows as pieces."""
-    names = None if wanted.groups is None else sorted(wanted.groups)
+    names = None if wanted.groups is None else sorted_names(wanted.groups)
     return [
         Piece(kind, one.path, one.size, wanted)
         for one in files

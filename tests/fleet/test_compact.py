@@ -22,8 +22,8 @@ from rebal.inspectors.fleet.lake.place import LakeError, find_place
 from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.lake.table import LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
+from rebal.inspectors.fleet.news import NEWEST
 from rebal.inspectors.fleet.parts import STORED, PartWriter
-from rebal.inspectors.fleet.states import NEWEST
 from rebal.inspectors.tables.reader import open_tables
 from tests.documents import checked
 from tests.fleet.test_lake import WHEN, KilledError, files_of, finish, reported

@@ -13,14 +13,14 @@ from rebal.inspectors.fleet import files, parts
 from rebal.inspectors.fleet.carrying import Load, carry
 from rebal.inspectors.fleet.files import Wanted, opened, read_rows, rows_in
 from rebal.inspectors.fleet.intake import Known, only_new, take_in, take_requests
-from rebal.inspectors.fleet.news import News, Series
-from rebal.inspectors.fleet.parts import SCAN, PartWriter
+from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.reports import Totals
 from rebal.inspectors.fleet.runs import pack, runs_of, unpack
 from rebal.inspectors.fleet.schemas import (
     ERRORS,
     REQUESTS,
     RUNS,
+    SCAN,
     STATES,
     TIMELINE,
     in_columns,
@@ -32,7 +32,7 @@ from rebal.inspectors.fleet.timeline.timeline import Options
 from tests.fleet.tablefiles import target_in
 
 GROUPS, EACH = 40, 200
-ONE_GROUP = Wanted(frozenset({"group-17"}))
+ONE_GROUP = Wanted(pa.array(["group-17"]))
 
 
 def records(target_folder: Path, numbers: range = range(GROUPS * EACH)) -> Totals:
@@ -126,7 +126,7 @@ def test_requests_before_a_time_and_those_with_a_time_are_not_read(tmp_path: Pat
     for wanted, groups, rows in (
         (Wanted(since=start + 8500), 9, 500),
         (Wanted(timeless=True), 1, 1),
-        (Wanted(frozenset({"group-00001"}), since=start + 8500), 0, 0),
+        (Wanted(pa.array(["group-00001"]), since=start + 8500), 0, 0),
     ):
         assert row_groups_read(tmp_path, file.path, wanted) == groups
         with opened(target_in(tmp_path).place, file.path) as opened_file:
@@ -138,15 +138,19 @@ def test_of_states_only_the_newest_are_read(tmp_path: Path) -> None:
     writer.write("states", pa.Table.from_pylist([{"group_id": "a"}, {"group_id": "b"}], STATES))
     (file,) = reported(writer.report()).files("states")
     place, number = target_in(tmp_path).place, target_in(tmp_path).number
-    older = Wanted({"a"}, scans={"a": number + 1})
+    older = Wanted(pa.array(["a"]), newest=written_by({"a": number + 1}))
     assert row_groups_read(tmp_path, file.path, older) == 0
     (rows,) = read_rows(
         place,
         file.path,
         STATES.append(SCAN),
-        Wanted({"a", "b"}, scans={"a": number, "b": number - 1}),
+        Wanted(newest=written_by({"a": number, "b": number - 1})),
     )
     assert rows["group_id"].to_pylist() == ["a"]
+
+
+def written_by(scans: dict[str, int]) -> pa.Table:
+    return pa.table({"group_id": list(scans), "scan_id": list(scans.values())})
 
 
 def test_a_line_without_a_time_is_not_written_again(tmp_path: Path) -> None:
@@ -189,22 +193,3 @@ def test_a_line_that_an_earlier_scan_could_not_read_is_known_by_its_file(tmp_pat
     rows = pa.Table.from_pylist(given, SOURCE).to_batches()
     found = [row for batch in only_new(rows, None, known) for row in batch.to_pylist()]
     assert [(row["source"], row["offset"]) for row in found] == [("b", None), ("a", 10)]
-
-
-def test_series_of_tasks_that_share_a_partition_are_held_as_one() -> None:
-    news = News()
-    for task in range(100):
-        news.add(Series("g", 0, task, 1000 + task, task, 1000 + task))
-    news.add(Series("g", 0, 5000, 6000, 5000, 6000))
-    assert [len(held) for held in news._found.values()] == [2]
-    (whole,) = news
-    assert (whole.first, whole.last, whole.since, whole.until) == (0, 6000, 0, 6000)
-    assert not whole.ordered
-
-
-def test_series_of_tasks_that_end_in_any_order_follow_each_other() -> None:
-    news = News()
-    for first in (20, 0, 10):
-        news.add(Series("g", 0, first, first + 9, first, first + 9))
-    (whole,) = news
-    assert (whole.first, whole.last, whole.ordered) == (0, 29, True)

@@ -2,64 +2,125 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rebal.inspectors.fleet.news import Choice, News, Series, State, choose
+from rebal.inspectors.fleet.news import NEWS, Choice, choose, decoded, encoded, summed, told_until
+from rebal.inspectors.fleet.schemas import SCAN, STATES
+from rebal.inspectors.fleet.timeline.events import DISORDER
+from rebal.inspectors.fleet.timeline.timeline import FORM
+from tests.examples import examples
 
-
-def told(offset: int | None, until: int = 100, latest: int = 100) -> State:
-    return State(
-        scan_id=7,
-        usable=True,
-        partition=3,
-        offset=offset,
-        told_until=until,
-        latest=latest,
-        recorded=True,
-        unnamed=frozenset(),
-    )
+STATE_COLUMNS = pa.schema([one for one in STATES if one.name != "state"]).append(SCAN)
 
 
-def chosen(one: Series, states: dict[str, State]) -> Choice:
-    news = News()
-    news.add(one)
-    return choose(news, states, None, ())
+def told(offset: int | None, until: int = 100, latest: int = 100, **more: Any) -> pa.Table:
+    row = {"group_id": "g", "form": FORM, "partition": 3, "offset": offset, "told_until": until}
+    row |= {"latest": latest, "recorded": True, "unnamed": [], "scan_id": 7, **more}
+    return pa.Table.from_pylist([row], STATE_COLUMNS)
 
 
-def records(first: int, last: int, since: int = 100) -> Series:
-    return Series("g", 3, first, last, since, since + 10)
+def records(first: int, last: int, since: int = 100, until: int | None = None) -> dict[str, Any]:
+    until = since + 10 if until is None else until
+    row = {"group_id": "g", "kind": "records", "partition": 3, "offset": first}
+    return row | {"last_offset": last, "at": since, "until": until, "ordered": True}
+
+
+def requests(at: int | None) -> dict[str, Any]:
+    return {"group_id": "g", "kind": "requests", "at": at, "until": at, "ordered": True}
+
+
+def news(*rows: dict[str, Any]) -> pa.Table:
+    return summed([pa.Table.from_pylist(list(rows), NEWS)])
+
+
+def chosen(one: dict[str, Any], states: pa.Table, *words: Any) -> Choice:
+    return choose(news(one), states, *words or (None, ()))
+
+
+def goes_on(choice: Choice) -> bool:
+    assert choice.groups.to_pylist() == ["g"]
+    going = choice.go_on.to_pylist()
+    assert going in ([], [{"group_id": "g", "scan_id": 7}])
+    assert choice.anew.to_pylist() == ([] if going else ["g"])
+    return bool(going)
 
 
 @pytest.mark.parametrize("offset", [0, 1, 41])
 def test_records_that_were_told_already_are_told_anew(offset: int) -> None:
-    news = chosen(records(offset, offset + 1), {"g": told(offset)})
-    assert news.anew == {"g"}
-    assert not news.go_on
+    assert not goes_on(chosen(records(offset, offset + 1), told(offset)))
 
 
 @pytest.mark.parametrize("offset", [None, 0, 41])
 def test_records_that_follow_go_on_from_the_state(offset: int | None) -> None:
     first = 0 if offset is None else offset + 1
-    news = chosen(records(first, first), {"g": told(offset)})
-    assert news.go_on == {"g": 7}
-    assert not news.anew
+    assert goes_on(chosen(records(first, first), told(offset)))
 
 
 def test_records_of_an_earlier_time_are_told_anew() -> None:
-    news = chosen(records(42, 43, since=99), {"g": told(41)})
-    assert news.anew == {"g"}
+    assert not goes_on(chosen(records(42, 43, since=99), told(41)))
 
 
 def test_records_before_the_latest_time_that_was_read_are_told_anew() -> None:
     """A clock was ahead for a moment: which times are believed, the new ones decide."""
-    news = chosen(records(42, 43, since=150), {"g": told(41, latest=160)})
-    assert news.anew == {"g"}
-    news = chosen(records(42, 43, since=160), {"g": told(41, latest=160)})
-    assert news.go_on == {"g": 7}
+    assert not goes_on(chosen(records(42, 43, since=150), told(41, latest=160)))
+    assert goes_on(chosen(records(42, 43, since=160), told(41, latest=160)))
+
+
+@pytest.mark.parametrize("at", [None, 101])
+def test_requests_after_what_was_told_go_on_and_earlier_ones_are_told_anew(at: int | None) -> None:
+    assert goes_on(chosen(requests(at), told(41)))
+    assert not goes_on(chosen(requests(100), told(41)))
+
+
+@pytest.mark.parametrize(
+    "state", [{"form": "another"}, {"form": None}, {"recorded": False}, {"partition": 4}]
+)
+def test_a_state_that_the_records_do_not_follow_is_not_gone_on_from(state: dict[str, Any]) -> None:
+    assert not goes_on(chosen(records(42, 43), told(41, **state)))
+
+
+def test_a_damaged_state_or_a_time_that_is_not_believed_has_the_group_told_anew() -> None:
+    assert not goes_on(chosen(records(42, 43), told(41), None, (), ["g"]))
+    assert not goes_on(chosen(records(42, 43), told(41), (100, 105), ()))
+    assert goes_on(chosen(records(42, 43), told(41), (100, 110), ()))
+
+
+def test_a_group_is_told_anew_when_a_topic_of_it_gets_a_name() -> None:
+    choice = choose(news(), told(41, unnamed=["x", "y"]), None, ["y"])
+    assert not goes_on(choice)
+    assert choice.recorded.to_pylist() == ["g"]
+    assert not choose(news(), told(41, unnamed=["x"]), None, ["y"]).groups
 
 
 def test_a_group_without_a_state_is_told_from_its_new_rows() -> None:
-    news = chosen(records(5, 9), {})
-    assert news.groups == {"g"}
-    assert not news.go_on
-    assert not news.anew
+    choice = chosen(records(5, 9), STATE_COLUMNS.empty_table())
+    assert choice.groups.to_pylist() == ["g"]
+    assert not choice.go_on
+    assert not choice.anew
+
+
+def test_what_was_read_is_whole_up_to_the_end_of_the_shorter_source() -> None:
+    assert told_until(news(records(1, 2, 0, 90), requests(70))) == 70 - DISORDER
+    assert told_until(news(records(1, 2, 0, 90))) is None
+
+
+@examples(100)
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=20), st.data())
+def test_news_of_runs_in_any_order_and_of_any_tasks_are_those_of_all_records(
+    times: list[int], data: st.DataObject
+) -> None:
+    """Runs of a partition follow each other exactly where times follow the offsets."""
+    rows = [records(n, n, at, at) for n, at in enumerate(times)]
+    shuffled = data.draw(st.permutations(rows))
+    cut = data.draw(st.integers(0, len(rows)))
+    parts = [one for part in (shuffled[:cut], shuffled[cut:]) for one in encoded(news(*part))]
+    (found,) = decoded(parts).to_pylist()
+    assert (found["offset"], found["last_offset"]) == (0, len(times) - 1)
+    assert not found["ordered"] or times == sorted(times)
+    (whole,) = news(*shuffled).to_pylist()
+    assert whole == {**found, "ordered": times == sorted(times)}
