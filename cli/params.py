@@ -301,6 +301,7 @@ class Connection:
         words += () if self.timeout == TIMEOUT else ("--timeout", f"{self.timeout:g}")
         left_out = [_variable(pair) for pair in settings if not is_harmless(pair)]
         properties = self.command_config or os.environ.get("REBAL_COMMAND_CONFIG")
+        brokers, client = self._reached()
         return Given(
             connection=words,
             evidence=tuple(evidence),
@@ -309,7 +310,8 @@ class Connection:
             snapshot=None if snapshot is None else str(snapshot),
             plan=None if plan is None else str(plan),
             left=None if left is None else str(left),
-            brokers=self._brokers(),
+            brokers=brokers,
+            client=client,
             properties=None if properties is None else str(properties),
             variables=(*left_out, *([] if self.names_broker() else [OFFLINE])),
             environment=tuple(sorted(filter(NAMING.match, os.environ))),
@@ -324,14 +326,20 @@ class Connection:
 
         return [f"{key}={value}" for key, value in in_effect(self.overrides).items()]
 
-    def _brokers(self) -> str | None:
-        """Return the bootstrap servers, wherever they are named; None where nothing names them."""
+    def _reached(self) -> tuple[str | None, tuple[str, ...] | None]:
+        """Return the bootstrap servers, wherever they are named, and kafka-python's words for them.
+
+        None where nothing names the servers, and where kafka-python's command line has no words.
+        """
         if not self.names_broker():
-            return None
+            return None, None
+        from rebal.inspectors.connection.translate import words_of
+
         try:
-            return self.config().bootstrap
+            config = self.config()
         except RebalError:
-            return None
+            return None, None
+        return config.bootstrap, words_of(config)
 
 
 @dataclass(frozen=True)

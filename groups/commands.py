@@ -14,6 +14,12 @@ _STDIN: Final = "-"
 _ESCAPES: Final = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "\\": r"\\", "'": r"\'"}
 
 
+class Variable(str):
+    """A word of a command that the shell takes from a variable of this name."""
+
+    __slots__ = ()
+
+
 class Command(str):
     """One command line, made of its words; it has no line break and no invisible character."""
 
@@ -35,6 +41,8 @@ class Command(str):
 
 def quoted(word: str) -> str:
     """Return one word as a shell reads it back; invisible characters are written as escapes."""
+    if isinstance(word, Variable):
+        return f'"${word}"'
     if word.isprintable():
         return shlex.quote(word)
     return f"$'{''.join(map(_escaped, word))}'"

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.commands import Command, option, quoted, rebal
+from rebal.groups.commands import Command, Variable, option, quoted, rebal
 from rebal.groups.model import GroupSnapshot, GroupType, Record
 
 COOPERATIVE: Final = "cooperative"
@@ -27,6 +27,10 @@ ANSWER: Final = "--assume-family"
 """What the use of a command begins with that records the user's answer to a rule."""
 AGREED: Final = "the interruption is agreed"
 """The reason that a printed command gives for accepting a stop of the whole group."""
+_LOGIN: Final = {
+    "-U": Variable("REBAL_X_SASL_USERNAME"),
+    "-P": Variable("REBAL_X_SASL_PASSWORD"),
+}
 OFFLINE: Final = "REBAL_BOOTSTRAP"
 """The variable that names the brokers where nothing else does."""
 
@@ -64,8 +68,9 @@ class Given(Record, frozen=True, kw_only=True):
     `snapshot` is the file that a saved group was read from, `plan` that of the plan,
     `left` that of the plan whose way back is planned.
     `brokers` are the bootstrap servers and `properties` the client.properties file, for Kafka's own
-    tools. `variables` must be set in the environment: they carry the secrets that are left out, and
-    the brokers where no option names them. `environment` are the variables that named the
+    tools. `client` are the words by which kafka-python's command line reaches them, without the
+    login (None: it cannot). `variables` must be set in the environment: they carry what is left
+    out, and the brokers where no option names them. `environment` are the variables that named the
     connection. `folder` is the working folder, to which paths are relative, as seen from the plan's
     file.
     """
@@ -78,6 +83,7 @@ class Given(Record, frozen=True, kw_only=True):
     plan: str | None = None
     left: str | None = None
     brokers: str | None = None
+    client: tuple[str, ...] | None = ()
     properties: str | None = None
     variables: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
@@ -189,16 +195,21 @@ class Given(Record, frozen=True, kw_only=True):
         """Yield a command for each of these static members that removes its entry from a classic
         group: it fences a member that runs.
 
-        It is of kafka-python's command line, which rebal brings; none where it would lack settings
-        of the connection. Nothing that rebal runs removes a member.
+        It is of kafka-python's command line, which rebal brings; none where that cannot reach the
+        brokers. Variables carry the login. Nothing that rebal runs removes a member.
         """
-        more = {"-X", "--profile"}.intersection(self.connection) or self.properties
-        if not self.brokers or more or not {*self.environment} <= {OFFLINE}:
+        if not self.brokers or self.client is None:
             return
-        tool = ("python", "-m", "kafka.admin", "-b", self.brokers, "groups", "remove-members")
+        login = _LOGIN if "-M" in self.client else {}
+        words = [word for name, variable in login.items() for word in (name, variable)]
+        reached = ("python", "-m", "kafka.admin", "-b", self.brokers, *self.client, *words)
+        needs = f", and with {' and '.join(login.values())} set" if login else ""
         for instance in instances:
-            line = Command(*tool, *option("-g", group), *option("-i", instance))
-            yield NamedCommand(f"only if {instance} is gone for good: remove its entry", line)
+            member = (*option("-g", group), *option("-i", instance))
+            yield NamedCommand(
+                f"only if {instance} is gone for good{needs}: remove its entry",
+                Command(*reached, "groups", "remove-members", *member),
+            )
 
     def _of_group(self, command: str, group: str | None, words: tuple[str, ...]) -> Command:
         return rebal(command, () if group is None or self.snapshot else (group,), words)

@@ -78,6 +78,33 @@ def to_kafka_python(config: ClusterConfig) -> dict[str, Any]:
     return made
 
 
+def words_of(config: ClusterConfig) -> tuple[str, ...] | None:
+    """Return the options of kafka-python's own command line, `python -m kafka.admin`.
+
+    They hold neither the brokers' addresses nor the login (`-U`, `-P`); with SASL they name the
+    mechanism by `-M`. None where that program has no option for what the connection needs: a token,
+    a store that is not PEM, PEM that is not in a file, or a key with a password.
+    """
+    stores = {
+        "ssl_cafile": config.ca,
+        "ssl_certfile": config.certificate,
+        "ssl_keyfile": config.key,
+    }
+    files = {name: pem.file for name, pem in stores.items() if pem is not None}
+    if config.oauth or config.pkcs12 or config.key_password is not None:
+        return None
+    # It splits NAME=VALUE at each equals sign.
+    if any(file is None or "=" in file for file in files.values()):
+        return None
+    words: tuple[str, ...] = () if config.protocol == "PLAINTEXT" else ("-S", config.protocol)
+    if config.mechanism is not None:
+        words += ("-M", config.mechanism)
+    settings = [f"{name}={file}" for name, file in files.items()]
+    if config.tls and not config.verify_hostname:
+        settings.append("ssl_check_hostname=False")
+    return (*words, *(word for setting in settings for word in ("-C", setting)))
+
+
 def _token_for_librdkafka(
     oauth: OAuth, timeout_ms: int, _: str
 ) -> tuple[str, float, str, dict[str, str]]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
+import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.model import GroupSnapshot
+from rebal.inspectors.connection.translate import words_of
 from rebal.inspectors.kafka.read import read_groups
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
@@ -64,14 +66,19 @@ def test_commit_of_close_begins_the_session_of_a_static_member_anew(
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("broker", ["kafka39", "kafka41"])
+@pytest.mark.parametrize(
+    "site",
+    [("kafka39", None), ("kafka41", None), ("kafka41", "SCRAM-SHA-512"),
+     ("kafka41", "SSL")],
+)  # fmt: skip
 def test_entry_of_a_static_member_that_is_down_is_removed_by_the_printed_command(
-    broker: str,
+    site: tuple[str, str | None],
     request: pytest.FixtureRequest,
     members: Members,
     group_id: str,
     topic_name: str,
 ) -> None:
+    broker, security = site
     kafka = request.getfixturevalue(broker)
     kafka.create_topic(topic_name, 2)
 
@@ -88,16 +95,23 @@ def test_entry_of_a_static_member_that_is_down_is_removed_by_the_printed_command
     (seen,) = read_groups(config_of(kafka), [group_id], probe=True)
     assert isinstance(seen, GroupSnapshot)
     assert len(seen.members) == 2, "the coordinator counts the member that is down"
-    given = Given(connection=("-b", kafka.bootstrap), brokers=kafka.bootstrap, plan="p.yaml")
+    config = config_of(kafka, security)
+    given = Given(brokers=config.bootstrap, client=words_of(config), plan="p.yaml")
     lists = [f"instance-id=app-{n}:{names}" for n, names in ((0, "cooperative-sticky,range"),
                                                              (1, "range"))]  # fmt: skip
     known, _ = apply_assumptions(seen, lists)
     plan = make_plan(known, given=given)
     (forgotten,) = [one for one in plan.findings if one.rule == "RB102"]
     (command,) = [one.line for one in forgotten.commands if "remove" in one.use]
-    program, *words = shlex.split(command)
-    assert program == "python"
-    subprocess.run([sys.executable, *words], check=True, timeout=60, capture_output=True)
+    assert command.startswith("python -m kafka.admin ")
+    login = {"REBAL_X_SASL_USERNAME": config.username, "REBAL_X_SASL_PASSWORD": config.password}
+    done = subprocess.run(
+        ["bash", "-c", command],
+        env={"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+             **{name: value for name, value in login.items() if value}},
+        check=True, timeout=60, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "NoError" in done.stdout
     end = time.monotonic() + 30
     while time.monotonic() < end:
         (seen,) = read_groups(config_of(kafka), [group_id])
