@@ -291,6 +291,12 @@ class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
         """Return whether the advice is to restart or start a member whose join is admitted."""
         return self.action.joins and self.verdict is Tri.YES
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Return whether the member that joins brings no change: a rebalance is all it is for."""
+        brings = self.assignors or self.change
+        return self.action is Action.TEMPORARY or (self.action is Action.RESTART and not brings)
+
 
 class Accepted(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Risks and facts that the user states without proof, kept for later looks.

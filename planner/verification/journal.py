@@ -33,7 +33,6 @@ from rebal.groups.model import (
 )
 from rebal.planner.admission.rejected import client_key, joined_since, member_of
 from rebal.planner.facts import owned
-from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Plan
 
 JOURNAL_SCHEMA: Final = "rebal.journal/2"
@@ -62,33 +61,6 @@ class SeenMember(Record, frozen=True, kw_only=True):
     software: Software | None = None
 
 
-class Advised(Record, frozen=True, kw_only=True):
-    """Advice of a look, where it lets somebody join or waits instead; fields as in `Advice`."""
-
-    action: Action
-    instead_of: Action | None = None
-    members: tuple[str, ...] = ()
-    assignors: tuple[str, ...] = ()
-    change: str = ""
-
-    @classmethod
-    def of(cls, advice: Advice) -> Advised:
-        """Return what the journal keeps of `advice`."""
-        return cls(
-            action=advice.action,
-            instead_of=advice.instead_of,
-            members=advice.members,
-            assignors=advice.assignors,
-            change=advice.change,
-        )
-
-    @property
-    def changes_nothing(self) -> bool:
-        """Return whether the member that joins brings no change: a rebalance is all it is for."""
-        brings = self.assignors or self.change
-        return self.action is Action.TEMPORARY or (self.action is Action.RESTART and not brings)
-
-
 class Confirmation(Record, frozen=True, kw_only=True):
     """The operator's statement that these members (ids) have completed `step`, where no evidence
     shows it. `list` is the assignor list that they run (empty: the step changes another setting),
@@ -106,15 +78,14 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     """One look at the group; `blind` is the reason where the look failed.
 
     `plan` is `plan_key`. `step` is the step that the group was in, `gate` the answer of its gate,
-    `finished`: the plan was carried out.
-    `lag` and `committed` are sums over all partitions with known offsets. `behind` are the offsets
-    of the owned partitions that had lag (None: not read, or not kept at this look). `rejected` are
-    the rejections that no earlier look showed, `dangers` the kinds of the dangers, `findings` the
-    rules that decided. `accepted` is what the user accepted at this look, a sentence each,
+    `finished`: the plan was carried out. `lag` and `committed` are sums over all partitions with
+    known offsets. `behind` are the offsets of the owned partitions that had lag (None: not read, or
+    not kept at this look). `rejected` are the rejections that no earlier look showed, `dangers` the
+    kinds of the dangers. `accepted` is what the user accepted at this look, a sentence each,
     `confirmed` what the operator confirmed by hand, `left_out` the ids of members that `step` does
-    not concern, `advised` the restart or start that it advised. `departed` are the
-    clients that left for good and `expected` is the number of members, both by the user's word.
-    `broker_id` is the coordinator's, `leader_epoch` that of its partition (None: not read).
+    not concern, `advised` what it advised (`advice_to_keep`). `departed` are the clients that left
+    for good and `expected` is the number of members, both by the user's word. `broker_id` is the
+    coordinator's, `leader_epoch` that of its partition (None: not read).
     """
 
     at: Moment
@@ -132,11 +103,10 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     behind: Lags | None = None
     rejected: tuple[Refusal, ...] = ()
     dangers: tuple[str, ...] = ()
-    findings: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
     confirmed: Confirmation | None = None
     left_out: frozenset[str] = frozenset()
-    advised: Advised | None = None
+    advised: Advice | None = None
     departed: tuple[str, ...] = ()
     expected: int | None = None
     broker_id: int | None = None
@@ -200,6 +170,19 @@ def look_of(plan: Plan, snapshot: GroupSnapshot) -> JournalEntry:
         rejected=snapshot.refusals,
         broker_id=coordinator.broker_id if coordinator is not None else None,
         leader_epoch=coordinator.leader_epoch if coordinator is not None else None,
+    )
+
+
+def advice_to_keep(advice: Advice) -> Advice | None:
+    """Return what later looks ask of this advice; None where nobody joins or waits instead."""
+    if not (advice.recommended or advice.instead_of):
+        return None
+    return Advice(
+        action=advice.action,
+        instead_of=advice.instead_of,
+        members=advice.members,
+        assignors=advice.assignors,
+        change=advice.change,
     )
 
 

@@ -41,7 +41,7 @@ from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind, Verdi
 from rebal.planner.rules import Trait, has, rules
 from rebal.planner.timeouts import longest_session
 from rebal.planner.verification.dangers import Danger, DangerKind, decides
-from rebal.planner.verification.journal import Advised, JournalEntry, same_since
+from rebal.planner.verification.journal import JournalEntry, same_since
 from rebal.planner.verification.lag import unread
 from rebal.planner.verification.members import StepStanding
 from rebal.planner.verification.outsiders import (
@@ -172,7 +172,7 @@ def _changed_nothing(look: Look, made: Advice) -> bool:
     A temporary member has joined and left since a look advised it, or the member has restarted, and
     all others are the same. A look without the need ends it.
     """
-    if not (made.recommended and Advised.of(made).changes_nothing):
+    if not (made.recommended and made.changes_nothing):
         return False
     temporary = made.action is Action.TEMPORARY
     ids, now = {f.member.member_id for f in look.context.members}, look.context.generation or 0

@@ -37,10 +37,10 @@ from rebal.planner.verification.dangers import (
 )
 from rebal.planner.verification.departed import as_stated, here_again
 from rebal.planner.verification.journal import (
-    Advised,
     Confirmation,
     JournalEntry,
     Shown,
+    advice_to_keep,
     assumed,
     first_shown,
     known_before,
@@ -452,12 +452,9 @@ def entry_of(
         behind=behind_of(snapshot, entries, standing.gate),
         rejected=tuple(one for one in resolved if _is_news(one, shown)),
         dangers=tuple(danger.kind for danger in standing.dangers),
-        findings=tuple(finding.rule for finding in standing.findings if decides(finding, Tri.YES)),
         accepted=(*standing.accepted, *accepted),
         left_out=frozenset(current.left_out) if current else frozenset(),
-        advised=Advised.of(standing.advice)
-        if standing.advice.recommended or standing.advice.instead_of
-        else None,
+        advised=advice_to_keep(standing.advice),
         departed=standing.departed,
         expected=standing.expected if standing.counted else None,
     )
