@@ -11,6 +11,7 @@ from rebal.planner.advice import wording as text
 from rebal.planner.advice.actions import TRIED, cut_over_of, restart_of, start_of, starts_with, wait
 from rebal.planner.advice.remedies import cure_of
 from rebal.planner.context import Context, Facts
+from rebal.planner.verdict import worst
 
 
 def restart_fix(
@@ -34,8 +35,11 @@ def restart_fix(
             "not known to (RB104, RB906)."
         )
     found = [restart_of(context, facts, assignors) for facts in members[:TRIED]]
-    who = context.named(members)
-    return text.restart_fix(found, who, assignors, change=change, then=then)
+    answer = worst(one.verdict for one in found)
+    if answer is not Tri.YES:
+        return text.sentence(next(one for one in found if one.verdict is answer))
+    each = ", one at a time" if len(found) > 1 else ""
+    return text.restart_these(context.named(members), assignors, before=change, after=each + then)
 
 
 def cut_over_fix(

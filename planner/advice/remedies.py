@@ -7,6 +7,7 @@ adds the evidence that decides, or makes a new plan; it is an advice of actions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Final
 
 from rebal.groups.model import GroupState, Knowledge, Tri
@@ -29,13 +30,14 @@ from rebal.planner.advice.actions import (
     stop_and_start,
     wait,
 )
-from rebal.planner.advice.suspects import left_behind, short, shortened, undated
 from rebal.planner.context import Context, Facts
 from rebal.planner.plan import Advice
 from rebal.planner.risks import Risk
 
 # Up to so many static members are restarted one by one, with no rebalance, to cure a reload.
 _FEW: Final = 2
+# The answers of one rebalance are logged together.
+_TOGETHER: Final = timedelta(seconds=2)
 
 
 def cutting_over(
@@ -82,11 +84,11 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
     dynamic = [facts for facts in context.members if not facts.static]
     static = [facts for facts in context.members if facts.static]
     rested = not any(facts.member.member_id in context.restarted for facts in dynamic)
-    open_ = rested or (not static and shortened(context))
+    open_ = rested or (not static and _shortened(context))
     if dynamic and (context.reloaded is Tri.YES or (context.reloaded is not Tri.NO and open_)):
         return rebalance_of(context, dynamic, step=step)
-    suspects = short(context, static)
-    down = left_behind(context, suspects)
+    suspects = _short(context, static)
+    down = _left_behind(context, suspects)
     if suspects and (context.reloaded is Tri.NO or len(down or suspects) <= _FEW):
         suspects = down or suspects
         left = [f for f in suspects if f.member.member_id not in context.restarted]
@@ -97,10 +99,48 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
     if not static:
         why = "the coordinator's lists and the logs are at odds"
         return _or_not_loaded(context, show(context, Needs.CONFLICT, why, step=step))
-    if context.reloaded is Tri.CANNOT_TELL and undated(context):
+    if context.reloaded is Tri.CANNOT_TELL and _undated(context):
         why = "the logs show every list, and not whether it was sent after the load"
         return show(context, Needs.CLOCK, why, step=step)
     return rebalance_of(context, (), step=step)
+
+
+def _short(context: Context, static: Sequence[Facts]) -> list[Facts]:
+    """Return the static members whose list the coordinator may still hold as a load left it."""
+    open_ = {e.member_id for case in context.memory.cases for e in case if len(e.lists) > 1}
+    return [facts for facts in static if facts.member.member_id in open_]
+
+
+def _shortened(context: Context) -> bool:
+    """Return whether a probe denies an assignor that every member sent: a load came later."""
+    known = [facts.member.assignors for facts in context.members]
+    exact = all(one.knowledge is Knowledge.EXACT for one in known)
+    denied = context.memory.not_in_all
+    return exact and any(all(name in one.list for one in known) for name in denied)
+
+
+def _undated(context: Context) -> bool:
+    """Return whether logs show each member's list, and their zone alone would show when."""
+    members = [facts.member for facts in context.members]
+    return context.snapshot.undated_logs and all(
+        m.assignors.knowledge is Knowledge.EXACT and m.joined_at is None for m in members
+    )
+
+
+def _left_behind(context: Context, found: Sequence[Facts]) -> list[Facts]:
+    """Return those of `found` that did not join in the newest rebalance that the logs show.
+
+    A single join, such as a static member's restart, is no rebalance.
+    """
+    joined = [f.member.joined_at for f in context.members if f.member.joined_at is not None]
+    newest = max(joined, default=None)
+    if newest is None or sum(newest - at <= _TOGETHER for at in joined) < 2:
+        return []
+    return [
+        facts
+        for facts in found
+        if facts.member.joined_at is None or newest - facts.member.joined_at > _TOGETHER
+    ]
 
 
 def narrowing(

@@ -129,19 +129,10 @@ def sentence(advice: Advice) -> str:
     return f"{said[:1].upper()}{said[1:]}."
 
 
-def restart_fix(
-    found: Sequence[Advice], who: str, assignors: Sequence[str], *, change: str, then: str
-) -> str:
-    """Return the instruction to restart `who`, or the reason not to restart it yet."""
-    lead = f"{change} " if change else ""
+def restart_these(who: str, assignors: Sequence[str], *, before: str, after: str) -> str:
+    """Return the instruction to restart `who`, between a sentence and more words."""
     brings = f" with [{', '.join(assignors)}]" if assignors else ""
-    bad = [one for one in found if one.verdict is Tri.NO]
-    bad += [one for one in found if one.verdict is Tri.CANNOT_TELL]
-    if not bad:
-        each = ", one at a time" if len(found) > 1 else ""
-        return f"{lead}Restart {who}{brings}{each}{then}."
-    answer = "is rejected" if bad[0].verdict is Tri.NO else "is not proven to be admitted"
-    return f"Do not restart {bad[0].names[0]}{brings} yet: it {answer}, {bad[0].reason}."
+    return f"{before} Restart {who}{brings}{after}.".lstrip()
 
 
 def in_order(labels: Sequence[str]) -> Iterator[str]:
