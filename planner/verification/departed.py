@@ -38,10 +38,9 @@ def as_stated(
     since = now | departed_since(plan, entries)
     counted = [entry.expected for entry in entries if entry.expected is not None]
     number = expect_members or next(reversed(counted), accepted.members)
-    own = plan.expected_members == context_of(plan, plan.baseline).expected
     baseline = without_departed(plan.baseline, since)
     plan = replace(plan, baseline=baseline)
-    if own and plan.accepted.members is None:
+    if plan.accepted.members is None:
         plan = replace(plan, expected_members=context_of(plan, baseline).expected)
     seen = without_departed(snapshot, since)
     return (

@@ -463,12 +463,3 @@ def _began(plan: Plan) -> datetime:
     """Return when the plan was made, in the milliseconds that logs print."""
     at = plan.baseline.captured_at
     return at.replace(microsecond=at.microsecond // 1000 * 1000)
-
-
-def estimates(plan: Plan, expect_members: int | None) -> bool:
-    """Return whether the number of members is rebal's own: no user gave it.
-
-    It is then the members and the rejected clients that the plan was made of.
-    """
-    known = context_of(plan, plan.baseline).expected
-    return expect_members is None and plan.expected_members == known

@@ -63,7 +63,6 @@ from rebal.planner.verification.next_action import Look, next_action
 from rebal.planner.verification.outsiders import (
     Outsider,
     OutsiderKind,
-    estimates,
     missing_text,
     new_refusals,
     outsiders_of,
@@ -174,8 +173,7 @@ def verify(
     known = remembered(plan, seen, snapshot)
     plan, known, accepted, expected = as_stated(plan, entries, known, accepted, expect_members)
     context = context_of(plan, known, expected, accepted, given)
-    estimated = estimates(plan, accepted.members)
-    outsiders = outsiders_of(plan, seen, context, estimated=estimated)
+    outsiders = outsiders_of(plan, seen, context, estimated=accepted.members is None)
     ledger = Ledger(plan, entries, context, ahead)
     views = {each.id: standing_of(context, each, ledger) for each in plan.steps}
     missing = missing_text(context, outsiders)

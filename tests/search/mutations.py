@@ -152,6 +152,10 @@ def _nobody_rejected(next_action: Any) -> Any:
     return chosen
 
 
+def _counted(outsiders_of: Any) -> Any:
+    return lambda *given, **more: outsiders_of(*given, **{**more, "estimated": False})
+
+
 def _without(kind: OutsiderKind) -> Replacement:
     return lambda outsiders_of: (
         lambda *given, **more: tuple(
@@ -252,7 +256,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     # A rejection without a time is history.
     20: _defect((outsiders, "_rejections", _dated_only)),
     # Rejected clients that the number leaves out are forgotten at the end.
-    21: _defect((verify, "estimates", _always(False))),
+    21: _defect((verify, "outsiders_of", _counted)),
     # No evidence is held against the operator's word.
     22: _defect(
         (members, "contrary_evidence", _always(None)), (ledger.Ledger, "answers", _word_wins)
