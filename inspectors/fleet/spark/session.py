@@ -235,51 +235,37 @@ def require(settings: SparkSettings, *, secrets: bool) -> None:
 
 
 def _start(settings: SparkSettings, kafka: bool, folder: Path) -> Any:
-    """A new Spark context in a JVM of its own."""
+    """Return a new Spark context, in a JVM of its own or in the one that spark-submit has started.
+
+    What spark-submit was told comes first.
+    """
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    chosen = dict(settings.conf)
+    chosen, told = dict(settings.conf), {}
     named = chosen.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     os.environ["PYSPARK_PYTHON"] = named or sys.executable
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return _submitted(settings, kafka)
-    conf = SparkConf(loadDefaults=False)
-    for key, value in _configuration(settings, kafka).items():
-        conf.set(key, value)
-    if _loopback(settings):
+        SparkContext._ensure_initialized()
+        told = dict(SparkConf().getAll())
+        master = settings.master or chosen.get("spark.master") or told.get("spark.master")
+        settings = msgspec.structs.replace(settings, master=master)
+    elif _loopback(settings):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    made = _configuration(settings, kafka)
+    ours = {key: made[key] for key in ("spark.master", *chosen)}
+    conf = SparkConf(loadDefaults=False)
+    for key, value in {**made, **told, **ours}.items():
+        conf.set(key, value)
     log = folder / _LOG
-    talk = bool(os.environ.get("REBAL_DEBUG"))
     try:
-        with log.open("wb") as sink:
-            streams = {
-                "stdout": sys.stderr if talk else sink,
-                "stderr": sys.stderr if talk else sink,
-            }
-            gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+        with log.open("wb") as kept:
+            sink = sys.stderr if os.environ.get("REBAL_DEBUG") else kept
+            streams = {"stdout": sink, "stderr": sink}
+            gateway = SparkContext._gateway or launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
             return SparkContext(conf=conf, gateway=gateway)
     except Exception as error:
         raise start_error(error, log.read_text(errors="replace")) from None
-
-
-def _submitted(settings: SparkSettings, kafka: bool) -> Any:
-    """A Spark context in the JVM that spark-submit has started; what it was told comes first."""
-    from pyspark import SparkConf, SparkContext
-
-    try:
-        SparkContext._ensure_initialized()
-        conf = SparkConf()
-        told = dict(conf.getAll())
-        named = settings.master or dict(settings.conf).get("spark.master")
-        settings = msgspec.structs.replace(settings, master=named or told.get("spark.master"))
-        ours = {"spark.master"} | dict(settings.conf).keys()
-        for key, value in _configuration(settings, kafka).items():
-            if key not in told or key in ours:
-                conf.set(key, value)
-        return SparkContext(conf=conf)
-    except Exception as error:
-        raise start_error(error, "") from None
 
 
 def _configuration(settings: SparkSettings, kafka: bool) -> dict[str, str]:

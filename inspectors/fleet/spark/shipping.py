@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import zipfile
 from functools import cache
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOMS: Final = ("groups", "inspectors")
-_LEFT_OUT: Final = frozenset({"__pycache__"})
 
 
 def ship(spark: SparkSession) -> None:
@@ -33,9 +32,9 @@ def ship(spark: SparkSession) -> None:
 @cache
 def _zip() -> Path:
     """Return the zip file; it lasts as long as the process, for executors that start later."""
-    folder = tempfile.mkdtemp(prefix="rebal-shipped-")
+    folder = Path(tempfile.mkdtemp(prefix="rebal-shipped-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return build_zip(Path(folder))
+    return build_zip(folder)
 
 
 def build_zip(folder: Path) -> Path:
@@ -45,19 +44,9 @@ def build_zip(folder: Path) -> Path:
         # Python finds a package without __init__.py in a zip by the folder's own entry only.
         archive.mkdir("rebal")
         for room in ROOMS:
-            spec = find_spec(f"rebal.{room}")
-            if spec is None or not spec.submodule_search_locations:
-                raise ModuleNotFoundError(f"rebal.{room} is not installed as a folder of files")
-            _add(archive, Path(spec.submodule_search_locations[0]), f"rebal/{room}")
+            source = Path(import_module(f"rebal.{room}").__path__[0])
+            for path in sorted([source, *source.rglob("*")]):
+                place = Path("rebal", room, path.relative_to(source))
+                if not any(part.startswith((".", "__pycache__")) for part in place.parts):
+                    archive.write(path, place)
     return made
-
-
-def _add(archive: zipfile.ZipFile, source: Path, place: str) -> None:
-    archive.mkdir(place)
-    for path in sorted(source.iterdir()):
-        if path.name in _LEFT_OUT or path.name.startswith("."):
-            continue
-        if path.is_dir():
-            _add(archive, path, f"{place}/{path.name}")
-        else:
-            archive.write(path, f"{place}/{path.name}")
