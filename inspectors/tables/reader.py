@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rebal.groups.errors import RebalError
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from rebal.inspectors.fleet.lake.scans import Finished
 
 _SCAN: Final = "rebal fleet scan --out"
-_OLD: Final = "current"
+_AT_ONCE: Final = 1 << 16
+"""Rows of a batch."""
 
 
 class TablesError(RebalError):
@@ -96,9 +97,10 @@ class Tables:
         try:
             files = table.files(self.manifest.cluster, entry.version)
             parts = [
-                self._part(f"{name}/{one.path}", one.rows, schema, group)
+                part
                 for one in files
                 if group is None or one.low is None or one.low <= group <= (one.high or group)
+                for part in self._parts(f"{name}/{one.path}", one.rows, schema, group)
             ]
         except LakeError as error:
             raise TablesError(f"{error} Scan again: {_SCAN} {self._place}.") from None
@@ -108,29 +110,23 @@ class Tables:
         ]
         return pa.Table.from_arrays(made, names=list(columns))
 
-    def _part(self, path: str, rows: int, schema: pa.Schema, group: str | None) -> pa.Table:
+    def _parts(self, path: str, rows: int, schema: pa.Schema, group: str | None) -> list[pa.Table]:
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
-        from rebal.inspectors.fleet.schemas import in_columns
+        from rebal.inspectors.fleet.files import ALL, Wanted, opened, rows_in
 
+        wanted = ALL if group is None else Wanted([group])
+        columns = schema
+        if group is not None and "group_id" not in schema.names:
+            columns = schema.append(pa.field("group_id", pa.string()))
         try:
-            with self._place.files().open_input_file(path) as opened:
-                file = pq.ParquetFile(opened)
+            with opened(self._place, path) as file:
                 if file.metadata.num_rows != rows:
                     raise self._broken(path, f"has {file.metadata.num_rows} rows, not {rows}")
-                wanted = schema.names if group is None else list({*schema.names, "group_id"})
-                found = file.read_row_groups(_row_groups(file.metadata, group), columns=wanted)
-            if group is not None:
-                import pyarrow.compute as pc
-
-                found = found.filter(pc.equal(found["group_id"], group))
-            return in_columns(found, schema)
-        except FileNotFoundError:
-            raise self._broken(path, "is missing") from None
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OSError) as error:
-            said = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise self._broken(path, f"cannot be read ({said})") from None
+                parts = rows_in(file, columns, wanted, _AT_ONCE)
+                return [part.select(schema.names) for part in parts]
+        except LakeError as error:
+            raise self._broken(path, f"cannot be read ({str(error).rstrip('.')})") from None
 
     def _broken(self, path: str, what: str) -> TablesError:
         return TablesError(
@@ -174,7 +170,9 @@ def _open(text: str, options: Mapping[str, str] | None, *, one: bool) -> tuple[T
         what = "is a file, not a folder" if place.folder.exists() else "there is no such folder"
         raise TablesError(f"{text}: {what}; name the folder that a scan wrote: {_SCAN} DIR.")
     if not is_lake(place):
-        raise TablesError(f"{text}: {_why_none(place)}")
+        raise TablesError(
+            f"{text}: no scan wrote it (it has no table `scans`); write one: {_SCAN} {place}."
+        )
     scans = Scans(place)
     found = scans.clusters()
     if not found:
@@ -205,27 +203,3 @@ def _named(text: str, options: Mapping[str, str] | None) -> tuple[Place, str | N
     if not sign or os.path.exists(text):
         return find_place(text, options), None
     return find_place(before, options), after
-
-
-def _why_none(place: Place) -> str:
-    folder = place.folder
-    if folder is not None and (folder / _OLD).is_symlink():
-        return (
-            "an earlier rebal wrote these tables in a form that this one does not read; scan anew "
-            f"into another folder: {_SCAN} DIR."
-        )
-    return f"no scan wrote it (it has no table `scans`); write one: {_SCAN} {place}."
-
-
-def _row_groups(metadata: Any, group: str | None) -> list[int]:
-    """Return those whose range of group ids includes `group`; all where the file does not say."""
-    numbers = list(range(metadata.num_row_groups))
-    if group is None:
-        return numbers
-    at = metadata.schema.names.index("group_id")
-    ranges = [metadata.row_group(number).column(at).statistics for number in numbers]
-    return [
-        number
-        for number, found in zip(numbers, ranges, strict=True)
-        if found is None or not found.has_min_max or found.min <= group <= found.max
-    ]

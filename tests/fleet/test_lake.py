@@ -383,14 +383,6 @@ def test_a_folder_of_something_else_is_not_touched(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_tables_of_an_earlier_rebal_are_not_touched(tmp_path: Path) -> None:
-    (tmp_path / "runs" / "1").mkdir(parents=True)
-    (tmp_path / "current").symlink_to("runs/1")
-    with pytest.raises(LakeError, match=r"an earlier rebal wrote these tables .*: scan anew"):
-        one_scan(tmp_path, 1)
-    assert {path.name for path in tmp_path.iterdir()} == {"runs", "current"}
-
-
 def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     with pytest.raises(LakeError, match="is a file"):

@@ -99,9 +99,9 @@ def test_small_files_share_a_task_and_packed_ones_come_first(
     said = [[(Path(one.path).name, one.begin, one.end) for one in share] for share in shares]
     assert said[0][0][0] == "packed"
     assert said[1:] == [
-        [("a", 0, 40), ("b", 0, 50), ("c", 0, 10)],
-        [("c", 10, 110)],
-        [("c", 110, 150)],
+        [("a", 0, 40), ("b", 0, 50)],
+        [("c", 0, 100)],
+        [("c", 100, 150)],
     ]
     (whole,), _ = share_out([str(tmp_path / "c")], 1)
     assert whole == [Part(str(tmp_path / "c"), 0, 150)]

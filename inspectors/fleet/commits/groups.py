@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.groups.model import GroupState, GroupType
-from rebal.inspectors.fleet.schemas import GROUPS
+from rebal.inspectors.fleet.schemas import GROUPS, in_columns
 from rebal.inspectors.fleet.timeline.rebalances import TOPIC
 
 _ZERO: Final = ("members", "rebalance_total", "failed_rebalance_total")
@@ -53,8 +53,4 @@ def _rows(found: pa.Table, zero: tuple[str, ...]) -> pa.Table:
         "sources": pa.array([[TOPIC]] * size, GROUPS.field("sources").type),
         **{name: pa.array([0] * size, pa.int64()) for name in zero},
     }
-    columns = [
-        given[field.name].cast(field.type) if field.name in given else pa.nulls(size, field.type)
-        for field in GROUPS
-    ]
-    return pa.table(columns, schema=GROUPS)
+    return in_columns(pa.table(given), GROUPS)

@@ -13,6 +13,7 @@ error.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -28,7 +29,6 @@ from rebal.inspectors.fleet.manifest import UNNAMED, Manifest, TableEntry
 from rebal.inspectors.fleet.parts import FOLDERS, STORED, WORK, Target, columns_of
 from rebal.inspectors.fleet.schemas import TABLES
 
-_OLD: Final = ("current", "runs")
 _AT_ONCE: Final = 8
 """Tables that are asked about or committed at a time, for a store takes its time to answer."""
 
@@ -145,9 +145,7 @@ def app_of(cluster: str) -> str:
 
 def counted(before: Mapping[str, int] | None, now: Mapping[str, int]) -> dict[str, int]:
     """Two counts by name added up, sorted by name, without zeros."""
-    names = sorted({*(before or {}), *now})
-    made = {name: (before or {}).get(name, 0) + now.get(name, 0) for name in names}
-    return {name: amount for name, amount in made.items() if amount}
+    return dict(sorted((Counter(before) + Counter(now)).items()))
 
 
 @contextmanager
@@ -228,11 +226,5 @@ def _require_lake(place: Place) -> None:
         raise LakeError(f"{place}: is a file; name a folder with --out.")
     if folder is None or not folder.is_dir():
         return
-    names = {path.name for path in folder.iterdir()}
-    if names.issuperset(_OLD):
-        raise LakeError(
-            f"{place}: an earlier rebal wrote these tables in a form that this one does not go on "
-            "from: scan anew into another folder."
-        )
-    if names - {*STORED, SCANS, WORK, PROBE}:
+    if {path.name for path in folder.iterdir()} - {*STORED, SCANS, WORK, PROBE}:
         raise LakeError(f"{place}: holds other files; name a new or an empty folder with --out.")

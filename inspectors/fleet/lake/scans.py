@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Final, NamedTuple
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rebal.inspectors.clock import moment
+from rebal.inspectors.fleet.files import opened
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, find_small, lost
 from rebal.inspectors.fleet.manifest import Manifest, TableEntry, dump_manifest, load_manifest
@@ -97,7 +97,7 @@ class Finished:
             DocumentError: it cannot be read.
         """
         for one in self.files_of([number]):
-            with _opened(self._place, one) as file:
+            with opened(self._place, f"{SCANS}/{one.path}") as file:
                 for group in range(file.num_row_groups):
                     rows = file.read_row_group(group, columns=["scan_id", "document"])
                     numbers = rows["scan_id"].to_pylist()
@@ -203,9 +203,9 @@ class Scans(LakeTable):
 
     def _without(self, file: DataFile, gone: Collection[int]) -> Iterator[pa.Table]:
         """Yield the rows of a file that stay, with the columns that an earlier rebal left out."""
-        with _opened(self._place, file) as opened:
-            for group in range(opened.num_row_groups):
-                rows = in_columns(opened.read_row_group(group), SCHEMA)
+        with opened(self._place, f"{SCANS}/{file.path}") as parquet:
+            for group in range(parquet.num_row_groups):
+                rows = in_columns(parquet.read_row_group(group), SCHEMA)
                 staying = [one not in gone for one in rows["scan_id"].to_pylist()]
                 yield rows.filter(pa.array(staying, pa.bool_()))
 
@@ -224,15 +224,9 @@ class Scans(LakeTable):
         return DataFile(path, rows, size)
 
 
-@contextmanager
-def _opened(place: Place, file: DataFile) -> Iterator[pq.ParquetFile]:
-    with place.errors(), place.files().open_input_file(f"{SCANS}/{file.path}") as opened:
-        yield pq.ParquetFile(opened)
-
-
 def _rows(place: Place, file: DataFile) -> tuple[Row, ...]:
-    with _opened(place, file) as opened:
-        found = opened.read(columns=["scan_id", "finished_at", "versions", "folders"])
+    with opened(place, f"{SCANS}/{file.path}") as parquet:
+        found = parquet.read(columns=["scan_id", "finished_at", "versions", "folders"])
     # A time that becomes a datetime imports pandas.
     times = map(moment, found["finished_at"].cast(pa.int64()).to_pylist())
     return tuple(

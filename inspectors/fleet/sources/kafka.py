@@ -189,13 +189,10 @@ def _refused(error: RequestError, config: ClusterConfig) -> RequestError:
     if error.name == "TOPIC_AUTHORIZATION_FAILED":
         why = f"{TOPIC}: this user may not describe it: {NEEDED}"
         return RequestError(error.name, why, *grants(config))
-    words = {
-        "UNKNOWN_TOPIC_OR_PART": (
-            f"the cluster has no topic {TOPIC}: no group has ever joined or committed there"
-        ),
-    }
-    words["UNKNOWN_TOPIC_OR_PARTITION"] = words["UNKNOWN_TOPIC_OR_PART"]
-    return RequestError(error.name, words.get(error.name, f"{TOPIC}: {error.reason}"))
+    why = f"{TOPIC}: {error.reason}"
+    if error.name.startswith("UNKNOWN_TOPIC_OR_PART"):
+        why = f"the cluster has no topic {TOPIC}: no group has ever joined or committed there"
+    return RequestError(error.name, why)
 
 
 def grants(config: ClusterConfig) -> tuple[Command, Command]:

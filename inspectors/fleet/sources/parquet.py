@@ -20,6 +20,7 @@ from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.schemas import TIME
 from rebal.inspectors.fleet.sources.files import opened_file
 from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE, TOPIC
+from rebal.inspectors.fleet.spark.tasks import shares_of
 
 _NEEDED: Final = ("key", "value", "partition", "offset", "timestamp")
 _TASK: Final = 64 << 20
@@ -56,16 +57,7 @@ def plan_parquet(paths: Sequence[str], least: int) -> list[list[RowGroup]]:
                     sizes[RowGroup(path, number)] = size
         except pa.ArrowException:
             raise DocumentError(f"{path}: is no whole Parquet file; capture it again.") from None
-    total = sum(sizes.values())
-    wanted = max(least, -(-total // _TASK))
-    tasks: list[list[RowGroup]] = []
-    held = 0
-    for part, size in sizes.items():
-        if held * wanted >= total * len(tasks):
-            tasks.append([])
-        tasks[-1].append(part)
-        held += size
-    return tasks
+    return shares_of(sizes, max(least, -(-sum(sizes.values()) // _TASK)))
 
 
 def _check_columns(path: str, schema: pa.Schema) -> None:

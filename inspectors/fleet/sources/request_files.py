@@ -17,6 +17,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.sources.files import list_files, opened_file
+from rebal.inspectors.fleet.spark.tasks import shares_of
 from rebal.inspectors.logs.text_input import LONGEST_LINE
 
 _LEAST, _MOST = 8 << 20, 128 << 20
@@ -81,19 +82,14 @@ def share_out(
                 plain_files[file] = begin, size
                 logs.append(_as_read(stream, max(begin, _last_line(stream, begin, size))))
     new = sum(size - begin for begin, size in plain_files.values())
-    room = share = min(_MOST, max(_LEAST, -(-new // tasks)))
-    plain: list[list[Part]] = [[]]
-    for path, (begin, size) in plain_files.items():
-        at = begin
-        while at < size:
-            if not room:
-                plain.append([])
-                room = share
-            end = min(at + room, size)
-            plain[-1].append(Part(path, at, end))
-            room -= end - at
-            at = end
-    return packed + [parts for parts in plain if parts], [log for log in logs if log.until]
+    most = min(_MOST, max(_LEAST, -(-new // tasks)))
+    plain = [
+        Part(path, at, min(at + most, size))
+        for path, (begin, size) in plain_files.items()
+        for at in range(begin, size, most)
+    ]
+    shares = shares_of({part: part.end - part.begin for part in plain}, -(-new // most))
+    return packed + shares, [log for log in logs if log.until]
 
 
 def _known(stream: IO[bytes], size: int, known: Sequence[ReadLog]) -> ReadLog | None:

@@ -13,9 +13,9 @@ import ctypes
 import gc
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache, partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from zipimport import zipimporter
 
 import pyarrow as pa
@@ -27,10 +27,23 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+_Part = TypeVar("_Part")
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ALL: Final = 2**31 - 1
 _MANY: Final = 1 << 16
+
+
+def shares_of(parts: Mapping[_Part, int], tasks: int) -> list[list[_Part]]:
+    """Return parts in their order, in so many shares of about one size, or fewer."""
+    total, held = sum(parts.values()), 0
+    shares: list[list[_Part]] = []
+    for part, size in parts.items():
+        if held * tasks >= total * len(shares):
+            shares.append([])
+        shares[-1].append(part)
+        held += size
+    return shares
 
 
 def numbered(spark: SparkSession, tasks: int) -> DataFrame:
