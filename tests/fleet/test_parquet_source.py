@@ -14,6 +14,7 @@ from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.sources import parquet as parquet_source
 from rebal.inspectors.fleet.sources.captured import read_tasks
 from rebal.inspectors.fleet.sources.parquet import plan_parquet, shaped
+from rebal.inspectors.fleet.sources.request_files import share_out
 from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE
 
 AT = datetime(2026, 11, 20, 9, 30, 0, 125000, tzinfo=UTC)
@@ -97,6 +98,17 @@ def test_tasks_share_out_the_row_groups(tmp_path: Path, monkeypatch: pytest.Monk
     assert [batch.num_rows for batch in read_tasks([numbers], tasks)] == [1] * 40
     monkeypatch.setattr(parquet_source, "_TASK", 1)
     assert len(plan_parquet([str(path)], 1)) == 8
+
+
+def test_executors_get_the_whole_path_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.Table.from_batches([captured()]), "a.parquet")
+    Path("a.jsonl").write_text("{}")
+    ((group,),) = plan_parquet(["a.parquet"], 1)
+    (((part,),), _) = share_out(["a.jsonl"], 1)
+    assert [group.path, part.path] == [str(tmp_path / name) for name in ("a.parquet", "a.jsonl")]
 
 
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:

@@ -27,6 +27,11 @@ def is_remote(path: str) -> bool:
     return _SCHEME.match(path) is not None
 
 
+def absolute(path: str) -> str:
+    """Return a path as processes with another working directory find it."""
+    return path if is_remote(path) else os.path.abspath(path)
+
+
 def is_folder(path: str) -> bool:
     """Return whether files are below a path."""
     return list_files(path) != [path] if is_remote(path) else os.path.isdir(path)

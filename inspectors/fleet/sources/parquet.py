@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.schemas import TIME
-from rebal.inspectors.fleet.sources.files import opened_file
+from rebal.inspectors.fleet.sources.files import absolute, opened_file
 from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE, TOPIC
 from rebal.inspectors.fleet.spark.tasks import shares_of
 
@@ -45,7 +45,7 @@ def plan_parquet(paths: Sequence[str], least: int) -> list[list[RowGroup]]:
         DocumentError: a file is damaged, or has not the columns that are needed.
     """
     sizes: dict[RowGroup, int] = {}
-    for path in paths:
+    for path in map(absolute, paths):
         try:
             with opened_file(path) as opened:
                 file = pq.ParquetFile(opened)

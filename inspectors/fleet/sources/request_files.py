@@ -16,7 +16,7 @@ from functools import partial
 from typing import IO, Any, Final, NamedTuple
 
 from rebal.inspectors.fleet.manifest import ReadLog
-from rebal.inspectors.fleet.sources.files import list_files, opened_file
+from rebal.inspectors.fleet.sources.files import absolute, list_files, opened_file
 from rebal.inspectors.fleet.spark.tasks import shares_of
 from rebal.inspectors.logs.text_input import LONGEST_LINE
 
@@ -67,7 +67,7 @@ def share_out(
     packed: list[list[Part]] = []
     plain_files: dict[str, tuple[int, int]] = {}
     logs: list[ReadLog] = []
-    for file in dict.fromkeys(file for path in paths for file in list_files(path)):
+    for file in dict.fromkeys(absolute(file) for path in paths for file in list_files(path)):
         with opened_file(file) as stream:
             is_packed = stream.read(2) in _UNPACK
             size = stream.seek(0, 2)
