@@ -23,6 +23,7 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from rebal.groups import VERSION
@@ -41,7 +42,7 @@ from rebal.inspectors.fleet.news import (
     newest_states,
     told_until,
 )
-from rebal.inspectors.fleet.parts import FOLDERS, STORED, WORK
+from rebal.inspectors.fleet.parts import FOLDERS, STORED, WORK, PartWriter
 from rebal.inspectors.fleet.reading import LogsRead, Say, read_logs, read_records
 from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
 from rebal.inspectors.fleet.runs import REQUESTS
@@ -61,11 +62,14 @@ from rebal.inspectors.fleet.stages import (
 from rebal.inspectors.fleet.telling import Committed, tell, tell_commits
 from rebal.inspectors.fleet.timeline.rows import OPEN
 from rebal.inspectors.fleet.timeline.timeline import Options
+from rebal.inspectors.kafka.brokers import ClusterReading
 
 _Span = tuple[int, int] | None
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_REPLACED: Final = ("commits", "open_commit_groups")
-"""Kinds that each scan writes whole: a row for each partition that has commits."""
+_COMMITS: Final = ("commits", "open_commit_groups")
+_REPLACED: Final = (*_COMMITS, "log_ends")
+"""Kinds that a scan writes whole: a row for each partition that has commits, or that brokers have.
+"""
 _READ: Final = ("records", "requests", "broken")
 """Kinds that are what was read: telling a group anew makes none of their rows again."""
 _LOGS: Final = 1000
@@ -124,6 +128,8 @@ def scan(
     now = _Scan(spark, run, totals, news, states, _span(run, totals), _breaks(run, totals))
     before = run.previous.topics if run.previous is not None else {}
     _write(now, totals.topics.keys() - before.keys())
+    if source is not None and source.brokers is not None:
+        _write_log_ends(now, source.brokers)
     manifest = _manifest(now, source=source, request_logs=request_logs, logs=logs)
     return run.finish(manifest, _files(run, totals))
 
@@ -171,6 +177,19 @@ def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
     return in_tasks(rows, partial(tell, target=run.target, options=options), REPORT_DDL)
 
 
+def _write_log_ends(now: _Scan, brokers: ClusterReading) -> None:
+    """Write what the brokers said of partitions, instead of what they said before."""
+    writer = PartWriter(now.run.target)
+    for topic, ends in brokers.ends.items():
+        rows = (
+            {"topic_partition": number, "log_end_offset": end} for number, end in enumerate(ends)
+        )
+        writer.add("log_ends", [{"topic": topic, "at": brokers.at, **row} for row in rows])
+    for report in writer.report():
+        now.totals.take(report.to_pylist())
+    now.totals.gone |= {one.path for one in now.run.earlier("log_ends")}
+
+
 def _topics(now: _Scan) -> dict[str, str]:
     """Names of topics by their ids, those of earlier scans included."""
     before = now.run.previous
@@ -187,7 +206,7 @@ def _tell_commits(now: _Scan, choice: Choice) -> DataFrame | None:
     known = pa.concat_arrays([now.states["group_id"].combine_chunks(), choice.groups])
     log = bool(totals.files("requests") or run.earlier("requests"))
     work = partial(tell_commits, target=run.target, told=Committed(now.span, known, log))
-    totals.gone |= {one.path for kind in _REPLACED for one in run.earlier(kind)}
+    totals.gone |= {one.path for kind in _COMMITS for one in run.earlier(kind)}
     tasks = tasks_for(pieces, now.cores)
     wanted = Gather(run.place, pieces)
     if tasks == 1:
@@ -268,7 +287,8 @@ def _manifest(
         heard_until=max((at for at in heard if at is not None), default=None),
         log_ahead_ms=logs.ahead_ms,
         logs=_logs(before.logs, logs.read),
-        brokers=(source.brokers if source else None) or before.brokers,
+        # The tables have the log end offsets: there are many, and each kept scan has a manifest.
+        brokers=replace(source.brokers, ends={}) if source and source.brokers else before.brokers,
     )
 
 

@@ -254,6 +254,10 @@ ERRORS: Final = pa.schema(
     ]
 )
 
+LOG_ENDS: Final = pa.schema(
+    [("topic", TEXT), ("topic_partition", INT), ("log_end_offset", LONG), ("at", TIME)]
+)
+
 TABLES: Final = {
     "groups": GROUPS,
     "members": MEMBERS,
@@ -262,6 +266,7 @@ TABLES: Final = {
     "commits": COMMITS,
     "incidents": INCIDENTS,
     "errors": ERRORS,
+    "log_ends": LOG_ENDS,
 }
 
 TIMELINE: Final = pa.schema(

@@ -1,24 +1,26 @@
 """The groups' lag at the time of a scan: `read_lag`.
 
 Lag is the log end offset less the committed offset of a partition. A scan of a live cluster asks
-the brokers for the log end offsets; captured files and log segments do not show them.
+the brokers for the log end offsets (the table `log_ends`, of each kept scan); captured files and
+log segments do not show them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Final
 
 from rebal.groups.model import Record
-from rebal.inspectors.fleet.manifest import Manifest
+from rebal.inspectors.clock import micros
 from rebal.inspectors.tables.columns import rows_of
 from rebal.inspectors.tables.reader import Tables
 
-_CLOCKS: Final = timedelta(minutes=5)
-"""Records' times are the brokers', the time at which they were asked is the scanning machine's."""
+_CLOCKS: Final = 300_000_000
+"""Records' times are the brokers', the time at which they were asked is the scanning machine's; in
+microseconds."""
 _COLUMNS: Final = ("group_id", "topic", "topic_partition", "committed_offset", "committed_at")
+_ENDS: Final = ("topic", "topic_partition", "log_end_offset", "at")
 
 
 class GroupLag(Record, frozen=True, kw_only=True):
@@ -43,26 +45,29 @@ def read_lag(tables: Tables) -> dict[str, GroupLag]:
     All lag is unknown where a later scan read newer records from files.
 
     Raises:
-        TablesError: the table `commits` cannot be read.
+        TablesError: a table cannot be read.
     """
-    ends = _ends(tables.manifest)
+    ends = _ends(tables)
     lags: dict[str, list[int | None]] = defaultdict(list)
     last: dict[str, int | None] = {}
     for group_id, topic, partition, offset, at in rows_of(tables.read("commits", _COLUMNS)):
         if offset is None:
             continue
-        of_topic = ends.get(topic, ())
-        end = of_topic[partition] if partition < len(of_topic) else None
+        end = ends.get((topic, partition))
         lags[group_id].append(None if end is None or end < offset else end - offset)
         last[group_id] = max(filter(None, (at, last.get(group_id))), default=None)
     return {name: _sum(found, last[name]) for name, found in lags.items()}
 
 
-def _ends(manifest: Manifest) -> Mapping[str, tuple[int | None, ...]]:
-    brokers, until = manifest.brokers, manifest.observed_until
-    if brokers is None or (until is not None and until > brokers.at + _CLOCKS):
-        return {}
-    return brokers.ends
+def _ends(tables: Tables) -> Mapping[tuple[str, int], int | None]:
+    """Return the log end offsets by topic and partition."""
+    until = tables.manifest.observed_until
+    last = 0 if until is None else micros(until)
+    return {
+        (topic, partition): end
+        for topic, partition, end, at in rows_of(tables.read("log_ends", _ENDS))
+        if last <= at + _CLOCKS
+    }
 
 
 def _sum(lags: list[int | None], last: int | None) -> GroupLag:

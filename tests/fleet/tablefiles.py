@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.run import new_run
@@ -46,6 +47,15 @@ def write_tables(
     `brokers` as in the manifest.
     """
     place = find_place(str(folder))
+    ends = [] if brokers is None else [*brokers.ends.items()]
+    rows = {
+        "log_ends": [
+            {"topic": topic, "topic_partition": number, "log_end_offset": end, "at": brokers.at}
+            for topic, of_topic in ends
+            for number, end in enumerate(of_topic)
+        ],
+        **rows,
+    }
     made = {}
     with new_run(place, cluster, full=True) as run:
         files = place.files()
@@ -76,7 +86,7 @@ def write_tables(
             read=sum((records or _RECORDS).values()),
             records=dict(records or _RECORDS),
             breaks=dict(breaks or {}),
-            brokers=brokers,
+            brokers=None if brokers is None else replace(brokers, ends={}),
         )
         run.finish(manifest, made)
     return folder

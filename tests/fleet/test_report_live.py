@@ -76,10 +76,11 @@ def test_lists_of_a_scan_bind_to_who_is_still_there(  # noqa: PLR0917 - fixtures
         assert then.cluster == now.cluster
         assert [one.partitions for one in then.topics] == [4]
         assert then.notes == ("log end offsets: a scan's tables have none",)
-        brokers = open_tables(str(out)).manifest.brokers
-        assert brokers is not None
-        assert brokers.ends[topic] == (0, 0, 0, 0)
-        assert "__consumer_offsets" not in brokers.ends
+        columns = ["topic", "topic_partition", "log_end_offset"]
+        ends = open_tables(str(out)).read("log_ends", columns).to_pylist()
+        of_topic = [tuple(row.values()) for row in ends if row["topic"] == topic]
+        assert of_topic == [(topic, number, 0) for number in range(4)]
+        assert "__consumer_offsets" not in {row["topic"] for row in ends}
 
     # Restarted after the scan, with the log off: its new member id is nobody that the scan saw.
     running["kafka-python"].stop()

@@ -9,6 +9,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rebal.groups.model import Cluster
 from rebal.groups.wire.offsets_topic import (
     OffsetCommitKey,
     decode_key,
@@ -25,6 +27,10 @@ from rebal.groups.wire.offsets_topic import (
 )
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.scans import clusters_of
+from rebal.inspectors.fleet.sources import captured as captured_source
+from rebal.inspectors.fleet.sources.source import Source
+from rebal.inspectors.kafka.brokers import ClusterReading
+from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.conftest import (
     OFFSETS,
     REQUEST_LOG,
@@ -325,3 +331,26 @@ def test_a_request_log_that_is_not_there(whole: Path, scan: Scan, tmp_path: Path
     said = scan("--request-log", tmp_path / "none.log", "--out", whole, code=1)
     assert "none.log: no such file" in said
     assert last_scan(whole).run == 1
+
+
+def test_each_kept_scan_has_its_log_end_offsets_in_a_table_and_none_in_its_document(
+    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, read = tmp_path / "out", captured_source.read_files
+    at = datetime(2026, 11, 25, tzinfo=UTC)
+    for ends in ((100, None), (200, 5)):
+        brokers = ClusterReading(at=at, cluster=Cluster(), ends={"orders": ends})
+
+        def with_brokers(*words: Any, told: ClusterReading = brokers) -> Source:
+            return replace(read(*words), brokers=told)
+
+        monkeypatch.setattr(captured_source, "read_files", with_brokers)
+        scan("--offsets", OFFSETS, "--out", out)
+    monkeypatch.undo()
+    scan("--request-log", REQUEST_LOG, "--out", out, "--retain", "9d")
+    last = open_tables(str(out))
+    for number, ends in ((2, [200, 5]), (3, [200, 5])):
+        tables = last.of_scan(number)
+        rows = tables.read("log_ends", ["topic", "log_end_offset", "at"]).to_pylist()
+        assert rows == [{"topic": "orders", "log_end_offset": end, "at": at} for end in ends]
+        assert tables.manifest.brokers == ClusterReading(at=at, cluster=Cluster())
