@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from rebal.inspectors.fleet.lake.scans import Finished
 
 _SCAN: Final = "rebal fleet scan --out"
-_AT_ONCE: Final = 1 << 16
-"""Rows of a batch."""
 
 
 class TablesError(RebalError):
@@ -115,7 +113,7 @@ class Tables:
 
         from rebal.inspectors.fleet.files import ALL, Wanted, opened, rows_in
 
-        wanted = ALL if group is None else Wanted([group])
+        wanted = ALL if group is None else Wanted(pa.array([group], pa.string()))
         columns = schema
         if group is not None and "group_id" not in schema.names:
             columns = schema.append(pa.field("group_id", pa.string()))
@@ -123,7 +121,7 @@ class Tables:
             with opened(self._place, path) as file:
                 if file.metadata.num_rows != rows:
                     raise self._broken(path, f"has {file.metadata.num_rows} rows, not {rows}")
-                parts = rows_in(file, columns, wanted, _AT_ONCE)
+                parts = rows_in(file, columns, wanted)
                 return [part.select(schema.names) for part in parts]
         except LakeError as error:
             raise self._broken(path, f"cannot be read ({str(error).rstrip('.')})") from None
