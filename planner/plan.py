@@ -64,9 +64,9 @@ class Aim(StrEnum):
 
     The values: widen: every list gets the target; narrow: the old assignors leave every list;
     refresh: a rebalance completes after a coordinator reload; consumer: every member uses KIP-848;
-    classic: every member returns to the classic protocol, with the target alone; by-hand: a setting
-    that nothing on the wire shows. Kafka Streams: every instance is 2.4 or later, COOPERATIVE,
-    below 4.0, EAGER, below 2.4, or 4.0 and later. Connect: every worker is incremental, or eager.
+    classic: every member returns to the classic protocol, with the target alone. Kafka Streams:
+    every instance is 2.4 or later, COOPERATIVE, below 4.0, EAGER, below 2.4, or 4.0 and later.
+    Connect: every worker is incremental, or eager.
     """
 
     WIDEN = "widen"
@@ -74,7 +74,6 @@ class Aim(StrEnum):
     REFRESH = "refresh"
     CONSUMER = "consumer"
     CLASSIC = "classic"
-    BY_HAND = "by-hand"
     STREAMS_NEW = "streams-new"
     STREAMS_COOPERATIVE = "streams-cooperative"
     STREAMS_BRIDGE = "streams-bridge"
@@ -83,11 +82,6 @@ class Aim(StrEnum):
     STREAMS_LATEST = "streams-latest"
     CONNECT_INCREMENTAL = "connect-incremental"
     CONNECT_EAGER = "connect-eager"
-
-    @classmethod
-    def _missing_(cls, _: object) -> Aim:
-        """Return by-hand for an aim of a later version: this one cannot prove it."""
-        return cls.BY_HAND
 
 
 class Gate(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -208,8 +202,7 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
     `id` counts from 1. `why` gives the reasons for the step's form. `target_list` is the assignor
     list that the step brings, in order. `to_do` and `done` are member ids; `unknown` are those that
     are not verified. `left_out` are the client families that the step leaves unchanged. `commands`
-    are the commands that `order` and `rollback` speak of. `brief` is None in plans that older
-    versions wrote.
+    are the commands that `order` and `rollback` speak of.
     """
 
     id: int
@@ -227,7 +220,7 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
     left_out: tuple[str, ...] = ()
     gate: Gate
     rollback: str
-    brief: Brief | None = None
+    brief: Brief
     commands: tuple[NamedCommand, ...] = ()
     cost: Cost | None = None
     exit_code: int = 0

@@ -310,13 +310,11 @@ def acceptable(advice: Advice, ignore: Mapping[str, str]) -> bool:
     return advice.verdict is Tri.CANNOT_TELL and bool(kinds & set(advice.evidence_needed))
 
 
-def confirm(
-    context: Context, step: int, members: Sequence[Facts], names: Sequence[str], *, shown: bool
-) -> Advice:
+def confirm(context: Context, step: int, members: Sequence[Facts], names: Sequence[str]) -> Advice:
     """Return the advice to check by hand what no evidence shows of `members`, and to confirm it.
 
     `names` is the assignor list to confirm (empty: another setting, which is confirmed for all of
-    them). `shown`: evidence could show it as well.
+    them).
     """
     words: tuple[str, ...] = ("--confirm", str(step))
     reason = "looked at each of them"
@@ -332,7 +330,7 @@ def confirm(
             assignors=tuple(names),
             verdict=Tri.CANNOT_TELL,
             reason="no evidence shows it",
-            evidence_needed=_kinds(context, _EVIDENCE[Needs.LISTS]) if shown else (),
+            evidence_needed=_kinds(context, _EVIDENCE[Needs.LISTS]),
             command=context.given.confirm(*words, "--reason", reason),
             step=step,
             also=tuple(_next_rebalance(context, members, names)),

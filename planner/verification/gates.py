@@ -123,14 +123,6 @@ def _refresh(_: Context, __: Step, ___: Facts) -> Proof:
     return Proof(done=Tri.CANNOT_TELL, why="changes nothing in this step")
 
 
-def _by_hand(_: Context, __: Step, ___: Facts) -> Proof:
-    return Proof(
-        done=Tri.CANNOT_TELL,
-        why="no broker sees this setting: look at the member itself",
-        by_hand=True,
-    )
-
-
 def _list(facts: Facts) -> str:
     """Return the list that the member is proven to run; empty for one that its file declares."""
     known = facts.member.assignors
@@ -231,7 +223,6 @@ GATES: Final[Mapping[Aim, GateCheck]] = MappingProxyType(
         Aim.REFRESH: _refresh,
         Aim.CONSUMER: _consumer,
         Aim.CLASSIC: _classic,
-        Aim.BY_HAND: _by_hand,
         Aim.STREAMS_NEW: _version,
         Aim.STREAMS_COOPERATIVE: _protocol,
         Aim.STREAMS_BRIDGE: _version,

@@ -435,8 +435,7 @@ def confirm_by_hand(look: Look) -> Advice | None:
         return None
     if len(now.by_hand) != len(now.unknown):
         return None
-    members, shown = look.members(now.by_hand), step.aim is not Aim.BY_HAND
-    return advised.confirm(look.context, step.id, members, now.by_hand_list, shown=shown)
+    return advised.confirm(look.context, step.id, look.members(now.by_hand), now.by_hand_list)
 
 
 def show_lists(look: Look) -> Advice | None:

@@ -189,12 +189,12 @@ def test_what_nothing_on_the_wire_proves_is_never_called_done(plan: Plan) -> Non
             target_list=(),
             to_do=everybody,
             unknown=(),
-            gate=msgspec.structs.replace(step.gate, aim=Aim.BY_HAND),
+            gate=msgspec.structs.replace(step.gate, aim=Aim.STREAMS_NEW),
         )
         for step in plan.steps
     )
     unseen = msgspec.structs.replace(plan, steps=steps)
-    standing = verify(unseen, [], look(1, [app(n, 2, list=FINAL) for n in range(3)]))
+    standing = verify(unseen, [], look(1, [bare(n, 2) for n in range(3)]))
     assert standing.exit_code == 4
     assert set(done(standing).values()) == {"cannot tell"}
     assert set(done(verify(unseen, [], look(1, [bare(n) for n in range(3)]))).values()) == {"no"}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, Tri
-from rebal.groups.snapshot.seal import checksum
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Aim, Plan, dump_plan, load_plan
+from rebal.planner.plan import Aim, Plan
 from rebal.planner.verification.gates import GATES
 from rebal.planner.verification.verify import (
     ContradictedError,
@@ -176,21 +174,9 @@ def test_every_step_is_proven_by_evidence_or_says_what_a_person_must_look_at(nam
     assert plan.steps, plan.summary
     for step in plan.steps:
         aim = step.aim
-        if aim is Aim.BY_HAND:
-            assert step.gate.by_hand
         if step.gate.by_hand:
             assert any("--confirm" in need for need in step.gate.needs)
-        else:
-            assert aim in GATES
-            assert aim is not Aim.BY_HAND
-
-
-def test_an_aim_of_a_later_version_is_left_to_the_operator() -> None:
-    members, goal, group = PLANS["streams, up"]
-    body = json.loads(dump_plan(make_plan(look(0, members, **group), goal), "json"))
-    body["steps"][0]["gate"]["aim"] = "streams-of-a-later-version"
-    body["checksum"] = checksum(body)
-    assert load_plan(json.dumps(body), "json").steps[0].aim is Aim.BY_HAND
+        assert aim in GATES
 
 
 @pytest.mark.parametrize(
@@ -226,14 +212,19 @@ def test_a_plan_with_nothing_left_to_do_holds_as_long_as_that_is_so(
 
 @pytest.fixture
 def hand() -> Plan:
-    """Two Streams instances, and two steps that change what nothing on the wire shows."""
+    """Two Streams instances, and two steps to versions that nothing on the wire shows."""
     plan = make_plan(look(0, bare(1, 1), elected="stream"), "eager", expect_members=2)
-    gate = replace(plan.steps[0].gate, aim="by-hand", by_hand="its log names upgrade.from=2.3")
+    gate = replace(
+        plan.steps[0].gate, aim=Aim.STREAMS_NEW, by_hand="its log names upgrade.from=2.3"
+    )
     return replace(plan, steps=tuple(replace(s, gate=gate, unknown=()) for s in plan.steps))
 
 
 def bare(*starts: int) -> list[dict[str, Any]]:
-    return [{"id": f"j-{n}.{start}", "client": f"j-{n}"} for n, start in enumerate(starts)]
+    return [
+        {"id": f"j-{n}.{start}", "client": f"j-{n}", "family": None}
+        for n, start in enumerate(starts)
+    ]
 
 
 def confirmed(plan: Plan, tell: Story, snapshot: GroupSnapshot, step: int) -> None:

@@ -123,7 +123,7 @@ def _step(
     plan: Plan, step: Step, config: Sequence[Setting], how: Sequence[str], *, wide: bool
 ) -> View:
     """Return a step's lines; `how` are instructions that stand above all steps."""
-    brief = _brief(step)
+    brief = step.brief
     if brief.how == how:
         brief = replace(brief, how=())
     later = [one for one in _open(plan, Severity.BLOCK) if one.before_step == step.id]
@@ -139,14 +139,10 @@ def _step(
     ]
 
 
-def _brief(step: Step) -> Brief:
-    return step.brief or Brief(how=step.order, gate=step.gate.shows)
-
-
 def _how(plan: Plan) -> tuple[str, ...]:
     """Return the instructions that most of the remaining steps share, else those of the last."""
     steps = [step for step in reversed(plan.steps) if not is_over(plan, step)]
-    found = Counter(_brief(step).how for step in steps)
+    found = Counter(step.brief.how for step in steps)
     return found.most_common(1)[0][0] if found else ()
 
 
@@ -180,7 +176,7 @@ def _needs(plan: Plan) -> Rows:
     if step is None or step.precondition_holds is Tri.YES:
         return
     label = Text(f"step {step.id}: needs", style=STATE_STYLES[step.exit_code])
-    yield label, _brief(step).needs or step.precondition
+    yield label, step.brief.needs or step.precondition
     yield from to_run(one for one in step.commands if one.use.startswith(ACCEPT))
 
 
