@@ -14,13 +14,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyarrow.fs import FileSelector
 
 from rebal.cli import app
+from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.compacting import compact
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
+from rebal.inspectors.fleet.sources.captured import find_files, read_tasks
+from rebal.inspectors.fleet.sources.parquet import plan_parquet
+from rebal.inspectors.fleet.sources.request_files import blocks, share_out
 from rebal.inspectors.tables.reader import Tables as LakeTables
 from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, in_time
@@ -95,6 +100,42 @@ def test_a_compaction_in_an_object_store_keeps_what_scans_have(place: Place) -> 
     assert tables.scans == (9, 10)
     groups = tables.of_scan(9).read("groups", ["group_id"])
     assert groups["group_id"].to_pylist() == ["g9"]
+
+
+@pytest.mark.parametrize("store", in_full("abfss", "gs", "hdfs"), indirect=True)
+def test_captures_and_logs_in_an_object_store_are_read_as_files_are(
+    store: Store, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store's settings come from the environment."""
+    for name, value in store.options.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "captured").mkdir()
+    records = _rows([str(OFFSETS)])
+    pq.write_table(pa.concat_tables([records] * 3), tmp_path / "captured" / "a.parquet")
+    for given in (OFFSETS, REQUEST_LOG):
+        (tmp_path / "captured" / given.name).write_bytes(given.read_bytes())
+    files = place.files()
+    files.create_dir("captured")
+    for here in (tmp_path / "captured").iterdir():
+        with files.open_output_stream(f"captured/{here.name}", compression=None) as out:
+            out.write(here.read_bytes())
+    for name in ("captured", "captured/a.parquet", f"captured/{OFFSETS.name}"):
+        assert _rows([f"{place}/{name}"]) == _rows([str(tmp_path / name)])
+    log = f"captured/{REQUEST_LOG.name}"
+    (there,), (here,) = (share_out([f"{at}/{log}"], 1)[0] for at in (place, tmp_path))
+    assert [list(blocks(one)) for one in there] == [list(blocks(one)) for one in here]
+    with pytest.raises(DocumentError, match="no file is there; check the URL"):
+        find_files([f"{place}/none"])
+
+
+def _rows(paths: list[str]) -> pa.Table:
+    """The records at these paths."""
+    found = find_files(paths)
+    text, _ = share_out([path for path, form in found if form == "text"], 1)
+    groups = plan_parquet([path for path, form in found if form == "parquet"], 1)
+    tasks = [*text, *groups]
+    numbers = pa.record_batch([pa.array(range(len(tasks)), pa.int64())], names=["task"])
+    return pa.Table.from_batches(read_tasks([numbers], tasks))
 
 
 # A scan that is killed while it writes, with a file that is open in each kind of folder.
