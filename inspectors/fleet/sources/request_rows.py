@@ -63,18 +63,15 @@ class RequestLines:
         lines = text.split(b"\n")
         if not lines[-1]:
             lines.pop()
-        requests = cut_off = 0
+        self._counts["lines"] += len(lines)
         for line in lines:
             if MARK in line:
-                requests += 1
+                self._counts["requests"] += 1
                 if may_concern_group(line, heartbeats=True):
                     self._read(line, source, position)
                 elif is_cut_off(line):
-                    cut_off += 1
+                    self._counts["cut_off"] += 1
             position += len(line) + 1
-        self._counts["lines"] += len(lines)
-        self._counts["requests"] += requests
-        self._counts["cut_off"] += cut_off
 
     def add_problem(self, problem: str, source: str, position: int) -> None:
         """A row that says why what stands there cannot be read."""
