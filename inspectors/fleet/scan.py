@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rebal.groups import VERSION
 from rebal.inspectors.clock import micros, moment
 from rebal.inspectors.fleet.carrying import NO_GROUPS, Load, carry
-from rebal.inspectors.fleet.files import ALL, Wanted, may_hold, sorted_names
+from rebal.inspectors.fleet.files import ALL, Wanted, may_hold, read_rows, sorted_names
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.table import DataFile, find_small
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
@@ -46,7 +46,7 @@ from rebal.inspectors.fleet.parts import FOLDERS, STORED, WORK, PartWriter
 from rebal.inspectors.fleet.reading import LogsRead, Say, read_logs, read_records
 from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
 from rebal.inspectors.fleet.runs import REQUESTS
-from rebal.inspectors.fleet.schemas import COMMIT_PARTS, RUNS
+from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
 from rebal.inspectors.fleet.sources.source import Source
 from rebal.inspectors.fleet.spark.tasks import cores_of, in_tasks, numbered, require_shared
 from rebal.inspectors.fleet.stages import (
@@ -72,6 +72,8 @@ _REPLACED: Final = (*_COMMITS, "log_ends")
 """
 _READ: Final = ("records", "requests", "broken")
 """Kinds that are what was read: telling a group anew makes none of their rows again."""
+_DELETED: Final = pa.schema([GROUPS.field(name) for name in ("group_id", "deleted_at")])
+_SHARE: Final = 8
 _LOGS: Final = 1000
 """Request logs of earlier scans that a scan still knows."""
 
@@ -141,7 +143,8 @@ def _write(now: _Scan, named: Collection[str], refused: frozenset[str] = frozens
     group told anew: the files that the first attempt carried on still hold its earlier rows.
     """
     choice = choose(now.news, now.states, now.span, named, refused)
-    work = (_tell(now, choice), _tell_commits(now, choice), _carry(now, choice))
+    leaving = _leaving(now, choice)
+    work = (_tell(now, choice), _tell_commits(now, choice, leaving), _carry(now, choice, leaving))
     reports = [one for one in work if one is not None]
     if not reports:
         return
@@ -177,6 +180,23 @@ def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
     return in_tasks(rows, partial(tell, target=run.target, options=options), REPORT_DDL)
 
 
+def _leaving(now: _Scan, choice: Choice) -> pa.Array:
+    """Return the groups that leave the lake: deleted longer ago than scans are kept, without news.
+
+    They leave once they are an eighth of all: so a file is written again a few times only.
+    """
+    if now.run.retain is None or now.span is None:
+        return NO_GROUPS
+    since = now.span[1] - int(now.run.retain * 1_000_000)
+    found = [_DELETED.empty_table()]
+    for file in now.run.earlier("open_groups"):
+        found += read_rows(now.run.place, file.path, _DELETED)
+    groups = pa.concat_tables(found).combine_chunks()
+    old = groups.filter(pc.less(groups["deleted_at"].cast(pa.int64()), since))["group_id"]
+    leaving = old.filter(pc.invert(pc.is_in(old, choice.groups))).combine_chunks()
+    return leaving if len(leaving) * _SHARE >= len(groups) else NO_GROUPS
+
+
 def _write_log_ends(now: _Scan, brokers: ClusterReading) -> None:
     """Write what the brokers said of partitions, instead of what they said before."""
     writer = PartWriter(now.run.target)
@@ -196,7 +216,7 @@ def _topics(now: _Scan) -> dict[str, str]:
     return {**(before.topics if before is not None else {}), **now.totals.topics}
 
 
-def _tell_commits(now: _Scan, choice: Choice) -> DataFrame | None:
+def _tell_commits(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
     """Reports of tasks that tell what groups have committed, in this scan and before."""
     run, totals = now.run, now.totals
     pieces = pieces_of("commit_parts", totals.files("commit_parts"))
@@ -205,7 +225,7 @@ def _tell_commits(now: _Scan, choice: Choice) -> DataFrame | None:
         return None
     known = pa.concat_arrays([now.states["group_id"].combine_chunks(), choice.groups])
     log = bool(totals.files("requests") or run.earlier("requests"))
-    work = partial(tell_commits, target=run.target, told=Committed(now.span, known, log))
+    work = partial(tell_commits, target=run.target, told=Committed(now.span, known, leaving, log))
     totals.gone |= {one.path for kind in _COMMITS for one in run.earlier(kind)}
     tasks = tasks_for(pieces, now.cores)
     wanted = Gather(run.place, pieces)
@@ -215,7 +235,7 @@ def _tell_commits(now: _Scan, choice: Choice) -> DataFrame | None:
     return in_tasks(rows, work, REPORT_DDL)
 
 
-def _carry(now: _Scan, choice: Choice) -> DataFrame | None:
+def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
     """Reports of tasks that write again what is replaced in part, and put small files together."""
     run = now.run
     told = pc.is_in(now.states["group_id"], choice.groups)
@@ -226,9 +246,12 @@ def _carry(now: _Scan, choice: Choice) -> DataFrame | None:
     for kind, table in FOLDERS.items():
         files = () if table == WORK or kind in _REPLACED else run.earlier(kind)
         small = find_small(files)
-        gone = choice.groups if kind.startswith(OPEN) else again
+        told_again = choice.groups if kind.startswith(OPEN) else again
         if kind in (*_READ, *NEWEST):
-            gone = NO_GROUPS
+            told_again = NO_GROUPS
+        # By what could not be read the next scan knows it again.
+        left = NO_GROUPS if table == "errors" else leaving
+        gone = pa.concat_arrays([told_again, left])
         names = sorted_names(gone)
         touched = [one for one in files if one not in small and may_hold(one.low, one.high, names)]
         if small:

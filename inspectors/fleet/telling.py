@@ -19,10 +19,11 @@ from rebal.inspectors.fleet.timeline.timeline import REFUSED, WAITING, Options, 
 @dataclass(frozen=True)
 class Committed:
     """How commits are told: the time that all sources cover (microseconds since 1970), the groups
-    that have a timeline, and whether a request log was read."""
+    that have a timeline, those that leave, and whether a request log was read."""
 
     observed: tuple[int, int] | None
     known: pa.Array
+    leaving: pa.Array
     log: bool
 
 
@@ -62,6 +63,7 @@ def tell_commits(
     """Parts of groups' commits → files in the lake, and reports."""
     writer = PartWriter(target)
     merged = merge_commits([pa.Table.from_batches([batch]) for batch in batches])
+    merged = merged.filter(pc.invert(pc.is_in(merged["group_id"], told.leaving)))
     rows = write_commits(merged, writer, told.observed)
     writer.write("open_commit_groups", commit_groups(rows, told.known, log=told.log))
     yield from writer.report()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,17 @@ from rebal.inspectors.fleet.compacting import compact
 from rebal.inspectors.fleet.files import Wanted
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.scans import Scans
+from rebal.inspectors.fleet.lake.table import LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED
 from rebal.inspectors.fleet.news import Choice, choose
+from rebal.inspectors.fleet.parts import columns_of
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.fleet.stages import Gather
+from rebal.inspectors.tables.reader import Tables, open_tables
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, without_sources
 from tests.fleet.tablefiles import last_scan
+from tests.fleet.timeline_input import record, write_records
+from tests.fleet.timeline_story import M, Story, text
 
 Scan = Callable[..., str]
 
@@ -257,6 +263,55 @@ def test_lines_of_a_slower_broker_are_compared_with_those_of_their_groups_alone(
     third.write_bytes(said[number])
     scan("--request-log", third, "--out", out)
     assert last_scan(out).inputs["requests"].rows == before
+
+
+def test_deleted_groups_leave_after_the_retention_and_stay_in_kept_scans(
+    scan: Scan, tmp_path: Path
+) -> None:
+    def given(name: str, *stories: Story) -> Path:
+        rows = [row for story in stories for row in story.rows]
+        return write_records(tmp_path / f"{name}.jsonl", rows)
+
+    def groups_of(tables: Tables) -> set[str]:
+        names = [name for name in TABLES if name not in ("errors", "log_ends")]
+        columns = [tables.read(name, ["group_id"])["group_id"] for name in names]
+        return {group_id for column in columns for group_id in column.to_pylist()}
+
+    day, out, a, b = 86_400, tmp_path / "out", [M("a", (0,))], [M("b", (1,))]
+    gone, stays = Story(group="gone"), Story(group="stays", offset=10)
+    gone.generation(0, 1, a)
+    gone.tombstone(60)
+    stays.generation(0, 1, b)
+    commit = struct.pack(">hqi", 3, 7, 0) + text("") + struct.pack(">q", 1_790_000_000_000)
+    key = struct.pack(">h", 1) + text("gone") + text("orders") + struct.pack(">i", 0)
+    stays.rows.append(record("gone", stays.rows[0]["at"], 11, key, commit))
+    scan("--offsets", given("first", gone, stays), "--out", out)
+
+    later = Story(group="stays", offset=20)
+    later.generation(3 * day, 2, a)
+    scan("--offsets", given("second", later), "--out", out, "--retain", "4d")
+    assert groups_of(open_tables(str(out))) == {"gone", "stays"}
+    later = Story(group="stays", offset=30)
+    later.generation(4 * day, 3, b)
+    scan("--offsets", given("third", later), "--out", out, "--retain", "2d")
+    last = open_tables(str(out))
+    assert groups_of(last) == {"stays"}
+    assert groups_of(last.of_scan(2)) == {"gone", "stays"}
+    assert {row["group_id"] for row in runs_in(out, "records")} == {"stays"}
+
+    again = Story(group="gone", offset=40)
+    again.generation(5 * day, 1, a)
+    scan("--offsets", given("fourth", again), "--out", out)
+    columns = ["group_id", "incarnation", "deleted_at"]
+    found = open_tables(str(out)).read("groups", columns, "gone").to_pylist()
+    assert found == [{"group_id": "gone", "incarnation": 1, "deleted_at": None}]
+
+
+def runs_in(out: Path, table: str) -> list[dict[str, Any]]:
+    """The runs that the last scan has in a table."""
+    place, last = find_place(str(out)), last_scan(out)
+    files = LakeTable(place, table, columns_of(table)).files(UNNAMED, last.inputs[table].version)
+    return [row for one in files for row in pq.read_table(out / table / one.path).to_pylist()]
 
 
 def files_after_each(scan: Scan, folder: Path, scans: int) -> list[int]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.fleet.conftest import read_tables
+from tests.fleet.timeline_input import write_records
 from tests.fleet.timeline_story import SECOND, M, Story
 
 YEARS = 76 * 365 * 24 * 3600
@@ -21,14 +20,10 @@ def written(path: Path, wrong: dict[int, float]) -> Path:
     for number in range(1, 41):
         others = [M(f"b{number}", (1,))] if number % 2 else []
         story.generation(number * 30, number, [M("a", (0,)), *others])
-    lines = []
-    for row in story.rows:
-        key, value = (base64.b64encode(row[name]).decode() for name in ("key", "value"))
-        at = row["at"] + round(wrong.get(row["offset"], 0) * SECOND)
-        place = {"topic": "__consumer_offsets", "partition": 0, "offset": row["offset"]}
-        lines.append(json.dumps({"key": key, "value": value, "timestamp": at // 1000, **place}))
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
+    moved = [
+        {**row, "at": row["at"] + round(wrong.get(row["offset"], 0) * SECOND)} for row in story.rows
+    ]
+    return write_records(path, moved)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from rebal.inspectors.logs.lines import Zone
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
+_SENT = ("key", "value")
 
 
 def micros(at: datetime) -> int:
@@ -78,6 +79,17 @@ def captured_requests(folder: Path) -> Iterator[Row]:
     for row in request_rows(numbered).to_pylist():
         if row["group_id"] is not None and row["problem"] is None:
             yield request(row)
+
+
+def write_records(path: Path, rows: Iterable[Row]) -> Path:
+    """A file of these records, as an export has them."""
+    lines = []
+    for row in rows:
+        sent = {name: row[name] and base64.b64encode(row[name]).decode() for name in _SENT}
+        place = {"topic": "__consumer_offsets", "partition": 0, "offset": row["offset"]}
+        lines.append(json.dumps({**sent, "timestamp": row["at"] // 1000, **place}) + "\n")
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
 
 
 def in_order(rows: Iterable[Row], observed: tuple[int, int] | None = None) -> list[Row]:

@@ -38,7 +38,8 @@ class Run:
 
     `found` are the scans that were finished when it began.
 
-    From it on, scans of `retain` seconds are kept (None: as the last scan did).
+    From it on, scans of `retain` seconds are kept (None: the last two), as the last scan did unless
+    it is given.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class Run:
         self._found = found
         self._last = found.last()
         self.previous = None if full else self._last
-        self._retain = retain
+        self.retain = retain
+        if retain is None and self._last is not None:
+            self.retain = self._last.retain
         self._app = app_of(cluster)
         self._known: dict[str, tuple[DataFile, ...]] = {}
 
@@ -95,12 +98,9 @@ class Run:
         entries = {first: commit(first)}
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             entries |= zip(others, pool.map(commit, others), strict=True)
-        retain = self._retain
-        if retain is None and self._last is not None:
-            retain = self._last.retain
         finished = replace(
             manifest,
-            retain=retain,
+            retain=self.retain,
             tables={name: entry for name, entry in entries.items() if name in TABLES},
             inputs={name: entry for name, entry in entries.items() if name not in TABLES},
         )
