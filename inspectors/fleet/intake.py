@@ -26,7 +26,7 @@ from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.news import encoded, summed
 from rebal.inspectors.fleet.parts import PartWriter, Target
 from rebal.inspectors.fleet.reports import TaskReport, add_up
-from rebal.inspectors.fleet.runs import Sorter, pack
+from rebal.inspectors.fleet.runs import in_order, pack
 from rebal.inspectors.fleet.schemas import (
     ERRORS,
     OF_RECORDS,
@@ -42,6 +42,8 @@ from rebal.inspectors.fleet.timeline.clock import span_of
 
 COPIES: Final = "copies"
 """A column that says how often the source has a record; without it, each comes once."""
+_HELD: Final = 64 << 20
+"""Bytes of rows that a task sorts at once."""
 _BROKEN: Final = pa.schema(
     [(name, ERRORS.field(name).type) for name in ("source", "offset", "value")]
 )
@@ -138,24 +140,30 @@ def take_requests(
 
 
 class _Runs:
-    """Writes rows in runs, and reports the news of their groups."""
+    """Writes rows in runs, sorted many at once, and reports the news of their groups."""
 
     def __init__(self, kind: str, writer: PartWriter) -> None:
         self._kind, self._writer = kind, writer
-        self._sorter = Sorter()
+        self._held: list[pa.Table] = []
+        self._bytes = 0
         self._news: list[pa.Table] = []
 
     def add(self, rows: pa.Table) -> None:
         """Take rows."""
-        self._write(self._sorter.add(rows))
+        self._held.append(rows)
+        self._bytes += rows.nbytes
+        if self._bytes >= _HELD:
+            self._write()
 
     def end(self) -> None:
-        """Take in that these were all."""
-        self._write(self._sorter.rest())
+        """Write what is left, and report the news."""
+        self._write()
         self._writer.said.news = encoded(summed(self._news))
 
-    def _write(self, tables: Iterable[pa.Table]) -> None:
-        for rows in tables:
+    def _write(self) -> None:
+        rows = in_order(self._held) if self._held else ()
+        self._held, self._bytes = [], 0
+        if len(rows):
             runs = pack(rows)
             self._writer.write(self._kind, runs)
             self._news.append(summed([runs]))

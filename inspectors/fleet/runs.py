@@ -22,8 +22,6 @@ from rebal.inspectors.fleet.schemas import OF_RECORDS, RUNS, TIME, TIMELINE, wit
 from rebal.inspectors.fleet.timeline.clock import settle
 from rebal.inspectors.fleet.timeline.timeline import ORDER
 
-HELD: Final = 64 << 20
-"""Bytes of rows that a task sorts at once."""
 STATE, RECORDS, REQUESTS = KINDS = ("state", "records", "requests")
 _COLUMNS: Final = (OF_RECORDS, OF_RECORDS, TIMELINE)
 """The columns of packed rows, by the place of their kind in `KINDS`."""
@@ -70,28 +68,6 @@ class Run(NamedTuple):
         return in_order([with_columns(rows, changed)])
 
 
-class Sorter:
-    """Rows as they come → the same rows by group and in `ORDER`, many at once."""
-
-    def __init__(self) -> None:
-        self._held: list[pa.Table] = []
-        self._bytes = 0
-
-    def add(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Take rows; gives what is sorted by it."""
-        if len(rows):
-            self._held.append(rows)
-            self._bytes += rows.nbytes
-        if self._bytes >= HELD:
-            yield from self.rest()
-
-    def rest(self) -> Iterator[pa.Table]:
-        """All that is left."""
-        if self._held:
-            yield in_order(self._held)
-        self._held, self._bytes = [], 0
-
-
 def in_order(held: Sequence[pa.Table]) -> pa.Table:
     """Return all rows of these tables by group and in `ORDER`."""
     rows = pa.concat_tables(held, promote_options="default")
@@ -99,7 +75,7 @@ def in_order(held: Sequence[pa.Table]) -> pa.Table:
 
 
 def pack(rows: pa.Table) -> pa.Table:
-    """Return rows of `RUNS` of sorted rows of `TIMELINE`, or of those of `OF_RECORDS`."""
+    """Return rows of `RUNS` of rows of `TIMELINE`, or of `OF_RECORDS`, that are `in_order`."""
     is_record, is_state, is_timed = (_valid(rows, name) for name in ("key", "state", "at"))
     kinds = np.where(is_state, 0, np.where(is_record, 1, 2))
     partitions, offsets, times = (_numbers(rows, name) for name in ("partition", "offset", "at"))

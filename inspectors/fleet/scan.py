@@ -55,11 +55,10 @@ from rebal.inspectors.fleet.stages import (
     by_group,
     gather,
     in_one_task,
-    in_order,
     pieces_of,
     tasks_for,
 )
-from rebal.inspectors.fleet.telling import Committed, tell, tell_commits
+from rebal.inspectors.fleet.telling import tell, tell_commits
 from rebal.inspectors.fleet.timeline.rows import OPEN
 from rebal.inspectors.fleet.timeline.timeline import Options
 from rebal.inspectors.kafka.brokers import ClusterReading
@@ -175,7 +174,7 @@ def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
     rows = (
         gather(now.spark, Gather(run.place, pieces), RUNS)
         .transform(by_group(tasks_for(pieces, now.cores)))
-        .transform(in_order("group_id"))
+        .sortWithinPartitions("group_id")
     )
     return in_tasks(rows, partial(tell, target=run.target, options=options), REPORT_DDL)
 
@@ -225,7 +224,9 @@ def _tell_commits(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | 
         return None
     known = pa.concat_arrays([now.states["group_id"].combine_chunks(), choice.groups])
     log = bool(totals.files("requests") or run.earlier("requests"))
-    work = partial(tell_commits, target=run.target, told=Committed(now.span, known, leaving, log))
+    work = partial(
+        tell_commits, target=run.target, span=now.span, known=known, leaving=leaving, log=log
+    )
     totals.gone |= {one.path for kind in _COMMITS for one in run.earlier(kind)}
     tasks = tasks_for(pieces, now.cores)
     wanted = Gather(run.place, pieces)

@@ -1,6 +1,6 @@
 """From files in the lake to the rows that a group's timeline and `commits` are made of, in Spark.
 
-pieces ── gather ──┬─ by_group(…) ── in_order(…) ── in_tasks(tell)
+pieces ── gather ──┬─ by_group(…) ── sorted ── in_tasks(tell)
                    └─ by_group(…) ── in_tasks(tell_commits)
 
 Each is a function from DataFrame to DataFrame, chained with `.transform`. Executors read the
@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebal.inspectors.fleet.commits.table import as_parts
@@ -90,13 +89,6 @@ def in_one_task(spark: SparkSession, wanted: Gather, work: Work, ddl: str) -> Da
 def by_group(tasks: int) -> Change:
     """Each group's rows in one of so many tasks."""
     return lambda rows: rows.coalesce(1) if tasks == 1 else rows.repartition(tasks, "group_id")
-
-
-def in_order(*order: str) -> Change:
-    """Each task's rows sorted by these columns, nulls last."""
-    return lambda rows: rows.sortWithinPartitions(
-        *(sql.col(name).asc_nulls_last() for name in order)
-    )
 
 
 def tasks_for(pieces: Iterable[Piece], cores: int) -> int:

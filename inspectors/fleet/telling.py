@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,17 +13,6 @@ from rebal.inspectors.fleet.parts import PartWriter, Target
 from rebal.inspectors.fleet.runs import in_order, pack, unpack
 from rebal.inspectors.fleet.schemas import TIME, with_columns
 from rebal.inspectors.fleet.timeline.timeline import REFUSED, WAITING, Options, make_tables
-
-
-@dataclass(frozen=True)
-class Committed:
-    """How commits are told: the time that all sources cover (microseconds since 1970), the groups
-    that have a timeline, those that leave, and whether a request log was read."""
-
-    observed: tuple[int, int] | None
-    known: pa.Array
-    leaving: pa.Array
-    log: bool
 
 
 def tell(
@@ -58,12 +46,22 @@ def _waiting(rows: pa.Table) -> pa.Table:
 
 
 def tell_commits(
-    batches: Iterable[pa.RecordBatch], target: Target, told: Committed
+    batches: Iterable[pa.RecordBatch],
+    target: Target,
+    *,
+    span: tuple[int, int] | None,
+    known: pa.Array,
+    leaving: pa.Array,
+    log: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """Parts of groups' commits → files in the lake, and reports."""
+    """Parts of groups' commits → files in the lake, and reports.
+
+    `span` is the time that all sources cover (microseconds since 1970), `known` are the groups that
+    have a timeline, `leaving` those that leave; `log` is whether a request log was read.
+    """
     writer = PartWriter(target)
     merged = merge_commits([pa.Table.from_batches([batch]) for batch in batches])
-    merged = merged.filter(pc.invert(pc.is_in(merged["group_id"], told.leaving)))
-    rows = write_commits(merged, writer, told.observed)
-    writer.write("open_commit_groups", commit_groups(rows, told.known, log=told.log))
+    merged = merged.filter(pc.invert(pc.is_in(merged["group_id"], leaving)))
+    rows = write_commits(merged, writer, span)
+    writer.write("open_commit_groups", commit_groups(rows, known, log=log))
     yield from writer.report()

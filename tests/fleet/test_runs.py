@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rebal.inspectors.fleet import runs
-from rebal.inspectors.fleet.runs import Sorter, joined, pack, unpack
+from rebal.inspectors.fleet.runs import in_order, joined, pack, unpack
 from rebal.inspectors.fleet.schemas import RUNS, TIMELINE
 from rebal.inspectors.fleet.timeline.clock import settle
 from rebal.inspectors.fleet.timeline.timeline import ORDER
@@ -41,9 +41,7 @@ def place(one: Row) -> tuple[Any, ...]:
 
 
 def packed_of(rows: list[Row]) -> list[pa.Table]:
-    sorter = Sorter()
-    ready = list(sorter.add(pa.Table.from_pylist(rows, TIMELINE))) if rows else []
-    return [pack(one) for one in (*ready, *sorter.rest())]
+    return [pack(in_order([pa.Table.from_pylist(rows, TIMELINE)]))] if rows else []
 
 
 def through(files: list[list[Row]]) -> list[Row]:
@@ -152,7 +150,7 @@ def test_many_runs_that_overlap_are_not_sorted_again_for_each(
     """An unordered export that many tasks read: each has rows of the group from first to last."""
     tasks, each = 60, 20
     monkeypatch.setattr(runs, "_BATCH_ROWS", 50)
-    ordered = runs.in_order
+    ordered = in_order
     sizes: list[int] = []
 
     def noted(held: list[pa.Table]) -> pa.Table:
