@@ -3,5 +3,6 @@
 from rebal.inspectors.deferred import defer
 
 # confluent-kafka imports asyncio for its asynchronous clients, which rebal does not use either.
-for _package in ("kafka", "kafka.net", "kafka.protocol", "kafka.protocol.admin", "asyncio"):
+_MESSAGES = ("kafka.protocol", "kafka.protocol.admin", "kafka.protocol.consumer")
+for _package in ("kafka", "kafka.net", *_MESSAGES, "asyncio"):
     defer(_package)

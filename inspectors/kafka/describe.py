@@ -16,7 +16,6 @@ from datetime import datetime
 from typing import Any, Final
 
 from kafka.protocol.admin.groups import DescribeGroupsRequest
-from kafka.protocol.consumer import OffsetFetchRequest
 from msgspec.structs import replace
 
 from rebal.groups.compact import Partitions
@@ -36,8 +35,9 @@ from rebal.groups.wire.user_data import decode_worker, decode_worker_assignment
 from rebal.inspectors import clock
 from rebal.inspectors.errors import RequestError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.descriptions import (
+from rebal.inspectors.kafka.messages import (
     ConsumerGroupDescribeRequest,
+    OffsetFetchRequest,
     ShareGroupDescribeRequest,
     StreamsGroupDescribeRequest,
 )

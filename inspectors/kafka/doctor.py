@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafka.protocol.admin.cluster import DescribeQuorumRequest
-from kafka.protocol.consumer.group import JoinGroupRequest
-
 from rebal.groups.commands import Command
 from rebal.groups.model import GroupType, Record, Tri
 from rebal.inspectors import clock
@@ -19,6 +16,7 @@ from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, SettingError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import Described, committed_offsets, describe, within
+from rebal.inspectors.kafka.messages import DescribeQuorumRequest, JoinGroupRequest
 from rebal.inspectors.kafka.probe import MIN_VERSION
 from rebal.inspectors.kafka.read import own_settings
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC, rebalanced_since_load

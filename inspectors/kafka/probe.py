@@ -19,8 +19,6 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kafka.protocol.consumer.group import JoinGroupRequest
-
 from rebal.groups.model import (
     GroupSnapshot,
     GroupState,
@@ -42,6 +40,7 @@ from rebal.inspectors.kafka.describe import (
     describe,
     look_at_classic,
 )
+from rebal.inspectors.kafka.messages import JoinGroupRequest
 from rebal.inspectors.kafka.wire import Connection, Deadline, message
 
 MIN_VERSION: Final = 5

@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from kafka.protocol.admin.configs import DescribeConfigsRequest
 from msgspec.structs import replace
 
 from rebal.groups import VERSION, clients
@@ -60,6 +59,7 @@ from rebal.inspectors.kafka.listing import (
     pattern_of,
     reason_of,
 )
+from rebal.inspectors.kafka.messages import DescribeConfigsRequest
 from rebal.inspectors.kafka.probe import probe_group
 from rebal.inspectors.kafka.reload import (
     Reading,

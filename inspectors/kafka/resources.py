@@ -14,13 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 from uuid import UUID
 
-from kafka.protocol.admin.configs import DescribeConfigsRequest
 from kafka.protocol.consumer.offsets import ListOffsetsRequest
 
 from rebal.groups.compact import Replicas
 from rebal.groups.model import Broker, Topic
 from rebal.inspectors.errors import RequestError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.messages import DescribeConfigsRequest
 from rebal.inspectors.kafka.reload import EARLIEST, LATEST
 from rebal.inspectors.kafka.wire import Deadline
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from kafka.protocol.admin.cluster import DescribeQuorumRequest
-
 from rebal.groups.model import (
     Broker,
     Cluster,
@@ -22,6 +20,7 @@ from rebal.inspectors.errors import (
 )
 from rebal.inspectors.kafka.brokers import group_settings
 from rebal.inspectors.kafka.cluster import RawCluster, broker_version
+from rebal.inspectors.kafka.messages import DescribeQuorumRequest
 from rebal.inspectors.kafka.reload import Fetches
 from rebal.inspectors.kafka.resources import Resources
 from rebal.inspectors.kafka.wire import Deadline

@@ -1,4 +1,8 @@
-"""The descriptions of new groups, which kafka-python does not have: KIP-848, KIP-932, KIP-1071.
+"""Kafka's messages that kafka-python does not have, or loads only with many others.
+
+It does not have the descriptions of new groups: KIP-848, KIP-932, KIP-1071. Its modules make every
+message of a kind, such as SyncGroup and Heartbeat with JoinGroup: a short command would never send
+half of those that it loads.
 
 kafka-python's message class loads the schema that belongs to the class's name, and lets
 `json_patch` replace it. All classes here therefore have the name of a message that exists.
@@ -17,7 +21,7 @@ _DESCRIBED: Final = """
     AssignmentEpoch:int32
 """
 _REGISTERED: Final[list[type]] = []
-"""The response classes: kafka-python keeps weak references to them."""
+"""The classes made here: kafka-python keeps weak references to those of responses."""
 
 
 def _fields(text: str, parts: Mapping[str, _Fields]) -> _Fields:
@@ -41,7 +45,7 @@ def _fields(text: str, parts: Mapping[str, _Fields]) -> _Fields:
     return made
 
 
-def _request(key: int, versions: str, group: str, more: str = "", **parts: str) -> type:
+def _request(key: int, versions: str, group: str, more: str = "", **parts: str) -> Any:
     """Return a request for `group_ids` whose response has `groups`, each with the fields `group`.
 
     `parts` are the structures in it, each after those that it uses.
@@ -54,12 +58,11 @@ def _request(key: int, versions: str, group: str, more: str = "", **parts: str) 
         "request": _fields(f"GroupIds:[]string IncludeAuthorizedOperations:bool {more}", {}),
         "response": _fields("ThrottleTimeMs:int32 Groups:[]Group", known),
     }
-    made = [_message(key, versions, kind, fields) for kind, fields in bodies.items()]
-    _REGISTERED.extend(made)
+    made = [_described(key, versions, kind, fields) for kind, fields in bodies.items()]
     return made[0]
 
 
-def _message(key: int, versions: str, kind: str, fields: _Fields) -> type:
+def _described(key: int, versions: str, kind: str, fields: _Fields) -> Any:
     name = f"DescribeGroups{kind.capitalize()}"
     schema = {
         "apiKey": key,
@@ -69,9 +72,26 @@ def _message(key: int, versions: str, kind: str, fields: _Fields) -> type:
         "flexibleVersions": "0+",
         "fields": fields,
     }
+    return _message(name, json_patch=classmethod(lambda *_: schema))
+
+
+def _message(name: str, **methods: Any) -> Any:
     make: Any = type(ApiMessage)
-    made: type = make(name, (ApiMessage,), {"json_patch": classmethod(lambda *_: schema)})
+    made = make(name, (ApiMessage,), methods)
+    _REGISTERED.append(made)
     return made
+
+
+def _known(name: str) -> Any:
+    """Return a request that kafka-python has the schema of; its response is registered too."""
+    _message(f"{name}Response")
+    return _message(f"{name}Request")
+
+
+DescribeConfigsRequest: Final = _known("DescribeConfigs")
+DescribeQuorumRequest: Final = _known("DescribeQuorum")
+JoinGroupRequest: Final = _known("JoinGroup")
+OffsetFetchRequest: Final = _known("OffsetFetch")
 
 
 # v1: the member's type (KIP-1099).

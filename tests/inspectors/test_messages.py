@@ -1,0 +1,44 @@
+"""The messages that rebal sends: made one by one, and encoded without compiling them first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka.protocol.admin import configs
+from kafka.protocol.consumer import group
+from kafka.protocol.parser import KafkaProtocol
+
+from rebal.inspectors.kafka import messages, wire
+from rebal.inspectors.kafka.probe import join_request
+
+NAMES = {"group_id": "g", "instance_id": "i" * 40, "member_id": "m"}
+
+
+def join(version: int) -> Any:
+    return join_request(
+        assignor="range", session_timeout_ms=10_000, version=version, **NAMES
+    )  # fmt: skip
+
+
+def sent(request: Any) -> bytes:
+    parser = KafkaProtocol(client_id="rebal")
+    wire._encode(parser, [request])
+    return bytes(parser.send_bytes())
+
+
+@pytest.mark.parametrize("version", [5, 6, 9])
+def test_first_requests_have_the_bytes_that_the_compiled_encoder_writes(version: int) -> None:
+    first = sent(join(version))
+    made = [sent(join(version)) for _ in range(wire._WORTH_COMPILING)]
+    encoder = messages.JoinGroupRequest._struct._compiled_encoders
+    assert any(key[0] == version and hasattr(one, "__code__") for key, one in encoder.items())
+    assert {first, *made} == {first}
+
+
+@pytest.mark.parametrize("theirs", [group.JoinGroupRequest, configs.DescribeConfigsRequest])
+def test_messages_are_those_of_kafka_python(theirs: Any) -> None:
+    ours = getattr(messages, theirs.__name__)
+    assert ours is not theirs
+    assert ours.json == theirs.json
+    assert (ours.API_KEY, ours.max_version) == (theirs.API_KEY, theirs.max_version)
