@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -124,10 +125,10 @@ def test_a_scan_reads_the_rows_of_others_once_and_few_documents_at_a_time(
             (held if "document" in columns else read).append(len(found))
             return found
 
-        def read_row_group(self, *given: Any, **more: Any) -> pa.Table:
-            found = super().read_row_group(*given, **more)
-            held.append(len(found))
-            return found
+        def iter_batches(self, *given: Any, **more: Any) -> Iterator[pa.RecordBatch]:
+            for found in super().iter_batches(*given, **more):
+                held.append(len(found))
+                yield found
 
     monkeypatch.setattr(lake_scans, "_ROWS", 4)
     for number in range(1, 11):

@@ -17,11 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rebal.inspectors.clock import moment
-from rebal.inspectors.fleet.files import opened
+from rebal.inspectors.fleet.files import opened, rows_in
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, find_small, lost
 from rebal.inspectors.fleet.manifest import Manifest, TableEntry, dump_manifest, load_manifest
-from rebal.inspectors.fleet.schemas import in_columns
 
 SCANS: Final = "scans"
 _TIME: Final = pa.timestamp("us", tz="UTC")
@@ -46,6 +45,7 @@ SCHEMA: Final = pa.schema(
 """`versions` and `rows` are by table, `offsets` the last ones read by partition of
 `__consumer_offsets`; `folders` are those that the scan made in the tables, and `document` is the
 whole manifest as JSON."""
+_DOCUMENTS: Final = pa.schema([SCHEMA.field(name) for name in ("scan_id", "document")])
 LEAST: Final = 2
 """Scans of a cluster that stay in any case: the one before the last may be read at this moment."""
 _SHARE: Final = 8
@@ -57,13 +57,13 @@ _DROPS: Final = "/retention"
 class Row(NamedTuple):
     """A finished scan by its `number`: the version of each table that holds it.
 
-    `folders` are those that it made in the tables (None: an earlier rebal did not say).
+    `folders` are those that it made in the tables.
     """
 
     number: int
     finished_at: datetime
     versions: Mapping[str, int]
-    folders: tuple[str, ...] | None
+    folders: tuple[str, ...]
 
 
 class Finished:
@@ -98,8 +98,7 @@ class Finished:
         """
         for one in self.files_of([number]):
             with opened(self._place, f"{SCANS}/{one.path}") as file:
-                for group in range(file.num_row_groups):
-                    rows = file.read_row_group(group, columns=["scan_id", "document"])
+                for rows in rows_in(file, _DOCUMENTS, at_once=_ROWS):
                     numbers = rows["scan_id"].to_pylist()
                     if number in numbers:
                         document = rows["document"][numbers.index(number)].as_py()
@@ -150,7 +149,7 @@ class Scans(LakeTable):
         if found.rows[-1:] != before.rows[-1:]:
             raise lost(self._place, manifest.cluster)
         same = [row for row in found.rows if row.number == manifest.run]
-        folders = (*(same[0].folders or () if same else ()), token)
+        folders = (*(same[0].folders if same else ()), token)
         versions = {name: one.version for name, one in _entries(manifest).items()}
         row = Row(manifest.run, manifest.finished_at, versions, folders)
         rows = (*(one for one in found.rows if one not in same), row)
@@ -202,26 +201,21 @@ class Scans(LakeTable):
         return after if done is not None else self.of(found.cluster, after)
 
     def _without(self, file: DataFile, gone: Collection[int]) -> Iterator[pa.Table]:
-        """Yield the rows of a file that stay, with the columns that an earlier rebal left out."""
+        """Yield the rows of a file that stay, with columns that it may not have."""
         with opened(self._place, f"{SCANS}/{file.path}") as parquet:
-            for group in range(parquet.num_row_groups):
-                rows = in_columns(parquet.read_row_group(group), SCHEMA)
+            for rows in rows_in(parquet, SCHEMA, at_once=_ROWS):
                 staying = [one not in gone for one in rows["scan_id"].to_pylist()]
                 yield rows.filter(pa.array(staying, pa.bool_()))
 
     def _write(self, token: str, parts: Iterable[pa.Table]) -> DataFile:
         path, rows = f"{token}.parquet", 0
         files = self._place.files()
-        with self._place.errors():
-            with (
-                files.open_output_stream(f"{SCANS}/{path}") as out,
-                pq.ParquetWriter(out, SCHEMA, compression="zstd") as writer,
-            ):
+        with self._place.errors(), files.open_output_stream(f"{SCANS}/{path}") as out:
+            with pq.ParquetWriter(out, SCHEMA, compression="zstd") as writer:
                 for part in _put_together(parts):
                     writer.write_table(part, row_group_size=_ROWS)
                     rows += len(part)
-            size = files.get_file_info(f"{SCANS}/{path}").size
-        return DataFile(path, rows, size)
+            return DataFile(path, rows, out.tell())
 
 
 def _rows(place: Place, file: DataFile) -> tuple[Row, ...]:
@@ -230,12 +224,7 @@ def _rows(place: Place, file: DataFile) -> tuple[Row, ...]:
     # A time that becomes a datetime imports pandas.
     times = map(moment, found["finished_at"].cast(pa.int64()).to_pylist())
     return tuple(
-        Row(
-            row["scan_id"],
-            at,
-            dict(row["versions"]),
-            None if row.get("folders") is None else tuple(row["folders"]),
-        )
+        Row(row["scan_id"], at, dict(row["versions"]), tuple(row["folders"]))
         for row, at in zip(found.drop(["finished_at"]).to_pylist(), times, strict=True)
         if at is not None
     )

@@ -62,8 +62,7 @@ def find_files(
     """
     kept = [row for row in found.rows if row.number not in gone]
     first = kept[0].number if kept else 0
-    folders = {folder for row in kept for folder in row.folders or ()}
-    unnamed = {row.number for row in kept if row.folders is None}
+    folders = {folder for row in kept for folder in row.folders}
     needed = _files_of(place, found, {row.number: row for row in (*kept[:1], *kept[-1:])}, known)
     freed: list[Freed] = []
     for table in (*STORED, SCANS, WORK, PROBE):
@@ -72,7 +71,7 @@ def find_files(
             written = number_of(one.base_name.removeprefix("."), found.cluster)
             if written is None or written >= number:
                 continue
-            if written > first and (one.base_name in folders or written in unnamed):
+            if written > first and one.base_name in folders:
                 continue
             below = [file for file in _below(place, one) if file.path not in needed]
             freed += [Freed(file.path, file.size) for file in below]

@@ -106,17 +106,16 @@ def remote_session(
     # Spark's functions are those for Connect as long as the variable is there.
     with environment(**{_MODE: "1"}):
         session = ours or _new_session(url)
-        settings = {**defaults, **dict(chosen)}
-        before: dict[str, str | None] = {}
+        given = dict(chosen)
+        settings = {**defaults, **given}
+        names = settings.keys() - set(_NOT_THE_SESSIONS)
+        before = {key: session.conf.get(key, None) for key in names}
         try:
-            for key in settings.keys() - set(_NOT_THE_SESSIONS):
-                before[key] = session.conf.get(key, None)
-                given = key in dict(chosen)
-                value = settings[key]
-                if ".redaction." in key and before[key] and not given:
-                    # What the server hides stays hidden.
-                    value = f"{before[key]}|{value}"
-                _set(session, key, value, given=given)
+            for key, old in before.items():
+                # What the server hides stays hidden.
+                both = old and ".redaction." in key and key not in given
+                value = f"{old}|{settings[key]}" if both else settings[key]
+                _set(session, key, value, given=key in given)
             yield session
         finally:
             if ours is None:
