@@ -15,7 +15,7 @@ from rebal.cli.verifying import check_same, read_plan
 from rebal.groups.model import GroupSnapshot
 from rebal.planner.difference import Difference, difference
 from rebal.planner.plan import Plan
-from rebal.planner.verification.plan_context import context_of
+from rebal.planner.verification.plan_context import PlanContext
 from rebal.planner.verification.verify import Change, changes_since
 
 _PLAN: Final = re.compile(r"rebal\.plan/\d")
@@ -109,5 +109,5 @@ def compare(first: Side, second: Side) -> tuple[Difference, tuple[Change, ...]]:
     """Return what differs, and for a plan what has changed since it was made."""
     drift: tuple[Change, ...] = ()
     if first.plan is not None:
-        drift = changes_since(first.plan, context_of(first.plan, second.seen))
+        drift = changes_since(first.plan, PlanContext(first.plan, second.seen))
     return difference(first.seen, second.seen), drift

@@ -383,6 +383,13 @@ class Lag(NamedTuple):
     committed: int | None = None
     end: int | None = None
 
+    @property
+    def records(self) -> int | None:
+        """Return how many records are not committed; None where an offset is not known."""
+        if self.committed is None or self.end is None:
+            return None
+        return max(0, self.end - self.committed)
+
 
 class Lags:
     """Immutable; iterates `Lag`s by topic and partition as given; equal contents are equal."""

@@ -424,9 +424,7 @@ def spread(counts: Iterable[int]) -> str:
 def known_lag(snapshot: GroupSnapshot) -> dict[tuple[str, int], int]:
     """Return (topic, partition) → lag in records, where both offsets are known."""
     return {
-        (lag.topic, lag.partition): max(0, lag.end - lag.committed)
-        for lag in snapshot.lag
-        if lag.end is not None and lag.committed is not None
+        (lag.topic, lag.partition): lag.records for lag in snapshot.lag if lag.records is not None
     }
 
 

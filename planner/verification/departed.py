@@ -16,7 +16,7 @@ from rebal.groups.evidence.absent import client_of, without_departed
 from rebal.groups.model import Departed, GroupSnapshot, Moment
 from rebal.planner.plan import Accepted, Plan
 from rebal.planner.verification.journal import JournalEntry
-from rebal.planner.verification.plan_context import context_of
+from rebal.planner.verification.plan_context import PlanContext
 
 
 def as_stated(
@@ -41,7 +41,7 @@ def as_stated(
     baseline = without_departed(plan.baseline, since)
     plan = replace(plan, baseline=baseline)
     if plan.accepted.members is None:
-        plan = replace(plan, expected_members=context_of(plan, baseline).expected)
+        plan = replace(plan, expected_members=PlanContext(plan, baseline).expected)
     seen = without_departed(snapshot, since)
     return (
         plan,

@@ -53,22 +53,17 @@ class _Run(NamedTuple):
     arrived: bool
 
 
-def behind_of(
-    snapshot: GroupSnapshot, entries: Sequence[JournalEntry] = (), gate: Tri = Tri.CANNOT_TELL
-) -> Lags | None:
+def behind_of(snapshot: GroupSnapshot, entries: Sequence[JournalEntry]) -> Lags | None:
     """Return the offsets of the owned partitions that have lag, for the journal.
 
-    None where the last of `entries` with offsets is too young, unless the gate holds since this
-    look, and where no offsets were read.
+    None where the last of `entries` with offsets is too young, and where no offsets were read.
     """
-    kept = next((entry for entry in reversed(entries) if entry.behind is not None), None)
-    held = bool(entries) and entries[-1].gate is Tri.YES
     apart = _KEPT if len(snapshot.lag) <= _FEW else 4 * _KEPT
-    recent = kept is not None and timedelta() <= snapshot.captured_at - kept.at < apart
-    if not snapshot.lag or (recent and (held or gate is not Tri.YES)):
+    last = next((entry.at for entry in reversed(entries) if entry.behind is not None), None)
+    if not snapshot.lag or (last and timedelta() <= snapshot.captured_at - last < apart):
         return None
     owned = {place for member in snapshot.members for place in _places(member)}
-    return Lags(one for one in snapshot.lag if _is_behind(one) and (one[0], one[1]) in owned)
+    return Lags(one for one in snapshot.lag if one.records and (one[0], one[1]) in owned)
 
 
 def lag_of(snapshot: GroupSnapshot) -> tuple[int | None, int | None]:
@@ -76,14 +71,11 @@ def lag_of(snapshot: GroupSnapshot) -> tuple[int | None, int | None]:
 
     Only partitions with a known committed and end offset count; None where there is none.
     """
-    known = [
-        (each.committed, each.end)
-        for each in snapshot.lag
-        if each.committed is not None and each.end is not None
-    ]
-    if not known:
+    known = [(one.records, one.committed or 0) for one in snapshot.lag]
+    sums = [(records, committed) for records, committed in known if records is not None]
+    if not sums:
         return None, None
-    return sum(max(0, end - at) for at, end in known), sum(at for at, _ in known)
+    return sum(records for records, _ in sums), sum(committed for _, committed in sums)
 
 
 def lag_dangers(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
@@ -102,7 +94,7 @@ def lag_dangers(seen: Sequence[JournalEntry], context: Context) -> Iterator[Dang
         yield Danger(
             kind=DangerKind.LAG,
             message=f"{owners.committed(late, 'nothing on ')} since {since:%H:%M:%SZ}, while "
-            f"records arrive (lag {sum(_lag(owners.behind[place]) for place in late):,}).",
+            f"records arrive (lag {sum(owners.behind[place].records or 0 for place in late):,}).",
             fix=_FIX,
             members=tuple(dict.fromkeys(owners.of[each].member.member_id for each in late)),
             since=since,
@@ -136,7 +128,7 @@ def unread(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> str | 
 
 def not_judged(snapshot: GroupSnapshot) -> str | None:
     """Return the sentence that names the lag that is not judged; None if all of it is."""
-    known = {(one[0], one[1]) for one in snapshot.lag if None not in (one.committed, one.end)}
+    known = {(one[0], one[1]) for one in snapshot.lag if one.records is not None}
     owned = [place for member in snapshot.members for place in _places(member)]
     unknown = sum(place not in known for place in owned)
     if not unknown:
@@ -163,7 +155,7 @@ class _Owners:
         self.behind = {
             (one.topic, one.partition): one
             for one in context.snapshot.lag
-            if _is_behind(one) and (one.topic, one.partition) in self.of
+            if one.records and (one.topic, one.partition) in self.of
         }
         self._seen = [entry for entry in seen if entry.behind is not None]
         self.runs: dict[Place, _Run] = {}
@@ -294,11 +286,3 @@ def _places(member: Member) -> Iterator[Place]:
 
 def _end(lag: Lag) -> int:
     return lag.end or 0
-
-
-def _lag(lag: Lag) -> int:
-    return _end(lag) - (lag.committed or 0)
-
-
-def _is_behind(lag: Lag) -> bool:
-    return None not in (lag.committed, lag.end) and _lag(lag) > 0

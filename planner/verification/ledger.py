@@ -12,7 +12,7 @@ from rebal.planner.plan import Plan, Step, StepKind
 from rebal.planner.verdict import agreed
 from rebal.planner.verification.gates import Proof, proof_of
 from rebal.planner.verification.journal import JournalEntry, assumed
-from rebal.planner.verification.plan_context import context_of
+from rebal.planner.verification.plan_context import PlanContext
 
 
 class Ledger:
@@ -59,7 +59,7 @@ class Ledger:
             if step.id >= first:
                 self.before[step.id] |= here
         if not any(map(assumed, baseline.members)):
-            self._add(context_of(self._plan, baseline), "the plan's baseline")
+            self._add(PlanContext(self._plan, baseline), "the plan's baseline")
 
     def _void(self, entry: JournalEntry) -> None:
         for member in entry.members:

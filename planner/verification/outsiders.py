@@ -46,7 +46,7 @@ from rebal.planner.verification.journal import (
     rejection_key,
     same_since,
 )
-from rebal.planner.verification.plan_context import context_of
+from rebal.planner.verification.plan_context import PlanContext
 
 
 class OutsiderKind(StrEnum):
@@ -237,7 +237,7 @@ def _missing(
     """Yield the members `gone`; they are in doubt where more are gone than are missing."""
     said, labels = plan.accepted.families, names(gone)
     known = known_before(plan, seen) if gone else {}
-    then = context_of(plan, plan.baseline) if gone and not plan.baseline.redacted else None
+    then = PlanContext(plan, plan.baseline) if gone and not plan.baseline.redacted else None
     # Bytes that left open, when the plan was made, whether the client accepts a mixed list.
     left_open = {
         facts.member.instance_id or facts.member.client_id

@@ -15,7 +15,10 @@ GOALS: Final = {"COOPERATIVE": COOPERATIVE, "EAGER": EAGER, "KIP-848": CONSUMER}
 
 
 class PlanContext(Context):
-    """A group and the goal of an existing plan, with the plan's own step numbers."""
+    """A group and the goal of an existing plan, with the plan's own step numbers.
+
+    `expected`, `accepted` and `given` are the words of the command line, else the plan's.
+    """
 
     anew = ("--new-attempt",)
 
@@ -23,10 +26,11 @@ class PlanContext(Context):
         self,
         plan: Plan,
         snapshot: GroupSnapshot,
-        expected: int | None,
-        accepted: Accepted,
+        expected: int | None = None,
+        accepted: Accepted | None = None,
         given: Given | None = None,
     ) -> None:
+        accepted = accepted or plan.accepted
         if Risk.UNREAD_SETTINGS.accepted_in(accepted.ignore):
             snapshot = with_default_settings(snapshot)
         goal = GOALS.get(plan.to, COOPERATIVE)
@@ -76,14 +80,3 @@ class PlanContext(Context):
         """Return the number of the first step that brings the target alone (else of the last)."""
         found = (s.id for s in self._plan.steps if s.target_list == (self._plan.target,))
         return next(found, len(self._plan.steps) or 1)
-
-
-def context_of(
-    plan: Plan,
-    snapshot: GroupSnapshot,
-    expected: int | None = None,
-    accepted: Accepted | None = None,
-    given: Given | None = None,
-) -> PlanContext:
-    """Return `snapshot` as a context of the plan's goal, with the words of the command line."""
-    return PlanContext(plan, snapshot, expected, accepted or plan.accepted, given)

@@ -67,7 +67,7 @@ from rebal.planner.verification.outsiders import (
     new_refusals,
     outsiders_of,
 )
-from rebal.planner.verification.plan_context import GOALS, context_of
+from rebal.planner.verification.plan_context import GOALS, PlanContext
 
 _T = TypeVar("_T")
 OLD: Final = timedelta(days=7)
@@ -172,7 +172,7 @@ def verify(
     seen = [entry for entry in entries if entry.blind is None]
     known = remembered(plan, seen, snapshot)
     plan, known, accepted, expected = as_stated(plan, entries, known, accepted, expect_members)
-    context = context_of(plan, known, expected, accepted, given)
+    context = PlanContext(plan, known, expected, accepted, given)
     outsiders = outsiders_of(plan, seen, context, estimated=accepted.members is None)
     ledger = Ledger(plan, entries, context, ahead)
     views = {each.id: standing_of(context, each, ledger) for each in plan.steps}
@@ -447,7 +447,7 @@ def entry_of(
         ),
         lag=lag,
         committed=committed,
-        behind=behind_of(snapshot, entries, standing.gate),
+        behind=behind_of(snapshot, entries),
         rejected=tuple(one for one in resolved if _is_news(one, shown)),
         dangers=tuple(danger.kind for danger in standing.dangers),
         accepted=(*standing.accepted, *accepted),

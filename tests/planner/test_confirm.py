@@ -16,7 +16,7 @@ from rebal.planner.admission.check import admitted, restart
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
 from rebal.planner.verification.journal import remembered
-from rebal.planner.verification.plan_context import context_of
+from rebal.planner.verification.plan_context import PlanContext
 from rebal.planner.verification.verify import (
     ContradictedError,
     NothingToConfirmError,
@@ -168,7 +168,7 @@ def test_client_that_rejects_mixed_lists_runs_none(
     plan: Plan, family: str, against: str | None
 ) -> None:
     seen = look(1, [app(0, 2, family=family)], state="PreparingRebalance", elected=None)
-    context = context_of(plan, seen)
+    context = PlanContext(plan, seen)
     found = contrary_evidence(context, context.members[0], MIXED)
     assert found == (against and f"its client {against}")
 
@@ -379,7 +379,7 @@ def holds(plan: Plan, tell: Story, snapshot: GroupSnapshot, member_id: str) -> N
     earlier = (each for entry in tell.entries for each in entry.members)
     assert names == {TARGET} or not any(m.kept for m in earlier if m.member_id == member_id)
     assert not any(each.member_id in (None, member_id) for each in seen.contradictions)
-    memory = context_of(plan, seen, 3).memory
+    memory = PlanContext(plan, seen, 3).memory
     answer = admitted(memory, restart(memory, member_id, plan.steps[-1].target_list))
     assert answer.verdict is not Tri.NO
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rebal.groups.model import Coordinator, CoordinatorKind, Evidence, GroupSnapshot, Source, Tri
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Aim, Plan
-from rebal.planner.verification.plan_context import context_of
+from rebal.planner.verification.plan_context import PlanContext
 from rebal.planner.verification.verify import Standing, verify
 from tests.planner.looks import Story, app, bare, id_of, look
 
@@ -269,7 +269,7 @@ def test_restart_counts_as_one_since_the_load_only_in_the_plan_s_leader_epoch(
 
     made = replace(plan, baseline=in_epoch(plan.baseline, then))
     seen = in_epoch(look(1, [bare(0, 2), bare(1), bare(2)]), now)
-    assert context_of(made, seen).restarted == ({id_of(0, 2)} if restarted else set())
+    assert PlanContext(made, seen).restarted == ({id_of(0, 2)} if restarted else set())
 
 
 def test_partitions_without_an_owner_get_a_rebalance_once_no_second_round_comes(

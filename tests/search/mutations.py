@@ -59,10 +59,10 @@ def _cannot_tell_is_yes(admitted: Any) -> Any:
     return answer
 
 
-def _elected_as_planned(context_of: Any) -> Any:
+def _elected_as_planned(plan_context: Any) -> Any:
     def old(plan: Any, seen: GroupSnapshot, *more: Any) -> Any:
         group = replace(seen.group, assignor=plan.baseline.group.assignor or seen.group.assignor)
-        return context_of(plan, replace(seen, group=group), *more)
+        return plan_context(plan, replace(seen, group=group), *more)
 
     return old
 
@@ -218,7 +218,9 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     # A restart is advised beside an undecided rule.
     2: _defect((advice, "admitted", _cannot_tell_is_yes)),
     # The plan's lists are checked against the assignor that was elected when it was made.
-    3: _defect((verify, "context_of", _elected_as_planned), (verify, "changes_since", _always(()))),
+    3: _defect(
+        (verify, "PlanContext", _elected_as_planned), (verify, "changes_since", _always(()))
+    ),
     # A member has the newest configuration that its stream prints for its client id.
     4: _defect((Lives, "of_member", _newest_of_client_id)),
     # A time without a zone is read as UTC.
