@@ -203,7 +203,7 @@ class Scans(LakeTable):
     def _without(self, file: DataFile, gone: Collection[int]) -> Iterator[pa.Table]:
         """Yield the rows of a file that stay, with columns that it may not have."""
         with opened(self._place, f"{SCANS}/{file.path}") as parquet:
-            for rows in rows_in(parquet, SCHEMA, at_once=_ROWS):
+            for rows in rows_in(parquet, SCHEMA):
                 staying = [one not in gone for one in rows["scan_id"].to_pylist()]
                 yield rows.filter(pa.array(staying, pa.bool_()))
 
