@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 from collections.abc import Callable
 from functools import partial
@@ -12,11 +13,11 @@ import pytest
 
 from rebal.cli.app import run
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.sources.captured import find_files
+from rebal.inspectors.fleet.sources.captured import find_files, read_lines
 from rebal.inspectors.fleet.sources.recognition import check_records, check_request_logs
-from rebal.inspectors.fleet.sources.request_files import share_out
+from rebal.inspectors.fleet.sources.request_files import Part, share_out
 from rebal.inspectors.fleet.sources.segments import find_segments
-from rebal.inspectors.fleet.sources.source import TOPIC
+from rebal.inspectors.fleet.sources.source import SKIPPED, TOPIC
 
 LINE = b'{"key":"AAI=","value":null,"partition":0,"offset":1,"timestamp":1}\n'
 LONG = b'{"value":"' + b"A" * (1 << 17) + b'"'
@@ -132,6 +133,25 @@ def test_a_file_with_a_record_at_its_beginning_is_read(tmp_path: Path, data: byt
     for name, written in (("a.jsonl", data), ("a.jsonl.gz", gzip.compress(data))):
         (tmp_path / name).write_bytes(written)
         assert find_files([str(tmp_path / name)]) == [(str(tmp_path / name), "text")]
+
+
+def test_a_line_whatever_it_holds_is_a_row_with_its_place_or_its_text(tmp_path: Path) -> None:
+    odd = (None, 1.5, 2**70, "", "AAI=", "%%", [], "9999-12-31T23:59:59+00:00", "\ud800", True)
+    file = tmp_path / "odd.jsonl"
+    lines = [
+        json.dumps({**json.loads(LINE), name: value}).encode()
+        for name in ("key", "value", "partition", "offset", "timestamp", "topic")
+        for value in odd
+    ]
+    file.write_bytes(b"\n".join([*lines, b"\xff{", b"[" * 60_000, b"  "]))
+    (batch,) = read_lines(Part(str(file), 0, file.stat().st_size))
+    rows = batch.select(["value", "partition", "offset", "problem"]).to_pylist()
+    assert len(rows) == len(lines) + 2
+    for line, row in zip([*lines, b"\xff{", b"[" * 60_000], rows, strict=True):
+        if row["problem"] is None:
+            assert (row["partition"], row["offset"]) == (0, json.loads(line)["offset"])
+        else:
+            assert row["value"] == line or row["problem"].startswith(SKIPPED)
 
 
 @pytest.mark.parametrize(

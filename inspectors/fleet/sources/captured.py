@@ -18,10 +18,11 @@ import msgspec
 import pyarrow as pa
 
 from rebal.groups.errors import DocumentError
+from rebal.inspectors.fleet.schemas import TEXT
 from rebal.inspectors.fleet.sources.files import is_folder, list_files, opened_file
 from rebal.inspectors.fleet.sources.parquet import (
     RowGroup,
-    number_in,
+    micros_in,
     plan_parquet,
     read_group,
     shaped,
@@ -37,14 +38,7 @@ if TYPE_CHECKING:
 _TEXT: Final = (".jsonl", ".ndjson", ".json")
 _PARQUET_MAGIC: Final = b"PAR1"
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_LINE: Final = pa.schema(
-    [
-        *(SOURCE.field(name) for name in ("key", "value", "partition", "offset")),
-        ("timestamp", pa.int64()),
-        ("topic", pa.string()),
-        SOURCE.field("problem"),
-    ]
-)
+_LINE: Final = SOURCE.remove(SOURCE.get_field_index("source")).append(pa.field("topic", TEXT))
 
 
 class _Line(msgspec.Struct):
@@ -115,7 +109,7 @@ def _row(line: bytes) -> dict[str, Any]:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return {"value": line}
     made: dict[str, Any] = {"partition": found.partition, "offset": found.offset}
-    made |= {"timestamp": number_in(found.timestamp), "topic": found.topic}
+    made |= {"timestamp": micros_in(found.timestamp), "topic": found.topic}
     for name in ("key", "value"):
         try:
             text = getattr(found, name)

@@ -119,33 +119,32 @@ def shaped(rows: pa.RecordBatch, source: str) -> pa.RecordBatch:
 
 
 def _times(column: pa.Array) -> pa.Array:
-    """Return timestamps of any unit, and numbers or written times (`number_in`), as times."""
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        return pc.cast(column, pa.timestamp("us", kind.tz), safe=False).cast(TIME)
-    if not pa.types.is_integer(kind):
-        column = pa.array(map(number_in, column.cast(pa.string()).to_pylist()), pa.int64())
-    numbers = column.cast(pa.int64())
-    thousandths = pc.divide(numbers, 1000)
-    micros_ = pc.if_else(pc.greater_equal(numbers, 10**14), numbers, pc.multiply(numbers, 1000))
-    return pc.if_else(pc.greater_equal(numbers, 10**17), thousandths, micros_).cast(TIME)
+    """Return timestamps of any unit, or what else tells a time (`micros_in`), as times."""
+    if pa.types.is_timestamp(column.type):
+        return pc.cast(column, pa.timestamp("us", column.type.tz), safe=False).cast(TIME)
+    return pa.array(map(micros_in, column.to_pylist()), TIME)
 
 
-def number_in(time: Any) -> int | None:
-    """Return a number of milliseconds (or, being larger, micro- or nanoseconds) since 1970.
+def micros_in(time: Any) -> int | None:
+    """Return microseconds since 1970; None where `time` tells none.
 
-    `time` is one, or its text, or a written time.
+    It is a number of milliseconds (or, being larger, of micro- or nanoseconds), its text, or a
+    written time.
     """
     try:
         number = int(time)
-        return number if abs(number) < 2**63 else None
     except (OverflowError, TypeError, ValueError):
-        pass
+        return _micros_written(str(time))
+    found = number * 1000 if number < 10**14 else number if number < 10**17 else number // 1000
+    return found if max(abs(number), abs(found)) < 2**63 else None
+
+
+def _micros_written(time: str) -> int | None:
     try:
-        found = datetime.fromisoformat(str(time))
+        found = datetime.fromisoformat(time)
     except ValueError:
         return None
-    return 1000 * micros(found if found.tzinfo else found.replace(tzinfo=UTC))
+    return micros(found if found.tzinfo else found.replace(tzinfo=UTC))
 
 
 def _is_binary(kind: pa.DataType) -> bool:
