@@ -6,9 +6,9 @@ happened any time since the look before; spans are given with the least and the 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
@@ -152,31 +152,28 @@ def _rebalances(looks: Sequence[JournalEntry]) -> int | None:
 
 def _members(looks: Sequence[JournalEntry]) -> Iterator[MemberTimeline]:
     """Yield each place of the service; a new id takes the place of one that has left."""
-    shown: dict[str, list[tuple[JournalEntry, SeenMember]]] = defaultdict(list)
-    for look in looks:
-        for member in look.members:
-            shown[member.member_id].append((look, member))
-    last = {id_: seen[-1][1] for id_, seen in shown.items()}
+    places: list[list[Tenure]] = []
+    known: dict[str, SeenMember] = {}
     shared = _shared_clients(looks)
-    places: list[list[str]] = []
-    for id_, [(first, member), *_] in shown.items():
-        free = [place for place in places if place[-1] not in first.ids]
-        alike = [_likeness(last[place[-1]], member, shared) for place in free]
-        best = min(alike, default=_NOT_ALIKE)
-        if best < _NOT_ALIKE:
-            free[alike.index(best)].append(id_)
-        else:
-            places.append([id_])
+    for look in looks:
+        here, word = {member.member_id: member for member in look.members}, look.confirmed
+        taken = {place[-1].member_id: place for place in places}
+        free = [place for id_, place in taken.items() if id_ not in here]
+        for id_, member in here.items():
+            place = taken.get(id_)
+            if place is None:
+                alike = [_likeness(known[each[-1].member_id], member, shared) for each in free]
+                best = min(alike, default=_NOT_ALIKE)
+                place = free.pop(alike.index(best)) if best < _NOT_ALIKE else []
+                if not place:
+                    places.append(place)
+                place.append(Tenure(member_id=id_, since=look.at, until=look.at))
+            said = word.step if word and id_ in word.members else None
+            place[-1] = _with_made(replace(place[-1], until=look.at), member, look.at, said)
+        known |= here
     for place in places:
-        tenures = [_tenure(id_, shown[id_]) for id_ in place]
-        away = _away(tenures, [look.at for look in looks])
-        yield MemberTimeline(
-            name=last[place[0]].name or place[-1],
-            host=last[place[-1]].host,
-            tenures=tuple(tenures),
-            away_least=sum(least for least, _ in away),
-            away_most=sum(most for _, most in away),
-        )
+        first, last = known[place[0].member_id], known[place[-1].member_id]
+        yield _timeline(first, last, place, [look.at for look in looks])
 
 
 def _shared_clients(looks: Sequence[JournalEntry]) -> frozenset[str]:
@@ -200,33 +197,36 @@ def _likeness(was: SeenMember, now: SeenMember, shared: frozenset[str]) -> int:
     return _NOT_ALIKE if not now.client_id or now.client_id in shared else 3
 
 
-def _tenure(member_id: str, seen: Sequence[tuple[JournalEntry, SeenMember]]) -> Tenure:
-    """Return the time of one member id, by the looks that show it, with the steps that it made."""
-    made: dict[int, Made] = {}
-    for look, member in seen:
-        word = look.confirmed
-        said = {word.step} if word is not None and member_id in word.members else set[int]()
-        for step in {*member.contradicted} - said:
-            if step in made and made[step].confirmed:
-                del made[step]
-        for step in (*member.made, *said):
-            confirmed = step not in member.made
-            made.setdefault(step, Made(step=step, at=look.at, confirmed=confirmed))
-    return Tenure(
-        member_id=member_id,
-        since=seen[0][0].at,
-        until=seen[-1][0].at,
-        made=tuple(made.values()),
-    )
+def _with_made(tenure: Tenure, member: SeenMember, at: datetime, said: int | None) -> Tenure:
+    void = {*member.contradicted} - {said}
+    if any(made.confirmed and made.step in void for made in tenure.made):
+        left = (made for made in tenure.made if not (made.confirmed and made.step in void))
+        tenure = replace(tenure, made=tuple(left))
+    known = {made.step for made in tenure.made}
+    new = [Made(step=step, at=at) for step in member.made if step not in known]
+    if said is not None and said not in {*known, *member.made}:
+        new.append(Made(step=said, at=at, confirmed=True))
+    return replace(tenure, made=(*tenure.made, *new)) if new else tenure
 
 
-def _away(tenures: Sequence[Tenure], looks: Sequence[datetime]) -> list[tuple[float, float]]:
-    """Return the least and the most seconds that it was away after each of its tenures."""
+def _timeline(
+    first: SeenMember, last: SeenMember, tenures: Sequence[Tenure], ends: Sequence[datetime]
+) -> MemberTimeline:
+    """Return one place's timeline; `ends` are all looks, so those without the member are known.
+
+    `first` and `last` are its first and its last id as last seen.
+    """
+    left = [tenure.until for tenure in tenures]
     back = [*(tenure.since for tenure in tenures[1:]), None]
-    found = []
-    for left, at in zip((tenure.until for tenure in tenures), back, strict=True):
-        without = [look for look in looks if left < look and (at is None or look < at)]
-        least = without[-1] - without[0] if without else timedelta()
-        most = (at or looks[-1]) - left
-        found.append((least.total_seconds(), most.total_seconds()))
-    return found
+    least = most = 0.0
+    for since, until in zip(left, back, strict=True):
+        without = [at for at in ends if since < at and (until is None or at < until)]
+        least += (without[-1] - without[0]).total_seconds() if without else 0
+        most += ((until or ends[-1]) - since).total_seconds()
+    return MemberTimeline(
+        name=first.name or last.member_id,
+        host=last.host,
+        tenures=tuple(tenures),
+        away_least=least,
+        away_most=most,
+    )
