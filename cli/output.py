@@ -175,13 +175,18 @@ class Lines:
 
 def page(view: Iterable[RenderableType | Lines], *, wide: bool = False) -> None:
     """Print a text view to stdout, as wide as the terminal (off a terminal, or wide: as it is)."""
+    stream(paged(view, wide=wide))
+
+
+def paged(view: Iterable[RenderableType | Lines], *, wide: bool = False) -> Iterable[str]:
+    """Return the text that `page` prints, piece by piece."""
     terminal = sys.stdout.isatty()
     if wide or not (terminal or os.environ.get("COLUMNS", "").isdecimal()):
         width = _UNLIMITED
     else:
         width = min(_UNLIMITED, max(40, shutil.get_terminal_size((100, 24)).columns))
     colour = terminal and _colour_wanted()
-    stream(_rendered(view, width, colour=colour, plain=is_ascii_only(sys.stdout)))
+    return _rendered(view, width, colour=colour, plain=is_ascii_only(sys.stdout))
 
 
 def render(

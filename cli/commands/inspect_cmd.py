@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rebal.groups.model import GroupSnapshot
     from rebal.inspectors.kafka.listing import GroupFailure
     from rebal.planner.commands import Given
+
+_MANY: Final = 50
 
 
 def command(
@@ -171,18 +173,22 @@ def _show(
 
 
 def _print(
-    reports: Iterable[Report], given: Given, *, probed: bool, now: datetime | None, wide: bool
+    reports: Sequence[Report], given: Given, *, probed: bool, now: datetime | None, wide: bool
 ) -> None:
     """Print a screen for each group; its next command repeats what was `given`."""
     # Loaded while the brokers were asked.
-    from rich.text import Text
-
+    from rebal.cli.forked import mapped
     from rebal.cli.render.inspection.screen import inspect_view, probe_helps
 
-    for n, report in enumerate(reports):
+    def screen(report: Report) -> str:
         group = report.snapshot.group.group_id
         probing = not probed and probe_helps(report)
         again = given.inspect(group, "--probe") if probing else given.plan_upgrade(group)
         view = inspect_view(output.shown(report), again, now=now, wide=wide)
-        output.page([*([Text("")] if n else []), *view], wide=wide)
+        return "".join(output.paged(view, wide=wide))
+
+    # Each screen takes milliseconds of one processor.
+    each = mapped if len(reports) > _MANY else map
+    for n, text in enumerate(each(screen, reports)):
+        output.stream(["\n" if n else "", text])
     output.hint(given.note)

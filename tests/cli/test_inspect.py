@@ -13,8 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from rebal.cli import app, files
+from rebal.cli.commands import inspect_cmd
 from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot, GroupState, Record
 from rebal.planner.plan import Finding, Severity
@@ -240,6 +242,22 @@ def test_secrets_never_stand_in_the_next_command(
     out, err = capsys.readouterr()
     assert "hunter2" not in out + err
     assert "-X security.protocol=SASL_PLAINTEXT" in out
+
+
+def test_screens_of_many_groups_are_those_of_each(
+    cluster: Callable[..., Cluster], group: Make, capsys: Said
+) -> None:
+    """More than one processor makes them."""
+    one = group()
+    names = [f"g-{number:03}" for number in range(inspect_cmd._MANY + 7)]
+    cluster(*(replace(one, group=replace(one.group, group_id=name)) for name in names))
+    assert app.run(["inspect", "--all", "-b", "h:1"]) == 0
+    together = capsys.readouterr().out
+    alone = []
+    for name in names:
+        assert app.run(["inspect", name, "-b", "h:1"]) == 0
+        alone.append(capsys.readouterr().out)
+    assert together == "\n".join(alone)
 
 
 def test_a_blocking_finding_exits_3_and_the_options_can_say_otherwise(
