@@ -14,6 +14,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any, Final, TypeVar
 
@@ -25,6 +26,7 @@ from rebal.inspectors.errors import ConnectError, RequestError, error_name
 from rebal.inspectors.kafka.wire import Connection, Deadline
 
 _T = TypeVar("_T")
+_R = TypeVar("_R")
 # OFFSET_NOT_AVAILABLE: a new leader does not know yet how far its followers are (KIP-207).
 _RETRY: Final = frozenset(
     {
@@ -275,6 +277,20 @@ class RawCluster:
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
         self.brokers = {b.node_id: (b.host, b.port, b.rack) for b in response.brokers}
+
+
+def side_by_side(work: Callable[[_T], _R], items: Sequence[_T], most: int) -> list[_R]:
+    """Return the results of `work` for the items, in order; `most` threads do it at once.
+
+    After Ctrl-C no answer is awaited: closing the session wakes the threads.
+    """
+    if len(items) == 1:
+        return [work(items[0])]
+    pool = ThreadPoolExecutor(most)
+    try:
+        return list(pool.map(work, items))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def retry(ask: Callable[[], _T], deadline: Deadline) -> _T:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.admin.groups import ListGroupsRequest
@@ -12,7 +12,7 @@ from rebal.groups.compact import Partitions
 from rebal.groups.model import Record
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, SelectionError, error_name
-from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.cluster import RawCluster, side_by_side
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC
 from rebal.inspectors.kafka.wire import Deadline
 
@@ -112,8 +112,7 @@ def group_names(config: ClusterConfig) -> set[str]:
     with RawCluster(config) as raw:
         raw.any(raw.deadline())
         brokers = sorted(raw.brokers)
-        pool = ThreadPoolExecutor(min(_THREADS, len(brokers)))
-        answers = list(pool.map(lambda broker: _listed_by(raw, broker, config), brokers))
+        answers = side_by_side(partial(_listed_by, raw), brokers, _THREADS)
     return {name for found in answers if not isinstance(found, GroupFailure) for name in found}
 
 
@@ -126,11 +125,7 @@ def _listed(session: Session) -> tuple[dict[str, int | None], list[GroupFailure]
     raw = session.raw
     raw.any(deadline)
     brokers = sorted(raw.brokers)
-    pool = ThreadPoolExecutor(min(_THREADS, len(brokers)))
-    try:
-        answers = list(pool.map(lambda broker: _listed_by(raw, broker, session.config), brokers))
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    answers = side_by_side(partial(_listed_by, raw), brokers, _THREADS)
     unlisted = [answer for answer in answers if isinstance(answer, GroupFailure)]
     listed: dict[str, int | None] = {}
     for broker, answer in zip(brokers, answers, strict=True):
@@ -141,8 +136,8 @@ def _listed(session: Session) -> tuple[dict[str, int | None], list[GroupFailure]
     return listed, unlisted
 
 
-def _listed_by(raw: RawCluster, broker_id: int, config: ClusterConfig) -> set[str] | GroupFailure:
-    deadline = Deadline(config.timeout_ms)
+def _listed_by(raw: RawCluster, broker_id: int) -> set[str] | GroupFailure:
+    deadline = Deadline(raw.config.timeout_ms)
     try:
         answer = raw.node(broker_id, deadline).send(ListGroupsRequest, deadline)
     except (RequestError, ConnectError) as error:

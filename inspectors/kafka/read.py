@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -43,7 +42,7 @@ from rebal.inspectors.errors import (
     RequestError,
 )
 from rebal.inspectors.kafka.brokers import ClusterReading, coordinator_kind
-from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.cluster import RawCluster, side_by_side
 from rebal.inspectors.kafka.describe import (
     CONSUMER,
     Described,
@@ -472,12 +471,7 @@ def read_all(
         except ConnectError as error:
             return GroupFailure(group_id=group_id, message=f"{group_id}: {error}", kind="network")
 
-    pool = ThreadPoolExecutor(max(1, min(threads, len(group_ids))))
-    try:
-        return list(pool.map(one, group_ids))
-    finally:
-        # After Ctrl-C no answer is awaited: closing the session wakes the threads.
-        pool.shutdown(wait=False, cancel_futures=True)
+    return side_by_side(one, group_ids, threads)
 
 
 def read_brokers(config: ClusterConfig) -> ClusterReading:

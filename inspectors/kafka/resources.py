@@ -10,7 +10,6 @@ import base64
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,7 +18,7 @@ from kafka.protocol.consumer.offsets import ListOffsetsRequest
 from rebal.groups.compact import Replicas
 from rebal.groups.model import Broker, Topic
 from rebal.inspectors.errors import RequestError, error_name
-from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.cluster import RawCluster, side_by_side
 from rebal.inspectors.kafka.messages import DescribeConfigsRequest
 from rebal.inspectors.kafka.reload import EARLIEST, LATEST
 from rebal.inspectors.kafka.wire import Deadline
@@ -189,14 +188,8 @@ class Resources:
             except RequestError as error:
                 return dict.fromkeys(by_leader[leader], error)
 
-        if len(by_leader) == 1:
-            return found | ask(*by_leader)
-        pool = ThreadPoolExecutor(_THREADS)
-        try:
-            for answers in pool.map(ask, by_leader):
-                found |= answers
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        for answers in side_by_side(ask, list(by_leader), _THREADS):
+            found |= answers
         return found
 
     def _of_leader(

@@ -8,7 +8,6 @@ broker gets one request at a time over the raw connection.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
 from rebal.groups.compact import NO_LAG
@@ -16,7 +15,7 @@ from rebal.groups.evidence.merge import merge
 from rebal.groups.model import Cluster, GroupSnapshot
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError
-from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.cluster import RawCluster, side_by_side
 from rebal.inspectors.kafka.describe import (
     Described,
     Offsets,
@@ -90,12 +89,8 @@ def survey(config: ClusterConfig, *, match: str | None = None) -> Survey:
         for name, broker in found.items():
             assert broker is not None
             by_broker.setdefault(broker, []).append(name)
-        pool = ThreadPoolExecutor(max(1, min(_BROKERS, len(by_broker))))
-        try:
-            answers = list(pool.map(lambda each: _of_broker(raw, *each), by_broker.items()))
-        finally:
-            # After Ctrl-C no answer is awaited: closing the session wakes the threads.
-            pool.shutdown(wait=False, cancel_futures=True)
+        asked = list(by_broker.items())
+        answers = side_by_side(lambda each: _of_broker(raw, *each), asked, _BROKERS)
         made = _snapshots(session, raw, answers)
         moved = [name for each in answers for name in each.moved]
         again = _divided(read_all(session, moved, threads=_THREADS), unlisted, session)
