@@ -95,12 +95,13 @@ def last_time(news: pa.Table, kind: str) -> int | None:
 def told_until(news: pa.Table) -> int | None:
     """Return up to which time what was read is whole; None: all of it is.
 
-    Where a scan read records and requests, one may go on after the other ends.
+    Where a scan read records and requests, one may go on after the other ends. Requests count
+    `DISORDER` early, and lines of another log may come as much late.
     """
     records, requests = last_time(news, RECORDS), last_time(news, REQUESTS)
     if records is None or requests is None:
         return None
-    return min(records, requests) - DISORDER
+    return min(records, requests) - 2 * DISORDER
 
 
 def choose(
@@ -154,7 +155,8 @@ def _records_follow(news: pa.Table, state: pa.Table) -> pa.ChunkedArray:
 
 
 def _requests_follow(news: pa.Table, state: pa.Table) -> pa.ChunkedArray:
-    return pc.fill_null(pc.greater(news["at"].cast(LONG), state["told_until"]), True)
+    early = pc.subtract(news["at"].cast(LONG), DISORDER)
+    return pc.fill_null(pc.greater(early, state["told_until"]), True)
 
 
 def _within(news: pa.Table, span: tuple[int, int] | None) -> pa.ChunkedArray:

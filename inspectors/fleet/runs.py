@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from rebal.inspectors.fleet.schemas import OF_RECORDS, RUNS, TIME, TIMELINE, with_columns
 from rebal.inspectors.fleet.timeline.clock import settle
+from rebal.inspectors.fleet.timeline.events import DISORDER, early
 from rebal.inspectors.fleet.timeline.timeline import ORDER
 
 STATE, RECORDS, REQUESTS = KINDS = ("state", "records", "requests")
@@ -173,11 +174,11 @@ def _is_doubtful(runs: Sequence[Run], span: tuple[int, int] | None) -> bool:
 
 
 def _merged(runs: Iterable[Run]) -> Iterator[pa.Table]:
-    """Yield the rows of one group's runs in order, the state first."""
+    """Yield the rows of one group's runs in order, requests early, the state first."""
     held: list[pa.Table] = []
     end, count, enough = _NEVER, 0, _BATCH_ROWS
     for run in sorted(runs, key=_place):
-        rows = run.rows()
+        rows = early(run.rows())
         first, last = _time(rows["at"][0]), _time(rows["at"][-1])
         if run.kind == STATE:
             yield rows
@@ -198,7 +199,9 @@ def _merged(runs: Iterable[Run]) -> Iterator[pa.Table]:
 
 
 def _place(run: Run) -> tuple[bool, int]:
-    return run.kind != STATE, _LAST if run.at is None else run.at
+    if run.at is None:
+        return run.kind != STATE, _LAST
+    return True, run.at - (DISORDER if run.kind == REQUESTS else 0)
 
 
 def _before(rows: pa.Table, time: int) -> tuple[pa.Table, pa.Table]:

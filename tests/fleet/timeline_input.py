@@ -15,7 +15,7 @@ import pyarrow as pa
 from rebal.inspectors.fleet.schemas import REQUESTS, TABLES, TIME
 from rebal.inspectors.fleet.sources.request_rows import RequestLines
 from rebal.inspectors.fleet.timeline.clock import settle
-from rebal.inspectors.fleet.timeline.events import Record
+from rebal.inspectors.fleet.timeline.events import DISORDER, Record, early
 from rebal.inspectors.fleet.timeline.rows import MADE, OPEN
 from rebal.inspectors.fleet.timeline.timeline import INPUT, WAITING, Options, make_tables
 from rebal.inspectors.logs.lines import Zone
@@ -114,7 +114,7 @@ def in_order(rows: Iterable[Row], observed: tuple[int, int] | None = None) -> li
         return (
             row["group_id"],
             row["at"] is None,
-            row["at"] or 0,
+            _order(row),
             row["offset"] is None,
             row["offset"] or 0,
             row["source"] or "",
@@ -122,6 +122,11 @@ def in_order(rows: Iterable[Row], observed: tuple[int, int] | None = None) -> li
         )
 
     return sorted(moved, key=key)
+
+
+def _order(row: Row) -> int:
+    """A row's time as it sorts: a request counts early."""
+    return (row["at"] or 0) - (DISORDER if row["api"] else 0)
 
 
 def record_of(row: Row) -> Record:
@@ -144,7 +149,7 @@ def _batches(ordered: Sequence[Row], size: int) -> Iterator[pa.RecordBatch]:
             values = [row[field.name] for row in part]
             kind = pa.int64() if field.type == TIME else field.type
             columns.append(pa.array(values, kind).cast(field.type))
-        yield pa.RecordBatch.from_arrays(columns, schema=INPUT)
+        yield from early(pa.Table.from_arrays(columns, schema=INPUT)).to_batches()
 
 
 def tables(rows: Iterable[Row], size: int = 1000, **options: Any) -> Tables:
@@ -231,7 +236,7 @@ def _place(row: Row) -> tuple[Any, ...]:
         str(row["group_id"]),
         row["state"] is None,
         row["at"] is None,
-        row["at"] or 0,
+        _order(row),
         row["offset"] is None,
         row["partition"] or 0,
         row["offset"] or 0,

@@ -1,39 +1,30 @@
-"""What is applied to a group, one event after another, and the 10 s that it waits for others."""
+"""What is applied to a group, one event after another."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 
 from rebal.groups.model import GroupType
 from rebal.inspectors.fleet.timeline.clock import TOLERANCE
-from rebal.inspectors.fleet.timeline.facts import LoggedGeneration
 
 DISORDER: Final = 10_000_000
-"""How far the clocks of two sources may differ, in microseconds."""
+"""How far the clocks of two sources may differ, in microseconds: a request counts so much early."""
 
 
-class Event(Struct, array_like=True, tag=True, kw_only=True):
-    """Something that happened at `at`, in an incarnation of the group."""
+class Record(NamedTuple):
+    """A record as it was read; `told_at` is its own time (None: that is `at`)."""
 
-    at: int = 0
-    incarnation: int = 1
-
-
-class Record(Event, kw_only=True):
-    """A record as it was read; `told_at` is its own time (None: that is `at`).
-
-    `before` is the offset of the group's record before this one, -1: none.
-    """
-
+    at: int
+    told_at: int | None
     key: bytes
     value: bytes | None
     partition: int
     offset: int
     source: str
-    told_at: int | None = None
-    before: int = -1
 
     @property
     def timed(self) -> bool:
@@ -46,19 +37,17 @@ class Record(Event, kw_only=True):
         return self.at if self.told_at is None else self.told_at
 
 
-class LeaderSynced(Event, kw_only=True):
-    """A leader sent a generation's assignments."""
+class Logged(NamedTuple):
+    """What a log shows of a generation: that its leader sent the assignments.
 
-    generation: LoggedGeneration
+    Where `before` is set, that a static member came back within it as `now` (KIP-345).
+    """
 
-
-class Replaced(Event, kw_only=True):
-    """A static member that came back within a generation, with a new member id (KIP-345)."""
-
-    generation: int | None
-    before: str
-    now: str
-    leader: str | None
+    at: int
+    generation: int
+    before: str | None = None
+    now: str = ""
+    leader: str | None = None
 
 
 class Tombstone(Struct, array_like=True):
@@ -67,3 +56,10 @@ class Tombstone(Struct, array_like=True):
     at: int
     own_at: int
     type: GroupType
+
+
+def early(rows: pa.Table, by: int = DISORDER) -> pa.Table:
+    """Return rows of `TIMELINE` in which requests are that much earlier, and so sorted."""
+    place = rows.schema.get_field_index("at")
+    at = pc.subtract(rows["at"].cast(pa.int64()), pc.if_else(pc.is_valid(rows["api"]), by, 0))
+    return rows.set_column(place, rows.schema.field(place), at.cast(rows.schema.field(place).type))

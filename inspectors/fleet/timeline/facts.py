@@ -90,6 +90,11 @@ class LoggedGeneration(Struct, array_like=True):
     heard: bool = False
     applied: bool = False
 
+    @property
+    def completed(self) -> bool:
+        """Whether it was completed, by its leader's sync or by a member that was told of it."""
+        return bool(self.assignments or self.synced)
+
     def after(self, at: int) -> bool:
         """Did all that is known of it begin after this time."""
         starts = [start for start, _, _ in self.joins.values()]
@@ -98,18 +103,6 @@ class LoggedGeneration(Struct, array_like=True):
     def began(self, ended: int) -> int | None:
         """When the first join of the rebalance began; later ones rejoined what was done already."""
         return min((start for start, _, _ in self.joins.values() if start < ended), default=None)
-
-
-class Incarnation(Struct, array_like=True):
-    """The generations that the log shows of one incarnation of a group, by number, and those of
-    which there are records, applied or soon to be."""
-
-    generations: dict[int, LoggedGeneration] = {}
-    recorded: dict[int, None] = {}
-
-    def has_record(self, generation: int) -> None:
-        """There is a record of this generation."""
-        keep_newest(self.recorded, generation, None)
 
 
 def keep_newest(kept: dict[_K, _V], key: _K, value: _V) -> None:
@@ -132,17 +125,13 @@ class Leave(Struct, array_like=True):
 class RequestFacts(Struct, array_like=True):
     """The facts of one group's request log that its next rebalances need.
 
-    `incarnations` are by number, the newest last. `left_on` says by connection who left on it, and
-    nobody has joined on it since; `away` are clients before 2.4, by name and host, that may come
-    back though their member went; `fenced` says when a member was answered FENCED_INSTANCE_ID
-    first, `refused` when a client was refused first and last since the last rebalance. `since` is
-    the first line's time; `recorded` is whether records tell when the group was created again.
+    `left_on` says by connection who left on it, and nobody has joined on it since; `away` are
+    clients before 2.4, by name and host, that may come back though their member went; `fenced` says
+    when a member was answered FENCED_INSTANCE_ID first, `refused` when a client was refused first
+    and last since the last rebalance. `since` is the first line's time.
     """
 
-    recorded: bool = False
-    incarnation: int = 1
-    incarnations: dict[int, Incarnation] = {}
-    cut_at: int | None = None
+    generations: dict[int, LoggedGeneration] = {}
     members: dict[str, LoggedMember] = {}
     instances: dict[str, str] = {}
     left: dict[str, Leave] = {}
@@ -153,17 +142,6 @@ class RequestFacts(Struct, array_like=True):
     since: int | None = None
     limit: int = _SPARE
 
-    def of(self, incarnation: int) -> Incarnation:
-        """An incarnation's generations, new if need be."""
-        found = self.incarnations.get(incarnation)
-        if found is None:
-            found = self.incarnations[incarnation] = Incarnation()
-        return found
-
-    def forget_incarnations(self, before: int) -> None:
-        """Drop those before this one."""
-        self.incarnations = {n: one for n, one in self.incarnations.items() if n >= before}
-
     def member(self, member_id: str) -> LoggedMember:
         """The member, new if need be."""
         found = self.members.get(member_id)
@@ -171,34 +149,9 @@ class RequestFacts(Struct, array_like=True):
             found = self.members[member_id] = LoggedMember()
         return found
 
-    def cut(self, at: int) -> None:
-        """The group ended at `at`: what begins later belongs to another one's generations."""
-        self.incarnation, self.cut_at = self.incarnation + 1, at
-
-    def cuts(self, before: int, after: int) -> bool:
-        """Did the group end between these times."""
-        return self.cut_at is not None and before < self.cut_at <= after
-
-    def begins_again(self, generation: int | None, start: int, first: bool) -> bool:
-        """Is this join one of a group that was created again.
-
-        `first` is whether the member was never seen before: only then can a generation 1 after
-        later ones be one, and not a line that came late.
-        """
-        known = self.of(self.incarnation).generations
-        if not known or not first or generation != 1 or self.recorded:
-            return False
-        newest = known[max(known)]
-        return newest.number + newest.heard > 1 and newest.last_at < start
-
-    def joined(
-        self, request: Mapping[str, Any], at: int, start: int, first: bool
-    ) -> LoggedGeneration | None:
+    def joined(self, request: Mapping[str, Any], at: int, start: int) -> LoggedGeneration | None:
         """A join that was answered without an error; its generation unless that was done before."""
-        number = request["generation"]
-        if self.begins_again(number, start, first):
-            self.cut(start)
-        found = self._generation(number, start)
+        found = self._generation(request["generation"])
         if found is None or (found.ended is not None and start >= found.ended):
             return None
         member_id = request["member_id"]
@@ -216,7 +169,7 @@ class RequestFacts(Struct, array_like=True):
 
     def synced(self, request: Mapping[str, Any], at: int) -> LoggedGeneration | None:
         """A sync; its generation where it was answered without an error."""
-        found = self._generation(request["generation"], at)
+        found = self._generation(request["generation"])
         if found is None:
             return None
         if request["error"]:
@@ -235,7 +188,7 @@ class RequestFacts(Struct, array_like=True):
 
     def reached(self, member_id: str, epoch: int, joined: bool, start: int, at: int) -> None:
         """A KIP-848 member was told an epoch that is new to it."""
-        found = self._generation(epoch, at)
+        found = self._generation(epoch)
         if found is not None:
             found.last_at = max(found.last_at, at)
             found.synced.add(member_id)
@@ -243,15 +196,10 @@ class RequestFacts(Struct, array_like=True):
             if joined:
                 found.joins[member_id] = (start, at, None)
 
-    def _generation(self, number: int | None, start: int) -> LoggedGeneration | None:
+    def _generation(self, number: int | None) -> LoggedGeneration | None:
         if number is None or number < 0:
             return None
-        early = self.cut_at is not None and start < self.cut_at
-        known = self.of(self.incarnation - early).generations
-        found = known.get(number)
-        if found is None:
-            found = known[number] = LoggedGeneration(number)
-        return found
+        return self.generations.setdefault(number, LoggedGeneration(number))
 
     def leave(self, member_id: str, at: int, reason: str | None, connection: str | None) -> None:
         """A member left; who comes back on its connection is the same process."""

@@ -1,10 +1,9 @@
 """One group's story: its records and its requests, in order, become the tables' rows.
 
-Requests are noted when they come, by generation; what they and the records change is applied
-`DISORDER` later. So a join that was logged a little after the record it led to, or by a broker
-whose clock is a little off, is known by then. Records come in the order of their offsets, by their
-effective times (clock.py): what is said of a group's structure rests on that order alone, and on
-what the records name, never on a clock.
+Requests come `DISORDER` early (events.py) and are noted by generation. So a join that was logged a
+little after the record it led to, or by a broker whose clock is a little off, is known by then.
+Records come in the order of their offsets, by their effective times (clock.py): what is said of a
+group's structure rests on that order alone, and on what the records name, never on a clock.
 """
 
 from __future__ import annotations
@@ -22,14 +21,8 @@ from rebal.groups.wire.offsets_topic import (
 )
 from rebal.inspectors.fleet.timeline import causes, incidents
 from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup, Epoch
-from rebal.inspectors.fleet.timeline.events import (
-    DISORDER,
-    LeaderSynced,
-    Record,
-    Replaced,
-    Tombstone,
-)
-from rebal.inspectors.fleet.timeline.facts import MILLI, LoggedGeneration, LoggedMember
+from rebal.inspectors.fleet.timeline.events import DISORDER, Record, Tombstone
+from rebal.inspectors.fleet.timeline.facts import MILLI
 from rebal.inspectors.fleet.timeline.heartbeats import heard_at, write_members
 from rebal.inspectors.fleet.timeline.history import History
 from rebal.inspectors.fleet.timeline.reader import Value
@@ -37,7 +30,6 @@ from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC, Generation
 from rebal.inspectors.fleet.timeline.requests import Requests
 from rebal.inspectors.fleet.timeline.shared import Shared
 from rebal.inspectors.fleet.timeline.state import GroupState
-from rebal.inspectors.fleet.timeline.values import NOT_GIVEN, UNTOLD, Identity, Member
 
 _MOST_LOGGED: Final = 64
 """More rebalances than these at once have no record and no leader's line: none will come."""
@@ -52,15 +44,14 @@ class GroupTimeline:
         self.rows = shared.rows
         self.rows.group_id = state.group_id
         self.history = History(state, shared)
-        self.requests = Requests(state, shared.rows)
+        self.requests = Requests(self.history)
         self._key: tuple[bytes, kinds.Key] = (b"", kinds.UnknownKey(version=-1))
-        # what records in the window say, by their partitions and offsets
-        self._decoded: dict[tuple[int, int], tuple[kinds.Key, Any]] = {}
 
     def record(self, record: Record) -> None:
         """One record of `__consumer_offsets` whose key names this group."""
         state = self.state
         self._came(record.at, TOPIC)
+        state.told_until = max(record.at, state.told_until)
         if state.latest is None or record.own_at > state.latest:
             state.latest = record.own_at
         state.partition = record.partition if state.partition is None else state.partition
@@ -75,14 +66,9 @@ class GroupTimeline:
                 self._error(record, "it came after newer records of its group")
             return
         state.newest[record.partition] = record.offset
-        record.before, record.incarnation = newest, state.facts.incarnation
-        if isinstance(value, Value):
-            state.facts.of(record.incarnation).has_record(value.generation)
-        elif value is None and isinstance(key, kinds.GroupMetadataKey):
-            state.facts.cut(record.at)
-        self._decoded[record.partition, record.offset] = key, value
-        state.window.append(record)
-        self._drain(state.last_at - DISORDER)
+        for end in self.shared.breaks.get(record.partition, ()):
+            state.cut |= 0 <= newest <= end < record.offset
+        self._apply(record, key, value)
 
     def request(self, at: int | None, request: Mapping[str, Any]) -> None:
         """One line of a broker's request log about this group."""
@@ -91,17 +77,22 @@ class GroupTimeline:
             return
         if self.requests.says_nothing_new(request):
             return
+        state, order = self.state, at - DISORDER
         self._came(at, LOG)
-        event = self.requests.note(at, request)
-        if event is not None:
-            self.state.window.append(event)
-        self._drain(self.state.last_at - DISORDER)
+        state.told_until = max(order, state.told_until)
+        self.requests.note(at, request)
+        self.history.apply_logged(order)
+        if len(state.facts.generations) > _MOST_LOGGED:
+            self._give_up(order)
+        state.lists.forget(order, state.members, self.rows)
+        dropped = state.facts.forget(order, state.members)
+        if dropped and not state.has_member_records:
+            write_members(state, dropped, self.rows)
 
     def finish(self) -> None:
         """The end of this group's inputs."""
         state = self.state
-        self._apply_until(None)
-        self._apply_held(None)
+        self.history.apply_logged(None)
         if state.tombstone is not None and state.type is GroupType.UNKNOWN:
             state.dying, state.type = state.tombstone, state.tombstone.type
         if state.dying is not None:
@@ -161,60 +152,15 @@ class GroupTimeline:
         known = key.version in DECODERS
         return key, decode_consumer_group_record(key.version, value) if known else None
 
-    def _drain(self, until: int) -> None:
-        """Apply what is not later than this, and forget what is not asked for any more."""
-        state = self.state
-        self._apply_until(until)
-        if len(state.facts.of(state.facts.incarnation).generations) > _MOST_LOGGED:
-            self._apply_held(None)
-            state.looked_at = state.facts.incarnation
-            self.history.catch_up(until)
-        state.lists.forget(until, state.members, self.rows)
-        dropped = state.facts.forget(until, state.members)
-        if dropped and not state.has_member_records:
-            write_members(state, dropped, self.rows)
+    def _give_up(self, before: int) -> None:
+        """Write the rebalances of which nothing more can come: last heard of before this time."""
+        logged = self.state.facts.generations
+        late = [n for n, one in logged.items() if not one.applied and one.last_at < before]
+        if late:
+            self.history.catch_up(max(late) + 1)
 
-    def _apply_until(self, until: int | None) -> None:
-        window, count = self.state.window, 0
-        while count < len(window) and (until is None or window[count].at <= until):
-            self._apply(window[count])
-            count += 1
-        del window[:count]
-
-    def _apply(self, event: Record | LeaderSynced | Replaced) -> None:
+    def _apply(self, record: Record, key: kinds.Key, value: Any) -> None:
         state = self.state
-        if isinstance(event, Record):
-            for end in self.shared.breaks.get(state.partition or 0, ()):
-                state.cut |= 0 <= event.before <= end < event.offset
-        if event.incarnation > state.applied:
-            if TOPIC not in state.sources:
-                # no record tells that the group ended, nor of what the log showed before
-                self.history.catch_up(event.at)
-                self.history.end(event.at, None, told=False)
-            self._apply_held(None)
-            state.applied = event.incarnation
-            state.facts.forget_incarnations(event.incarnation - 1)
-        state.looked_at = event.incarnation
-        if isinstance(event, Record):
-            self._apply_record(event)
-            return
-        # what the log shows, of which there may be no record yet
-        recorded = state.facts.of(event.incarnation).recorded
-        if isinstance(event, Replaced):
-            if event.generation not in recorded:
-                self.history.replace(
-                    event.generation, event.before, event.now, event.leader, event.at
-                )
-        elif event.generation.number not in recorded:
-            state.held[event.generation.number] = event.generation
-            # without records there is nothing to wait for
-            if not state.facts.recorded or len(state.held) > _MOST_LOGGED:
-                self._apply_held(None)
-
-    def _apply_record(self, record: Record) -> None:
-        state = self.state
-        decoded = self._decoded.pop((record.partition, record.offset), None)
-        key, value = decoded or self._decode(record)
         kind = kinds.group_type(key.version)
         if state.dying is not None and value is not None:
             if kind is not state.type and self._goes_on(state.dying, record, key, value):
@@ -226,7 +172,6 @@ class GroupTimeline:
             return
         if isinstance(value, Value):
             self._became(GroupType.CLASSIC, record.at)
-            self._apply_held(value.generation)
             self._classic(record, value)
             return
         ends = key.version in (kinds.GROUP_METADATA, kinds.CONSUMER_GROUP_METADATA)
@@ -287,7 +232,7 @@ class GroupTimeline:
         """The tombstone was the end of the group: nothing of another type followed it."""
         self.state.dying = None
         self._end_consumer(tombstone.at)
-        self.history.end(tombstone.at, causes.DELETED)
+        self.history.end(tombstone.at, causes.DELETED, tombstone.at)
         self.state.deleted_at = tombstone.at
 
     def _classic(self, record: Record, value: Value) -> None:
@@ -305,61 +250,6 @@ class GroupTimeline:
             timed=record.timed,
         )
         self.history.advance(new, value.members)
-
-    def _apply_held(self, before: int | None) -> None:
-        """Apply what the log alone shows, up to the generation of the next record (None: all).
-
-        The log's clock may be behind or ahead of the records': numbers tell which came first.
-        """
-        held = self.state.held
-        for number in sorted(held):
-            if before is None or number < before:
-                self._apply_logged(held.pop(number))
-            elif number == before:
-                del held[number]
-
-    def _apply_logged(self, logged: LoggedGeneration) -> None:
-        """A rebalance of which there is no record: what the leader was handed and what it sent."""
-        state, now = self.state, self.state.generation
-        if logged.applied or logged.assignments is None or logged.ended is None:
-            return
-        if now is not None and logged.number < now.number and not logged.after(now.completed):
-            return
-        if state.type is GroupType.UNKNOWN:
-            state.type = GroupType.CLASSIC
-        state.protocol_type = logged.protocol_type or state.protocol_type
-        consumer = logged.protocol_type in (None, "consumer")
-        values, members = self.shared.values, []
-        for member_id in sorted(logged.members.keys() | logged.assignments.keys()):
-            instance_id, sent = logged.members.get(member_id, (None, None))
-            known = state.facts.members.get(member_id, LoggedMember())
-            identity = Identity(
-                member_id,
-                instance_id or known.instance_id,
-                known.client_id,
-                known.host,
-                known.rebalance_timeout_ms,
-                known.session_timeout_ms,
-                "classic",
-            )
-            given = logged.assignments.get(member_id, b"")
-            members.append(
-                Member(
-                    identity,
-                    values.subscription(sent) if sent and consumer else UNTOLD,
-                    values.assignment(given) if consumer else NOT_GIVEN,
-                )
-            )
-        new = Generation(
-            number=logged.number,
-            ended=logged.ended,
-            source=LOG,
-            size=len(members),
-            assignor=logged.assignor,
-            leader=logged.leader,
-            protocol_type=logged.protocol_type or "consumer",
-        )
-        self.history.advance(new, members)
 
     def _told_lists(self, consumer: ConsumerGroup, key: kinds.Key, value: Any, at: int) -> None:
         """A classic member of a KIP-848 group: its record holds its whole list."""

@@ -39,10 +39,9 @@ def write_members(
             "consumer",
         )
         member = Member(identity, Subscription(topics=logged.topics))
-        incarnation = min(logged.incarnation, state.incarnation)
         write(
             MemberSpan(member, logged.first_epoch, logged.first_at),
-            Place(incarnation, logged.last_epoch, None, logged.last_at),
+            Place(logged.incarnation, logged.last_epoch, None, logged.last_at),
             state.facts,
             rows,
             left_at=logged.left_at,

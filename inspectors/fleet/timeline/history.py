@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import structs
+
 from rebal.groups.model import GroupType
 from rebal.inspectors.fleet.timeline import causes, incidents
-from rebal.inspectors.fleet.timeline.cost import Cost
+from rebal.inspectors.fleet.timeline.cost import cost_of
+from rebal.inspectors.fleet.timeline.events import Logged
 from rebal.inspectors.fleet.timeline.facts import MILLI, LoggedGeneration, keep_newest
+from rebal.inspectors.fleet.timeline.logged import generation_of
 from rebal.inspectors.fleet.timeline.members import MemberSpan, Place, go_on, like, write
 from rebal.inspectors.fleet.timeline.rebalances import (
     LOG,
     TOPIC,
     Change,
     Generation,
+    Rebalance,
     cause,
-    count_of,
+    departure,
     may_be_slow,
     moved,
-    went,
 )
 from rebal.inspectors.fleet.timeline.shared import Shared
 from rebal.inspectors.fleet.timeline.state import GroupState
-from rebal.inspectors.fleet.timeline.values import Member, PartitionBits
+from rebal.inspectors.fleet.timeline.values import Member
 
 _MOST_SKIPPED: Final = 100
 """A longer gap of generation numbers is missing input, not so many rebalances that failed."""
@@ -36,39 +40,39 @@ class History:
         self.state = state
         self.rows = shared.rows
         self.protocols = shared.protocols
-        self.bits = PartitionBits(state.blocks)
+        self.values = shared.values
 
     def advance(self, new: Generation, members: Sequence[Member]) -> None:
         """The next generation, or the same one written again."""
         state = self.state
         if state.generation is not None and new.number < state.generation.number:
-            self.end(new.ended, None, told=False)
+            self.end(None, None, state.generation.completed)
         if state.ended:
             state.ended = False
             state.incarnation += 1
             incidents.recreated(new.ended, state.incarnation, self.rows)
-        self._unfinished(new.number)
+        self.catch_up(new.number)
         state.cut = False
         old = state.generation
-        logged = state.logged.get(new.number)
+        logged = state.facts.generations.get(new.number)
         if logged is not None:
             logged.applied = True
             new.started = new.started or logged.began(new.ended)
         if new.size is None:
             self._close(None, None)
             state.protocol, state.slipped = None, []
-            self._rebalanced(old, new, members, None, logged)
+            self._rebalanced(old, new, members, None)
             self._now_is(new)
             return
         change = Change(state.members, members)
         if old is not None and old.number == new.number:
             new.completed = old.completed
             state.slipped += change.really_gone
-            self._settle(old, new, change, None, sure=False)
+            self._settle(Rebalance(old, new, change, state.facts))
             if old.type is not new.type:
                 # what members ran before is no hint
                 for span in state.members.values():
-                    span.profile = None
+                    span.kept = bool(span.member.subscription.owned)
             state.generation = new
             return
         if state.slipped:
@@ -77,45 +81,65 @@ class History:
             state.slipped = []
         if logged is not None:
             logged.ended = new.ended
-        sure = self._sure(old, logged)
-        self._rebalanced(old, new, members, change, logged)
-        self._settle(old, new, change, logged, sure=sure)
+        before = state.facts.generations.get(old.number) if old is not None else None
+        rebalance = Rebalance(old, new, change, state.facts, logged, before)
+        self._rebalanced(old, new, members, rebalance)
+        self._settle(rebalance)
         self._now_is(new)
 
     def _now_is(self, new: Generation) -> None:
         self.state.generation = new
-        logged = self.state.logged
+        logged = self.state.facts.generations
         for key in [key for key in logged if key < new.number]:
             del logged[key]
 
-    def replace(
-        self, generation: int | None, before: str, member_id: str, leader: str | None, at: int
-    ) -> None:
+    def hear(self, event: Logged) -> None:
+        """What the log shows of a generation; where there are records, one of it will come."""
+        if not self.state.recorded:
+            self.state.logged.append(event)
+
+    def apply_logged(self, before: int | None) -> None:
+        """Apply what the log alone shows, up to this time (None: all)."""
+        logged = self.state.logged
+        while logged and (before is None or logged[0].at < before):
+            event = logged.pop(0)
+            if event.before is None:
+                self.catch_up(event.generation + 1)
+            else:
+                self._replace(event)
+
+    def begin_again(self, start: int) -> None:
+        """Who joined at `start` is in another group of this name: only the log shows it."""
+        self.apply_logged(None)
+        self.end(None, None, start - 1)
+
+    def _replace(self, event: Logged) -> None:
         """A static member's restart that only the log shows: the same member by another id."""
-        now, span = self.state.generation, self.state.members.get(before)
-        if now is None or now.number != generation or span is None:
+        now, span = self.state.generation, self.state.members.get(event.before or "")
+        if now is None or now.number != event.generation or span is None:
             return
-        logged = self.state.facts.member(member_id)
-        members = [one.member for key, one in self.state.members.items() if key != before]
-        members.append(span.member.under(member_id, logged.client_id, logged.host))
-        new = Generation(
-            number=generation,
-            ended=at,
-            source=LOG,
-            size=len(members),
-            assignor=now.assignor,
-            leader=leader or now.leader,
-            protocol_type=now.protocol_type,
-            type=now.type,
+        logged = self.state.facts.member(event.now)
+        members = [one.member for key, one in self.state.members.items() if key != event.before]
+        members.append(span.member.under(event.now, logged.client_id, logged.host))
+        leader = event.leader or now.leader
+        new = structs.replace(
+            now, ended=event.at, source=LOG, size=len(members), leader=leader, timed=True
         )
         self.advance(new, members)
 
-    def end(self, at: int, reason: str | None, told: bool = True) -> None:
-        """The group was deleted at `at`; `told` is False where only what comes after shows it."""
-        state = self.state
+    def end(self, at: int | None, reason: str | None, until: int) -> None:
+        """The group was deleted at `at`; None: only what comes after shows it.
+
+        What a log shows after `until` belongs to the next one.
+        """
+        state, facts = self.state, self.state.facts
+        later = {n: one for n, one in facts.generations.items() if one.after(until)}
+        facts.generations = {n: one for n, one in facts.generations.items() if n not in later}
+        self.catch_up(None)
+        facts.generations = later
         self._leave_at_last()
-        self._close(at if told else None, reason)
-        if told:
+        self._close(at, reason)
+        if at is not None:
             incidents.deleted(at, self.rows)
         state.ended = True
         state.generation, state.protocol, state.assigned, state.withheld = None, None, 0, {}
@@ -124,7 +148,7 @@ class History:
     def finish(self) -> int | None:
         """The end of the input: those who are there now are current; how many (None: not known)."""
         state = self.state
-        self._unfinished(None)
+        self.catch_up(None)
         self._leave_at_last()
         count = len(state.members)
         self._close(None, None, current=True)
@@ -167,39 +191,28 @@ class History:
             return Place(self.state.incarnation, None, None, 0)
         return Place(self.state.incarnation, now.number, now.leader, now.ended)
 
-    def _sure(self, old: Generation | None, logged: LoggedGeneration | None) -> bool:
-        """Did the log show all that happened since `old`."""
-        seen = logged is not None and bool(logged.joins or logged.synced)
-        since = self.state.facts.since
-        return old is not None and seen and since is not None and since <= old.completed
-
     def _rebalanced(
         self, old: Generation | None, new: Generation, members: Sequence[Member],
-        change: Change | None, logged: LoggedGeneration | None,
+        rebalance: Rebalance | None,
     ) -> None:  # fmt: skip
         """The rebalance's row; a new group's first record (generation 0) is none.
 
-        `change` is None where the generation's members are not known.
+        `rebalance` is None where the generation's members are not known.
         """
         state, facts = self.state, self.state.facts
-        cost = None
-        if change is not None:
-            before = state.logged.get(old.number) if old is not None else None
-            cost = Cost(
-                old, new, change, facts, protocols=self.protocols, before=before, bits=self.bits
-            )
+        protocol = stopped = assigned = None
+        if rebalance is not None:
+            protocol, stopped = cost_of(rebalance, self.protocols)
         if new.number == 0:
             return
         was_known = old.size is not None if old is not None else new.number == 1
-        known = change if was_known else None
-        counts = [member.count for member in members]
-        assigned = None if change is None or -1 in counts else sum(counts)
+        known = rebalance.change if was_known and rebalance is not None else None
+        counts = [member.assignment.count for member in members]
+        if rebalance is not None and -1 not in counts:
+            assigned = sum(counts)
         began = None
-        if old is not None and known is not None:
-            began = cause(
-                old, new, known, facts, logged, sure=self._sure(old, logged),
-                added=(assigned or 0) - state.assigned, withheld=count_of(state.withheld),
-            )  # fmt: skip
+        if old is not None and known is not None and rebalance is not None:
+            began = cause(rebalance, (assigned or 0) - state.assigned, state.withheld)
         elif old is None and new.number == 1 and new.size:
             began = causes.FIRST
         latency = None
@@ -208,7 +221,7 @@ class History:
         moved_now, withheld = None, state.withheld
         state.withheld = {}
         if known is not None:
-            moved_now, state.withheld = moved(known, withheld, self.bits)
+            moved_now, state.withheld = moved(known, withheld)
         refused = facts.take_refused(new.ended)
         self.rows.add(
             "rebalances",
@@ -222,7 +235,7 @@ class History:
             assignor_before=old.assignor if old is not None else None,
             assignor=new.assignor,
             protocol_before=state.protocol,
-            protocol=cost.protocol if cost is not None else None,
+            protocol=protocol,
             leader=new.leader,
             members=new.size,
             joined=None if known is None else [one.member_id for one in known.really_new],
@@ -230,101 +243,87 @@ class History:
             refused=refused if facts.since is not None else None,
             partitions=assigned,
             moved=moved_now,
-            stopped=cost.stopped if cost is not None else None,
+            stopped=stopped,
             evidence=new.source,
         )
-        state.protocol = cost.protocol if cost is not None else None
+        state.protocol = protocol
         state.assigned = assigned or 0
         if new.size != 0:
             state.metrics.completed(new.ended, latency)
         state.incidents.rebalanced(new, members, self.rows)
 
-    def _settle(
-        self, old: Generation | None, new: Generation, change: Change,
-        logged: LoggedGeneration | None, *, sure: bool,
-    ) -> None:  # fmt: skip
+    def _settle(self, of: Rebalance) -> None:
         """Bring the members to the new generation."""
-        state, facts, last = self.state, self.state.facts, self._last()
+        state, facts, last, new = self.state, self.state.facts, self._last(), of.new
         now = Place(state.incarnation, new.number, new.leader, new.ended)
-        for span in change.gone:
-            if may_be_slow(span.member, facts, old, new):
+        for span in of.change.gone:
+            if may_be_slow(span.member, of):
                 keep_newest(facts.away, span.member.process, True)
-            at, reason = self._departure(span, change, new, logged, sure)
+            at, reason = departure(span, of)
+            left, count = facts.left.get(span.member_id), span.member.assignment.count
+            if left is not None:
+                left.had = None if count < 0 else count
+            elif reason == causes.EXPIRED:
+                state.incidents.expired(span.member, of.began or new.ended, self.rows)
             self._leave(span, at, reason)
             others = like(state.members, span.member)
-            closed = span.member_id in facts.left or not new.timed
+            closed = left is not None or not new.timed
             state.incidents.left(span, at, reason, others, self.rows, closed=closed)
-        go_on(change.changed, last, now, facts, self.rows)
-        known = (old is not None and old.size is not None) or new.number <= 1
-        for member in change.new:
-            joined_at = new.ended if known or member.member_id in change.replaced else None
+        go_on(of.change.changed, last, now, facts, self.rows)
+        known = (of.old is not None and of.old.size is not None) or new.number <= 1
+        for member in of.change.new:
+            joined_at = new.ended if known or member.member_id in of.change.replaced else None
+            kept = bool(member.subscription.owned)
             state.members[member.member_id] = MemberSpan(
-                member, new.number, new.ended, joined_at, new.timed
+                member, new.number, new.ended, joined_at, new.timed, kept
             )
 
-    def _departure(
-        self, span: MemberSpan, change: Change, new: Generation,
-        logged: LoggedGeneration | None, sure: bool,
-    ) -> tuple[int, str | None]:  # fmt: skip
-        """When and why a member went."""
-        facts = self.state.facts
-        if change.replaced and any(span is one for one in change.replaced.values()):
-            fenced = span.member_id in facts.fenced
-            return new.ended, causes.FENCED if fenced else causes.RESTARTED
-        left = facts.left.get(span.member_id)
-        began = logged.began(new.ended) if logged is not None else None
-        reason = went(span.member, facts, began, new.ended, sure)
-        if left is not None:
-            left.had = None if span.member.count < 0 else span.member.count
-            return left.at, reason
-        if reason == causes.EXPIRED:
-            self.state.incidents.expired(span.member, began or new.ended, self.rows)
-        return new.ended, reason
-
-    def _unfinished(self, until: int | None) -> None:
-        """Generations that were begun and never completed, up to `until` (None: the input's end).
+    def catch_up(self, until: int | None) -> None:
+        """Write the generations up to `until` (None: the input's end) that have no record.
 
         A number that the records skip had its joins, and its assignment never came, unless records
         may be missing there; at the end of the input a rebalance may still be on.
         """
-        old = self.state.generation
-        begun = {
-            key: found
-            for key, found in self.state.logged.items()
-            if not found.applied
-            and (found.joins or found.synced)
-            and (until is None or key < until)
+        state, generations = self.state, self.state.facts.generations
+        for number in sorted(generations):
+            logged = generations.get(number)
+            if logged is not None and (until is None or number < until):
+                self._complete_logged(logged)
+        old = state.generation
+        if until is None:
+            return
+        numbers = {
+            number
+            for number, one in generations.items()
+            if number < until and one.joins and not one.applied
         }
-        numbers = set(begun)
         if (
-            until is not None
-            and old is not None
+            old is not None
             and old.source == TOPIC
-            and not self.state.cut
+            and not state.cut
             and old.type is GroupType.CLASSIC
             and until - old.number <= _MOST_SKIPPED
         ):
             numbers |= set(range(old.number + 1, until))
         for number in sorted(numbers):
             if old is None or number > old.number:
-                self._failed(number, begun.get(number), last=until is None)
+                self._failed(number, generations.get(number))
 
-    def _failed(self, number: int, logged: LoggedGeneration | None, last: bool) -> None:
-        if logged is not None:
-            logged.applied = True
-        if logged is not None and logged.synced:
-            # It was completed, though nobody shows its members.
-            self.advance(
-                Generation(
-                    number=number, ended=logged.last_at, source=LOG, assignor=logged.assignor,
-                    leader=logged.leader, protocol_type=logged.protocol_type,
-                ),
-                (),
-            )  # fmt: skip
+    def _complete_logged(self, logged: LoggedGeneration) -> None:
+        """Go on to a generation that only the log shows, if it was completed."""
+        state, now = self.state, self.state.generation
+        is_past = now is not None and logged.number <= now.number
+        if logged.applied or is_past or not logged.completed:
             return
-        if last:
-            return
+        logged.applied = True
+        if logged.assignments:
+            state.type = GroupType.CLASSIC if state.type is GroupType.UNKNOWN else state.type
+            state.protocol_type = logged.protocol_type or state.protocol_type
+        self.advance(*generation_of(logged, state.facts, self.values))
+
+    def _failed(self, number: int, logged: LoggedGeneration | None) -> None:
         state, found = self.state, logged or LoggedGeneration(number)
+        found.applied = True
         ended = found.last_at if logged is not None else None
         self.rows.add(
             "rebalances",
@@ -341,13 +340,3 @@ class History:
         )
         state.metrics.failures += 1
         state.incidents.failed(ended)
-
-    def catch_up(self, before: int) -> None:
-        """Write the rebalances of which nothing more can come: last heard of before this time."""
-        late = [
-            number
-            for number, one in self.state.logged.items()
-            if not one.applied and one.last_at < before
-        ]
-        if late:
-            self._unfinished(max(late) + 1)

@@ -118,12 +118,12 @@ class Incidents(Struct, array_like=True):
 
     def _owners(self, at: int, members: Sequence[Member], rows: Rows) -> None:
         """Members that own nothing while others do."""
-        empty = {one.member_id for one in members if one.count == 0}
+        empty = {one.member_id for one in members if one.assignment.count == 0}
         if not empty and not self.empty:
             return
         for member_id in [key for key in self.empty if key not in empty]:
             self._end_empty(member_id, rows)
-        if any(one.count > 0 for one in members):
+        if any(one.assignment.count > 0 for one in members):
             for member_id in sorted(empty):
                 self.empty.setdefault(member_id, Streak(at, at)).again(at)
 

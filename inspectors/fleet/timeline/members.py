@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from rebal.inspectors.fleet.timeline.facts import LoggedMember, RequestFacts
 from rebal.inspectors.fleet.timeline.member_rows import Heard, MemberRow
-from rebal.inspectors.fleet.timeline.protocol import Profile
 from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.values import Member
 
@@ -27,7 +26,7 @@ class MemberSpan(Struct, eq=False, array_like=True):
     """A member that is in the group, since `first_generation` without a change.
 
     `joined_at` is None where it may have been there before; `timed` is whether it is evidence of
-    when. `profile` is what decides which protocol it runs, as it was in the last generation.
+    when. `kept` is whether it named partitions that it still owned when it joined last.
     """
 
     member: Member
@@ -35,7 +34,7 @@ class MemberSpan(Struct, eq=False, array_like=True):
     first_at: int
     joined_at: int | None = None
     timed: bool = True
-    profile: Profile | None = None
+    kept: bool = False
 
     @property
     def member_id(self) -> str:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from msgspec import Struct
-
 from rebal.groups.clients import family_of
 from rebal.groups.compact import Partitions
 from rebal.groups.model import (
@@ -53,54 +51,37 @@ class Kind(NamedTuple):
     speaks: str | None
 
 
-class Profile(Struct, eq=False, array_like=True):
-    """A kind with the protocol that it runs (EAGER, COOPERATIVE; None: cannot tell): one object of
-    each kind."""
-
-    kind: Kind
-    protocol: RebalanceProtocol | None
-
-    @property
-    def holds(self) -> bool:
-        """Whether a member that sends nothing new stays of this kind."""
-        return not self.kind.gave_up
-
-
 class Protocols:
     """Remembers the answers."""
 
     def __init__(self) -> None:
-        self._profiles: dict[Kind, Profile] = {}
-        self._of_group: dict[frozenset[Profile], str | None] = {}
+        self._ran: dict[Kind, RebalanceProtocol | None] = {}
+        self._of_group: dict[frozenset[Kind], str | None] = {}
 
-    def profile(self, kind: Kind) -> Profile:
-        """The one profile of this kind."""
-        found = self._profiles.get(kind)
-        if found is None:
+    def ran(self, kind: Kind) -> RebalanceProtocol | None:
+        """EAGER or COOPERATIVE; None: cannot tell."""
+        if kind not in self._ran:
             member = _member(kind, "m")
             answer = member_protocol(member, _snapshot(kind, (member,))).value
             known = answer in (RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE)
-            found = self._profiles[kind] = Profile(kind, answer if known else None)
-        return found
+            self._ran[kind] = answer if known else None
+        return self._ran[kind]
 
-    def of_group(self, profiles: frozenset[Profile]) -> str | None:
+    def of_group(self, kinds: frozenset[Kind]) -> str | None:
         """EAGER, COOPERATIVE or mixed; None: cannot tell, or nobody is there."""
-        if profiles not in self._of_group:
-            kinds = sorted((profile.kind for profile in profiles), key=repr)
-            members = tuple(_member(kind, str(n)) for n, kind in enumerate(kinds))
+        if kinds not in self._of_group:
+            ordered = sorted(kinds, key=repr)
+            members = tuple(_member(kind, str(n)) for n, kind in enumerate(ordered))
+            # a KIP-848 group's coordinator stops nothing, its classic members may on their own
+            doubtful = any(
+                kind.type is GroupType.CONSUMER and self.ran(kind) is None for kind in kinds
+            )
             answer = None
-            if members and not _doubtful(profiles):
-                answer = group_protocol(_snapshot(kinds[0], members)).value
+            if members and not doubtful:
+                answer = group_protocol(_snapshot(ordered[0], members)).value
             told = answer is not None and answer is not RebalanceProtocol.CANNOT_TELL
-            self._of_group[profiles] = str(answer) if told else None
-        return self._of_group[profiles]
-
-
-def _doubtful(profiles: frozenset[Profile]) -> bool:
-    """A KIP-848 group's coordinator stops nothing, but its classic members may on their own."""
-    return any(
-        profile.kind.type is GroupType.CONSUMER and profile.protocol is None for profile in profiles
-    )
+            self._of_group[kinds] = str(answer) if told else None
+        return self._of_group[kinds]
 
 
 def _member(kind: Kind, name: str) -> Member:

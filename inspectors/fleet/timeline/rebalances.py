@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from operator import or_
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -13,10 +11,16 @@ from rebal.groups.model import GroupType
 from rebal.inspectors.fleet.timeline import causes
 from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY, LoggedGeneration, RequestFacts
 from rebal.inspectors.fleet.timeline.members import MemberSpan
-from rebal.inspectors.fleet.timeline.values import NOTHING, Member, PartitionBits
+from rebal.inspectors.fleet.timeline.values import (
+    NOTHING,
+    Member,
+    Partition,
+    partitions_in,
+)
 
 TOPIC: Final = "offsets topic"
 LOG: Final = "request log"
+_NONE: Final[frozenset[Partition]] = frozenset()
 
 
 class Generation(Struct, kw_only=True, array_like=True):
@@ -47,52 +51,34 @@ class Generation(Struct, kw_only=True, array_like=True):
 class Change:
     """Who came, went and changed between the members there are and those of a generation.
 
-    `changed` are members that stayed and said or got something else; all others are as they were.
-    `slipped` are those that went while the generation before was written again: when a KIP-848
-    group becomes a classic one, its first record has the old number, without the last one to leave.
+    `stayed` are all that are in both, each as it was and as it is, until they are brought on;
+    `changed` are those of them that said or got something else. `replaced` are static members that
+    came back, by their new ids. `slipped` are those that went while the generation before was
+    written again: when a KIP-848 group becomes a classic one, its first record has the old number,
+    without the last one to leave.
     """
 
-    __slots__ = ("_before", "changed", "gone", "new", "replaced", "slipped")
-
     def __init__(self, before: Mapping[str, MemberSpan], members: Sequence[Member]) -> None:
-        self._before = before
         self.new: list[Member] = []
-        self.changed: list[tuple[MemberSpan, Member]] = []
+        self.stayed: list[tuple[MemberSpan, Member]] = []
         self.gone: list[MemberSpan] = []
         self.slipped: Sequence[MemberSpan] = ()
-        # new member id -> the one of the same instance before
         self.replaced: dict[str, MemberSpan] = {}
-        stayed = 0
         for member in members:
             span = before.get(member.member_id)
             if span is None:
                 self.new.append(member)
-                continue
-            stayed += 1
-            if member is not span.member:
-                self.changed.append((span, member))
-        if stayed != len(before):
+            else:
+                self.stayed.append((span, member))
+        self.changed = [(span, member) for span, member in self.stayed if span.member is not member]
+        if len(self.stayed) != len(before):
             ids = {member.member_id for member in members}
             self.gone = [one for key, one in before.items() if key not in ids]
-        if self.gone and self.new:
-            instances = {
-                one.member.identity.instance_id: one
-                for one in self.gone
-                if one.member.identity.instance_id is not None
-            }
-            for member in self.new:
-                if member.identity.instance_id in instances:
-                    self.replaced[member.member_id] = instances[member.identity.instance_id]
-
-    def stayed(self) -> list[tuple[MemberSpan, Member]]:
-        """All members that stayed, each as it was and as it is; ask before they are brought on."""
-        changed = {id(span): member for span, member in self.changed}
-        gone = set(map(id, self.gone))
-        return [
-            (one, changed.get(id(one), one.member))
-            for one in self._before.values()
-            if id(one) not in gone
-        ]
+        instances = {one.member.identity.instance_id: one for one in self.gone}
+        for member in self.new:
+            span = instances.get(member.identity.instance_id)
+            if span is not None and member.identity.instance_id is not None:
+                self.replaced[member.member_id] = span
 
     @property
     def really_new(self) -> list[Member]:
@@ -110,183 +96,158 @@ class Change:
         return [*self.slipped, *(one for one in self.gone if id(one) not in back)]
 
 
-Owners = dict[str, bytes]
-"""Partitions that nobody owns between two rounds of a cooperative rebalance, by their last owner,
-as bits (little-endian)."""
+Owners = dict[str, frozenset[Partition]]
+"""Partitions that nobody owns between two rounds of a cooperative rebalance, by last owner."""
 
 
-def count_of(owners: Owners) -> int:
-    """How many partitions they are."""
-    return sum(_bits(raw).bit_count() for raw in owners.values())
+class Rebalance(NamedTuple):
+    """A rebalance from `old` (None: not known) to `new`: who changed, and what the log shows.
+
+    `logged` and `before` are what the log shows of `new` and of `old`.
+    """
+
+    old: Generation | None
+    new: Generation
+    change: Change
+    facts: RequestFacts
+    logged: LoggedGeneration | None = None
+    before: LoggedGeneration | None = None
+
+    @property
+    def began(self) -> int | None:
+        """When the first join of it began."""
+        return None if self.logged is None else self.logged.began(self.new.ended)
+
+    @property
+    def sure(self) -> bool:
+        """Whether the log showed all that happened since `old`."""
+        if self.old is None or self.logged is None or self.facts.since is None:
+            return False
+        seen = bool(self.logged.joins or self.logged.synced)
+        return seen and self.facts.since <= self.old.completed
 
 
-def moved(change: Change, withheld: Owners, bits: PartitionBits) -> tuple[int | None, Owners]:
+def moved(change: Change, withheld: Owners) -> tuple[int | None, Owners]:
     """Partitions that have another owner than the last one they had; and those withheld now.
 
     A static member's restart is the same owner. None where an assignment is not known.
     """
     pairs = [
-        (span.member.assignment.partitions, member.assignment.partitions, member.member_id)
+        (member.member_id, span.member.assignment.partitions, member.assignment.partitions)
         for span, member in change.changed
         if span.member.assignment != member.assignment
     ]
-    pairs += [
-        (one.member.assignment.partitions, member.assignment.partitions, member.member_id)
-        for member in (change.new if change.replaced else ())
-        if (one := change.replaced.get(member.member_id)) is not None
-    ]
-    pairs += [(NOTHING, one.assignment.partitions, one.member_id) for one in change.really_new]
-    pairs += [
-        (one.member.assignment.partitions, NOTHING, one.member_id) for one in change.really_gone
-    ]
+    for member in change.new:
+        before = change.replaced.get(member.member_id)
+        had = NOTHING if before is None else before.member.assignment.partitions
+        pairs.append((member.member_id, had, member.assignment.partitions))
+    for span in change.really_gone:
+        pairs.append((span.member_id, span.member.assignment.partitions, NOTHING))
     if not pairs:
         return 0, withheld
-    had, has = [], []
-    for old, new, member_id in pairs:
+    last, now = dict(withheld), {}
+    for member_id, old, new in pairs:
         if old is None or new is None:
             return None, {}
-        had.append((bits.of(old), member_id))
-        has.append((bits.of(new), member_id))
-    lost = got = twice = kept_by_owner = 0
-    for (before, _), (after, _) in zip(had, has, strict=True):
-        lost |= before
-        twice |= got & after
-        got |= after
-        kept_by_owner += (before & after).bit_count()
-    count = (lost & got).bit_count() - kept_by_owner
-    if not (twice or withheld or lost & ~got):
-        return count, withheld
-    if twice:
-        # some are given to several members
-        count = sum((lost & after).bit_count() for after, _ in has) - kept_by_owner
-    if withheld:
-        free = {member_id: _bits(raw) for member_id, raw in withheld.items()}
-        nobodys = reduce(or_, free.values())
-        for after, member_id in has:
-            count += (after & nobodys & ~free.get(member_id, 0)).bit_count()
-    return count, _withheld(withheld, had, lost & ~got, got)
+        last[member_id] = partitions_in(old) | withheld.get(member_id, _NONE)
+        now[member_id] = partitions_in(new)
+    lost, got = _NONE.union(*last.values()), _NONE.union(*now.values())
+    count = sum(len((has & lost) - last[member_id]) for member_id, has in now.items())
+    free = lost - got
+    if not free:
+        return count, {}
+    return count, {member_id: had & free for member_id, had in last.items() if had & free}
 
 
-def _withheld(before: Owners, had: Sequence[tuple[int, str]], revoked: int, got: int) -> Owners:
-    """Those of before that nobody got, and what was revoked, of its last owner."""
-    kept: dict[str, int] = {}
-    taken = 0
-    old = [(_bits(raw) & ~got, member_id) for member_id, raw in before.items()]
-    last = [(bits & revoked, member_id) for bits, member_id in reversed(had)]
-    for bits, member_id in [*last, *old]:
-        free = bits & ~taken
-        if free:
-            taken |= free
-            kept[member_id] = kept.get(member_id, 0) | free
-    return {key: bits.to_bytes(bits.bit_length() // 8 + 1, "little") for key, bits in kept.items()}
-
-
-def _bits(raw: bytes) -> int:
-    return int.from_bytes(raw, "little")
-
-
-def went(
-    member: Member, facts: RequestFacts, began: int | None, ended: int, sure: bool
-) -> str | None:
-    """Why a member is gone; `sure` is whether the log showed everything since it was last there."""
-    left = facts.left.get(member.member_id)
+def departure(gone: MemberSpan, of: Rebalance) -> tuple[int, str | None]:
+    """When a member went, and why (None: cannot tell)."""
+    facts, at, member = of.facts, of.new.ended, gone.member
+    if any(one is gone for one in of.change.replaced.values()):
+        return at, causes.FENCED if gone.member_id in facts.fenced else causes.RESTARTED
+    left = facts.left.get(gone.member_id)
     if left is not None:
-        return left.reason or causes.LEFT
-    if not sure:
-        return None
-    logged = facts.members.get(member.member_id)
+        return left.at, left.reason or causes.LEFT
+    if not of.sure:
+        return at, None
+    logged = facts.members.get(gone.member_id)
     longest = logged.rebalance_timeout_ms if logged is not None else None
     limit = member.identity.rebalance_timeout_ms or longest
-    if began is not None and limit and ended - began >= NEARLY * limit * MILLI:
-        return causes.NOT_REJOINED
-    return causes.EXPIRED
+    if of.began is not None and limit and at - of.began >= NEARLY * limit * MILLI:
+        return at, causes.NOT_REJOINED
+    return at, causes.EXPIRED
 
 
-def may_be_slow(gone: Member, facts: RequestFacts, old: Generation | None, new: Generation) -> bool:
+def may_be_slow(gone: Member, of: Rebalance) -> bool:
     """Return whether a member that went can have been a Java client before 2.4 that was too slow.
 
     That is one with a subscription of version 0, in its place for max.poll.interval.ms at least,
     of which no log shows a LEAVE_GROUP.
     """
-    longest = gone.identity.rebalance_timeout_ms
+    longest, old, new = gone.identity.rebalance_timeout_ms, of.old, of.new
     return (
         gone.subscription.version == 0
         and gone.identity.instance_id is None
-        and gone.member_id not in facts.left
+        and gone.member_id not in of.facts.left
         and old is not None
         and longest is not None
         and not (old.timed and new.timed and new.ended - old.completed < NEARLY * longest * MILLI)
     )
 
 
-def cause(
-    old: Generation, new: Generation, change: Change, facts: RequestFacts,
-    logged: LoggedGeneration | None, *, sure: bool, added: int, withheld: int,
-) -> str | None:  # fmt: skip
-    """What began the rebalance from `old` to `new`; None: cannot tell.
+def cause(of: Rebalance, added: int, withheld: Owners) -> str | None:
+    """What began the rebalance; None: cannot tell.
 
-    `added` is how many partitions more are given than in `old`, `withheld` how many were held back
-    until now.
+    `added` is how many partitions more are given than in `old`, `withheld` those that were held
+    back until now.
     """
+    old, change, facts = of.old, of.change, of.facts
     gone, came = change.really_gone, change.really_new
-    told = None
-    if logged is not None or facts.left:
-        told = _logged(new, change, facts, logged, sure)
-        if told == causes.EXPIRED:
-            return told
+    told = _logged(of) if of.logged is not None or facts.left else None
+    if told == causes.EXPIRED:
+        return told
     if change.replaced and not (gone or came):
-        if old.assignor != new.assignor or any(_other_list(k, facts) for k in change.replaced):
+        other_assignor = old is not None and old.assignor != of.new.assignor
+        if other_assignor or any(_other_list(key, facts) for key in change.replaced):
             return causes.LISTS
         return causes.REPLACED
-    if old.size == 0 and came:
+    if came and ((old is not None and old.size == 0) or _was_empty(of)):
         return causes.FIRST
-    if came and logged is not None and _was_empty(change, facts, logged.began(new.ended)):
-        return causes.FIRST
-    plain = _plain(change, added, withheld)
+    plain = _plain(change, added, len(_NONE.union(*withheld.values())))
     if told is not None and not (told in (causes.LEADER, causes.REJOINED) and plain):
         return told
     return plain or told
 
 
-def _was_empty(change: Change, facts: RequestFacts, began: int | None) -> bool:
+def _was_empty(of: Rebalance) -> bool:
     """Had all members left before the first join: no line tells of an empty generation."""
-    if began is None or not change.gone or not facts.left:
+    began, change = of.began, of.change
+    if began is None or not change.gone:
         return False
-    lefts = [facts.left.get(one.member_id) for one in change.gone]
-    return all(left is not None and left.at <= began for left in lefts) and not change.stayed()
+    lefts = [of.facts.left.get(one.member_id) for one in change.gone]
+    return all(left is not None and left.at <= began for left in lefts) and not change.stayed
 
 
-def _logged(
-    new: Generation, change: Change, facts: RequestFacts, logged: LoggedGeneration | None,
-    sure: bool,
-) -> str | None:  # fmt: skip
+def _logged(of: Rebalance) -> str | None:
     """What the log says began it."""
-    gone, came = change.really_gone, change.really_new
-    hints: list[causes.Hint] = []
-    ended = new.ended
-    began = logged.began(ended) if logged is not None else None
-    for one in gone:
-        left = facts.left.get(one.member_id)
-        if left is not None:
-            hints.append(causes.Hint(left.at, causes.of_leave(left.reason)))
-    joins = logged.joins if logged is not None else {}
-    stayed = {member.member_id for _, member in change.stayed()} if joins else set[str]()
+    change, facts, ended = of.change, of.facts, of.new.ended
+    gone = change.really_gone
+    lefts = [facts.left[one.member_id] for one in gone if one.member_id in facts.left]
+    hints = [causes.Hint(left.at, causes.of_leave(left.reason)) for left in lefts]
+    joins = of.logged.joins if of.logged is not None else {}
+    stayed = {member.member_id for _, member in change.stayed} if joins else set[str]()
     for member_id, (start, at, reason) in joins.items():
         if start >= ended:
             continue
+        leads = member_id == of.new.leader
+        told = causes.of_rejoin(reason, leads)
         if member_id not in stayed:
             if member_id not in change.replaced:
                 hints.append(causes.Hint(start, causes.JOINED))
-            continue
-        told = causes.of_rejoin(reason, member_id == new.leader)
-        if told is not None:
+        elif told is not None:
             hints.append(causes.Hint(start, told))
-        elif not came and not gone and reason is None and not change.new:
-            hints.append(causes.Hint(at, causes.LEADER if member_id == new.leader else ""))
-    expired = sure and any(
-        went(one.member, facts, began, ended, sure) == causes.EXPIRED for one in gone
-    )
-    if expired and not any(hint.cause in (causes.LEFT, causes.SLOW) for hint in hints):
+        elif not gone and reason is None and not change.new:
+            hints.append(causes.Hint(at, causes.LEADER if leads else ""))
+    if not lefts and any(departure(one, of)[1] == causes.EXPIRED for one in gone):
         rejoined = [start for key, (start, _, _) in joins.items() if key in stayed]
         new_joins = [hint.at for hint in hints if hint.cause == causes.JOINED]
         if not new_joins or (rejoined and min(rejoined) < min(new_joins)):

@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from rebal.inspectors.errors import error_code
 from rebal.inspectors.fleet.timeline import causes
-from rebal.inspectors.fleet.timeline.events import LeaderSynced, Replaced
+from rebal.inspectors.fleet.timeline.events import Logged
 from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY, Leave, keep_newest
-from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.state import GroupState
+from rebal.inspectors.fleet.timeline.history import History
 from rebal.inspectors.logs.requests.lines import FENCED, Outcome, join_outcome
 
 _LIST_REJECTED: Final = error_code("INCONSISTENT_GROUP_PROTOCOL")
@@ -28,30 +27,29 @@ _NEEDS_ID: Final = "need to re-join with the given member-id"
 class Requests:
     """Takes each line about one group when it comes."""
 
-    def __init__(self, state: GroupState, rows: Rows) -> None:
-        self.state = state
-        self.facts = state.facts
-        self.rows = rows
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.state = history.state
+        self.facts = history.state.facts
+        self.rows = history.rows
 
-    def note(self, at: int, request: Mapping[str, Any]) -> LeaderSynced | Replaced | None:
-        """Keep what the line says; what it changed in the group, if it did.
-
-        That is the rebalance that its leader's sync completed, or a static member's restart.
-        """
+    def note(self, at: int, request: Mapping[str, Any]) -> None:
+        """Keep what the line says, and what it changed in the group."""
         if self.facts.since is None:
             self.facts.since = at
         api, error = request["api"], request["error"] or 0
         if api == "JOIN_GROUP":
-            return self._join(at, request, error)
+            self._join(at, request, error)
+            return
         if api == "SYNC_GROUP" and error != FENCED:
             found = self.facts.synced(request, at)
-            if found is None or not request["assignments"]:
-                return None
-            return LeaderSynced(at=at, incarnation=self.facts.incarnation, generation=found)
+            if found is not None and request["assignments"]:
+                self.history.hear(Logged(at, found.number))
+            return
         if error:
             if error == FENCED and request["member_id"]:
                 self._fenced(request, at)
-            return None
+            return
         if api == "LEAVE_GROUP":
             for one in request["left"] or ():
                 member_id = one["member_id"] or self.facts.instances.get(one["instance_id"] or "")
@@ -59,7 +57,6 @@ class Requests:
                     self.facts.leave(member_id, at, one["reason"], request["connection"])
         elif api == "CONSUMER_GROUP_HEARTBEAT":
             self._heartbeat(at, request)
-        return None
 
     def says_nothing_new(self, request: Mapping[str, Any]) -> bool:
         """Return whether it is a heartbeat of a known KIP-848 member that changed nothing.
@@ -92,7 +89,7 @@ class Requests:
             self.state.lists.joined(request, None, names, None)
             self.facts.member(request["member_id"]).assignors = names
 
-    def _join(self, at: int, request: Mapping[str, Any], error: int) -> Replaced | None:
+    def _join(self, at: int, request: Mapping[str, Any], error: int) -> None:
         facts = self.facts
         outcome = join_outcome(error, request["probe"])
         names = tuple(one["name"] for one in request["protocols"] or ())
@@ -101,12 +98,12 @@ class Requests:
             facts.refuse(request["instance_id"] or request["client_id"] or "", at)
             self.state.metrics.refused += 1
             self.state.incidents.refused(request, names, at, self.rows)
-            return None
+            return
         member_id, instance_id = request["member_id"], request["instance_id"]
         if error == FENCED and member_id and not request["probe"]:
             self._fenced(request, at)
         if outcome not in _IN_GROUP or not member_id:
-            return None
+            return
         replaced = None
         if instance_id:
             before = facts.instances.get(instance_id)
@@ -126,25 +123,29 @@ class Requests:
         logged.protocol_type = request["protocol_type"]
         logged.replaced = replaced or logged.replaced
         if error:
-            return None
+            return
         first = logged.joined_at is None
         if first:
             logged.joined_at = at
         start, now, number = _start(at, request), self.state.generation, request["generation"]
-        late = (
-            now is not None
-            and now.number == number
-            and start >= now.completed
-            and not facts.cuts(now.completed, start)
-            and not facts.begins_again(number, start, first)
-        )
-        if (late or facts.joined(request, at, start, first) is None) and replaced is not None:
+        if first and number == 1 and self._begins_again(start):
+            self.history.begin_again(start)
+        late = now is not None and now.number == number and start >= now.completed
+        if (late or facts.joined(request, at, start) is None) and replaced is not None:
             self._hide(member_id, replaced, names, at)
-            return Replaced(
-                at=at, incarnation=facts.incarnation, generation=number,
-                before=replaced, now=member_id, leader=request["leader"],
-            )  # fmt: skip
-        return None
+            self.history.hear(Logged(at, number, replaced, member_id, request["leader"]))
+
+    def _begins_again(self, start: int) -> bool:
+        """Return whether a new member's join in generation 1 is one of a group created again.
+
+        Where records tell of the group they tell that too; and only in later generations than the
+        first it can be no line that came late.
+        """
+        known = self.facts.generations
+        if self.state.recorded or not known:
+            return False
+        newest = known[max(known)]
+        return newest.number + newest.heard > 1 and newest.last_at < start
 
     def _was_slow(self, left: Leave, request: Mapping[str, Any]) -> bool:
         """Return whether a process that left, and now joins again, was past max.poll.interval.ms.
@@ -204,7 +205,7 @@ class Requests:
         if answered is not None and answered > (logged.last_epoch or 0):
             if logged.first_epoch is None:
                 logged.first_epoch, logged.first_at = answered, at
-                logged.incarnation = self.facts.incarnation
+                logged.incarnation = self.state.incarnation + self.state.ended
             logged.last_epoch = answered
             if in_place:
                 return

@@ -17,16 +17,15 @@ from msgspec.msgpack import Decoder, Encoder
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import GroupType
 from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup
-from rebal.inspectors.fleet.timeline.events import LeaderSynced, Record, Replaced, Tombstone
-from rebal.inspectors.fleet.timeline.facts import LoggedGeneration, RequestFacts
+from rebal.inspectors.fleet.timeline.events import Logged, Tombstone
+from rebal.inspectors.fleet.timeline.facts import RequestFacts
 from rebal.inspectors.fleet.timeline.incidents import Incidents
 from rebal.inspectors.fleet.timeline.lists import Lists
 from rebal.inspectors.fleet.timeline.members import Members, MemberSpan
 from rebal.inspectors.fleet.timeline.metrics import Metrics
-from rebal.inspectors.fleet.timeline.protocol import Protocols
 from rebal.inspectors.fleet.timeline.rebalances import Generation, Owners
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 """Raise it with every change of a type that a state holds; a release alone does not change it."""
 
 
@@ -35,14 +34,13 @@ class GroupState(Struct, kw_only=True, array_like=True):
 
     `generation` is the newest completed one, and `members` who is in it; `slipped` are those who
     went when it was written again. `assigned` is how many partitions it gives, `withheld` those
-    that nobody owns until the next one, by their last owner; bits of `blocks` (`PartitionBits`).
-    `cut` is whether records before the next one may be missing. `window` holds the events of the
-    last ten seconds, `held` the generations that only the log shows so far, `applied` the
-    incarnation of the newest event that was applied, `looked_at` the one whose logged generations
-    count. `newest` are offsets by partition; `latest` is the latest timestamp that a record told.
+    that nobody owns until the next one, by their last owner.
+    `cut` is whether records before the next one may be missing. `newest` are offsets by partition;
+    `latest` is the latest timestamp that a record told, `recorded` whether records tell of the
+    group at all; where none do, `logged` is what happens at its own time.
     """
 
-    schema: Literal[1] = SCHEMA
+    schema: Literal[2] = SCHEMA
     group_id: str
     type: GroupType = GroupType.UNKNOWN
     protocol_type: str | None = None
@@ -63,24 +61,16 @@ class GroupState(Struct, kw_only=True, array_like=True):
     slipped: list[MemberSpan] = []
     protocol: str | None = None
     assigned: int = 0
-    blocks: list[tuple[str, int]] = []
     withheld: Owners = {}
     cut: bool = False
     consumer: ConsumerGroup | None = None
     has_member_records: bool = False
+    recorded: bool = False
+    logged: list[Logged] = []
     facts: RequestFacts
-    window: list[Record | LeaderSynced | Replaced] = []
-    held: dict[int, LoggedGeneration] = {}
-    applied: int = 1
-    looked_at: int = 1
     lists: Lists
     incidents: Incidents
     metrics: Metrics
-
-    @property
-    def logged(self) -> dict[int, LoggedGeneration]:
-        """What the log shows of generations, by number."""
-        return self.facts.of(self.looked_at).generations
 
     @property
     def place(self) -> tuple[int | None, int | None] | None:
@@ -98,7 +88,8 @@ def new_state(group_id: str, recorded: bool) -> GroupState:
     """The state of a group of which nothing is told; `recorded` is whether records tell of it."""
     return GroupState(
         group_id=group_id,
-        facts=RequestFacts(recorded=recorded),
+        recorded=recorded,
+        facts=RequestFacts(),
         lists=Lists(),
         incidents=Incidents(),
         metrics=Metrics(),
@@ -110,7 +101,7 @@ def encode(state: GroupState) -> bytes:
     return _ENCODER.encode(state)
 
 
-def decode(data: bytes, group_id: str, protocols: Protocols) -> GroupState:
+def decode(data: bytes, group_id: str) -> GroupState:
     """Return this group's state of this document.
 
     Raises:
@@ -122,17 +113,4 @@ def decode(data: bytes, group_id: str, protocols: Protocols) -> GroupState:
         raise DocumentError(f"a group's state in the lake cannot be read ({error}).") from None
     if state.group_id != group_id:
         raise DocumentError(f"the state of group {group_id!r} in the lake is another group's.")
-    for span in (*state.members.values(), *state.slipped):
-        if span.profile is not None:
-            span.profile = protocols.profile(span.profile.kind)
-    for event in state.window:
-        if isinstance(event, LeaderSynced):
-            event.generation = _the_same(event.generation, state.facts)
-    state.held = {number: _the_same(one, state.facts) for number, one in state.held.items()}
     return state
-
-
-def _the_same(one: LoggedGeneration, facts: RequestFacts) -> LoggedGeneration:
-    """The generation that later lines add to, where it is still known."""
-    known = (each.generations.get(one.number) for each in facts.incarnations.values())
-    return next((found for found in known if found == one), one)

@@ -5,7 +5,7 @@ another (they may span batches), and yields `(kind, batch)`: rows of the tables 
 those that a later scan may replace as kinds that begin with `rows.OPEN`, and of each group its
 state, from which the next scan goes on. Nothing here needs Spark, the wall clock or a file: the
 same rows, in batches of any size and in any number of scans, give the same tables. Of a group only
-its present state and the last ten seconds are kept in memory (`events.DISORDER`).
+its present state is kept in memory.
 
 A row holds a group's state of the scan before (`state` is set), a record (`key` is set) or a line
 of a request log; one that could not be read (`problem` is set) belongs to no group and becomes a
@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.schemas import STATES, TIME, TIMELINE, in_columns
-from rebal.inspectors.fleet.timeline.events import Record
+from rebal.inspectors.fleet.timeline.events import DISORDER, Record, early
 from rebal.inspectors.fleet.timeline.group import GroupTimeline
 from rebal.inspectors.fleet.timeline.rows import make_batch
 from rebal.inspectors.fleet.timeline.shared import Shared
@@ -33,8 +33,8 @@ INPUT: Final = TIMELINE
 """A record's columns and a request's, side by side; `group_id`, `at` and `source` are both's.
 Columns are found by name, and one that a batch has not is null in it. `at` is the record's
 effective time (`clock.settle`: of one partition they never run backwards), `told_at` its timestamp
-where that may be another one. `at` is null only in a request's line without a time: it tells lists,
-and nothing of when. A row with an `api` is a request."""
+where that may be another one. A row with an `api` is a request, and its `at` is `DISORDER` before
+its time (`events.early`); null: its line has no time, it tells lists and nothing of when."""
 
 ORDER: Final = ("group_id", "at", "partition", "offset", "source", "position")
 """How rows are sorted after the group's state, by effective times, nulls last."""
@@ -112,13 +112,14 @@ class _Timeline:
                 self._open(self._group)
                 waiting.append(number)
             if row["key"] is None:
-                self._group.request(at, row)
+                self._group.request(None if at is None else at + DISORDER, row)
                 continue
             told_at = row["told_at"]
             self._is_settled &= told_at is None or _within(told_at, self._options.span)
             self._group.record(Record(**{name: row[name] for name in _RECORD}))
         if waiting:
-            yield WAITING, in_columns(batch.take(pa.array(waiting)), INPUT).to_batches()[0]
+            rows_left = in_columns(batch.take(pa.array(waiting)), INPUT)
+            yield WAITING, early(rows_left, -DISORDER).to_batches()[0]
         yield from rows.full()
 
     def rest(self) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -136,7 +137,7 @@ class _Timeline:
         state = new_state(group_id, recorded=group_id in self._options.recorded)
         if document is not None:
             try:
-                state = decode(document, group_id, shared.protocols)
+                state = decode(document, group_id)
             except DocumentError:
                 self._refused.append({"group_id": group_id})
                 return
@@ -147,7 +148,7 @@ class _Timeline:
         if self._saved is not None:
             return
         state = group.state
-        state.told_until = max(state.told_until, self._options.until or state.last_at)
+        state.told_until = max(state.told_until, self._options.until or 0)
         partition, offset = state.place or (None, None)
         self._saved = {
             "group_id": state.group_id,
@@ -168,7 +169,7 @@ class _Timeline:
         row = self._saved or {}
         if not self._is_settled or row["state"] is None:
             row |= {"state": None, "form": None}
-        row["latest"], row["recorded"] = group.state.latest, group.state.facts.recorded
+        row["latest"], row["recorded"] = group.state.latest, group.state.recorded
         row["unnamed"] = sorted(shared.topics.unnamed)
         self._states.append(row)
         shared.topics.unnamed.clear()

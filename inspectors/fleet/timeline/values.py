@@ -6,22 +6,21 @@ generation number inside them: so equal pieces are decoded once, by the one code
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import lru_cache
 from struct import pack, unpack
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from rebal.groups.errors import WireError
 from rebal.groups.model import TopicPartitions
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
 
 _KEPT: Final = 16_384
+_SETS: Final = 2048
 _NULL_RACK: Final = b"\xff\xff"
 _V3: Final = b"\x00\x03"
-_BLOCK: Final = 256
-_BIT: Final = (1).__lshift__
 _DEFAULT_SESSION_MS: Final = 45_000
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -67,45 +66,19 @@ class PartitionList(Struct, frozen=True, cache_hash=True, array_like=True):
         """How many partitions it holds."""
         return sum(map(len, self.numbers)) // 4
 
-    def of(self, topic: str) -> tuple[int, ...]:
-        """The partitions of one of the topics."""
-        return _numbers(self.numbers[self.topics.index(topic)])
+
+Partition = tuple[str, int]
+"""A topic's name and a partition of it."""
 
 
-class PartitionBits:
-    """Sets of partitions as bits of numbers, for arithmetic over one group's owners.
-
-    `blocks` are its topics, 256 partitions at a time, in the order of their bits; they grow with
-    what is asked for.
-    """
-
-    def __init__(self, blocks: list[tuple[str, int]]) -> None:
-        self._blocks = blocks
-        self._places = {block: place for place, block in enumerate(blocks)}
-        self._known: Memo[PartitionList, int] = Memo()
-
-    def of(self, partitions: PartitionList) -> int:
-        """The bits of these partitions."""
-        found = self._known.get(partitions)
-        if found is None:
-            found = 0
-            for topic, raw in zip(partitions.topics, partitions.numbers, strict=True):
-                found |= self._of_topic(topic, set(_numbers(raw)))
-            self._known.keep(partitions, found)
-        return found
-
-    def _of_topic(self, topic: str, partitions: Iterable[int]) -> int:
-        found = 0
-        blocks: dict[int, list[int]] = {}
-        for partition in partitions:
-            blocks.setdefault(partition // _BLOCK, []).append(partition % _BLOCK)
-        for number, members in blocks.items():
-            block = (topic, number)
-            if block not in self._places:
-                self._places[block] = len(self._blocks)
-                self._blocks.append(block)
-            found |= sum(map(_BIT, members)) << _BLOCK * self._places[block]
-        return found
+@lru_cache(maxsize=_SETS)
+def partitions_in(given: PartitionList) -> frozenset[Partition]:
+    """The partitions of a list, as a set."""
+    return frozenset(
+        (topic, number)
+        for topic, raw in zip(given.topics, given.numbers, strict=True)
+        for number in unpack(f">{len(raw) // 4}i", raw)
+    )
 
 
 class Subscription(Struct, frozen=True, array_like=True):
@@ -128,11 +101,20 @@ class Subscription(Struct, frozen=True, array_like=True):
 
 
 class Assignment(Struct, frozen=True, array_like=True):
-    """An assignment; `partitions` is None where it could not be read (`error` says why)."""
+    """An assignment; `partitions` is None where it could not be read (`error` says why).
+
+    `count` is how many partitions it gives, -1 where that is not known.
+    """
 
     partitions: PartitionList | None = None
     user_data: bytes | None = None
     error: str | None = None
+    count: int = -1
+
+    def __post_init__(self) -> None:
+        """Keep at hand what is asked for again and again."""
+        if self.partitions is not None:
+            force_setattr(self, "count", self.partitions.count)
 
 
 NOTHING: Final = PartitionList((), ())
@@ -166,22 +148,18 @@ _CLASSIC: Final = Server()
 class Member(Struct, eq=False, array_like=True):
     """One member in one generation, as a source shows it; None: the source does not say.
 
-    The same object in the next generation is the same member, unchanged. `count` is how many
-    partitions it is given, -1 where that is not known.
+    The same object in the next generation is the same member, unchanged.
     """
 
     identity: Identity
     subscription: Subscription = UNTOLD
     assignment: Assignment = NOT_GIVEN
     server: Server = _CLASSIC
-    member_id: str = ""
-    count: int = -1
 
-    def __post_init__(self) -> None:
-        """Keep at hand what is asked for again and again."""
-        self.member_id = self.identity.member_id
-        partitions = self.assignment.partitions
-        self.count = -1 if partitions is None else partitions.count
+    @property
+    def member_id(self) -> str:
+        """The member's id."""
+        return self.identity.member_id
 
     @property
     def session_ms(self) -> int:
@@ -256,10 +234,6 @@ def partition_list(partitions: TopicPartitions | None) -> PartitionList | None:
         topics,
         tuple(pack(f">{len(partitions[topic])}i", *partitions[topic]) for topic in topics),
     )
-
-
-def _numbers(raw: bytes) -> tuple[int, ...]:
-    return unpack(f">{len(raw) // 4}i", raw)
 
 
 def _subscription(data: bytes) -> tuple[Subscription, bool]:
