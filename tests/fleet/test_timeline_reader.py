@@ -19,7 +19,7 @@ from rebal.groups.wire.offsets_topic import (
     GroupMetadataMember,
     decode_group_metadata,
 )
-from rebal.inspectors.fleet.timeline.reader import Value, ValueReader
+from rebal.inspectors.fleet.timeline.reader import ValueReader
 from rebal.inspectors.fleet.timeline.values import UNTOLD, Identity, Member, Values
 from tests.examples import examples
 from tests.fleet.timeline_input import record, tables
@@ -160,11 +160,11 @@ def what(member: Member, assignment: bytes | None) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def told(value: Value) -> list[tuple[Any, ...]]:
-    return [(*what(one, None)[:-1], one.assignment.partitions) for one in value.members]
+def told(members: Sequence[Member]) -> list[tuple[Any, ...]]:
+    return [(*what(one, None)[:-1], one.assignment.partitions) for one in members]
 
 
-def head(value: Value | GroupMetadata) -> tuple[Any, ...]:
+def head(value: GroupMetadata) -> tuple[Any, ...]:
     return (value.protocol_type, value.generation, value.protocol, value.leader)
 
 
@@ -188,15 +188,15 @@ def test_values_read_one_after_another_say_what_each_says_alone(
             with pytest.raises(WireError, match=re.escape(str(error))):
                 reader.read(raw)
         else:
-            found = reader.read(raw)
-            assert (head(found), told(found)) == (head(alone), as_seen(alone))
+            found, named = reader.read(raw)
+            assert (head(found), told(named)) == (head(alone), as_seen(alone))
 
 
 def test_a_member_that_says_the_same_again_is_the_same_object() -> None:
     reader, story = ValueReader(Values()), Story()
     story.generation(60, 1, [M("a", (0,)), M("b", (1,), generation=1)])
     story.generation(120, 2, [M("a", (0,)), M("b", (1,), generation=2)])
-    first, second = (reader.read(row["value"]).members for row in story.rows)
+    (_, first), (_, second) = (reader.read(row["value"]) for row in story.rows)
     assert second[0] is first[0]
     assert second[1] is not first[1]
     assert second[1].subscription.generation == 2
@@ -222,8 +222,8 @@ def test_equal_subscriptions_of_members_in_other_racks_are_told_apart() -> None:
         version=3, protocol_type="consumer", generation=2, protocol="range", leader="eu-1",
         state_timestamp_ms=-1, members=members,
     )  # fmt: skip
-    found = ValueReader(Values()).read(written(value))
-    assert [one.subscription.rack for one in found.members] == ["eu-1", "eu-2", "eu-3"]
+    _, found = ValueReader(Values()).read(written(value))
+    assert [one.subscription.rack for one in found] == ["eu-1", "eu-2", "eu-3"]
 
 
 def test_a_value_that_claims_very_many_members() -> None:
@@ -231,7 +231,7 @@ def test_a_value_that_claims_very_many_members() -> None:
     start = struct.pack(">h", 3) + text("consumer") + struct.pack(">ihhqi", 1, -1, -1, -1, 10_001)
     whole, cut = start + 10_001 * nobody, start + 10_000 * nobody
     reader = ValueReader(Values())
-    assert len(reader.read(whole).members) == 10_001
+    assert len(reader.read(whole)[1]) == 10_001
     with pytest.raises(WireError, match="more than its bytes can hold"):
         reader.read(cut + bytes(10))
 

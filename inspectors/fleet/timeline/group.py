@@ -8,7 +8,7 @@ group's structure rests on that order alone, and on what the records name, never
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rebal.groups.errors import WireError
@@ -17,6 +17,8 @@ from rebal.groups.wire import offsets_topic as kinds
 from rebal.groups.wire.offsets_topic import (
     DECODERS,
     ConsumerGroupMember,
+    GroupEpoch,
+    GroupMetadata,
     decode_consumer_group_record,
 )
 from rebal.inspectors.fleet.timeline import causes, incidents
@@ -30,6 +32,7 @@ from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC, Generation
 from rebal.inspectors.fleet.timeline.requests import Requests
 from rebal.inspectors.fleet.timeline.shared import Shared
 from rebal.inspectors.fleet.timeline.state import GroupState
+from rebal.inspectors.fleet.timeline.values import Member
 
 _MOST_LOGGED: Final = 64
 """More rebalances than these at once have no record and no leader's line: none will come."""
@@ -172,7 +175,7 @@ class GroupTimeline:
             return
         if isinstance(value, Value):
             self._became(GroupType.CLASSIC, record.at)
-            self._classic(record, value)
+            self._classic(record, value.group, value.members)
             return
         ends = key.version in (kinds.GROUP_METADATA, kinds.CONSUMER_GROUP_METADATA)
         if value is None and ends:
@@ -224,7 +227,8 @@ class GroupTimeline:
         now = self.state.generation
         if isinstance(key, kinds.MemberKey) and key.member_id in self.state.members:
             return True
-        number = getattr(value, "epoch", None) or getattr(value, "generation", None)
+        number = value.group.generation if isinstance(value, Value) else None
+        number = value.epoch if isinstance(value, GroupEpoch) else number
         goes_on = now is not None and number is not None and 1 < now.number <= number
         return goes_on or record.own_at == dying.own_at
 
@@ -235,21 +239,21 @@ class GroupTimeline:
         self.history.end(tombstone.at, causes.DELETED, tombstone.at)
         self.state.deleted_at = tombstone.at
 
-    def _classic(self, record: Record, value: Value) -> None:
+    def _classic(self, record: Record, value: GroupMetadata, members: Sequence[Member]) -> None:
         state, at = self.state, record.at
         state.protocol_type = value.protocol_type or state.protocol_type
         first = state.generation is None
         new = Generation(
             number=value.generation,
-            ended=_ended(at, value) if first and record.timed else at,
+            ended=_ended(at, value, members) if first and record.timed else at,
             source=TOPIC,
-            size=len(value.members),
+            size=len(members),
             assignor=value.protocol,
             leader=value.leader,
             protocol_type=value.protocol_type or None,
             timed=record.timed,
         )
-        self.history.advance(new, value.members)
+        self.history.advance(new, members)
 
     def _told_lists(self, consumer: ConsumerGroup, key: kinds.Key, value: Any, at: int) -> None:
         """A classic member of a KIP-848 group: its record holds its whole list."""
@@ -287,16 +291,15 @@ class GroupTimeline:
         )
 
 
-def _ended(at: int, value: Value) -> int:
+def _ended(at: int, value: GroupMetadata, members: Sequence[Member]) -> int:
     """Return when the rebalance of a group's first record ended; the record may be a later rewrite.
 
     The state's time is then far before the record's, for a static member's restart keeps it.
     """
     stamp = (value.state_timestamp_ms or -1) * MILLI
-    if not value.members or not 0 < stamp <= at:
+    if not members or not 0 < stamp <= at:
         return at
     longest = max(
-        one.identity.rebalance_timeout_ms or one.identity.session_timeout_ms or 0
-        for one in value.members
+        one.identity.rebalance_timeout_ms or one.identity.session_timeout_ms or 0 for one in members
     )
     return stamp if at - stamp > longest * MILLI else at

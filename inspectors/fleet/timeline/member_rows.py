@@ -6,98 +6,63 @@ columns once, and taken for each row that has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.inspectors.fleet.schemas import MEMBERS, PARTITIONS
-from rebal.inspectors.fleet.timeline.values import Member, PartitionList
+from rebal.inspectors.fleet.timeline.values import PartitionList
+
+HEARD: Final = (
+    "instance_id", "client_id", "host", "session_timeout_ms", "rebalance_timeout_ms",
+    "software_name", "software_version", "assignors",
+)  # fmt: skip
+"""What the request log may say of a member, at the time of its row: a row's `heard`."""
+_UNHEARD: Final = (None,) * len(HEARD)
+_SAID: Final = {
+    "identity": {name: name for name in ("member_id", "protocol_type", *HEARD[:5])},
+    "server": {"target": "target", "topic_regex": "regex", "rack_id": "rack"},
+    "subscription": {
+        "subscription_version": "version", "subscription_generation": "generation",
+        "topics": "topics", "owned": "owned", "user_data": "user_data", "rack_id": "rack",
+        "error": "error",
+    },
+    "assignment": {
+        "assignment": "partitions", "assignment_user_data": "user_data", "error": "error",
+    },
+}  # fmt: skip
+"""The columns that say what a member said, by the part of it and its attribute."""
+_NOT_EMPTY: Final = frozenset(HEARD[:5])
+"""Columns in which nothing, or zero, is null."""
 
 
-class Heard(NamedTuple):
-    """What the request log says of a member, at the time of its row; None: not said."""
+def member_batch(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    """Rows as those of `schemas.MEMBERS`.
 
-    instance_id: str | None
-    client_id: str | None
-    host: str | None
-    session_timeout_ms: int | None
-    rebalance_timeout_ms: int | None
-    software_name: str | None
-    software_version: str | None
-    assignors: tuple[str, ...] | None
-
-
-class MemberRow(NamedTuple):
-    """A row: what its member said, what the log says of it (None: nothing), and other columns."""
-
-    group_id: str | None
-    incarnation: int
-    first_generation: int | None
-    last_generation: int | None
-    member: Member
-    leader: bool | None
-    heard: Heard | None
-    first_at: int
-    last_at: int
-    joined_at: int | None
-    joined_reason: str | None
-    left_at: int | None
-    left_reason: str | None
-    current: bool
-
-
-_UNHEARD: Final = Heard(*[None] * len(Heard._fields))
-_PLAIN: Final = tuple(name for name in MemberRow._fields if name in MEMBERS.names)
-
-
-def member_batch(rows: Sequence[MemberRow]) -> pa.RecordBatch:
-    """The rows as those of `schemas.MEMBERS`."""
-    told = MemberRow._make(zip(*rows, strict=True))._asdict()
-    members: tuple[Member, ...] = told["member"]
-    columns = {name: pa.array(told[name], MEMBERS.field(name).type) for name in _PLAIN}
-    identities = _Once([one.identity for one in members])
-    sent = _Once([one.subscription for one in members])
-    given = _Once([one.assignment for one in members])
-    server = _Once([one.server for one in members])
-    for name in ("member_id", "protocol_type"):
-        columns[name] = identities.column(name, attrgetter(name))
-    for name in ("instance_id", "client_id", "host", "session_timeout_ms", "rebalance_timeout_ms"):
-        columns[name] = identities.column(name, attrgetter(name), empty=False)
-    columns |= {
-        "subscription_version": sent.column("subscription_version", attrgetter("version")),
-        "subscription_generation": sent.column("subscription_generation", attrgetter("generation")),
-        "topics": sent.column("topics", attrgetter("topics")),
-        "owned": sent.lists(attrgetter("owned")),
-        "user_data": sent.column("user_data", attrgetter("user_data")),
-        "assignment": given.lists(attrgetter("partitions")),
-        "assignment_user_data": given.column("assignment_user_data", attrgetter("user_data")),
-        "target": server.lists(attrgetter("target")),
-        "topic_regex": server.column("topic_regex", attrgetter("regex")),
-        "rack_id": pc.coalesce(
-            server.column("rack_id", attrgetter("rack"), empty=False),
-            sent.column("rack_id", attrgetter("rack")),
-        ),
-        "error": pc.coalesce(
-            sent.column("error", attrgetter("error"), empty=False),
-            given.column("error", attrgetter("error")),
-        ),
+    They have a `member`, what the log says of it as `heard` (None: nothing), and other columns.
+    """
+    columns = {
+        name: pa.array([row[name] for row in rows], MEMBERS.field(name).type)
+        for name in rows[0].keys() & set(MEMBERS.names)
     }
-    columns |= _heard(told["heard"], columns)
+    for part, names in _SAID.items():
+        part_of = attrgetter(part)
+        once = _Once([part_of(row["member"]) for row in rows])
+        for name, attribute in names.items():
+            _or_else(columns, name, once.column(name, attrgetter(attribute)))
+    once = _Once([row["heard"] or _UNHEARD for row in rows])
+    for place, name in enumerate(HEARD):
+        _or_else(columns, name, once.column(name, itemgetter(place)))
     return pa.RecordBatch.from_arrays([columns[name] for name in MEMBERS.names], schema=MEMBERS)
 
 
-def _heard(heard: Sequence[Heard | None], columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
-    """The columns of which a log may say what the records do not."""
-    once = _Once([_UNHEARD if one is None else one for one in heard])
-    found = {name: once.column(name, attrgetter(name)) for name in Heard._fields}
-    return {
-        name: pc.coalesce(columns[name], column) if name in columns else column
-        for name, column in found.items()
-    }
+def _or_else(columns: dict[str, pa.Array], name: str, column: pa.Array) -> None:
+    """Add a column, or what it says where the one that there is says nothing."""
+    columns[name] = pc.coalesce(columns[name], column) if name in columns else column
 
 
 class _Once:
@@ -110,15 +75,14 @@ class _Once:
         places[self._codes.to_numpy()[::-1]] = np.arange(len(objects))[::-1]
         self._distinct = [objects[place] for place in places.tolist()]
 
-    def column(self, name: str, what: Callable[[Any], Any], empty: bool = True) -> pa.Array:
-        """What is said of each, as the column of that name; null for nothing unless `empty`."""
+    def column(self, name: str, what: Callable[[Any], Any]) -> pa.Array:
+        """What is said of each, as the column of that name."""
         said = list(map(what, self._distinct))
-        made = pa.array(said if empty else [one or None for one in said], MEMBERS.field(name).type)
-        return made.take(self._codes)
-
-    def lists(self, what: Callable[[Any], PartitionList | None]) -> pa.Array:
-        """A partition list of each."""
-        return partition_lists(list(map(what, self._distinct))).take(self._codes)
+        if MEMBERS.field(name).type == PARTITIONS:
+            return partition_lists(said).take(self._codes)
+        if name in _NOT_EMPTY:
+            said = [one or None for one in said]
+        return pa.array(said, MEMBERS.field(name).type).take(self._codes)
 
 
 def partition_lists(column: Sequence[PartitionList | None]) -> pa.Array:

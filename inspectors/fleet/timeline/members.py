@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
 from rebal.inspectors.fleet.timeline.facts import LoggedMember, RequestFacts
-from rebal.inspectors.fleet.timeline.member_rows import Heard, MemberRow
+from rebal.inspectors.fleet.timeline.member_rows import HEARD
 from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.values import Member
+
+_heard: Final = attrgetter(*HEARD)
 
 
 class Place(NamedTuple):
@@ -69,28 +72,26 @@ def write(
         left_at = max(left_at, span.first_at)
     logged = facts.members.get(span.member_id)
     if logged is not None:
-        said = Heard._make(getattr(logged, name) for name in Heard._fields)
+        said = _heard(logged)
         joined_at = logged.joined_at or joined_at
         joined_reason = logged.reason
         if logged.replaced is not None:
             member = _as_heard(member, logged)
-    rows.add_member(
-        MemberRow(
-            rows.group_id,
-            last.incarnation,
-            span.first_generation,
-            last.generation,
-            member,
-            None if last.leader is None else last.leader == member.member_id,
-            said,
-            span.first_at,
-            max(last.at, span.first_at),
-            joined_at,
-            joined_reason,
-            left_at,
-            left_reason,
-            current,
-        )
+    rows.add(
+        "members",
+        incarnation=last.incarnation,
+        first_generation=span.first_generation,
+        last_generation=last.generation,
+        member=member,
+        heard=said,
+        leader=None if last.leader is None else last.leader == member.member_id,
+        first_at=span.first_at,
+        last_at=max(last.at, span.first_at),
+        joined_at=joined_at,
+        joined_reason=joined_reason,
+        left_at=left_at,
+        left_reason=left_reason,
+        current=current,
     )
 
 

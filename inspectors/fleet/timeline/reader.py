@@ -25,13 +25,9 @@ _CLASSIC: Final = "classic"
 
 
 class Value(NamedTuple):
-    """A classic group's record: `members` are whom it names."""
+    """A classic group's record without its members, and whom it names."""
 
-    generation: int
-    protocol_type: str
-    protocol: str | None
-    leader: str | None
-    state_timestamp_ms: int | None
+    group: GroupMetadata
     members: Sequence[Member]
 
 
@@ -54,7 +50,7 @@ class ValueReader:
             nobody, members = split_group_metadata(data)
             value = decode_group_metadata(nobody)
             consumer = value.protocol_type == _CONSUMER
-            return _value(value, [self._member(one, consumer) for one in members])
+            return Value(value, [self._member(one, consumer) for one in members])
         except WireError:
             # of another version, or broken: the codec says by itself what is wrong with it
             return self._read_whole(data)
@@ -69,7 +65,7 @@ class ValueReader:
                 one.rebalance_timeout_ms, one.session_timeout_ms, _CLASSIC,
             )  # fmt: skip
             members.append(self._made(identity, one.subscription, one.assignment, consumer))
-        return _value(value, members)
+        return Value(value, members)
 
     def _member(self, member: MemberBytes, consumer: bool) -> Member:
         found = self._members.get((member, consumer))
@@ -89,14 +85,3 @@ class ValueReader:
             return Member(identity)
         values = self._values
         return Member(identity, values.subscription(subscription), values.assignment(assignment))
-
-
-def _value(value: GroupMetadata, members: list[Member]) -> Value:
-    return Value(
-        value.generation,
-        value.protocol_type,
-        value.protocol,
-        value.leader,
-        value.state_timestamp_ms,
-        members,
-    )

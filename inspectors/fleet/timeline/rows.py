@@ -21,7 +21,7 @@ OPEN: Final = "open_"
 class Rows:
     """Rows of one group after another waiting to be written, each column by its name.
 
-    Of `members` they are a `member_rows.MemberRow`. Times are microseconds since 1970; a column
+    Of `members` they are what `member_batch` takes. Times are microseconds since 1970; a column
     that is not told is null. Rows are settled, or open, which is what is said of a group as if no
     row of it were to come: `of_now` says which follow.
     """
@@ -35,7 +35,6 @@ class Rows:
     def of_now(self, yes: bool) -> None:
         """Take the rows that follow as open ones, or as settled ones."""
         self._held = self._open if yes else self._settled
-        self.add_member = self._held["members"].append
 
     def add(self, table: str, **columns: Any) -> None:
         """One row of `table`, of the group that is told, unless `group_id` says another one."""

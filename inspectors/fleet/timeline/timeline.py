@@ -22,7 +22,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.schemas import STATES, TIME, TIMELINE, in_columns
+from rebal.inspectors.fleet.schemas import REQUESTS, STATES, TIME, TIMELINE, in_columns
 from rebal.inspectors.fleet.timeline.events import DISORDER, Record, early
 from rebal.inspectors.fleet.timeline.group import GroupTimeline
 from rebal.inspectors.fleet.timeline.rows import make_batch
@@ -45,7 +45,6 @@ FORM: Final = f"schema {SCHEMA}"
 REFUSED: Final = "refused"
 """The kind of rows of `_REFUSED`: groups whose states are damaged; no other row of them is made."""
 _REFUSED: Final = pa.schema([STATES.field("group_id")])
-_RECORD: Final = ("at", "told_at", "key", "value", "partition", "offset", "source")
 
 
 @dataclass(frozen=True)
@@ -98,25 +97,37 @@ class _Timeline:
         """Tell the rows of a batch; what is finished by it."""
         rows, until = self._shared.rows, self._options.until
         waiting = []
-        for number, row in enumerate(_rows(batch)):
-            if row["problem"] is not None:
-                rows.add("errors", **_unreadable(row))
+        columns = {name: _values(batch, name) for name in INPUT.names}
+        heads = zip(columns["group_id"], columns["state"], columns["problem"], strict=True)
+        records = map(Record._make, zip(*(columns[name] for name in Record._fields), strict=True))
+        for number, ((group_id, state, problem), record) in enumerate(
+            zip(heads, records, strict=True)
+        ):
+            if problem is not None:
+                rows.add(
+                    "errors",
+                    group_id=None,
+                    source=record.source,
+                    offset=columns["position"][number],
+                    what="request log line",
+                    error=problem,
+                )
                 continue
-            if self._group_id != row["group_id"]:
+            if self._group_id != group_id:
                 self._finish()
-                self._begin(row["group_id"], row["state"])
-            if row["state"] is not None or self._group is None:
+                self._begin(group_id, state)
+            if state is not None or self._group is None:
                 continue
-            at = row["at"]
+            at, told_at = record.at, record.told_at
             if at is None or (until is not None and at > until):
                 self._open(self._group)
                 waiting.append(number)
-            if row["key"] is None:
-                self._group.request(None if at is None else at + DISORDER, row)
+            if record.key is None:
+                request = {name: columns[name][number] for name in REQUESTS.names}
+                self._group.request(None if at is None else at + DISORDER, request)
                 continue
-            told_at = row["told_at"]
             self._is_settled &= told_at is None or _within(told_at, self._options.span)
-            self._group.record(Record(**{name: row[name] for name in _RECORD}))
+            self._group.record(record)
         if waiting:
             rows_left = in_columns(batch.take(pa.array(waiting)), INPUT)
             yield WAITING, early(rows_left, -DISORDER).to_batches()[0]
@@ -181,24 +192,8 @@ def _within(at: int, span: tuple[int, int] | None) -> bool:
     return span is None or span[0] <= at <= span[1]
 
 
-def _unreadable(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A line of a request log that could not be read, as a row of `errors`."""
-    return {
-        "group_id": None,
-        "source": row["source"],
-        "offset": row["position"],
-        "what": "request log line",
-        "error": row["problem"],
-    }
-
-
-def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Each row by the names of `INPUT`; times are numbers, what the batch has not is null."""
-    columns = (_values(batch, name) for name in INPUT.names)
-    return (dict(zip(INPUT.names, row, strict=True)) for row in zip(*columns, strict=True))
-
-
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
+    """A column's values; times are numbers, what the batch has not is null."""
     place = batch.schema.get_field_index(name)
     if place < 0 or batch.column(place).null_count == len(batch):
         return [None] * len(batch)

@@ -74,11 +74,12 @@ Partition = tuple[str, int]
 @lru_cache(maxsize=_SETS)
 def partitions_in(given: PartitionList) -> frozenset[Partition]:
     """The partitions of a list, as a set."""
-    return frozenset(
+    pairs = [
         (topic, number)
         for topic, raw in zip(given.topics, given.numbers, strict=True)
         for number in unpack(f">{len(raw) // 4}i", raw)
-    )
+    ]
+    return frozenset(pairs)
 
 
 class Subscription(Struct, frozen=True, array_like=True):
