@@ -34,6 +34,7 @@ from rebal.inspectors.fleet.timeline.shared import Shared
 from rebal.inspectors.fleet.timeline.state import GroupState
 from rebal.inspectors.fleet.timeline.values import Member
 
+_MOST_NAMED: Final = 20
 _MOST_LOGGED: Final = 64
 """More rebalances than these at once have no record and no leader's line: none will come."""
 
@@ -210,7 +211,8 @@ class GroupTimeline:
         if was in (kind, GroupType.UNKNOWN) or state.generation is None:
             return
         to = incidents.TO_CONSUMER if kind is GroupType.CONSUMER else incidents.TO_CLASSIC
-        incidents.converted(to, at, state.members, self.rows)
+        names = sorted(state.members)[:_MOST_NAMED]
+        incidents.add(self.rows, to, (at, at), to, members=names)
 
     def _end_consumer(self, at: int) -> None:
         """The KIP-848 group is no more: its last generation, before it was taken apart."""

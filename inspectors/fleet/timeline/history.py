@@ -50,7 +50,8 @@ class History:
         if state.ended:
             state.ended = False
             state.incarnation += 1
-            incidents.recreated(new.ended, state.incarnation, self.rows)
+            now, said = (new.ended, new.ended), f"incarnation {state.incarnation}"
+            incidents.add(self.rows, incidents.RECREATED, now, said)
         self.catch_up(new.number)
         state.cut = False
         old = state.generation
@@ -140,7 +141,7 @@ class History:
         self._leave_at_last()
         self._close(at, reason)
         if at is not None:
-            incidents.deleted(at, self.rows)
+            incidents.add(self.rows, incidents.DELETED, (at, at), causes.DELETED)
         state.ended = True
         state.generation, state.protocol, state.assigned, state.withheld = None, None, 0, {}
         state.slipped = []
@@ -264,7 +265,10 @@ class History:
             if left is not None:
                 left.had = None if count < 0 else count
             elif reason == causes.EXPIRED:
-                state.incidents.expired(span.member, of.began or new.ended, self.rows)
+                who, went = span.member.identity, of.began or new.ended
+                name = who.instance_id or who.client_id or who.member_id
+                said, ids = f"{name} left without a LEAVE_GROUP", (who.member_id,)
+                incidents.add(self.rows, incidents.EXPIRED, (went, went), said, members=ids)
             self._leave(span, at, reason)
             others = like(state.members, span.member)
             closed = left is not None or not new.timed

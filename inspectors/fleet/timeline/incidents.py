@@ -48,17 +48,35 @@ _IDLE: Final = 600_000_000
 _NAMED: Final = 20
 _SPARE: Final = 1024
 
-Client = tuple[str | None, ...]
-"""What is known again of a process: its instance id, or its client id and host, or more."""
+Key = tuple[str | None, ...]
+"""A streak's kind, and by what is known again whom it is about: an instance id, or a client id and
+host, or more."""
+_STREAKS: Final = {
+    "storm": (
+        STORM, STORM_REBALANCES, "{count} rebalances of at most {most} members in {seconds:.0f} s"
+    ),
+    "empty": (
+        OWNS_NOTHING, EMPTY_GENERATIONS,
+        "no partition in {count} generations in a row while others had some",
+    ),
+    "short": (CRASH_LOOP, LOOPS, "{who}, {count} times in a row"),
+    "refused": (CRASH_LOOP, LOOPS, "{who} {count} times"),
+}  # fmt: skip
+"""What a streak is an incident of, from which length on, and what is said of it."""
+_STORM: Final[Key] = ("storm",)
 
 
 class Streak(Struct, array_like=True):
-    """Something that happened again and again; `members` are the first ones it happened to."""
+    """Something that happened again and again; `members` are the first ones it happened to.
+
+    `who` is what happened to whom, `most` how many members there were at most.
+    """
 
     first_at: int
     last_at: int
-    detail: str = ""
+    who: str = ""
     count: int = 0
+    most: int = 0
     members: dict[str, None] = {}
 
     def again(self, at: int, member: str | None = None) -> None:
@@ -72,16 +90,10 @@ class Streak(Struct, array_like=True):
 class Incidents(Struct, array_like=True):
     """The incidents of one group that are still going on.
 
-    `storm` are rebalances soon one after another, of at most `most` members; `empty` members that
-    own nothing, by id; `short` clients that were gone soon, `refused` those that were refused;
     `hidden` are restarts with another list that no rebalance noticed yet: when, who, and how.
     """
 
-    storm: Streak | None = None
-    most: int = 0
-    empty: dict[str, Streak] = {}
-    short: dict[Client, Streak] = {}
-    refusals: dict[Client, Streak] = {}
+    streaks: dict[Key, Streak] = {}
     hidden: list[tuple[int, str, str]] = []
 
     def rebalanced(self, new: Generation, members: Sequence[Member], rows: Rows) -> None:
@@ -91,48 +103,33 @@ class Incidents(Struct, array_like=True):
         self._owners(new.ended, members, rows)
         for at, member, detail in self.hidden:
             if at <= new.ended:
-                _add(rows, HIDDEN_LIST, (at, new.ended), detail, members=(member,))
+                add(rows, HIDDEN_LIST, (at, new.ended), detail, members=(member,))
         self.hidden = [one for one in self.hidden if one[0] > new.ended]
 
     def failed(self, at: int | None) -> None:
         """A rebalance was begun and not completed: it is part of a storm all the same."""
-        if self.storm is not None:
-            self.storm.again(at or self.storm.last_at)
+        storm = self.streaks.get(_STORM)
+        if storm is not None:
+            storm.again(at or storm.last_at)
 
     def _in_storm(self, new: Generation, members: Sequence[Member], rows: Rows) -> None:
-        started = new.started or new.ended
+        started, storm = new.started or new.ended, self.streaks.get(_STORM)
         soon = min(one.session_ms for one in members) * MILLI
-        if self.storm is not None and started - self.storm.last_at > soon:
-            self._end_storm(rows)
-        if self.storm is None:
-            self.storm, self.most = Streak(started, started), 0
-        self.storm.again(new.ended)
-        self.most = max(self.most, len(members))
-
-    def _end_storm(self, rows: Rows) -> None:
-        storm, self.storm = self.storm, None
-        if storm is not None and storm.count >= max(STORM_REBALANCES, 2 * self.most + 1):
-            seconds = (storm.last_at - storm.first_at) / 1e6
-            detail = f"{storm.count} rebalances of at most {self.most} members in {seconds:.0f} s"
-            _add(rows, STORM, (storm.first_at, storm.last_at), detail, count=storm.count)
+        if storm is None or started - storm.last_at > soon:
+            self._end(_STORM, rows)
+            storm = self.streaks[_STORM] = Streak(started, started)
+        storm.again(new.ended)
+        storm.most = max(storm.most, len(members))
 
     def _owners(self, at: int, members: Sequence[Member], rows: Rows) -> None:
         """Members that own nothing while others do."""
         empty = {one.member_id for one in members if one.assignment.count == 0}
-        if not empty and not self.empty:
-            return
-        for member_id in [key for key in self.empty if key not in empty]:
-            self._end_empty(member_id, rows)
-        if any(one.assignment.count > 0 for one in members):
+        for key in [key for key in self.streaks if key[0] == "empty" and key[1] not in empty]:
+            self._end(key, rows)
+        if empty and any(one.assignment.count > 0 for one in members):
             for member_id in sorted(empty):
-                self.empty.setdefault(member_id, Streak(at, at)).again(at)
-
-    def _end_empty(self, member_id: str, rows: Rows) -> None:
-        streak = self.empty.pop(member_id)
-        if streak.count >= EMPTY_GENERATIONS:
-            detail = f"no partition in {streak.count} generations in a row while others had some"
-            span = streak.first_at, streak.last_at
-            _add(rows, OWNS_NOTHING, span, detail, members=(member_id,), count=streak.count)
+                streak = self.streaks.setdefault(("empty", member_id), Streak(at, at))
+                streak.again(at, member_id)
 
     def left(
         self, gone: MemberSpan, at: int, reason: str | None, others: Iterable[Member], rows: Rows,
@@ -144,66 +141,58 @@ class Incidents(Struct, array_like=True):
         """
         member = gone.member
         if causes.is_slow(reason):
-            self.slow(member.member_id, at, reason or "", rows)
+            add(rows, SLOW, (at, at), reason or "", members=(member.member_id,))
         client = _client(member)
         began = gone.joined_at if gone.timed else None
         if closed or (reason is None and began is not None and _left(member, at - began)):
             return
         short = SHORT_LIFE * member.session_ms * MILLI
         stayed = began is None or at - began > short
-        if client is None or (stayed and client not in self.short):
+        if client is None or (stayed and client not in self.streaks):
             return
         if any(other is not member and _client(other) == client for other in others):
             return
-        streak = self.short.get(client)
-        if streak is not None and began is not None and began - streak.last_at > _IDLE:
-            self._end_short(client, rows)
         if began is None or stayed:
-            self._end_short(client, rows)
+            self._end(client, rows)
             return
-        who = member.identity.instance_id or member.identity.client_id
-        streak = Streak(began, began, f"{who} left soon after it joined")
-        self.short.setdefault(client, streak).again(at, member.member_id)
-        for key in _idle(self.short, at):
-            self._end_short(key, rows)
-
-    def slow(self, member_id: str, at: int, detail: str, rows: Rows) -> None:
-        """A member was past max.poll.interval.ms."""
-        _add(rows, SLOW, (at, at), detail, members=(member_id,))
-
-    def fenced(self, member_id: str, instance_id: str | None, at: int, rows: Rows) -> None:
-        """A member was fenced by another process with its instance id."""
-        detail = f"{instance_id or member_id} was used by two processes at once"
-        _add(rows, FENCED, (at, at), detail, members=(member_id,))
-
-    def _end_short(self, client: Client, rows: Rows) -> None:
-        streak = self.short.pop(client, None)
-        if streak is not None:
-            _add_loop(rows, streak, f"{streak.detail}, {streak.count} times in a row")
-
-    def expired(self, gone: Member, at: int, rows: Rows) -> None:
-        """A member went without a word: its session expired."""
-        who = gone.identity.instance_id or gone.identity.client_id or gone.member_id
-        detail = f"{who} left without a LEAVE_GROUP"
-        _add(rows, EXPIRED, (at, at), detail, members=(gone.member_id,))
+        who = (
+            f"{member.identity.instance_id or member.identity.client_id} left soon after it joined"
+        )
+        self._again(client, Streak(began, began, who), at, member.member_id, rows)
 
     def refused(
         self, request: Mapping[str, Any], names: tuple[str, ...], at: int, rows: Rows
     ) -> None:
         """A join was refused with INCONSISTENT_GROUP_PROTOCOL."""
-        key = (request["client_id"], request["instance_id"], request["host"], *names)
-        streak = self.refusals.get(key)
-        if streak is not None and at - streak.last_at > _IDLE:
-            self._end_refused(key, rows)
+        client = request["client_id"], request["instance_id"], request["host"]
         who = request["instance_id"] or request["client_id"] or ""
-        streak = Streak(at, at, f"{who} was refused with [{', '.join(names)}]")
-        self.refusals.setdefault(key, streak).again(at, who)
-        for old in _idle(self.refusals, at):
-            self._end_refused(old, rows)
+        said = f"{who} was refused with [{', '.join(names)}]"
+        self._again(("refused", *client, *names), Streak(at, at, said), at, who, rows)
 
-    def _end_refused(self, key: Client, rows: Rows) -> None:
-        streak = self.refusals.pop(key)
-        _add_loop(rows, streak, f"{streak.detail} {streak.count} times")
+    def _again(self, key: Key, new: Streak, at: int, member: str, rows: Rows) -> None:
+        """What a client does once more; it begins `new` if it last did long ago."""
+        streak = self.streaks.get(key)
+        if streak is not None and new.first_at - streak.last_at > _IDLE:
+            self._end(key, rows)
+        self.streaks.setdefault(key, new).again(at, member)
+        if len(self.streaks) > _SPARE:
+            for old in [k for k, one in self.streaks.items() if at - one.last_at > _IDLE]:
+                if old[0] in ("short", "refused"):
+                    self._end(old, rows)
+
+    def _end(self, key: Key, rows: Rows) -> None:
+        """End a streak: it is an incident if it was long enough."""
+        streak = self.streaks.pop(key, None)
+        if streak is None:
+            return
+        kind, least, text = _STREAKS[key[0] or ""]
+        if streak.count >= max(least, 2 * streak.most + 1):
+            seconds = (streak.last_at - streak.first_at) / 1e6
+            detail = text.format(
+                who=streak.who, count=streak.count, most=streak.most, seconds=seconds
+            )
+            span = streak.first_at, streak.last_at
+            add(rows, kind, span, detail, members=streak.members, count=streak.count)
 
     def hide(
         self, member_id: str, who: str, before: tuple[str, ...], now: tuple[str, ...], at: int
@@ -214,37 +203,19 @@ class Incidents(Struct, array_like=True):
 
     def finish(self, rows: Rows) -> None:
         """The end of the input ends what is going on."""
-        self._end_storm(rows)
-        for member_id in sorted(self.empty):
-            self._end_empty(member_id, rows)
-        for client in sorted(self.short, key=repr):
-            self._end_short(client, rows)
-        for client in sorted(self.refusals, key=repr):
-            self._end_refused(client, rows)
+        for kind in _STREAKS:
+            for key in sorted((key for key in self.streaks if key[0] == kind), key=repr):
+                self._end(key, rows)
         for at, member, detail in self.hidden:
-            _add(rows, HIDDEN_LIST, (at, None), detail, members=(member,))
+            add(rows, HIDDEN_LIST, (at, None), detail, members=(member,))
         self.hidden.clear()
 
 
-def deleted(at: int, rows: Rows) -> None:
-    """The group was deleted."""
-    _add(rows, DELETED, (at, at), causes.DELETED)
-
-
-def recreated(at: int, incarnation: int, rows: Rows) -> None:
-    """The group began again from generation 0 or 1."""
-    _add(rows, RECREATED, (at, at), f"incarnation {incarnation}")
-
-
-def converted(kind: str, at: int, members: Iterable[str], rows: Rows) -> None:
-    """The group changed its type (KIP-848, "Online Migration"); `kind` says to which."""
-    _add(rows, kind, (at, at), kind, members=sorted(members)[:_NAMED])
-
-
-def _add(
+def add(
     rows: Rows, kind: str, span: tuple[int, int | None], detail: str,
     *, members: Iterable[str] = (), count: int = 1,
 ) -> None:  # fmt: skip
+    """A row of `incidents`; `span` is when it began and when it was over (None: it was not)."""
     started_at, ended_at = span
     rows.add(
         "incidents", kind=kind, started_at=started_at, ended_at=ended_at,
@@ -252,26 +223,12 @@ def _add(
     )  # fmt: skip
 
 
-def _add_loop(rows: Rows, streak: Streak, detail: str) -> None:
-    """A crash loop, if it was one."""
-    if streak.count >= LOOPS:
-        span = streak.first_at, streak.last_at
-        _add(rows, CRASH_LOOP, span, detail, members=streak.members, count=streak.count)
-
-
-def _idle(streaks: Mapping[Client, Streak], at: int) -> list[Client]:
-    """Those that will hardly go on, once there are many."""
-    if len(streaks) <= _SPARE:
-        return []
-    return [key for key, one in streaks.items() if at - one.last_at > _IDLE]
-
-
 def _left(member: Member, lived: int) -> bool:
     """Return whether a member was gone too soon for its session to have expired."""
     return lived < NEARLY * member.session_ms * MILLI
 
 
-def _client(member: Member) -> Client | None:
+def _client(member: Member) -> Key | None:
     if member.identity.instance_id is not None:
-        return (member.identity.instance_id,)
-    return member.process if member.identity.client_id else None
+        return "short", member.identity.instance_id
+    return ("short", *member.process) if member.identity.client_id else None

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rebal.inspectors.errors import error_code
-from rebal.inspectors.fleet.timeline import causes
+from rebal.inspectors.fleet.timeline import causes, incidents
 from rebal.inspectors.fleet.timeline.events import Logged
 from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY, Leave, keep_newest
 from rebal.inspectors.fleet.timeline.history import History
@@ -162,7 +162,8 @@ class Requests:
         left.reason = causes.SLOW
         if left.member_id not in self.state.members:
             detail = f"{request['client_id'] or left.member_id}: {causes.SLOW}"
-            self.state.incidents.slow(left.member_id, left.at, detail, self.rows)
+            span, who = (left.at, left.at), (left.member_id,)
+            incidents.add(self.rows, incidents.SLOW, span, detail, members=who)
         return True
 
     def _fenced(self, request: Mapping[str, Any], at: int) -> None:
@@ -170,7 +171,8 @@ class Requests:
         member_id = request["member_id"]
         if member_id not in self.facts.fenced:
             keep_newest(self.facts.fenced, member_id, at)
-            self.state.incidents.fenced(member_id, request["instance_id"], at, self.rows)
+            detail = f"{request['instance_id'] or member_id} was used by two processes at once"
+            incidents.add(self.rows, incidents.FENCED, (at, at), detail, members=(member_id,))
 
     def _hide(self, member_id: str, replaced: str, names: tuple[str, ...], at: int) -> None:
         """A static member's restart that was answered within a generation: did its list change."""
