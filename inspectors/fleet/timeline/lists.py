@@ -11,7 +11,6 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from rebal.groups.wire.offsets_topic import ConsumerGroupMember
 from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC
@@ -19,6 +18,10 @@ from rebal.inspectors.fleet.timeline.rows import Rows
 
 _SPARE: Final = 512
 _CLIENT: Final = ("client_id", "instance_id", "host", "software_name", "software_version")
+_SAID: Final = (
+    *_CLIENT, "protocol_type", "reason", "session_timeout_ms", "rebalance_timeout_ms", "source",
+)  # fmt: skip
+"""The columns that a join says itself."""
 
 
 class ListKey(NamedTuple):
@@ -29,28 +32,14 @@ class ListKey(NamedTuple):
     client: tuple[str | None, ...] = ()
 
 
-class ListRow(Struct, array_like=True, kw_only=True):
-    """A row that may still be seen again: the columns of the table, but for the group."""
+class ListRow(Struct, array_like=True):
+    """A row that may still be seen again; `columns` are those that the first sight told."""
 
     at: int | None
-    member_id: str | None
-    instance_id: str | None
-    client_id: str | None
-    host: str | None
-    assignors: tuple[str, ...]
-    protocol_type: str | None
-    generation: int | None = None
-    refused: bool = False
-    replaced_member_id: str | None = None
-    software_name: str | None = None
-    software_version: str | None = None
-    reason: str | None = None
     last_at: int | None
+    generation: int | None
+    columns: dict[str, str | int | None]
     times: int = 1
-    session_timeout_ms: int | None
-    rebalance_timeout_ms: int | None
-    evidence: str
-    source: str | None = None
 
     def again(self, at: int | None, generation: int | None) -> None:
         """It was seen once more."""
@@ -81,11 +70,13 @@ class Lists(Struct, array_like=True):
     ) -> None:
         """A join that was answered with a member id."""
         generation = request["generation"] if request["error"] == 0 else None
-        self._saw(ListKey(request["member_id"], names), request, at, generation, replaced)
+        columns = {**_said(request), "replaced_member_id": replaced}
+        self._saw(ListKey(request["member_id"], names), at, generation, columns)
 
     def refused(self, request: Mapping[str, Any], at: int | None, names: tuple[str, ...]) -> None:
         """A join that was refused (error 23)."""
-        self._saw(ListKey(None, names, itemgetter(*_CLIENT)(request)), request, at)
+        client = itemgetter(*_CLIENT)(request)
+        self._saw(ListKey(None, names, client), at, None, _said(request))
 
     def record(
         self, member_id: str, member: ConsumerGroupMember, at: int, epoch: int | None, again: bool
@@ -104,58 +95,30 @@ class Lists(Struct, array_like=True):
                 del self.seen[ListKey(member_id, before[1])]
         if names is None:
             return None
-        known = self.seen.get(ListKey(member_id, names))
-        if known is not None:
-            known.again(at, epoch)
-            return names
-        self.seen[ListKey(member_id, names)] = ListRow(
-            at=at,
-            member_id=member_id,
-            instance_id=member.instance_id,
-            client_id=member.client_id,
-            host=member.client_host,
-            assignors=names,
-            protocol_type="consumer",
-            generation=epoch,
-            last_at=at,
-            session_timeout_ms=member.session_timeout_ms,
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
-            evidence=TOPIC,
-        )
+        columns = {
+            "instance_id": member.instance_id,
+            "client_id": member.client_id,
+            "host": member.client_host,
+            "protocol_type": "consumer",
+            "session_timeout_ms": member.session_timeout_ms,
+            "rebalance_timeout_ms": member.rebalance_timeout_ms,
+            "evidence": TOPIC,
+        }
+        self._saw(ListKey(member_id, names), at, epoch, columns)
         return names
 
     def _saw(
         self,
         key: ListKey,
-        request: Mapping[str, Any],
         at: int | None,
-        generation: int | None = None,
-        replaced: str | None = None,
+        generation: int | None,
+        columns: Mapping[str, Any],
     ) -> None:
         known = self.seen.get(key)
         if known is not None:
             known.again(at, generation)
-            return
-        self.seen[key] = ListRow(
-            at=at,
-            member_id=key.member_id,
-            instance_id=request["instance_id"],
-            client_id=request["client_id"],
-            host=request["host"],
-            assignors=key.assignors,
-            protocol_type=request["protocol_type"],
-            generation=generation,
-            refused=key.member_id is None,
-            replaced_member_id=replaced,
-            software_name=request["software_name"],
-            software_version=request["software_version"],
-            reason=request["reason"],
-            last_at=at,
-            session_timeout_ms=request["session_timeout_ms"],
-            rebalance_timeout_ms=request["rebalance_timeout_ms"],
-            evidence=LOG,
-            source=request["source"],
-        )
+        else:
+            self.seen[key] = ListRow(at, at, generation, dict(columns))
 
     def forget(self, before: int, members: Container[str], rows: Rows) -> None:
         """Write what will hardly be seen again, once much is open."""
@@ -178,5 +141,19 @@ class Lists(Struct, array_like=True):
     def _write(self, keys: list[ListKey], rows: Rows) -> None:
         written = [(key, self.seen.pop(key)) for key in keys]
         written.sort(key=lambda pair: (pair[1].at or 0, repr(pair[0])))
-        for _, one in written:
-            rows.add("assignor_lists", **asdict(one))
+        for key, one in written:
+            rows.add(
+                "assignor_lists",
+                at=one.at,
+                member_id=key.member_id,
+                assignors=key.assignors,
+                generation=one.generation,
+                refused=key.member_id is None,
+                last_at=one.last_at,
+                times=one.times,
+                **one.columns,
+            )
+
+
+def _said(request: Mapping[str, Any]) -> dict[str, Any]:
+    return {**{name: request[name] for name in _SAID}, "evidence": LOG}

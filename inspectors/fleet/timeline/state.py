@@ -25,7 +25,7 @@ from rebal.inspectors.fleet.timeline.members import Members, MemberSpan
 from rebal.inspectors.fleet.timeline.metrics import Metrics
 from rebal.inspectors.fleet.timeline.rebalances import Generation, Owners
 
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 """Raise it with every change of a type that a state holds; a release alone does not change it."""
 
 
@@ -40,7 +40,7 @@ class GroupState(Struct, kw_only=True, array_like=True):
     group at all; where none do, `logged` is what happens at its own time.
     """
 
-    schema: Literal[3] = SCHEMA
+    schema: Literal[4] = SCHEMA
     group_id: str
     type: GroupType = GroupType.UNKNOWN
     protocol_type: str | None = None
