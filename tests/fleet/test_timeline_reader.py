@@ -19,8 +19,14 @@ from rebal.groups.wire.offsets_topic import (
     GroupMetadataMember,
     decode_group_metadata,
 )
-from rebal.inspectors.fleet.timeline.reader import ValueReader
-from rebal.inspectors.fleet.timeline.values import UNTOLD, Identity, Member, Values
+from rebal.inspectors.fleet.timeline.reader import read_value
+from rebal.inspectors.fleet.timeline.values import (
+    UNTOLD,
+    Identity,
+    Member,
+    read_assignment,
+    read_subscription,
+)
 from tests.examples import examples
 from tests.fleet.timeline_input import record, tables
 from tests.fleet.timeline_story import M, Story
@@ -130,7 +136,7 @@ def histories(draw: st.DrawFn) -> list[GroupMetadata]:
 
 def as_seen(value: GroupMetadata) -> list[tuple[Any, ...]]:
     """What the strict codec says of each member, decoded apart from the reader under test."""
-    values, consumer = Values(), value.protocol_type == "consumer"
+    read, consumer = read_subscription.__wrapped__, value.protocol_type == "consumer"
     return [
         what(
             Member(
@@ -143,7 +149,7 @@ def as_seen(value: GroupMetadata) -> list[tuple[Any, ...]]:
                     one.session_timeout_ms,
                     "classic",
                 ),
-                values.subscription(one.subscription) if consumer else UNTOLD,
+                read(one.subscription)[0] if consumer else UNTOLD,
             ),
             one.assignment if consumer else None,
         )
@@ -153,7 +159,7 @@ def as_seen(value: GroupMetadata) -> list[tuple[Any, ...]]:
 
 def what(member: Member, assignment: bytes | None) -> tuple[Any, ...]:
     sent = member.subscription
-    given = None if assignment is None else Values().assignment(assignment).partitions
+    given = None if assignment is None else read_assignment.__wrapped__(assignment).partitions
     return (
         *member.identity, sent.generation, sent.version, sent.topics, sent.owned, sent.rack,
         sent.user_data, sent.error, given,
@@ -173,7 +179,6 @@ def head(value: GroupMetadata) -> tuple[Any, ...]:
 def test_values_read_one_after_another_say_what_each_says_alone(
     groups: list[list[GroupMetadata]], data: st.DataObject
 ) -> None:
-    reader = ValueReader(Values())
     for one in itertools.chain.from_iterable(groups):
         raw = written(one)
         if data.draw(st.integers(0, 5)) == 0:
@@ -186,17 +191,17 @@ def test_values_read_one_after_another_say_what_each_says_alone(
             alone = decode_group_metadata(raw)
         except WireError as error:
             with pytest.raises(WireError, match=re.escape(str(error))):
-                reader.read(raw)
+                read_value(raw)
         else:
-            found, named = reader.read(raw)
+            found, named = read_value(raw)
             assert (head(found), told(named)) == (head(alone), as_seen(alone))
 
 
 def test_a_member_that_says_the_same_again_is_the_same_object() -> None:
-    reader, story = ValueReader(Values()), Story()
+    story = Story()
     story.generation(60, 1, [M("a", (0,)), M("b", (1,), generation=1)])
     story.generation(120, 2, [M("a", (0,)), M("b", (1,), generation=2)])
-    (_, first), (_, second) = (reader.read(row["value"]) for row in story.rows)
+    (_, first), (_, second) = (read_value(row["value"]) for row in story.rows)
     assert second[0] is first[0]
     assert second[1] is not first[1]
     assert second[1].subscription.generation == 2
@@ -222,7 +227,7 @@ def test_equal_subscriptions_of_members_in_other_racks_are_told_apart() -> None:
         version=3, protocol_type="consumer", generation=2, protocol="range", leader="eu-1",
         state_timestamp_ms=-1, members=members,
     )  # fmt: skip
-    _, found = ValueReader(Values()).read(written(value))
+    _, found = read_value(written(value))
     assert [one.subscription.rack for one in found] == ["eu-1", "eu-2", "eu-3"]
 
 
@@ -230,10 +235,9 @@ def test_a_value_that_claims_very_many_members() -> None:
     nobody = struct.pack(">hhhhiiii", 0, 0, 0, 0, 0, 0, 0, 0)
     start = struct.pack(">h", 3) + text("consumer") + struct.pack(">ihhqi", 1, -1, -1, -1, 10_001)
     whole, cut = start + 10_001 * nobody, start + 10_000 * nobody
-    reader = ValueReader(Values())
-    assert len(reader.read(whole)[1]) == 10_001
+    assert len(read_value(whole)[1]) == 10_001
     with pytest.raises(WireError, match="more than its bytes can hold"):
-        reader.read(cut + bytes(10))
+        read_value(cut + bytes(10))
 
 
 @examples(50)

@@ -34,6 +34,7 @@ from rebal.inspectors.fleet.timeline.values import (
     PartitionList,
     Server,
     Subscription,
+    subscription,
 )
 
 _STABLE: Final = 0
@@ -239,7 +240,7 @@ class ConsumerGroup(Struct, array_like=True):
     ) -> Member:
         said = Subscription(topics=known.topics, rack=known.rack_id)
         if known.supported_protocols:
-            said = shared.values.subscription(known.supported_protocols[0].metadata)
+            said = subscription(known.supported_protocols[0].metadata)
         now, target = member.current, member.target
         identity = Identity(
             member_id,

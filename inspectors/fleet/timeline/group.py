@@ -27,7 +27,7 @@ from rebal.inspectors.fleet.timeline.events import DISORDER, Record, Tombstone
 from rebal.inspectors.fleet.timeline.facts import MILLI
 from rebal.inspectors.fleet.timeline.heartbeats import heard_at, write_members
 from rebal.inspectors.fleet.timeline.history import History
-from rebal.inspectors.fleet.timeline.reader import Value
+from rebal.inspectors.fleet.timeline.reader import Value, read_value
 from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC, Generation
 from rebal.inspectors.fleet.timeline.requests import Requests
 from rebal.inspectors.fleet.timeline.shared import Shared
@@ -152,7 +152,7 @@ class GroupTimeline:
         if value is None:
             return key, None
         if isinstance(key, kinds.GroupMetadataKey):
-            return key, self.shared.reader.read(value)
+            return key, read_value(value)
         known = key.version in DECODERS
         return key, decode_consumer_group_record(key.version, value) if known else None
 

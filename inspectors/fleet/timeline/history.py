@@ -40,7 +40,6 @@ class History:
         self.state = state
         self.rows = shared.rows
         self.protocols = shared.protocols
-        self.values = shared.values
 
     def advance(self, new: Generation, members: Sequence[Member]) -> None:
         """The next generation, or the same one written again."""
@@ -323,7 +322,7 @@ class History:
         if logged.assignments:
             state.type = GroupType.CLASSIC if state.type is GroupType.UNKNOWN else state.type
             state.protocol_type = logged.protocol_type or state.protocol_type
-        self.advance(*generation_of(logged, state.facts, self.values))
+        self.advance(*generation_of(logged, state.facts))
 
     def _failed(self, number: int, logged: LoggedGeneration | None) -> None:
         state, found = self.state, logged or LoggedGeneration(number)

@@ -9,13 +9,12 @@ from rebal.inspectors.fleet.timeline.values import (
     UNTOLD,
     Identity,
     Member,
-    Values,
+    read_assignment,
+    subscription,
 )
 
 
-def generation_of(
-    logged: LoggedGeneration, facts: RequestFacts, values: Values
-) -> tuple[Generation, list[Member]]:
+def generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Generation, list[Member]]:
     """The generation that a log shows, and its members where it shows whom the leader told."""
     members = []
     consumer = logged.protocol_type in (None, "consumer")
@@ -32,8 +31,8 @@ def generation_of(
             known.session_timeout_ms,
             "classic",
         )
-        said = values.subscription(sent) if sent and consumer else UNTOLD
-        assigned = values.assignment(given.get(member_id, b"")) if consumer else NOT_GIVEN
+        said = subscription(sent) if sent and consumer else UNTOLD
+        assigned = read_assignment(given.get(member_id, b"")) if consumer else NOT_GIVEN
         members.append(Member(identity, said, assigned))
     generation = Generation(
         number=logged.number,

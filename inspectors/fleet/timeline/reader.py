@@ -8,6 +8,7 @@ through the one strict codec in groups/wire, and a value that it refuses is refu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rebal.groups.errors import WireError
@@ -18,10 +19,17 @@ from rebal.groups.wire.offsets_topic import (
     member_head_reader,
     split_group_metadata,
 )
-from rebal.inspectors.fleet.timeline.values import Identity, Member, Memo, Values
+from rebal.inspectors.fleet.timeline.values import (
+    KEPT,
+    Identity,
+    Member,
+    read_assignment,
+    subscription,
+)
 
 _CONSUMER: Final = "consumer"
 _CLASSIC: Final = "classic"
+_READ_HEAD: Final = member_head_reader()
 
 
 class Value(NamedTuple):
@@ -31,57 +39,42 @@ class Value(NamedTuple):
     members: Sequence[Member]
 
 
-class ValueReader:
-    """Reads values, remembering members that it has read; what it remembers is bounded."""
+def read_value(data: bytes) -> Value:
+    """Return what a value says.
 
-    def __init__(self, values: Values) -> None:
-        self._values = values
-        self._identities: Memo[bytes, Identity] = Memo()
-        self._members: Memo[tuple[MemberBytes, bool], Member] = Memo()
-        self._read_head = member_head_reader()
+    Raises:
+        WireError: as `decode_group_metadata`.
+    """
+    try:
+        nobody, parts = split_group_metadata(data)
+        group = decode_group_metadata(nobody)
+        consumer = group.protocol_type == _CONSUMER
+        return Value(group, [_member(part, consumer) for part in parts])
+    except WireError:
+        # of another version, or broken: the codec says by itself what is wrong with it
+        group = decode_group_metadata(data)
+    members = []
+    for one in group.members:
+        identity = Identity(
+            one.member_id, one.instance_id, one.client_id, one.client_host,
+            one.rebalance_timeout_ms, one.session_timeout_ms, _CLASSIC,
+        )  # fmt: skip
+        consumer = group.protocol_type == _CONSUMER
+        members.append(_made(identity, one.subscription, one.assignment, consumer))
+    return Value(group, members)
 
-    def read(self, data: bytes) -> Value:
-        """Return what a value says.
 
-        Raises:
-            WireError: as `decode_group_metadata`.
-        """
-        try:
-            nobody, members = split_group_metadata(data)
-            value = decode_group_metadata(nobody)
-            consumer = value.protocol_type == _CONSUMER
-            return Value(value, [self._member(one, consumer) for one in members])
-        except WireError:
-            # of another version, or broken: the codec says by itself what is wrong with it
-            return self._read_whole(data)
+@lru_cache(maxsize=KEPT)
+def _member(part: MemberBytes, consumer: bool) -> Member:
+    return _made(_identity(part.head), part.subscription, part.assignment, consumer)
 
-    def _read_whole(self, data: bytes) -> Value:
-        value = decode_group_metadata(data)
-        consumer = value.protocol_type == _CONSUMER
-        members = []
-        for one in value.members:
-            identity = Identity(
-                one.member_id, one.instance_id, one.client_id, one.client_host,
-                one.rebalance_timeout_ms, one.session_timeout_ms, _CLASSIC,
-            )  # fmt: skip
-            members.append(self._made(identity, one.subscription, one.assignment, consumer))
-        return Value(value, members)
 
-    def _member(self, member: MemberBytes, consumer: bool) -> Member:
-        found = self._members.get((member, consumer))
-        if found is None:
-            identity = self._identities.get(member.head)
-            if identity is None:
-                identity = Identity._make((*self._read_head(member.head), _CLASSIC))
-                self._identities.keep(member.head, identity)
-            found = self._made(identity, member.subscription, member.assignment, consumer)
-            self._members.keep((member, consumer), found)
-        return found
+@lru_cache(maxsize=KEPT)
+def _identity(head: bytes) -> Identity:
+    return Identity._make((*_READ_HEAD(head), _CLASSIC))
 
-    def _made(
-        self, identity: Identity, subscription: bytes, assignment: bytes, consumer: bool
-    ) -> Member:
-        if not consumer:
-            return Member(identity)
-        values = self._values
-        return Member(identity, values.subscription(subscription), values.assignment(assignment))
+
+def _made(identity: Identity, sent: bytes, given: bytes, consumer: bool) -> Member:
+    if not consumer:
+        return Member(identity)
+    return Member(identity, subscription(sent), read_assignment(given))

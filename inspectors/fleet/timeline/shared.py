@@ -1,13 +1,11 @@
-"""What all groups of one scan share: rows, decoded values, protocols, topics' names."""
+"""What all groups of one scan share: rows, protocols, topics' names."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rebal.inspectors.fleet.timeline.protocol import Protocols
-from rebal.inspectors.fleet.timeline.reader import ValueReader
 from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.values import Values
 
 
 class Topics:
@@ -28,20 +26,15 @@ class Topics:
 class Shared:
     """Parts that all groups of one scan share.
 
-    `breaks` says where records may be missing, by partition; `recorded` are the groups that have
-    records.
+    `breaks` says where records may be missing, by partition.
     """
 
     def __init__(
         self,
         topic_names: Mapping[str, str] | None = None,
         breaks: Mapping[int, Sequence[int]] | None = None,
-        recorded: Collection[str] = (),
     ) -> None:
-        self.recorded = recorded
         self.rows = Rows()
-        self.values = Values()
-        self.reader = ValueReader(self.values)
         self.protocols = Protocols()
         self.topics = Topics(topic_names or {})
         self.breaks = breaks or {}

@@ -82,7 +82,7 @@ class _Timeline:
     """Groups whose rows are made, one after another."""
 
     def __init__(self, options: Options) -> None:
-        self._shared = Shared(options.topic_names, options.breaks, options.recorded)
+        self._shared = Shared(options.topic_names, options.breaks)
         self._options = options
         self._group_id: str | None = None
         # None: before the first group, or where its state is damaged

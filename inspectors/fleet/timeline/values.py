@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from struct import pack, unpack
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
@@ -17,27 +17,12 @@ from rebal.groups.errors import WireError
 from rebal.groups.model import TopicPartitions
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
 
-_KEPT: Final = 16_384
+KEPT: Final = 16_384
+"""How many decoded pieces of each sort are remembered."""
 _SETS: Final = 2048
 _NULL_RACK: Final = b"\xff\xff"
 _V3: Final = b"\x00\x03"
 _DEFAULT_SESSION_MS: Final = 45_000
-_K = TypeVar("_K")
-_V = TypeVar("_V")
-
-
-class Memo(Generic[_K, _V]):
-    """What was made of a key; where that becomes too much, all of it is forgotten."""
-
-    def __init__(self) -> None:
-        self._kept: dict[_K, _V] = {}
-        self.get = self._kept.get
-
-    def keep(self, key: _K, value: _V) -> None:
-        """Remember it."""
-        if len(self._kept) >= _KEPT:
-            self._kept.clear()
-        self._kept[key] = value
 
 
 class PartitionList(Struct, frozen=True, cache_hash=True, array_like=True):
@@ -192,38 +177,20 @@ class Member(Struct, eq=False, array_like=True):
         )
 
 
-class Values:
-    """Decodes subscriptions and assignments, remembering those that it has decoded."""
-
-    def __init__(self) -> None:
-        self._subscriptions: Memo[bytes, Subscription] = Memo()
-        self._but_generation: Memo[bytes, Subscription] = Memo()
-        self._assignments: Memo[bytes, Assignment] = Memo()
-
-    def subscription(self, data: bytes) -> Subscription:
-        """The subscription in `data`."""
-        found = self._subscriptions.get(data)
-        if found is not None:
-            return found
-        again = data.startswith(_V3) and data.endswith(_NULL_RACK)
-        known = self._but_generation.get(data[:-6]) if again else None
+def subscription(data: bytes) -> Subscription:
+    """The subscription in `data`."""
+    if data.startswith(_V3) and data.endswith(_NULL_RACK):
+        known = _but_generation(data[:-6])
         if known is not None:
-            # Only the four bytes of the generation are new.
             return replace(known, generation=int.from_bytes(data[-6:-2], "big", signed=True))
-        found, determined = _subscription(data)
-        if again and determined:
-            self._but_generation.keep(data[:-6], found)
-        else:
-            self._subscriptions.keep(data, found)
-        return found
+    return read_subscription(data)[0]
 
-    def assignment(self, data: bytes) -> Assignment:
-        """The assignment in `data`; empty bytes are an empty assignment, as leaders send them."""
-        found = self._assignments.get(data)
-        if found is None:
-            found = _assignment(data) if data else Assignment(NOTHING)
-            self._assignments.keep(data, found)
-        return found
+
+@lru_cache(maxsize=KEPT)
+def _but_generation(start: bytes) -> Subscription | None:
+    """A subscription up to its generation; None where that does not determine all it says."""
+    found, determined = read_subscription(start + bytes(4) + _NULL_RACK)
+    return found if determined else None
 
 
 def partition_list(partitions: TopicPartitions | None) -> PartitionList | None:
@@ -237,7 +204,8 @@ def partition_list(partitions: TopicPartitions | None) -> PartitionList | None:
     )
 
 
-def _subscription(data: bytes) -> tuple[Subscription, bool]:
+@lru_cache(maxsize=KEPT)
+def read_subscription(data: bytes) -> tuple[Subscription, bool]:
     """Return the subscription, and whether what it says determines each of its bytes."""
     try:
         read = decode_subscription(data)
@@ -254,7 +222,11 @@ def _subscription(data: bytes) -> tuple[Subscription, bool]:
     return found, read.wire is None
 
 
-def _assignment(data: bytes) -> Assignment:
+@lru_cache(maxsize=KEPT)
+def read_assignment(data: bytes) -> Assignment:
+    """The assignment in `data`; empty bytes are an empty assignment, as leaders send them."""
+    if not data:
+        return Assignment(NOTHING)
     try:
         read = decode_assignment(data)
     except WireError as error:
