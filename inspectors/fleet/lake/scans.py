@@ -98,7 +98,7 @@ class Finished:
         """
         for one in self.files_of([number]):
             with opened(self._place, f"{SCANS}/{one.path}") as file:
-                for rows in rows_in(file, _DOCUMENTS, at_once=_ROWS):
+                for rows in rows_in(file, _DOCUMENTS):
                     numbers = rows["scan_id"].to_pylist()
                     if number in numbers:
                         document = rows["document"][numbers.index(number)].as_py()
