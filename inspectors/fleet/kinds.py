@@ -22,9 +22,9 @@ from rebal.groups.wire.offsets_topic import (
     kind_name,
 )
 from rebal.inspectors.fleet.binary_columns import Ints, Mask, buffers, numbers
-from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.reports import add_up
 from rebal.inspectors.fleet.sources.source import SKIPPED
+from rebal.inspectors.fleet.writer import PartWriter
 
 UNREADABLE: Final = "UNREADABLE"
 REPEATED: Final = "REPEATED"

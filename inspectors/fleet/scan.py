@@ -8,8 +8,8 @@ states of groups with news ── gather ──────┴ tell  └ tell_co
                                              │          │
 files of the scan before ── carry ───────────┴──────────┴── the lake's tables
 
-What a scan tells is in proportion to what is new: a group goes on from its state (news.py), and
-the rows that the scan before left open are written again.
+What a scan tells is in proportion to what is new: a group goes on from its state
+(increments/choice.py), and the rows that the scan before left open are written again.
 """
 
 from __future__ import annotations
@@ -28,12 +28,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rebal.groups import VERSION
 from rebal.inspectors.clock import micros, moment
-from rebal.inspectors.fleet.carrying import NO_GROUPS, Load, carry
 from rebal.inspectors.fleet.files import ALL, Wanted, may_hold, read_rows, sorted_names
-from rebal.inspectors.fleet.lake.run import Run, counted
-from rebal.inspectors.fleet.lake.table import DataFile, find_small
-from rebal.inspectors.fleet.manifest import Manifest, ReadLog
-from rebal.inspectors.fleet.news import (
+from rebal.inspectors.fleet.increments.choice import (
     NEWEST,
     Choice,
     choose,
@@ -42,14 +38,7 @@ from rebal.inspectors.fleet.news import (
     newest_states,
     told_until,
 )
-from rebal.inspectors.fleet.parts import FOLDERS, STORED, WORK, PartWriter
-from rebal.inspectors.fleet.reading import LogsRead, Say, read_logs, read_records
-from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
-from rebal.inspectors.fleet.runs import REQUESTS
-from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
-from rebal.inspectors.fleet.sources.source import Source
-from rebal.inspectors.fleet.spark.tasks import cores_of, in_tasks, numbered, require_shared
-from rebal.inspectors.fleet.stages import (
+from rebal.inspectors.fleet.increments.gather import (
     Gather,
     Piece,
     by_group,
@@ -58,9 +47,20 @@ from rebal.inspectors.fleet.stages import (
     pieces_of,
     tasks_for,
 )
-from rebal.inspectors.fleet.telling import tell, tell_commits
+from rebal.inspectors.fleet.increments.replay import tell, tell_commits
+from rebal.inspectors.fleet.increments.rewrite import NO_GROUPS, Load, carry
+from rebal.inspectors.fleet.intake.read import LogsRead, Say, read_logs, read_records
+from rebal.inspectors.fleet.lake.run import Run, counted
+from rebal.inspectors.fleet.lake.table import DataFile, find_small
+from rebal.inspectors.fleet.manifest import Manifest, ReadLog
+from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
+from rebal.inspectors.fleet.runs import REQUESTS
+from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
+from rebal.inspectors.fleet.sources.source import Source
+from rebal.inspectors.fleet.spark.tasks import cores_of, in_tasks, numbered, require_shared
 from rebal.inspectors.fleet.timeline.rows import OPEN
 from rebal.inspectors.fleet.timeline.timeline import Options
+from rebal.inspectors.fleet.writer import FOLDERS, STORED, WORK, PartWriter
 from rebal.inspectors.kafka.brokers import ClusterReading
 
 _Span = tuple[int, int] | None

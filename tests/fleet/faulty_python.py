@@ -20,7 +20,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-PARTS = "rebal.inspectors.fleet.parts"
+PARTS = "rebal.inspectors.fleet.writer"
 LONGEST = 100.0
 
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from rebal.inspectors.fleet.commits import sums as commit_sums
 from rebal.inspectors.fleet.commits.sums import CommitSums
 from rebal.inspectors.fleet.commits.table import as_parts, merge_commits, write_commits
-from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS
 from rebal.inspectors.fleet.sources.source import SOURCE
+from rebal.inspectors.fleet.writer import PartWriter
 from tests.examples import examples
 from tests.fleet.tablefiles import files_in, target_in
 from tests.fleet.test_lake import reported

@@ -16,14 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from rebal.cli import app
-from rebal.inspectors.fleet import compacting
-from rebal.inspectors.fleet.compacting import Compacted, compact
+from rebal.inspectors.fleet.increments import compact as compacting
+from rebal.inspectors.fleet.increments.choice import NEWEST
+from rebal.inspectors.fleet.increments.compact import Compacted, compact
 from rebal.inspectors.fleet.lake.place import LakeError, find_place
 from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.lake.table import LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
-from rebal.inspectors.fleet.news import NEWEST
-from rebal.inspectors.fleet.parts import STORED, PartWriter
+from rebal.inspectors.fleet.writer import STORED, PartWriter
 from rebal.inspectors.tables.reader import open_tables
 from tests.documents import checked
 from tests.fleet.test_lake import WHEN, KilledError, files_of, finish, reported
@@ -169,7 +169,7 @@ def test_a_compaction_that_ends_between_two_commits_changes_nothing_to_read(
 
 KILLED = """
 import sys, time
-from rebal.inspectors.fleet import compacting
+from rebal.inspectors.fleet.increments import compact as compacting
 from tests.fleet.test_compact import compacted
 from pathlib import Path
 remove = compacting.remove

@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rebal.inspectors.fleet import files, parts
-from rebal.inspectors.fleet.carrying import Load, carry
+from rebal.inspectors.fleet import files, writer
 from rebal.inspectors.fleet.files import Wanted, opened, read_rows, rows_in
-from rebal.inspectors.fleet.intake import Known, only_new, take_in, take_requests
-from rebal.inspectors.fleet.parts import PartWriter
+from rebal.inspectors.fleet.increments.replay import tell
+from rebal.inspectors.fleet.increments.rewrite import Load, carry
+from rebal.inspectors.fleet.intake.intake import Known, only_new, take_in, take_requests
 from rebal.inspectors.fleet.reports import Totals
 from rebal.inspectors.fleet.runs import pack, runs_of, unpack
 from rebal.inspectors.fleet.schemas import (
@@ -27,8 +27,8 @@ from rebal.inspectors.fleet.schemas import (
 )
 from rebal.inspectors.fleet.sources.request_rows import COUNTED
 from rebal.inspectors.fleet.sources.source import SOURCE
-from rebal.inspectors.fleet.telling import tell
 from rebal.inspectors.fleet.timeline.timeline import Options
+from rebal.inspectors.fleet.writer import PartWriter
 from tests.fleet.tablefiles import target_in
 
 GROUPS, EACH = 40, 200
@@ -66,7 +66,7 @@ def row_groups_read(folder: Path, path: str, wanted: Wanted) -> int:
 def test_records_are_written_once_by_group_and_of_one_group_little_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "_FEW", 5)
+    monkeypatch.setattr(writer, "_FEW", 5)
     made = records(tmp_path).made
     assert set(made) == {"records"}
     (file,) = made["records"]
@@ -90,7 +90,7 @@ def test_files_of_many_scans_that_become_one_are_sorted_by_group(
             "records"
         )
     ]
-    monkeypatch.setattr(parts, "_FEW", 5)
+    monkeypatch.setattr(writer, "_FEW", 5)
     load = pa.record_batch([pa.array([0])], names=["load"])
     target = target_in(tmp_path, scans + 1)
     (file,) = reported(carry([load], target, [Load("records", tuple(paths), whole=True)])).files(

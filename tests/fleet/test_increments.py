@@ -14,18 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rebal.inspectors.fleet import news, reading
 from rebal.inspectors.fleet import scan as scanning
-from rebal.inspectors.fleet.compacting import compact
 from rebal.inspectors.fleet.files import Wanted
+from rebal.inspectors.fleet.increments import choice
+from rebal.inspectors.fleet.increments.choice import Choice, choose
+from rebal.inspectors.fleet.increments.compact import compact
+from rebal.inspectors.fleet.increments.gather import Gather
+from rebal.inspectors.fleet.intake import read as reading
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.table import LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED
-from rebal.inspectors.fleet.news import Choice, choose
-from rebal.inspectors.fleet.parts import columns_of
 from rebal.inspectors.fleet.schemas import TABLES
-from rebal.inspectors.fleet.stages import Gather
+from rebal.inspectors.fleet.writer import columns_of
 from rebal.inspectors.tables.reader import Tables, open_tables
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, without_sources
 from tests.fleet.tablefiles import last_scan
@@ -142,7 +143,7 @@ def test_states_that_another_version_wrote_are_not_gone_on_from(
     for n, (records, _) in enumerate(parts(tmp_path, 3)):
         with monkeypatch.context() as patch:
             if n == 1:
-                patch.setattr(news, "FORM", "another")
+                patch.setattr(choice, "FORM", "another")
             scan("--offsets", records, "--out", out)
     assert told(out) == told(whole)
 

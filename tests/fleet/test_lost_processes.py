@@ -27,8 +27,8 @@ from rebal.inspectors.fleet.lake.place import PROBE, find_place
 from rebal.inspectors.fleet.lake.scans import SCANS, SCHEMA, Scans
 from rebal.inspectors.fleet.lake.table import LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED
-from rebal.inspectors.fleet.parts import STORED, WORK, columns_of
 from rebal.inspectors.fleet.schemas import TABLES
+from rebal.inspectors.fleet.writer import STORED, WORK, columns_of
 from tests.fleet import faulty_python
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, read_tables
 from tests.fleet.tablefiles import last_scan

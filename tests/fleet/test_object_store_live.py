@@ -20,7 +20,7 @@ from pyarrow.fs import FileSelector
 
 from rebal.cli import app
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.compacting import compact
+from rebal.inspectors.fleet.increments.compact import compact
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.sources.captured import find_files, read_tasks

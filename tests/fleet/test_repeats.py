@@ -10,7 +10,7 @@ import pytest
 
 from rebal.inspectors.fleet.intake import take_in
 from rebal.inspectors.fleet.lake.place import Place
-from rebal.inspectors.fleet.parts import Target
+from rebal.inspectors.fleet.writer import Target
 from rebal.inspectors.fleet.reports import Totals
 from rebal.inspectors.fleet.sources.source import SOURCE
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from rebal.groups.wire.offsets_topic import kind_name
 from rebal.inspectors.fleet.commits.sums import reduced
 from rebal.inspectors.fleet.kinds import UNREADABLE, error_row
-from rebal.inspectors.fleet.parts import PartWriter
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS, in_columns
+from rebal.inspectors.fleet.writer import PartWriter
 
 _ABOUT: Final = ("group_id", "topic", "topic_partition")
 _BETWEEN: Final = "\0"

@@ -26,8 +26,8 @@ from rebal.inspectors.fleet.lake.scans import LEAST, SCANS, Finished, Scans, clu
 from rebal.inspectors.fleet.lake.sweep import Known, find_files, find_log, remove
 from rebal.inspectors.fleet.lake.table import CHECKPOINT, DataFile, LakeTable, lost, token_of
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest, TableEntry
-from rebal.inspectors.fleet.parts import FOLDERS, STORED, WORK, Target, columns_of
 from rebal.inspectors.fleet.schemas import TABLES
+from rebal.inspectors.fleet.writer import FOLDERS, STORED, WORK, Target, columns_of
 
 _AT_ONCE: Final = 8
 """Tables that are asked about or committed at a time, for a store takes its time to answer."""

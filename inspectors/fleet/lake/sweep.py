@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rebal.inspectors.fleet.lake.place import PROBE, Place
 from rebal.inspectors.fleet.lake.scans import SCANS, Finished, Row, Scans
 from rebal.inspectors.fleet.lake.table import CHECKPOINT, DataFile, LakeTable, number_of
-from rebal.inspectors.fleet.parts import STORED, WORK, columns_of
+from rebal.inspectors.fleet.writer import STORED, WORK, columns_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo

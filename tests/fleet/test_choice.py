@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.inspectors.fleet.news import NEWS, Choice, choose, decoded, encoded, summed, told_until
+from rebal.inspectors.fleet.increments.choice import (
+    NEWS,
+    Choice,
+    choose,
+    decoded,
+    encoded,
+    summed,
+    told_until,
+)
 from rebal.inspectors.fleet.schemas import SCAN, STATES
 from rebal.inspectors.fleet.timeline.events import DISORDER
 from rebal.inspectors.fleet.timeline.timeline import FORM

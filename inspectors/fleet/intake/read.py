@@ -15,7 +15,8 @@ from pyspark.sql import functions as sql
 from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.logs import zone_name
 from rebal.inspectors.fleet.files import Wanted
-from rebal.inspectors.fleet.intake import COPIES, Known, only_new, take_in, take_requests
+from rebal.inspectors.fleet.increments.gather import Gather, gather, pieces_of
+from rebal.inspectors.fleet.intake.intake import COPIES, Known, only_new, take_in, take_requests
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.sweep import Freed, remove
 from rebal.inspectors.fleet.manifest import ReadLog
@@ -27,7 +28,6 @@ from rebal.inspectors.fleet.sources.requests import read_requests
 from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source, whole_rows
 from rebal.inspectors.fleet.sources.zones import offset_of, synced_in
 from rebal.inspectors.fleet.spark.tasks import in_tasks
-from rebal.inspectors.fleet.stages import Gather, gather, pieces_of
 from rebal.inspectors.fleet.timeline.clock import latest_time
 from rebal.inspectors.logs.lines import Zone
 

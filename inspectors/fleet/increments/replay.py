@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 from rebal.inspectors.fleet.commits.groups import commit_groups
 from rebal.inspectors.fleet.commits.table import merge_commits, write_commits
-from rebal.inspectors.fleet.parts import PartWriter, Target
 from rebal.inspectors.fleet.runs import in_order, pack, unpack
 from rebal.inspectors.fleet.schemas import TIME, with_columns
 from rebal.inspectors.fleet.timeline.timeline import REFUSED, WAITING, Options, make_tables
+from rebal.inspectors.fleet.writer import PartWriter, Target
 
 
 def tell(

@@ -22,7 +22,6 @@ from rebal.inspectors.fleet.commits.table import as_parts
 from rebal.inspectors.fleet.files import ALL, Wanted, may_hold, read_rows, sorted_names
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.lake.table import DataFile
-from rebal.inspectors.fleet.parts import RUN_KINDS
 from rebal.inspectors.fleet.runs import pack, runs_of
 from rebal.inspectors.fleet.schemas import (
     COMMIT_PARTS,
@@ -34,6 +33,7 @@ from rebal.inspectors.fleet.schemas import (
     in_columns,
 )
 from rebal.inspectors.fleet.spark.tasks import Work, cores_of, in_tasks, numbered, numbers_in
+from rebal.inspectors.fleet.writer import RUN_KINDS
 
 Change = Callable[[DataFrame], DataFrame]
 _SHARE: Final = 64 << 20

@@ -14,17 +14,17 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from rebal.inspectors.fleet.carrying import Load, carry
 from rebal.inspectors.fleet.files import ALL, Wanted
+from rebal.inspectors.fleet.increments.choice import NEWEST, newest_states
+from rebal.inspectors.fleet.increments.rewrite import Load, carry
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.run import Run, app_of, new_run
 from rebal.inspectors.fleet.lake.scans import Scans, expired
 from rebal.inspectors.fleet.lake.sweep import Freed, find_files, find_log, remove
 from rebal.inspectors.fleet.lake.table import SMALL, DataFile, token_of
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.fleet.news import NEWEST, newest_states
-from rebal.inspectors.fleet.parts import FOLDERS, STORED, WORK
 from rebal.inspectors.fleet.reports import Totals
+from rebal.inspectors.fleet.writer import FOLDERS, STORED, WORK
 
 
 class Compacted(NamedTuple):

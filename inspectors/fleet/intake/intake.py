@@ -21,10 +21,9 @@ from rebal.groups.wire.offsets_topic import kind_name
 from rebal.inspectors.fleet.commits.sums import CommitSums
 from rebal.inspectors.fleet.commits.table import name_topics
 from rebal.inspectors.fleet.files import read_rows
+from rebal.inspectors.fleet.increments.choice import encoded, summed
 from rebal.inspectors.fleet.kinds import REPEATED, explain, group_in, sort_out
 from rebal.inspectors.fleet.lake.place import Place
-from rebal.inspectors.fleet.news import encoded, summed
-from rebal.inspectors.fleet.parts import PartWriter, Target
 from rebal.inspectors.fleet.reports import TaskReport, add_up
 from rebal.inspectors.fleet.runs import in_order, pack
 from rebal.inspectors.fleet.schemas import (
@@ -39,6 +38,7 @@ from rebal.inspectors.fleet.schemas import (
 from rebal.inspectors.fleet.sources.request_rows import COUNTS
 from rebal.inspectors.fleet.spark.tasks import Work
 from rebal.inspectors.fleet.timeline.clock import span_of
+from rebal.inspectors.fleet.writer import PartWriter, Target
 
 COPIES: Final = "copies"
 """A column that says how often the source has a record; without it, each comes once."""

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.inspectors.fleet.files import ALL, Wanted, opened, rows_in
-from rebal.inspectors.fleet.parts import WRITTEN, PartWriter, Target
 from rebal.inspectors.fleet.schemas import SCAN, TEXT
 from rebal.inspectors.fleet.spark.tasks import numbers_in
+from rebal.inspectors.fleet.writer import WRITTEN, PartWriter, Target
 
 NO_GROUPS: Final = pa.array([], TEXT)
 _GROUP: Final = pa.schema([("group_id", TEXT)])

@@ -1,0 +1,1 @@
+"""Intake of what a scan reads: each record and line once, reduced, stored and accounted for."""
