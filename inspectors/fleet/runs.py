@@ -28,6 +28,8 @@ _COLUMNS: Final = (OF_RECORDS, OF_RECORDS, TIMELINE)
 """The columns of packed rows, by the place of their kind in `KINDS`."""
 _RUN_BYTES: Final = 1 << 20
 _RUN_ROWS: Final = 1024
+_SHORT: Final = 8
+"""As many runs become one that is no larger than one may be."""
 _BATCH_ROWS: Final = 8192
 _BATCH_BYTES: Final = 32 << 20
 _LAST: Final = np.iinfo(np.int64).max
@@ -111,9 +113,10 @@ def joined(runs: pa.Table) -> pa.Table:
     partitions, sizes = _numbers(runs, "partition"), np.cumsum(_numbers(runs, "size"))
     starts = _starts(_codes(runs), kinds, partitions, _valid(runs, "at"), sizes)
     ends = np.append(starts[1:], len(runs))
-    alone = runs.take(pa.array(starts[ends - starts == 1]))
-    several = np.flatnonzero(ends - starts > 1)
-    parts = (runs.slice(starts[one], ends[one] - starts[one]) for one in several)
+    counts = ends - starts
+    alone = runs.filter(pa.array(np.repeat(counts < _SHORT, counts)))
+    several = np.flatnonzero(counts >= _SHORT)
+    parts = (runs.slice(starts[one], counts[one]) for one in several)
     made = [pack(in_order([run.rows() for run in runs_of(part)])) for part in parts]
     return pa.concat_tables([alone.select(RUNS.names), *made])
 

@@ -70,7 +70,7 @@ def test_records_are_written_once_by_group_and_of_one_group_little_is_read(
     made = records(tmp_path).made
     assert set(made) == {"records"}
     (file,) = made["records"]
-    assert row_groups_read(tmp_path, file.path, Wanted()) == 8
+    assert row_groups_read(tmp_path, file.path, Wanted()) >= 8
     assert row_groups_read(tmp_path, file.path, ONE_GROUP) == 1
     found = rows_of(tmp_path, file.path)
     assert found["group_id"].to_pylist() == ["group-17"] * EACH
