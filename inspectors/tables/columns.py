@@ -91,13 +91,8 @@ def _partitions(column: pa.ListArray) -> list[dict[str, Partitions] | None]:
 
 def _bounds(column: pa.ListArray) -> Iterator[tuple[int, int] | None]:
     """Where each list begins and ends in `column.values`; None for a null one."""
-    ends = column.offsets.to_pylist()
-    pairs = pairwise(ends)
-    if not column.null_count:
-        yield from pairs
-        return
-    valid = column.is_valid().to_pylist()
-    yield from (pair if there else None for pair, there in zip(pairs, valid, strict=True))
+    pairs, valid = pairwise(column.offsets.to_pylist()), column.is_valid().to_pylist()
+    return (pair if there else None for pair, there in zip(pairs, valid, strict=True))
 
 
 def _chunked(values_: pa.Array) -> pa.ChunkedArray:

@@ -222,13 +222,11 @@ class _Run(NamedTuple):
 
 def _gone(runs: Sequence[_Run]) -> dict[str, int]:
     made: dict[str, int] = {}
+    here = {run.member_id for run in runs if run.current}
     for run in runs:
         end = run.left_at or run.last_at
-        if not run.current and end is not None:
+        if run.member_id not in here and end is not None:
             made[run.member_id] = max(end, made.get(run.member_id, 0))
-    for run in runs:
-        if run.current:
-            made.pop(run.member_id, None)
     return made
 
 
