@@ -132,7 +132,6 @@ def outsiders_of(
     families |= {one.instance_id or one.client_id: one.family for one in missing if one.family}
     every = {one.family for one in missing}
     same = every.pop() if len(every) == 1 else families.get("*")
-    sure = sum(each.doubt is Doubt.NONE for each in rejections)
     rejected: list[Outsider] = []
     for one, open_, until, behind in rejections:
         who = one.instance_id or one.client_id
@@ -145,12 +144,15 @@ def outsiders_of(
         if own is not None:
             missing.remove(own)
         family = proven_family(one.software) or families.get(who, same)
-        # Where more members are out, the name is also theirs; without an address, any member's.
-        more = context.missing > sure and not one.instance_id
-        alike = [each.takes_mixed for each in missing if more and each.client_id == one.client_id]
-        if not (one.host or one.instance_id):
-            named = (f for f in context.members if f.member.client_id == one.client_id)
-            alike += map(context.may_take_mixed, named)
+        alike = [own.takes_mixed if own is not None else _mixed(family)]
+        if one.instance_id is None:
+            # The name is also that of others who are out and, without its address, any member's.
+            alike += [each.takes_mixed for each in missing if each.client_id == one.client_id]
+            alike += [
+                context.may_take_mixed(facts)
+                for facts in context.members
+                if not one.host and facts.member.client_id == one.client_id
+            ]
         rejected.append(
             Outsider(
                 kind=OutsiderKind.REJECTED,
@@ -162,7 +164,7 @@ def outsiders_of(
                 list=one.list,
                 error=one.error,
                 family=own.family if own is not None and own.family else family,
-                takes_mixed=worst([own.takes_mixed if own else _mixed(family), *alike]),
+                takes_mixed=worst(alike),
                 since=one.at,
                 until=until,
                 behind=behind,
