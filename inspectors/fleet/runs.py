@@ -181,7 +181,7 @@ def _merged(runs: Iterable[Run]) -> Iterator[pa.Table]:
     held: list[pa.Table] = []
     end, count, enough = _NEVER, 0, _BATCH_ROWS
     for run in sorted(runs, key=_place):
-        rows = early(run.rows())
+        rows = early(run.rows()) if run.kind == REQUESTS else run.rows()
         first, last = _time(rows["at"][0]), _time(rows["at"][-1])
         if run.kind == STATE:
             yield rows

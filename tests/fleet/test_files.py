@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from rebal.inspectors.fleet.schemas import (
 )
 from rebal.inspectors.fleet.sources.request_rows import COUNTED
 from rebal.inspectors.fleet.sources.source import SOURCE
+from rebal.inspectors.fleet.timeline.events import DISORDER
 from rebal.inspectors.fleet.timeline.timeline import Options
 from rebal.inspectors.fleet.writer import PartWriter
 from tests.fleet.tablefiles import target_in
@@ -175,7 +176,8 @@ def test_a_line_with_a_time_that_is_not_believed_waits_until_it_is(tmp_path: Pat
         made = reported(tell(packed.to_batches(), target, options)).made
         (packed,) = read_rows(target.place, made["waiting"][0].path, RUNS)
     (rows,) = unpack(packed.to_batches(), (0, 2**62))
-    assert rows.select(["at", "told_at"]).to_pylist() == [{"at": ahead, "told_at": None}]
+    early = ahead - timedelta(microseconds=DISORDER)
+    assert rows.select(["at", "told_at"]).to_pylist() == [{"at": early, "told_at": None}]
 
 
 def test_a_line_that_an_earlier_scan_could_not_read_is_known_by_its_file(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from rebal.inspectors.fleet import runs
 from rebal.inspectors.fleet.runs import in_order, joined, pack, unpack
 from rebal.inspectors.fleet.schemas import RUNS, TIMELINE
 from rebal.inspectors.fleet.timeline.clock import settle
+from rebal.inspectors.fleet.timeline.events import early
 from rebal.inspectors.fleet.timeline.timeline import ORDER
 from tests.examples import examples
 
@@ -120,7 +121,8 @@ def test_rows_come_out_in_order_with_effective_times(files: list[list[Row]], run
         made = through(files)
     finally:
         runs._RUN_ROWS = before
-    wanted = sorted(settled([one for rows in files for one in rows]), key=place)
+    rows = pa.Table.from_pylist(settled([one for rows in files for one in rows]), TIMELINE)
+    wanted = sorted(early(rows).to_pylist(), key=place)
     assert [place(one) for one in made] == [place(one) for one in wanted]
     assert sorted(made, key=place) == wanted
 
