@@ -12,7 +12,7 @@ A question that a gate decides from several looks is never reported as a danger 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -32,6 +32,7 @@ from rebal.planner.plan import Aim, Finding, Plan, Severity, Step
 from rebal.planner.rules import Trait, evaluate, has, rules
 from rebal.planner.verification.journal import (
     JournalEntry,
+    SeenMember,
     look_of,
     same_since,
 )
@@ -44,6 +45,8 @@ IDLE: Final = timedelta(seconds=30)
 # (probing.rebalance.interval.ms, KIP-441): an instance without local state waits for that.
 WARM: Final = timedelta(minutes=15)
 WINDOW: Final = timedelta(minutes=10)
+# A member that crashes at once is not taken for a cured one.
+CALM: Final = timedelta(minutes=1)
 _QUIET: Final = (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
 # The default of max.poll.interval.ms, which is as long as a rebalance may wait for a member.
 STUCK: Final = timedelta(minutes=5)
@@ -180,23 +183,34 @@ def _storm(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterat
         )
     looks = [*window, replace(look_of(plan, context.snapshot), generation=context.generation)]
     expected = context.expected or len(context.members)
-    unrest = _unrest(looks, expected)
-    if unrest is not None:
-        # So many looks must be older than the window that the others do not show it.
-        old = next(n for n in range(1, len(looks) + 1) if _unrest(looks[n:], expected) is None)
+    excess = _excess(looks, expected)
+    loops = {} if excess else _loops(looks)
+    if excess:
+        calm = _calm_at(looks)
+        over = _leaves_window(looks, lambda left: bool(_excess(left, expected)))
+        said = f"{excess[0]} rebalances and {excess[1]} new member ids since"
+    elif loops:
+        calm = max(_calm_at(looks, name) for name in loops)
+        over = _leaves_window(looks, lambda left: bool(_loops(left)))
+        times = ", ".join(f"{name} {times} times" for name, times in sorted(loops.items()))
+        said = f"rejoined with a new member id ({times}) since"
+    if (excess or loops) and now < calm:
         yield Danger(
             kind=DangerKind.STORM,
-            message=f"{unrest} since {window[0].at:%H:%M:%SZ}: more than the restarts explain. "
-            f"This danger ends at {looks[old - 1].at + WINDOW:%H:%M:%SZ} if no member rejoins "
-            "until then.",
+            message=f"{said} {window[0].at:%H:%M:%SZ}: more than the restarts explain. This danger "
+            f"ends at {min(calm, over):%H:%M:%SZ} if no member rejoins until then.",
             fix="Stop restarting. Look for members that leave and rejoin (crash loop, liveness "
             "probe, rejection, max.poll.interval.ms, session timeouts, an autoscaler).",
             since=window[0].at,
         )
 
 
-def _unrest(looks: Sequence[JournalEntry], expected: int) -> str | None:
-    """Return the rebalances and rejoins that restarts do not explain; None if they explain all."""
+def _client(member: SeenMember) -> str:
+    return member.instance_id or member.client_id
+
+
+def _excess(looks: Sequence[JournalEntry], expected: int) -> tuple[int, int] | None:
+    """Return the numbers of rebalances and of new member ids, if restarts do not explain them."""
     pairs = list(pairwise(looks))
     changes = sum(len(a.ids ^ b.ids) for a, b in pairs)
     came = sum(len(b.ids - a.ids) for a, b in pairs)
@@ -206,24 +220,50 @@ def _unrest(looks: Sequence[JournalEntry], expected: int) -> str | None:
         sum(a.state == "Stable" and b.state != "Stable" for a, b in pairs),
     )
     if rebalances > _FOR_EACH * changes + _SPARE or came > _FOR_EACH * expected + _SPARE:
-        return f"{rebalances} rebalances and {came} new member ids"
-    loops = sorted(_rejoins(looks).items())
-    times = ", ".join(f"{name} {often} times" for name, often in loops if often > _COMES_BACK)
-    return f"rejoined with a new member id ({times})" if times else None
+        return rebalances, came
+    return None
 
 
-def _rejoins(looks: Sequence[JournalEntry]) -> dict[str, int]:
-    """Return how often each client has come back with a new member id; a client id that several
-    members of one look share tells nothing.
-    """
+def _loops(looks: Sequence[JournalEntry]) -> dict[str, int]:
+    """Return the members that rejoin again and again, outside of a roll-out, and how often."""
     met: dict[str, set[str]] = defaultdict(set)
     shared: set[str] = set()
     for look in looks:
-        clients = {one.member_id: one.instance_id or one.client_id for one in look.members}
-        shared |= {name for name, count in Counter(clients.values()).items() if count > 1}
-        for member_id, name in clients.items():
-            met[name].add(member_id)
-    return {name: len(found) - 1 for name, found in met.items() if name not in shared}
+        often = Counter(map(_client, look.members))
+        shared |= {name for name, count in often.items() if count > 1}
+        for member in look.members:
+            met[_client(member)].add(member.member_id)
+    return {
+        name: len(found) - 1
+        for name, found in met.items()
+        if name not in shared and len(found) - 1 > _COMES_BACK
+    }
+
+
+def _leaves_window(
+    looks: Sequence[JournalEntry], found: Callable[[Sequence[JournalEntry]], bool]
+) -> datetime:
+    """Return when so many looks are older than `WINDOW` that the others do not show it."""
+    first = next(n for n in range(1, len(looks) + 1) if not found(looks[n:]))
+    return looks[first - 1].at + WINDOW
+
+
+def _calm_at(looks: Sequence[JournalEntry], name: str | None = None) -> datetime:
+    """Return when the group, or the member `name`, has been quiet for longer than ever between its
+    rejoins, if it stays so.
+    """
+    joins: list[datetime] = []
+    restless, known = looks[0].at, looks[0].ids
+    for before, look in pairwise(looks):
+        mine = {one.member_id for one in look.members if name in (None, _client(one))}
+        if mine - known or (name is None and look.generation != before.generation):
+            joins.append(look.at)
+        if not mine or look.state not in _QUIET:
+            # Nothing is known of a member that is not there: the window ends its loop first.
+            restless = look.at + (WINDOW if look is looks[-1] else timedelta())
+        known |= look.ids
+    between = (after - before for before, after in pairwise(joins))
+    return max([restless, *joins]) + max([CALM, *between])
 
 
 def _idle(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
@@ -357,11 +397,13 @@ def _gates(plan: Plan, finding: Finding, step: Step | None) -> bool:
 
 
 def _answered(plan: Plan, context: Context, finding: Finding) -> bool:
-    """Return whether the plan's path deals with the finding: where it stops some clients, only one
-    of these clients.
-    """
     if not rules()[finding.rule].dealt_with(plan.path, context, finding, verifying=True):
         return False
-    stopped = {family for step in plan.steps for family in step.left_out}
-    known = {facts.member.member_id: facts.family for facts in context.members}
-    return not stopped or all(known.get(id_) in stopped for id_ in finding.members)
+    stopped = [step for step in plan.steps if step.left_out]
+    known = {facts.member.member_id: facts for facts in context.members}
+    return not stopped or all(_is_stopped(stopped, known.get(id_)) for id_ in finding.members)
+
+
+def _is_stopped(steps: Sequence[Step], facts: Facts | None) -> bool:
+    """Return whether this member's client is one that the plan stops."""
+    return facts is not None and any(facts.family in step.left_out for step in steps)
