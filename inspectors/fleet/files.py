@@ -20,8 +20,9 @@ from rebal.inspectors.fleet.schemas import SCAN, in_columns
 
 _T = TypeVar("_T", str, int)
 _ROWS: Final = 4096
-_RUNS: Final = 64
-"""Rows of a batch; a run may have a megabyte."""
+_LARGE: Final = {"rows", "document"}
+_FEW: Final = 64
+"""Rows of a batch, and of one with large values: a run may have a megabyte."""
 
 
 class Wanted(NamedTuple):
@@ -65,7 +66,7 @@ def opened(place: Place, path: str) -> Iterator[pq.ParquetFile]:
 def rows_in(file: pq.ParquetFile, columns: pa.Schema, wanted: Wanted = ALL) -> Iterator[pa.Table]:
     """Rows of an open file in these columns; one that the file does not have is null."""
     found = _row_groups(file.metadata, wanted)
-    at_once = _RUNS if "rows" in columns.names else _ROWS
+    at_once = _ROWS if _LARGE.isdisjoint(columns.names) else _FEW
     for batch in file.iter_batches(at_once, row_groups=found, columns=columns.names):
         rows = wanted.rows(in_columns(batch, columns))
         if len(rows):

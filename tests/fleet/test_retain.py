@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rebal.groups.errors import DocumentError
+from rebal.inspectors.fleet import files as lake_files
 from rebal.inspectors.fleet.lake import scans as lake_scans
 from rebal.inspectors.fleet.lake.place import LakeError, find_place
 from rebal.inspectors.fleet.lake.run import new_run
@@ -131,6 +132,7 @@ def test_a_scan_reads_the_rows_of_others_once_and_few_documents_at_a_time(
                 yield found
 
     monkeypatch.setattr(lake_scans, "_ROWS", 4)
+    monkeypatch.setattr(lake_files, "_FEW", 4)
     for number in range(1, 11):
         scan_at(tmp_path, number, 100 * DAY)
     monkeypatch.setattr(lake_scans.pq, "ParquetFile", Watched)
