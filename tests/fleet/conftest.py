@@ -115,13 +115,14 @@ def in_time(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def without_sources(tables: Tables) -> Tables:
-    """The tables without the columns that say where a row was read, in one order."""
+    """The tables without what says where a row was read, or when brokers were asked, sorted."""
     return {
         name: sorted(
             ({k: v for k, v in row.items() if k not in ("source", "sources")} for row in rows),
             key=repr,
         )
         for name, rows in tables.items()
+        if name != "log_ends"
     }
 
 
@@ -129,10 +130,13 @@ def by_group(tables: Tables) -> Tables:
     """The tables with their groups in the order of their ids, each group's rows as they stand.
 
     Which groups share a file, and so in which order groups stand, follows from the size of the
-    inputs: two scans that go on from each other have other inputs than a full one.
+    inputs: two scans that go on from each other have other inputs than a full one. When brokers
+    were asked differs too: `log_ends` is left out.
     """
     return {
-        name: sorted(rows, key=lambda row: row["group_id"] or "") for name, rows in tables.items()
+        name: sorted(rows, key=lambda row: row["group_id"] or "")
+        for name, rows in tables.items()
+        if name != "log_ends"
     }
 
 

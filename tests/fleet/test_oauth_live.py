@@ -276,7 +276,8 @@ def test_a_token_is_there_no_more_when_java_asks(
         file = properties(broker, f"file://{kept}" if from_file else issuer.url, tmp_path)
         words = ("--command-config", file, "--timeout", "2", "--out", tmp_path / "out")
         said = scan(*words, code=1)
-    what = f"the token in {kept}: it reads" if from_file else f"a token from {issuer.url}, and"
+    setting = "sasl.oauthbearer.token.endpoint.url"
+    what = f"the token of {setting}: it reads" if from_file else f"a token of {setting}, and"
     assert f"Spark's Kafka client could not log in with {what}" in said
     assert said.count("\n") == 2
     assert "s3cret" not in said
