@@ -180,9 +180,7 @@ def test_a_client_that_joins_after_the_plan_was_made_is_a_danger(rollout: Rollou
         rollout.stop("rd-0")
         rollout.settle()
         assert rollout.verify(*rollout.log)["exit_code"] == 4
-    looks = rollout.journal()
-    assert [look.get("findings", []) for look in looks[-3:]] == [["RB104"], [], []]
-    assert "RB104 is ignored: it has its own change" in looks[-2]["accepted"]
+    assert "RB104 is ignored: it has its own change" in rollout.journal()[-2]["accepted"]
 
 
 def test_java_and_librdkafka_in_one_group_step_by_step(empty: Rollout) -> None:
