@@ -83,9 +83,9 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     not kept at this look). `rejected` are the rejections that no earlier look showed, `dangers` the
     kinds of the dangers. `accepted` is what the user accepted at this look, a sentence each,
     `confirmed` what the operator confirmed by hand, `left_out` the ids of members that `step` does
-    not concern, `advised` what it advised (`advice_to_keep`). `departed` are the clients that left
-    for good and `expected` is the number of members, both by the user's word. `broker_id` is the
-    coordinator's, `leader_epoch` that of its partition (None: not read).
+    not concern, `advised` its advice where somebody joins, or waits instead. `departed` are the
+    clients that left for good and `expected` is the number of members, both by the user's word.
+    `broker_id` is the coordinator's, `leader_epoch` that of its partition (None: not read).
     """
 
     at: Moment
@@ -170,19 +170,6 @@ def look_of(plan: Plan, snapshot: GroupSnapshot) -> JournalEntry:
         rejected=snapshot.refusals,
         broker_id=coordinator.broker_id if coordinator is not None else None,
         leader_epoch=coordinator.leader_epoch if coordinator is not None else None,
-    )
-
-
-def advice_to_keep(advice: Advice) -> Advice | None:
-    """Return what later looks ask of this advice; None where nobody joins or waits instead."""
-    if not (advice.recommended or advice.instead_of):
-        return None
-    return Advice(
-        action=advice.action,
-        instead_of=advice.instead_of,
-        members=advice.members,
-        assignors=advice.assignors,
-        change=advice.change,
     )
 
 

@@ -71,11 +71,10 @@ def lag_of(snapshot: GroupSnapshot) -> tuple[int | None, int | None]:
 
     Only partitions with a known committed and end offset count; None where there is none.
     """
-    known = [(one.records, one.committed or 0) for one in snapshot.lag]
-    sums = [(records, committed) for records, committed in known if records is not None]
-    if not sums:
+    known = [one for one in snapshot.lag if one.records is not None]
+    if not known:
         return None, None
-    return sum(records for records, _ in sums), sum(committed for _, committed in sums)
+    return sum(one.records or 0 for one in known), sum(one.committed or 0 for one in known)
 
 
 def lag_dangers(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:

@@ -40,7 +40,6 @@ from rebal.planner.verification.journal import (
     Confirmation,
     JournalEntry,
     Shown,
-    advice_to_keep,
     assumed,
     first_shown,
     known_before,
@@ -421,7 +420,7 @@ def entry_of(
     lag, committed = lag_of(snapshot)
     current = next((each for each in standing.steps if each.id == standing.step), None)
     later = standing.gate is Tri.YES and current is not None and current != standing.steps[-1]
-    look = look_of(plan, snapshot)
+    look, advice = look_of(plan, snapshot), standing.advice
     return replace(
         look,
         step=standing.step or 1,
@@ -452,7 +451,7 @@ def entry_of(
         dangers=tuple(danger.kind for danger in standing.dangers),
         accepted=(*standing.accepted, *accepted),
         left_out=frozenset(current.left_out) if current else frozenset(),
-        advised=advice_to_keep(standing.advice),
+        advised=advice if advice.recommended or advice.instead_of else None,
         departed=standing.departed,
         expected=standing.expected if standing.counted else None,
     )
