@@ -22,7 +22,7 @@ _Key = TypeVar("_Key", str, int)
 
 
 class TaskReport(Struct, omit_defaults=True, array_like=True):
-    """What one task wrote, replaced and counted.
+    """Files that one task wrote and replaced, and its counts.
 
     `made` are its files by kind, with their paths in the lake; `gone` are files of earlier scans
     that they replace. `rows` is the number of the source's rows, `skipped` how many of them are no
@@ -30,7 +30,7 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
     a request log's lines by `request_rows.COUNTS`. `stretches` are the first and the last offset of
     what was read of a partition; none came again within one unless `twice`. `offsets` is how many
     were read. `span` bounds the times of what was read (microseconds since 1970), `topics` are
-    names by topic id, `news` batches of `news.NEWS`, and `refused` the groups with a damaged state.
+    names by topic id, `news` batches of `news.NEWS`, and `damaged` the groups whose state is.
     """
 
     made: dict[str, list[DataFile]] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
     span: tuple[int, int] | None = None
     topics: dict[str, str] = field(default_factory=dict)
     news: list[bytes] = field(default_factory=list)
-    refused: set[str] = field(default_factory=set)
+    damaged: set[str] = field(default_factory=set)
 
     def reach(self, partition: int, first: int, last: int) -> None:
         """Note that offsets of this partition were read: one stretch, as long as they grow."""
@@ -109,7 +109,7 @@ class Totals(TaskReport):
         self.stretch(one.span)
         self.topics |= one.topics
         self.news += one.news
-        self.refused |= one.refused
+        self.damaged |= one.damaged
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(TaskReport)

@@ -40,7 +40,7 @@ _TIMED: Final = ["group_id", "at", "partition", "offset"]
 _Values = np.ndarray[Any, np.dtype[Any]]
 
 
-class Run(NamedTuple):
+class PackedRun(NamedTuple):
     """A row of `RUNS`; times are microseconds since 1970.
 
     `times` are those that its rows take instead of their own (None: their own).
@@ -121,11 +121,11 @@ def joined(runs: pa.Table) -> pa.Table:
     return pa.concat_tables([alone.select(RUNS.names), *made])
 
 
-def runs_of(rows: pa.Table | pa.RecordBatch) -> Iterator[Run]:
+def runs_of(rows: pa.Table | pa.RecordBatch) -> Iterator[PackedRun]:
     """Yield rows of `RUNS` as runs."""
     columns = (rows[one.name] for one in RUNS)
     values = (one.cast(pa.int64()) if one.type == TIME else one for one in columns)
-    yield from starmap(Run, zip(*(one.to_pylist() for one in values), strict=True))
+    yield from starmap(PackedRun, zip(*(one.to_pylist() for one in values), strict=True))
 
 
 def unpack(
@@ -149,7 +149,7 @@ def unpack(
         yield _batch(held)
 
 
-def _settled(runs: list[Run], span: tuple[int, int] | None) -> list[Run]:
+def _settled(runs: list[PackedRun], span: tuple[int, int] | None) -> list[PackedRun]:
     """Return a group's runs with effective times where not all of their own are believed."""
     if not _is_doubtful(runs, span):
         return runs
@@ -162,7 +162,7 @@ def _settled(runs: list[Run], span: tuple[int, int] | None) -> list[Run]:
     return made
 
 
-def _is_doubtful(runs: Sequence[Run], span: tuple[int, int] | None) -> bool:
+def _is_doubtful(runs: Sequence[PackedRun], span: tuple[int, int] | None) -> bool:
     if span is not None and any(
         run.at is not None and (run.at < span[0] or run.until > span[1]) for run in runs
     ):
@@ -176,7 +176,7 @@ def _is_doubtful(runs: Sequence[Run], span: tuple[int, int] | None) -> bool:
     )
 
 
-def _merged(runs: Iterable[Run]) -> Iterator[pa.Table]:
+def _merged(runs: Iterable[PackedRun]) -> Iterator[pa.Table]:
     """Yield the rows of one group's runs in order, requests early, the state first."""
     held: list[pa.Table] = []
     end, count, enough = _NEVER, 0, _BATCH_ROWS
@@ -201,7 +201,7 @@ def _merged(runs: Iterable[Run]) -> Iterator[pa.Table]:
         yield in_order(held)
 
 
-def _place(run: Run) -> tuple[bool, int]:
+def _place(run: PackedRun) -> tuple[bool, int]:
     if run.at is None:
         return run.kind != STATE, _LAST
     return True, run.at - (DISORDER if run.kind == REQUESTS else 0)
@@ -215,13 +215,13 @@ def _before(rows: pa.Table, time: int) -> tuple[pa.Table, pa.Table]:
 
 
 def _time(at: pa.Scalar) -> int:
-    """A time as it sorts: none comes last."""
+    """Return a time as it sorts: none comes last."""
     return at.value if at.is_valid else _LAST
 
 
 def _starts(*columns: _Values) -> _Values:
-    """Where runs begin: one of the columns has another value; of the last one, a sum of bytes,
-    it is another multiple of a run's."""
+    """Return the rows at which runs begin: where one of the columns has another value, or the last
+    one, a sum of bytes, reaches another multiple of a run's."""
     *marks, sizes = columns
     cuts = np.diff(sizes // _RUN_BYTES, prepend=-1) != 0
     cuts[:1] = True

@@ -135,13 +135,13 @@ def scan(
     return run.finish(manifest, _files(run, totals))
 
 
-def _write(now: _Scan, named: Collection[str], refused: frozenset[str] = frozenset()) -> None:
+def _write(now: _Scan, named: Collection[str], damaged: frozenset[str] = frozenset()) -> None:
     """Write the tables' files; `named` are the ids of topics whose names are new.
 
-    The groups `refused` have a damaged state. Where one is found, all is written once more with its
-    group told anew: the files that the first attempt carried on still hold its earlier rows.
+    The states of the groups `damaged` cannot be read. Where one is found, all is written once more
+    with its group told anew: the files that the first attempt carried on hold its earlier rows.
     """
-    choice = choose(now.news, now.states, now.span, named, refused)
+    choice = choose(now.news, now.states, now.span, named, damaged)
     leaving = _leaving(now, choice)
     work = (_tell(now, choice), _tell_commits(now, choice, leaving), _carry(now, choice, leaving))
     reports = [one for one in work if one is not None]
@@ -150,8 +150,8 @@ def _write(now: _Scan, named: Collection[str], refused: frozenset[str] = frozens
     # One job: none of the three waits for another's last task.
     told = Totals()
     told.take(reduce(DataFrame.union, reports).collect())
-    if told.refused:
-        _write(now, named, refused | told.refused)
+    if told.damaged:
+        _write(now, named, damaged | told.damaged)
     else:
         now.totals.add(told)
 

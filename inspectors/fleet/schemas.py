@@ -320,9 +320,9 @@ STATES: Final = pa.schema(
     ]
 )
 """A group's timeline as bytes, of this `form` (`timeline/state.py`; null: tell it anew); its last
-record's place, and up to which time (microseconds since 1970) its rows are told. `latest` is the
-latest timestamp of its records, of those that wait too; `recorded` is whether it has any, `unnamed`
-are ids of topics whose names no record told yet."""
+record's place, and the time (microseconds since 1970) up to which its rows are final. `latest` is
+the latest timestamp of its records, of those that wait too; `recorded` is whether it has any,
+`unnamed` are ids of topics whose names no record told yet."""
 _RATES: Final = ("commits_per_hour", "records_per_second")
 COMMIT_PARTS: Final = pa.schema(
     [

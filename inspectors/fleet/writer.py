@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -86,6 +87,7 @@ class PartWriter:
         self._task = f"{_partition():05d}-{uuid.uuid4().hex}"
         self._writers: dict[str, _File] = {}
         self._held: dict[str, list[pa.Table]] = {}
+        self._sizes: Counter[str] = Counter()
         self._pending: dict[str, list[Mapping[str, Any]]] = {}
         self.said = TaskReport()
 
@@ -130,15 +132,16 @@ class PartWriter:
         if kind not in SORTED:
             self._put(kind, rows)
             return
-        held = self._held.setdefault(kind, [])
-        held.append(rows)
-        if sum(one.nbytes for one in held) >= _HELD:
+        self._held.setdefault(kind, []).append(rows)
+        self._sizes[kind] += rows.nbytes
+        if self._sizes[kind] >= _HELD:
             self._write_sorted(kind)
 
     def _write_sorted(self, kind: str) -> None:
         """Write a file of all that is held of a kind."""
         keys = [(name, "ascending") for name in _BY if name in WRITTEN[kind].names]
         rows = pa.concat_tables(self._held.pop(kind)).sort_by(keys)
+        del self._sizes[kind]
         if kind in _JOINED:
             rows = self._numbered(joined(rows).sort_by(keys))
         self._put(kind, rows)

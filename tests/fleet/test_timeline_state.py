@@ -16,7 +16,7 @@ from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.timeline.group import GroupTimeline
 from rebal.inspectors.fleet.timeline.shared import Shared
 from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode, new_state
-from rebal.inspectors.fleet.timeline.timeline import FORM, REFUSED, Options, make_tables
+from rebal.inspectors.fleet.timeline.timeline import DAMAGED, FORM, Options, make_tables
 from tests.fleet.timeline_input import INPUT, Row, batches, record_of
 from tests.fleet.timeline_story import M, Story
 from tests.house.modules import files, imports
@@ -69,7 +69,7 @@ def half_a_partition() -> bytes:
     return encode(told(3)).replace(b"\xc4\x04\x00\x00\x00\x01", b"\xc4\x02\x00\x01")
 
 
-DAMAGED = {
+BROKEN = {
     "a pickle": pickle.dumps([1, 2]),
     "a pickled command": pickle.dumps(_Command()),
     "nothing": b"",
@@ -84,13 +84,13 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("data", DAMAGED.values(), ids=DAMAGED)
+@pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
 def test_nothing_but_a_whole_document_is_read(data: bytes) -> None:
     with pytest.raises(DocumentError, match="in the lake"):
         decode(data, "g")
 
 
-@pytest.mark.parametrize("data", DAMAGED.values(), ids=DAMAGED)
+@pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
 def test_a_group_with_a_damaged_state_is_left_to_be_told_anew(data: bytes) -> None:
     state = {**dict.fromkeys(INPUT.names), "group_id": "g", "state": data}
     other = Story("h")
@@ -99,7 +99,7 @@ def test_a_group_with_a_damaged_state_is_left_to_be_told_anew(data: bytes) -> No
     made: dict[str, list[Row]] = {}
     for kind, rows in make_tables(given, Options()):
         made.setdefault(kind, []).extend(rows.to_pylist())
-    assert made.pop(REFUSED) == [{"group_id": "g"}]
+    assert made.pop(DAMAGED) == [{"group_id": "g"}]
     assert {row["group_id"] for rows in made.values() for row in rows} == {"h"}
     assert {row["form"] for row in made["states"]} == {FORM}
 

@@ -109,12 +109,12 @@ def choose(
     states: pa.Table,
     span: tuple[int, int] | None,
     named: Collection[str],
-    refused: Collection[str] = (),
+    damaged: Collection[str] = (),
 ) -> Choice:
-    """Return which groups are to be told, and how.
+    """Return the groups of which this scan writes rows, and those that go on from a state.
 
     `states` are the newest ones of the lake (`newest_states`); no group goes on from one of those
-    `refused`. `span` is the time that all sources cover (microseconds since 1970), and `named` are
+    `damaged`. `span` is the time that all sources cover (microseconds since 1970), and `named` are
     the ids of topics whose names are new.
     """
     news = news.filter(pc.is_valid(news["group_id"])).combine_chunks()
@@ -122,7 +122,7 @@ def choose(
     is_record = pc.equal(news["kind"], RECORDS)
     goes_on = pc.and_(
         pc.if_else(is_record, _records_follow(news, state), _requests_follow(news, state)),
-        pc.and_(pc.equal(state["form"], FORM), pc.invert(_is_in(news, refused))),
+        pc.and_(pc.equal(state["form"], FORM), pc.invert(_is_in(news, damaged))),
     )
     begins = pc.is_null(state["group_id"])
     sure = pc.and_(news["ordered"], pc.or_(pc.invert(is_record), _within(news, span)))
@@ -139,7 +139,7 @@ def choose(
 
 
 def _records_follow(news: pa.Table, state: pa.Table) -> pa.ChunkedArray:
-    """Which records come after all that their group's state has been told."""
+    """Return for each row whether its records come after all those in its group's state."""
     at = news["at"].cast(LONG)
     tests = (
         pc.equal(news["partition"], state["partition"]),
@@ -160,7 +160,7 @@ def _requests_follow(news: pa.Table, state: pa.Table) -> pa.ChunkedArray:
 
 
 def _within(news: pa.Table, span: tuple[int, int] | None) -> pa.ChunkedArray:
-    """Which times are those that all sources cover: they may be believed."""
+    """Return for each row whether all sources cover its times: only those may be believed."""
     first, last = (-(2**63), 2**63 - 1) if span is None else span
     inside = pc.and_(
         pc.greater_equal(news["at"].cast(LONG), first),
@@ -174,6 +174,6 @@ def _is_in(rows: pa.Table, groups: pa.Array | Collection[str]) -> pa.ChunkedArra
 
 
 def _names(*tables: pa.Table) -> pa.Array:
-    """The groups of these rows, each once."""
+    """Return the groups of these rows, each once."""
     found = [chunk for one in tables for chunk in one["group_id"].chunks]
     return pc.unique(pa.chunked_array(found, pa.string()))

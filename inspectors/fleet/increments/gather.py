@@ -1,4 +1,4 @@
-"""From files in the lake to the rows that a group's timeline and `commits` are made of, in Spark.
+"""Rows of files in the lake, brought to the tasks that make the timelines and `commits`, by Spark.
 
 pieces ── gather ──┬─ by_group(…) ── sorted ── in_tasks(tell)
                    └─ by_group(…) ── in_tasks(tell_commits)

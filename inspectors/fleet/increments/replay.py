@@ -1,4 +1,4 @@
-"""What a task makes of the groups that it is given: the timeline's tables and states; `commits`."""
+"""Work of a task on its groups: rows of the timeline's tables, states, and rows of `commits`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rebal.inspectors.fleet.commits.groups import commit_groups
 from rebal.inspectors.fleet.commits.table import merge_commits, write_commits
 from rebal.inspectors.fleet.runs import in_order, pack, unpack
 from rebal.inspectors.fleet.schemas import TIME, with_columns
-from rebal.inspectors.fleet.timeline.timeline import REFUSED, WAITING, Options, make_tables
+from rebal.inspectors.fleet.timeline.timeline import DAMAGED, WAITING, Options, make_tables
 from rebal.inspectors.fleet.writer import PartWriter, Target
 
 
@@ -21,8 +21,8 @@ def tell(
     """Runs by group → files in the lake, and reports."""
     writer = PartWriter(target)
     for kind, rows in make_tables(unpack(batches, options.span), options):
-        if kind == REFUSED:
-            writer.said.refused.update(rows["group_id"].to_pylist())
+        if kind == DAMAGED:
+            writer.said.damaged.update(rows["group_id"].to_pylist())
         elif kind == WAITING:
             waiting = _waiting(pa.Table.from_batches([rows]))
             if len(waiting):

@@ -42,9 +42,9 @@ WAITING: Final = "waiting"
 """The kind of rows of `INPUT` that are given again to the next scan, after their group's state."""
 FORM: Final = f"schema {SCHEMA}"
 """How states are written: the column `form` of one that this rebal can go on from."""
-REFUSED: Final = "refused"
-"""The kind of rows of `_REFUSED`: groups whose states are damaged; no other row of them is made."""
-_REFUSED: Final = pa.schema([STATES.field("group_id")])
+DAMAGED: Final = "damaged"
+"""The kind of rows of `_DAMAGED`: groups whose states are damaged; no other row of them is made."""
+_DAMAGED: Final = pa.schema([STATES.field("group_id")])
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class _Timeline:
         # the state's row, once rows are open
         self._saved: dict[str, Any] | None = None
         self._states: list[dict[str, Any]] = []
-        self._refused: list[dict[str, Any]] = []
+        self._damaged: list[dict[str, Any]] = []
 
     def batch(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Tell the rows of a batch; what is finished by it."""
@@ -139,8 +139,8 @@ class _Timeline:
         yield from self._shared.rows.rest()
         if self._states:
             yield "states", make_batch(self._states, STATES)
-        if self._refused:
-            yield REFUSED, make_batch(self._refused, _REFUSED)
+        if self._damaged:
+            yield DAMAGED, make_batch(self._damaged, _DAMAGED)
 
     def _begin(self, group_id: str, document: bytes | None) -> None:
         """Go on from the group's state, if it has one."""
@@ -150,7 +150,7 @@ class _Timeline:
             try:
                 state = decode(document, group_id)
             except DocumentError:
-                self._refused.append({"group_id": group_id})
+                self._damaged.append({"group_id": group_id})
                 return
         self._group = GroupTimeline(state, shared)
 
