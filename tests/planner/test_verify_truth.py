@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import CoordinatorKind, GroupSnapshot, Tri
+from rebal.groups.snapshot.documents import dec_hook, enc_hook
 from rebal.groups.vote import candidates, elect
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
@@ -176,8 +177,8 @@ def test_verify_never_says_more_than_the_truth(data: st.DataObject) -> None:
         check(service, plan, standing)
         if data.draw(st.integers(0, 5)):
             # The journal may be written to a file and read on another machine, or be lost.
-            text = msgspec.json.encode(entry_of(plan, standing, snapshot))
-            entries.append(msgspec.json.decode(text, type=JournalEntry))
+            text = msgspec.json.encode(entry_of(plan, standing, snapshot), enc_hook=enc_hook)
+            entries.append(msgspec.json.decode(text, type=JournalEntry, dec_hook=dec_hook))
         if logged and not data.draw(st.integers(0, 4)):
             service.seen.clear()
 
