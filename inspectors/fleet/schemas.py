@@ -1,6 +1,6 @@
 """The pipeline's tables, and the rows between its stages: names, types, meaning.
 
-What each column means stands in TABLES.md. Times are UTC timestamps in microseconds,
+What each column means stands in docs/fleet-tables.md. Times are UTC timestamps in microseconds,
 durations milliseconds (`_ms`), partition lists `[{topic, partitions}]` sorted by topic. A value
 that the sources could not show is null, never a guess. Rows of a table are sorted by their first
 columns, so the same input gives the same tables.

@@ -37,7 +37,7 @@ from rebal.planner.difference import difference
 from rebal.planner.paths import make_plan
 from rebal.planner.rehearsal.script_file import load_script
 from rebal.planner.rehearsal.scripts import READY
-from tests import readme
+from tests import pages
 from tests.planner.builder import group_of
 from tests.planner.every_path import BOTH, DONE, PLANS, RANGE, java, pods
 from tests.planner.looks import Story, look
@@ -46,7 +46,7 @@ from tests.planner.looks import pods as apps
 KEPT = Path(__file__).parents[1] / "data" / "screens"
 DEMO = Path(__file__).parents[2] / "cli" / "data" / "demo"
 WIDTHS = (40, 80, 140)
-README_FILE = Path(__file__).parents[2] / "README.md"
+REHEARSAL = "docs/rehearsal.md"
 RENEW = os.environ.get("REBAL_SCREENS") == "renew"
 NEXT = Command("rebal", "plan-upgrade", "checkout", "-b", "kafka-1:9092", "--probe")
 
@@ -252,10 +252,10 @@ def test_a_printed_text_is_as_it_was_kept(
     compare(name, f"$ rebal {' '.join(words)}\n{said.out}{said.err}(exit code {code})\n")
 
 
-def test_the_readme_shows_the_rehearsal_that_rebal_prints(
+def test_the_page_shows_the_rehearsal_that_rebal_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    example, shown = readme.screen_of("simulate")
+    example, shown = pages.screen_of(REHEARSAL)
     shutil.copy(DEMO / "checkout.rebal.yaml", tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "90")
@@ -270,9 +270,9 @@ def test_the_readme_shows_the_rehearsal_that_rebal_prints(
             "\n".join(f"    {line}".rstrip() for line in each)
             for each in (shown, ["", *made.splitlines()])
         )
-        README_FILE.write_text(README_FILE.read_text().replace(old, new))
+        (pages.ROOT / REHEARSAL).write_text(pages.PAGES[REHEARSAL].replace(old, new))
         return
-    assert readme.without_times(made) == readme.without_times("\n".join(shown))
+    assert pages.without_times(made) == pages.without_times("\n".join(shown))
 
 
 def test_every_kept_screen_is_compared() -> None:

@@ -35,15 +35,15 @@ from rebal.planner.rehearsal.scripts import READY
 from rebal.planner.rehearsal.variants import VARIANTS
 from tests.cli.conftest import HOSTILE
 from tests.documents import checked, validator
+from tests.pages import PAGES, ROOT
 from tests.planner.builder import group_of
 from tests.planner.every_path import PLANS, java, pods
 from tests.planner.rehearsal.scenes import play, scene
-from tests.readme import ROOT
 
 MIXED, DONE, RANGE = ["cooperative-sticky", "range"], ["cooperative-sticky"], ["range"]
 OLD_DEFAULT = ["range", "cooperative-sticky"]
 EXAMPLES = ROOT / "examples" / "scripts"
-DOCS = (ROOT / "docs" / "rehearsal.md").read_text()
+DOCS = PAGES["docs/rehearsal.md"]
 Rehearse = Callable[..., tuple[int, str]]
 Said = pytest.CaptureFixture[str]
 

@@ -1,4 +1,4 @@
-"""examples/fleet/finished_scans and TABLES.md's queries: readers see finished scans only."""
+"""examples/fleet/finished_scans and the queries of docs/fleet-tables.md: finished scans only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.kafka import jars
 
 ROOT: Final = Path(__file__).parents[2]
 SHIPPED: Final = ROOT / "examples" / "fleet" / "finished_scans.py"
-DOC: Final = (ROOT / "inspectors" / "fleet" / "TABLES.md").read_text()
+DOC: Final = (ROOT / "docs" / "fleet-tables.md").read_text()
 QUERIES: Final = re.findall(r"```sql\n(.*?);\n```", DOC, re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""TABLES.md says of each column what it is and means, and of none that does not exist."""
+"""docs/fleet-tables.md documents every column, its type and its meaning, and no other column."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from rebal.inspectors.fleet.schemas import TABLES
 from tests.fleet.synthetic import fleet
 from tests.fleet.tablefiles import write_tables
 
-DOC = Path(__file__).parents[2] / "inspectors" / "fleet" / "TABLES.md"
+DOC = Path(__file__).parents[2] / "docs" / "fleet-tables.md"
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "fleet"
 

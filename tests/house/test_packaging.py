@@ -14,7 +14,7 @@ import pytest
 from rebal.groups import VERSION
 from tests.house.modules import ROOMS, ROOT
 
-DATA_ENDINGS = {".yaml", ".json", ".typed", ".md", ".html", ".css", ".js", ".bash", ".zsh", ".fish"}
+DATA_ENDINGS = {".yaml", ".json", ".typed", ".html", ".css", ".js", ".bash", ".zsh", ".fish"}
 
 
 def packages_in_folders() -> set[str]:

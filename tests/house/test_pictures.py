@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from bench.pictures import pictures
-
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
+from tests.pages import DOCS, PAGES
 
 
 def test_the_pictures_are_those_of_the_screens_now() -> None:
@@ -23,6 +20,6 @@ def test_two_runs_make_the_same_pictures() -> None:
     assert pictures() == pictures()
 
 
-def test_the_readme_shows_every_picture() -> None:
-    named = set(re.findall(r"docs/([a-z-]+\.svg)", (ROOT / "README.md").read_text()))
-    assert named == {path.name for path in DOCS.glob("*.svg")}
+def test_the_pages_show_every_picture() -> None:
+    named = re.findall(r'"(?:docs/)?([a-z-]+\.svg)"', "".join(PAGES.values()))
+    assert sorted(named) == sorted(path.name for path in DOCS.glob("*.svg"))

@@ -1,7 +1,7 @@
-"""The README stays true: its shell lines, its screens, its tables and its library example are run.
+"""README.md and docs stay true: shell lines, screens, tables and the library example are run.
 
 A live cluster is a stand-in here, which shows the bundled group `checkout` on its way through the
-roll-out; tests/live/test_readme_live.py runs the same lines on a broker.
+roll-out; tests/live/test_pages_live.py runs the same lines on a broker.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from rebal.inspectors.kafka.doctor import DoctorReport, DoctorRow
 from rebal.planner.kinds import Action
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import dump_plan
-from tests import readme
+from rebal.planner.rules.registry import rules
+from tests import pages
 from tests.fleet.synthetic import fleet, group_named
 from tests.fleet.tablefiles import write_tables
+from tests.pages import PAGES, ROOT, Example, without_times
 from tests.planner.builder import group_of
-from tests.readme import README, ROOT, Example, without_times
 
 REBAL: Final = Path(sys.executable).with_name("rebal")
 DEMO: Final = ROOT / "cli" / "data" / "demo"
@@ -44,7 +45,10 @@ VALUES: Final = {
     "PLAN": "checkout.plan.yaml", "A": "before.yaml", "[B]": "after.yaml", "[NAME]": "plan",
     "SHELL": "bash", "NAME": "range",
 }  # fmt: skip
-"""What stands for the placeholders of the README's prose."""
+"""What stands for the placeholders of the prose."""
+README, ROLL_OUT, FLEET = "README.md", "docs/roll-out.md", "docs/fleet.md"
+STEPS: Final = "Step by step"
+"""The section of the roll-out with numbered lines."""
 
 
 @cache
@@ -74,12 +78,10 @@ class Stand:
     group: GroupSnapshot
 
     def run(self, example: Example, *, stdin: str = "") -> tuple[int, str]:
-        """The exit code of a line of the README, and what it prints."""
-        *_, typed = example.line.split("| ")
-        assert typed.startswith("rebal "), example
+        """The exit code of a line of the pages, and what it prints."""
         sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
         self.capsys.readouterr()
-        code = app.run(Example(example.section, example.item, typed).words)
+        code = app.run(example.words)
         said = self.capsys.readouterr()
         assert "fault of rebal" not in said.err
         return code, said.out
@@ -124,7 +126,7 @@ def stand(
     shutil.copytree(ROOT / "tests" / "data" / "client_logs", "logs")
 
     def read_groups(config: Any, names: Sequence[str], **more: Any) -> list[GroupSnapshot]:
-        assert config.bootstrap == readme.BROKER
+        assert config.bootstrap == pages.BROKER
         assert list(names) == [made.group.group.group_id]
         return [made.group]
 
@@ -138,26 +140,48 @@ def stand(
     return made
 
 
-def section(name: str, *items: int) -> list[Example]:
-    found = [one for one in readme.examples() if one.section == name]
+def typed(line: str) -> Example:
+    """A line that no page has."""
+    return Example("", "", 0, line)
+
+
+def section(page: str, name: str, *items: int) -> list[Example]:
+    found = [one for one in pages.examples(page) if one.section == name]
     return [one for one in found if not items or one.item in items]
+
+
+def steps(*items: int) -> list[Example]:
+    return section(ROLL_OUT, STEPS, *items)
 
 
 def test_every_example_has_a_test_that_runs_it() -> None:
     """A new section with examples needs a test below, and a line in the live test.
 
-    tests/cli/test_screens.py compares the screen of the rehearsal.
+    tests/cli/test_screens.py compares the screen of the rehearsal; the lines of
+    docs/fleet-on-spark.md need a cluster.
     """
-    examples = readme.examples()
-    sections = {"A roll-out", "A rehearsal", "One screen", "A whole cluster"}
-    assert {one.section for one in examples} == sections
-    assert {one.item for one in section("A roll-out")} == {0, 1, 2, 3, 4, 5, 6}
-    assert sum("| rebal " in one.line for one in examples) == 1
+    sections = {(one.page, one.section) for one in pages.every_example()}
+    assert {one for one in sections if one[0] != "docs/fleet-on-spark.md"} == {
+        (README, "A roll-out"),
+        (README, "One screen"),
+        (ROLL_OUT, STEPS),
+        (ROLL_OUT, "Offline"),
+        (FLEET, ""),
+        ("docs/rehearsal.md", ""),
+    }
+    assert {one.item for one in steps()} == {1, 2, 3, 4, 5, 6}
+    assert sum("| rebal " in one.line for one in pages.every_example()) == 1
+
+
+def test_the_six_commands_of_the_readme_are_lines_of_the_roll_out() -> None:
+    six = [one.line for one in section(README, "A roll-out")]
+    assert len(six) == 6
+    assert [one.line for one in steps() if one.line in six] == six
 
 
 def test_the_roll_out_runs_as_it_is_printed(stand: Stand) -> None:
     texts = {}
-    for example in section("A roll-out", 1, 2):
+    for example in steps(1, 2):
         code, texts[example.words[0]] = stand.run(example)
         assert code == 0, example
     assert Path("checkout.plan.yaml").is_file()
@@ -165,11 +189,11 @@ def test_the_roll_out_runs_as_it_is_printed(stand: Stand) -> None:
     assert "questions" in texts["plan-upgrade"]
     assert texts["show"].count("RB114 ") == 1, "--details has the questions"
 
-    (settings,) = section("A roll-out", 3)
+    (settings,) = steps(3)
     code, text = stand.run(settings)
     assert (code, "CooperativeStickyAssignor," in text) == (0, True)
 
-    (verify,) = section("A roll-out", 4)
+    (verify,) = steps(4)
     code, text = stand.run(verify)
     assert code == 4
     assert "restart checkout-3 with [cooperative-sticky, range]" in text
@@ -177,20 +201,20 @@ def test_the_roll_out_runs_as_it_is_printed(stand: Stand) -> None:
     code, text = stand.run(verify)
     assert (code, "holds for step 1" in text) == (0, True)
 
-    last, watch = section("A roll-out", 5)
+    last, watch = steps(5)
     code, text = stand.run(last)
     assert (code, text.count("Assignor")) == (0, 1)
     stand.runs(LAST, LAST, LAST, LAST, elected=LAST[0])
     code, text = stand.run(watch)
     assert code == 0
     ends, says = re.findall(
-        r"`--watch` ends with `(.*?)` [^`]*`verify` then says\s+`(.*?)`", README
+        r"`--watch` ends with `(.*?)` [^`]*`verify` then says\s+`(.*?)`", PAGES[ROLL_OUT]
     )[0]
     assert f"checkout: {ends}" in text
     code, text = stand.run(verify)
     assert (code, f"next:       {says}\n" in text) == (0, True)
 
-    back, timeline = section("A roll-out", 6)
+    back, timeline = steps(6)
     code, text = stand.run(back)
     assert code == 0
     assert "now:   restart checkout-0 with [range, cooperative-sticky]" in text
@@ -200,7 +224,7 @@ def test_the_roll_out_runs_as_it_is_printed(stand: Stand) -> None:
 
 
 def test_evidence_is_piped_and_a_snapshot_is_read_offline(stand: Stand) -> None:
-    pipe, save, simulate = section("A roll-out", 0)
+    pipe, save, simulate = section(ROLL_OUT, "Offline")
     assert pipe.line.startswith("kubectl logs ")
     stand.group = replace(stand.group, group=replace(stand.group.group, group_id="checkout"))
     code, text = stand.run(pipe, stdin=Path("logs/java-4.1.1-joined.log").read_text())
@@ -212,7 +236,7 @@ def test_evidence_is_piped_and_a_snapshot_is_read_offline(stand: Stand) -> None:
 
 
 def test_the_screen_is_what_rebal_prints() -> None:
-    example, shown = readme.screen_of("inspect")
+    example, shown = pages.screen_of(README)
     done = subprocess.run(
         [REBAL, *example.words], cwd=DEMO, capture_output=True, text=True, check=False,
         env=os.environ | {"COLUMNS": "130"},
@@ -222,25 +246,25 @@ def test_the_screen_is_what_rebal_prints() -> None:
 
 
 def test_a_screens_last_command_runs(stand: Stand) -> None:
-    _, shown = readme.screen_of("inspect")
-    following = Example("", 0, shown[-1].removeprefix("next:").strip())
+    _, shown = pages.screen_of(README)
+    following = typed(shown[-1].removeprefix("next:").strip())
     shutil.copy(DEMO / following.words[-1], following.words[-1])
     assert stand.run(following)[0] == 0
 
 
 def test_the_advice_is_printed_for_static_members_after_a_reload(stand: Stand) -> None:
-    (block,) = [one for one in readme.blocks() if one.section == "Advice"]
+    (block,) = pages.blocks("docs/advice.md")
     names = ["range", "cooperative-sticky"]
     members = [{"id": name, "list": names, "instance": name} for name in "abc"]
     probe = {"cooperative-sticky": False, "range": True}
     stand.group = group_of({"members": members, "reloaded": True, "probe": probe})
     Path("checkout.rebal.yaml").write_text(dump_snapshot(stand.group))
-    _, text = stand.run(Example("", 0, "rebal plan-upgrade --snapshot checkout.rebal.yaml"))
+    _, text = stand.run(typed("rebal plan-upgrade --snapshot checkout.rebal.yaml"))
     assert [line for line in block.lines if line not in text.splitlines()] == []
 
 
 def test_the_cluster_is_read_from_the_tables_of_a_scan(stand: Stand) -> None:
-    _, report, plan, metrics = section("A whole cluster")
+    _, report, plan, metrics = section(FLEET, "")
     old = group_named("eager")
     tables = {
         name: [
@@ -271,30 +295,27 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(name).write_text(dump_plan(make_plan(snapshot)))
 
 
-@pytest.mark.parametrize("example", readme.examples(), ids=lambda one: one.line)
+@pytest.mark.parametrize("example", dict.fromkeys(pages.every_example()), ids=str)
 def test_every_command_line_is_parsed_by_the_real_command(example: Example, kept: None) -> None:
     """Wrong options, values and missing arguments fail here, those for a broker too."""
-    *_, typed = example.line.split("| ")
-    name, words = command_of(Example("", 0, typed).words)
+    name, words = command_of(example.words)
     command(name).make_context(name, words)
 
 
-@pytest.mark.parametrize("span", readme.spans())
+@pytest.mark.parametrize("span", pages.spans())
 def test_every_command_of_the_text_is_parsed_by_the_real_command(span: str, kept: None) -> None:
-    (typed,) = re.findall(r"rebal ([^|)]+)", span) or ["--help"]
-    if typed.startswith("-"):
-        app.build().make_context("rebal", [typed], resilient_parsing=True)
+    (text,) = re.findall(r"rebal ([^|)]+)", span) or ["--help"]
+    if text.startswith("-"):
+        app.build().make_context("rebal", [text], resilient_parsing=True)
         return
-    name, words = command_of(typed.split())
-    if name not in {each for each, _ in readme.rows()} or words[:1] == ["--save"]:
-        words = ["checkout", *words]
+    name, words = command_of(text.split())
     needed = {"fleet scan": ["--out", "x"], "fleet report": ["x"], "fleet metrics": ["x"]}
     needed = needed.get(name, [])
     needed = ["--assignor", "range"] if name == "simulate" and not words else needed
     command(name).make_context(name, [*(VALUES.get(word, word) for word in words), *needed])
 
 
-@pytest.mark.parametrize(("name", "says"), list(readme.rows()))
+@pytest.mark.parametrize(("name", "says"), list(pages.rows()))
 def test_options_in_the_table_are_those_of_their_command(name: str, says: str) -> None:
     named = set(
         re.findall(r"(?<![\w-])(--?[a-z][a-z-]*|-X)", " ".join(re.findall(r"`(.*?)`", says)))
@@ -303,31 +324,62 @@ def test_options_in_the_table_are_those_of_their_command(name: str, says: str) -
 
 
 def test_options_in_the_text_exist() -> None:
-    commands = [name for name, _ in readme.rows()]
+    commands = [name for name, _ in pages.rows()]
     known = set().union(*map(options_of, commands))
-    code = re.findall(r"`([^`\n]+)`", README)
+    code = [one for page in PAGES for one in pages.code(page)]
     ours = [one for one in code if one.startswith(("-", "rebal ", *commands))]
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(ours)))
-    assert len(named) > 20
+    assert len(named) > 50
     assert named - known == set()
 
 
+def test_the_rules_in_the_text_exist() -> None:
+    named = {rule for text in PAGES.values() for rule in re.findall(r"\bRB\d+\b", text)}
+    assert named - rules().keys() == set()
+
+
+def anchors(page: str) -> set[str]:
+    """The anchors that GitHub gives to a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", PAGES[page], re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_to_a_file_and_a_heading(page: str) -> None:
+    for link in re.findall(r"\]\((?!https?:)([^)]+)\)", PAGES[page]):
+        path, _, anchor = link.partition("#")
+        found = (ROOT / page).parent.joinpath(path).resolve() if path else ROOT / page
+        assert found.exists(), link
+        assert not anchor or anchor in anchors(str(found.relative_to(ROOT))), link
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = PAGES["docs/README.md"]
+    pages_below = {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")}
+    assert {page for page in pages_below if f"({page})" not in index} == {"README.md"}
+
+
+def test_the_readme_is_short() -> None:
+    assert len(PAGES[README].split()) <= 1200
+
+
 def test_the_formats_of_a_configuration_are_those_of_show(stand: Stand) -> None:
-    assert stand.run(section("A roll-out", 2)[0])[0] == 0
-    (says,) = [says for name, says in readme.rows() if name == "show"]
-    named = re.findall(r"`(?:--as )?([a-z]+-[a-z]+)`", says)
+    assert stand.run(steps(2)[0])[0] == 0
+    (says,) = re.findall(r"`--as` a format:([^.]*)\.", PAGES[ROLL_OUT])
+    named = re.findall(r"`([a-z-]+)`", says)
     assert len(named) == 6
     for form in named:
-        code, text = stand.run(Example("", 0, f"rebal show checkout.plan.yaml --set --as {form}"))
+        code, text = stand.run(typed(f"rebal show checkout.plan.yaml --set --as {form}"))
         assert (code, "CooperativeStickyAssignor" in text) == (0, True), form
 
 
 def test_the_fields_of_advice_are_those_of_the_documents(stand: Stand) -> None:
-    assert stand.run(section("A roll-out", 2)[0])[0] == 0
-    verify = section("A roll-out", 4)[0]
+    assert stand.run(steps(2)[0])[0] == 0
+    verify = steps(4)[0]
     asked = verify._replace(line=f"{verify.line} -o json")
     made = json.loads(stand.run(asked)[1])
-    cells = re.findall(r"^\| (`(?:advice\.|withheld).*?) \| (.*) \|$", README, re.MULTILINE)
+    row = re.compile(r"^\| (`(?:advice\.|withheld).*?) \| (.*) \|$", re.MULTILINE)
+    cells = row.findall(PAGES["docs/advice.md"])
     fields = [name for cell, _ in cells for name in re.findall(r"`(?:advice\.)?([a-z_]+)`", cell)]
     assert len(fields) > 10
     assert set(fields) <= {*made["advice"], "withheld"}
@@ -337,13 +389,13 @@ def test_the_fields_of_advice_are_those_of_the_documents(stand: Stand) -> None:
 
 
 def test_the_library_example_runs() -> None:
-    (code,) = [one.lines for one in readme.blocks() if one.language == "python"]
-    exec(compile("\n".join(code), "README.md", "exec"), {})
+    (block,) = pages.blocks("docs/library.md")
+    exec(compile("\n".join(block.lines), block.page, "exec"), {})
 
 
 def test_the_two_commands_are_targets() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    targets = set(re.findall(r"\bmake ([a-z-]+)", README))
+    targets = set(re.findall(r"\bmake ([a-z-]+)", PAGES[README]))
     assert {"demo", "test"} <= targets
     assert {target for target in targets if f"\n{target}:" not in makefile} == set()
 
@@ -352,7 +404,7 @@ def test_the_two_commands_are_targets() -> None:
     "line", ["source <(rebal completion bash)", "rebal demo", "rebal schema", "rebal schema plan"]
 )
 def test_commands_of_the_text_that_need_nothing_run(line: str, tmp_path: Path) -> None:
-    assert any(line.startswith(span) for span in readme.spans())
+    assert any(line.startswith(span) for span in pages.spans())
     path = f"{REBAL.parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", line], cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True,

@@ -1,4 +1,4 @@
-"""The examples of README.md: its shell lines, its printed screens and the commands in its text."""
+"""The examples of README.md and docs: shell lines, printed screens and the commands in the text."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[1]
-README: Final = (ROOT / "README.md").read_text()
+DOCS: Final = ROOT / "docs"
+PAGES: Final = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
+}
+"""The path of each page → its text."""
 BROKER: Final = "kafka-1:9092"
-"""The address in its examples."""
-_COMMAND: Final = re.compile(r"(?:^|\| *|<\( *)rebal(?= |$)")
+"""The address in the examples."""
+_COMMAND: Final = re.compile(r"(?:^|\| *|<\( *)rebal(?= |$)|^spark-submit .*/entry\.py(?= )")
 _PROMPT: Final = "$ "
 _TIMES: Final = re.compile(
     r"just now|\d+ min ago|(?:[A-Z][a-z]{2} \d{1,2} |\d{4}-\d\d-\d\d )?\d\d:\d\dZ"
@@ -22,34 +27,39 @@ _TIMES: Final = re.compile(
 class Example(NamedTuple):
     """One shell line, without its comment. `item` is its number in a numbered list, else 0."""
 
+    page: str
     section: str
     item: int
     line: str
 
     @property
     def words(self) -> list[str]:
-        """Return its words after `rebal`."""
-        return shlex.split(self.line)[1:]
+        """Return the words after `rebal`, without a pipe that feeds it."""
+        *_, typed = self.line.split("| ")
+        command = _COMMAND.match(typed)
+        assert command is not None, self
+        return shlex.split(typed[command.end() :])
 
 
 class Block(NamedTuple):
     """The lines of one code block, without their indentation. A fence begins with its language."""
 
+    page: str
     section: str
     item: int
     lines: tuple[str, ...]
     language: str = ""
 
 
-def blocks() -> Iterator[Block]:
-    """Yield the code blocks, indented and fenced, those of lists too."""
+def blocks(page: str) -> Iterator[Block]:
+    """Yield the code blocks of a page, indented and fenced, those of lists too."""
     section, item = "", 0
     block: list[str] = []
     fence: str | None = None
-    for line in [*README.splitlines(), "end"]:
+    for line in [*PAGES[page].splitlines(), "end"]:
         if fence is not None:
             if line.strip() == "```":
-                yield Block(section, item, tuple(block), fence)
+                yield Block(page, section, item, tuple(block), fence)
                 block, fence = [], None
             else:
                 block.append(line)
@@ -58,7 +68,7 @@ def blocks() -> Iterator[Block]:
             while not block[-1]:
                 block.pop()
             indent = min(len(each) - len(each.lstrip()) for each in block if each)
-            yield Block(section, item, tuple(each[indent:] for each in block))
+            yield Block(page, section, item, tuple(each[indent:] for each in block))
             block = []
         if line.strip().startswith("```"):
             fence = line.strip().removeprefix("```")
@@ -74,31 +84,28 @@ def blocks() -> Iterator[Block]:
             block.append("")
 
 
-def examples() -> list[Example]:
-    """Return the shell lines of all blocks in their order, those of prompts too."""
+def examples(page: str) -> list[Example]:
+    """Return the shell lines of a page's blocks in their order, those of prompts too."""
     found = []
-    for block in blocks():
+    for block in blocks(page):
         for line in block.lines:
             typed = line.removeprefix(_PROMPT).partition("  #")[0].strip()
             prompted = line.startswith(_PROMPT) or not block.lines[0].startswith(_PROMPT)
             if prompted and _COMMAND.search(typed):
-                found.append(Example(block.section, block.item, typed))
+                found.append(Example(page, block.section, block.item, typed))
     return found
 
 
-def screens() -> list[tuple[Example, tuple[str, ...]]]:
-    """Return each prompted command with the lines that follow it."""
-    return [
-        (Example(block.section, block.item, block.lines[0].removeprefix(_PROMPT)), block.lines[1:])
-        for block in blocks()
-        if block.lines[0].startswith(_PROMPT)
-    ]
+def every_example() -> list[Example]:
+    """Return the shell lines of all pages."""
+    return [example for page in PAGES for example in examples(page)]
 
 
-def screen_of(command: str) -> tuple[Example, tuple[str, ...]]:
-    """Return the screen of the prompted line that begins with `rebal COMMAND`."""
-    ((example, shown),) = [one for one in screens() if one[0].words[:1] == [command]]
-    return example, shown
+def screen_of(page: str) -> tuple[Example, tuple[str, ...]]:
+    """Return the one prompted command of a page, with the lines that follow it."""
+    (block,) = [one for one in blocks(page) if one.lines[0].startswith(_PROMPT)]
+    typed = block.lines[0].removeprefix(_PROMPT)
+    return Example(page, block.section, block.item, typed), block.lines[1:]
 
 
 def without_times(text: str) -> list[str]:
@@ -107,14 +114,19 @@ def without_times(text: str) -> list[str]:
     return [line for line in lines if line]
 
 
+def code(page: str) -> list[str]:
+    """Return what the text of a page marks as code."""
+    return [one.replace("\\|", "|") for one in re.findall(r"`([^`\n]+)`", PAGES[page])]
+
+
 def spans() -> list[str]:
-    """Return the commands that the text itself names, each once: `rebal demo`."""
-    quoted = [one.replace("\\|", "|") for one in re.findall(r"`([^`\n]+)`", README)]
+    """Return the commands that the text of all pages names, each once: `rebal demo`."""
+    quoted = [one for page in PAGES for one in code(page)]
     return list(dict.fromkeys(one for one in quoted if _COMMAND.search(one)))
 
 
 def rows() -> Iterator[tuple[str, str]]:
-    """Yield the command of each row of the table of commands, and what the row says."""
-    for line in README.splitlines():
+    """Yield the command of each row of the README's table of commands, and what the row says."""
+    for line in PAGES["README.md"].splitlines():
         if row := re.match(r"\| `rebal ([a-z-]+(?: [a-z]+)?)[^`]*` \| (.*) \|$", line):
             yield row[1], row[2]

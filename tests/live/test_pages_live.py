@@ -1,4 +1,4 @@
-"""The examples of the README on a broker: its numbered roll-out from the first line to the last."""
+"""The examples of the pages on a broker: the numbered roll-out from the first line to the last."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests import readme
+from tests import pages
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.live_support.team import Pod, Team
 from tests.live_support.terminal import Terminal
-from tests.readme import Example
+from tests.pages import Example
 
 PODS = (Pod("checkout-0", "java-3.9.1"), Pod("checkout-1", "java-3.9.1", static=True))
 RESTART = re.compile(r"^(?:now|next): +(?:begin step 2: )?restart (\S+) with \[", re.MULTILINE)
@@ -26,13 +26,13 @@ _LOOKS = 10
 
 
 class Reader:
-    """Somebody who types the lines of the README: the brokers' address and paths are replaced."""
+    """Somebody who types the lines of the pages: the brokers' address and paths are replaced."""
 
     def __init__(self, terminal: Terminal) -> None:
         self.terminal = terminal
         self.read: list[Example] = []
         self._replaced = {
-            readme.BROKER: terminal.broker.bootstrap,
+            pages.BROKER: terminal.broker.bootstrap,
             "/var/log/kafka": shlex.quote(str(terminal.broker.request_log_path)),
         }
 
@@ -53,8 +53,8 @@ class Reader:
 
 
 def item(number: int) -> list[Example]:
-    """The lines of one item of the roll-out."""
-    return [one for one in readme.examples() if (one.section, one.item) == ("A roll-out", number)]
+    """The lines of one item of the roll-out; 0: those that follow it."""
+    return [one for one in pages.examples("docs/roll-out.md") if one.item == number]
 
 
 @pytest.fixture
@@ -111,10 +111,11 @@ def test_the_roll_out_ends_by_the_printed_lines_alone(  # noqa: PLR0917 - fixtur
     assert (tmp_path / "back.plan.yaml").is_file()
     assert "roll-out finished" in reader.types(timeline)
     offline(reader, team)
-    assert {one.line for one in readme.examples()} - {one.line for one in reader.read} == {
+    lines = {one.line for one in pages.every_example() if one.page != "docs/fleet-on-spark.md"}
+    assert lines - {one.line for one in reader.read} == {
         "rebal inspect --snapshot checkout.rebal.yaml",
         "rebal simulate --rollout checkout.plan.yaml",
-    }, "tests/house/test_readme.py and tests/cli/test_screens.py run them"
+    }, "tests/house/test_pages.py and tests/cli/test_screens.py run them"
 
 
 def carries_out(reader: Reader, team: Team, verify: Example, text: str, settings: str) -> str:
@@ -144,9 +145,7 @@ def offline(reader: Reader, team: Team) -> None:
     team.broker.log_requests(True)
     team.restart("checkout-0")
     team.broker.log_requests(False)
-    scan, report, plan, metrics = [
-        one for one in readme.examples() if one.section == "A whole cluster"
-    ]
+    scan, report, plan, metrics = pages.examples("docs/fleet.md")
     reader.types(scan)
     reader.types(report, codes=(0, 3, 4))
     assert "checkout" in (reader.terminal.folder / "fleet.html").read_text()
