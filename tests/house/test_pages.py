@@ -46,6 +46,8 @@ VALUES: Final = {
     "SHELL": "bash", "NAME": "range",
 }  # fmt: skip
 """What stands for the placeholders of the prose."""
+NEEDED: Final = {"fleet scan": ["--out", "x"], "fleet report": ["x"], "fleet metrics": ["x"]}
+"""What a command needs beside the options that the prose names."""
 README, ROLL_OUT, FLEET = "README.md", "docs/roll-out.md", "docs/fleet.md"
 STEPS: Final = "Step by step"
 """The section of the roll-out with numbered lines."""
@@ -309,9 +311,8 @@ def test_every_command_of_the_text_is_parsed_by_the_real_command(span: str, kept
         app.build().make_context("rebal", [text], resilient_parsing=True)
         return
     name, words = command_of(text.split())
-    needed = {"fleet scan": ["--out", "x"], "fleet report": ["x"], "fleet metrics": ["x"]}
-    needed = needed.get(name, [])
-    needed = ["--assignor", "range"] if name == "simulate" and not words else needed
+    bare = not words or words[0].startswith("-")
+    needed = NEEDED.get(name, []) if bare else []
     command(name).make_context(name, [*(VALUES.get(word, word) for word in words), *needed])
 
 
@@ -336,6 +337,15 @@ def test_options_in_the_text_exist() -> None:
 def test_the_rules_in_the_text_exist() -> None:
     named = {rule for text in PAGES.values() for rule in re.findall(r"\bRB\d+\b", text)}
     assert named - rules().keys() == set()
+
+
+def test_every_entry_of_troubleshooting_names_a_command_and_a_rule() -> None:
+    _, *entries = PAGES["docs/troubleshooting.md"].split("\n## ")
+    assert len(entries) > 10
+    for entry in entries:
+        title = entry.partition("\n")[0]
+        assert re.search(r"^- Run: .*`rebal ", entry, re.MULTILINE), title
+        assert "`rebal explain RB" in entry, title
 
 
 def anchors(page: str) -> set[str]:
