@@ -174,6 +174,26 @@ def test_rejection_of_the_plan_counts_until_its_client_joins(
     assert (standing.next == START_IT) is bool(out)
 
 
+def test_rejection_before_the_plan_counts_where_the_client_s_own_old_entry_was_counted() -> None:
+    """The plan counted the entry as a member, so its group had only seemed to be complete."""
+    members = [*two(1, BOTH), app(5, list=BOTH, instance="s", timeouts=[600_000, 300_000])]
+    out = [{"client": "app-5", "instance": "s", "list": ["roundrobin"], "at": -1}]
+    made = make_plan(look(0, members, refusals=out), expect_members=3)
+    standing = verify(made, [], look(6, members, refusals=out))
+    assert shown(standing) == [(OutsiderKind.REJECTED, "s", Doubt.NONE)]
+    assert standing.advice.names == ("s",)
+
+
+def test_rejected_client_that_may_be_the_missing_member_renamed_is_started_without_it(
+    begun: Plan,
+) -> None:
+    """Two processes would be started for one place."""
+    seen = look(2, [app(0, list=BOTH)], refusals=[{**OUT, "at": 1.9}])
+    standing = verify(begun, [], seen)
+    assert [one.name for one in standing.outsiders] == ["app-9", "app-1"]
+    assert standing.advice.names == ("app-9",)
+
+
 def test_rejected_client_has_the_family_that_the_user_stated(begun: Plan) -> None:
     stated = replace(begun, accepted=replace(begun.accepted, families={"app-9": "librdkafka"}))
     (one,) = verify(stated, [], done(2, refusals=[{**OUT, "at": 1.9}])).outsiders
