@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import pytest
 from msgspec import json
 
+# It makes a class of `Standing`, so it must be there before the name is replaced.
+import rebal.cli.render.verification  # noqa: F401
 from rebal.groups.snapshot.documents import dec_hook, enc_hook
 from rebal.planner.advice.steps import Actions
 from rebal.planner.kinds import Action
