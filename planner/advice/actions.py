@@ -56,9 +56,7 @@ _ACCEPTS: Final = {
 }
 
 
-def restart_of(
-    context: Context, facts: Facts, assignors: tuple[str, ...] = (), *, step: int | None = None
-) -> Advice:
+def restart_of(context: Context, facts: Facts, assignors: tuple[str, ...] = ()) -> Advice:
     """Return the advice to restart one member with a list (empty: its list of today)."""
     names = assignors or _next_list(facts)
     answer = _asked(context, facts, names, killed=False)
@@ -80,7 +78,6 @@ def restart_of(
             names=(facts.name,),
             assignors=assignors,
             after=tuple(after),
-            step=step,
             risks=(*_race(context, answer), *_risks(context, [facts])),
             **_judged(context, answer),
         )
@@ -95,7 +92,6 @@ def start_of(
     own: Sequence[tuple[str, ...]] = (),
     instances: Sequence[str | None] = (),
     kip848: bool = False,
-    step: int | None = None,
 ) -> Advice:
     """Return the advice to start members that are not in the group, with the first of `lists` that
     is admitted, or else, where `kip848` is True, with group.protocol=consumer.
@@ -126,20 +122,13 @@ def start_of(
             names=tuple(names),
             assignors=assignors,
             change=change,
-            step=step,
             **_judged(context, admitted(memory, joins)),
         )
 
     return worded(first(start(*way) for way in ways))
 
 
-def cut_over_of(
-    context: Context,
-    stopped: Sequence[Facts],
-    assignors: tuple[str, ...],
-    *,
-    step: int | None = None,
-) -> Advice:
+def cut_over_of(context: Context, stopped: Sequence[Facts], assignors: tuple[str, ...]) -> Advice:
     """Return the advice to stop all of `stopped`, and only then to start them with the list."""
     answer = admitted(context.memory, stop_and_start(context, stopped, assignors))
     static = [facts for facts in stopped if facts.static]
@@ -158,7 +147,6 @@ def cut_over_of(
             names=tuple(facts.name for facts in stopped),
             assignors=assignors,
             after=tuple(after),
-            step=step,
             **_judged(context, answer),
         )
     )
@@ -181,13 +169,13 @@ def stop_and_start(
     return [*leaves, Settle(), *joins]
 
 
-def rebalance_of(context: Context, dynamic: Sequence[Facts], *, step: int | None = None) -> Advice:
+def rebalance_of(context: Context, dynamic: Sequence[Facts]) -> Advice:
     """Return the advice that starts a rebalance and changes no list: the restart of one of
     `dynamic`, else a temporary member, as always in a KIP-848 group.
     """
     online = context.group.type is GroupType.CONSUMER
     if dynamic and not online:
-        return first(as_it_runs(context, facts, step) for facts in dynamic[:TRIED])
+        return first(as_it_runs(context, facts) for facts in dynamic[:TRIED])
     common = () if online else _common_list(context)
     join = Join(assignors=common or None, protocol_type="consumer", kip848=online)
     made = Advice(
@@ -195,14 +183,13 @@ def rebalance_of(context: Context, dynamic: Sequence[Facts], *, step: int | None
         assignors=common,
         change=consumer_change(None) if online else "",
         after=text.TEMPORARY_AFTER,
-        step=step,
         risks=tuple(_risks(context, ())),
         **_judged(context, admitted(context.memory, [join])),
     )
     return worded(made)
 
 
-def as_it_runs(context: Context, facts: Facts, step: int | None) -> Advice:
+def as_it_runs(context: Context, facts: Facts) -> Advice:
     """Return the advice on a restart that changes no list: by name where its file may differ.
 
     A file of the group that fits no member may be the one that any of them starts with.
@@ -212,13 +199,13 @@ def as_it_runs(context: Context, facts: Facts, step: int | None) -> Advice:
     loose = any(one.may_start for one in context.snapshot.unmatched)
     unbound = loose and facts.member.declared is None
     named = exact and (unbound or declared != runs.list)
-    made = restart_of(context, facts, runs.list if named else (), step=step)
+    made = restart_of(context, facts, runs.list if named else ())
     if made.verdict is not Tri.YES or exact or not unbound:
         return made
     reason = (
         f"no file of the inventory is known to be {facts.name}'s, and one may be, with another list"
     )
-    return show(context, Needs.LISTS, reason, step=step)
+    return show(context, Needs.LISTS, reason)
 
 
 def first(found: Iterable[Advice]) -> Advice:
@@ -237,15 +224,15 @@ def starts_with(context: Context, facts: Facts, assignors: Sequence[str]) -> Tri
     return context.may_take_mixed(facts) if is_mixed(assignors) else Tri.YES
 
 
-def show(context: Context, needs: Needs, reason: str, *, step: int | None = None) -> Advice:
+def show(context: Context, needs: Needs, reason: str) -> Advice:
     """Return the advice to add the evidence that decides whether a join is admitted."""
-    made = evidence(context, _EVIDENCE[needs], reason, step)
+    made = evidence(context, _EVIDENCE[needs], reason)
     if needs is not Needs.BROKER or context.snapshot.cluster.settings:
         return made
     return stated(context, made, Risk.UNREAD_SETTINGS, DEFAULTS)
 
 
-def evidence(context: Context, needed: Sequence[str], reason: str, step: int | None) -> Advice:
+def evidence(context: Context, needed: Sequence[str], reason: str) -> Advice:
     """Return the advice to add evidence of one of the kinds `needed`."""
     return worded(
         Advice(
@@ -253,7 +240,6 @@ def evidence(context: Context, needed: Sequence[str], reason: str, step: int | N
             verdict=Tri.CANNOT_TELL,
             reason=reason,
             evidence_needed=_kinds(context, needed),
-            step=step,
         )
     )
 
@@ -270,25 +256,23 @@ def _kinds(context: Context, needed: Sequence[str]) -> tuple[str, ...]:
     return kinds or ("client log", "request log")
 
 
-def wait(reason: str, *, step: int | None = None) -> Advice:
+def wait(reason: str) -> Advice:
     """Return the advice to look again later."""
-    return worded(Advice(action=Action.WAIT, verdict=Tri.CANNOT_TELL, reason=reason, step=step))
+    return worded(Advice(action=Action.WAIT, verdict=Tri.CANNOT_TELL, reason=reason))
 
 
-def stop(reason: str, *, by: str = "this", step: int | None = None) -> Advice:
+def stop(reason: str, *, by: str = "this") -> Advice:
     """Return the advice to restart nothing until the operator has dealt with `by`, a rule's id."""
-    made = Advice(action=Action.STOP, verdict=Tri.NO, reason=reason, step=step)
+    made = Advice(action=Action.STOP, verdict=Tri.NO, reason=reason)
     return replace(made, text=f"restart nothing more until {by} is dealt with")
 
 
-def nothing(reason: str, *, step: int | None = None) -> Advice:
+def nothing(reason: str) -> Advice:
     """Return the advice that nothing is left to do."""
-    return worded(Advice(action=Action.NONE, reason=reason, step=step))
+    return worded(Advice(action=Action.NONE, reason=reason))
 
 
-def replan(
-    context: Context, reason: str, *, verdict: Tri = Tri.NO, step: int | None = None
-) -> Advice:
+def replan(context: Context, reason: str, *, verdict: Tri = Tri.NO) -> Advice:
     """Return the advice to make a new plan."""
     return worded(
         Advice(
@@ -296,7 +280,6 @@ def replan(
             verdict=verdict,
             reason=reason,
             command=context.replan(),
-            step=step,
         )
     )
 
@@ -352,7 +335,7 @@ def _next_rebalance(
         yield text.next_rebalance(context.named(found), names)
 
 
-def count(reason: str, here: int, more: int, *, step: int | None = None) -> Advice:
+def count(reason: str, here: int, more: int) -> Advice:
     """Return the advice to give the number of members: `here`, or with `more` that were rejected.
 
     `reason` names those.
@@ -362,11 +345,11 @@ def count(reason: str, here: int, more: int, *, step: int | None = None) -> Advi
         f"give the number of members: {reason}; --expect-members {here + more} if {belong} to the "
         f"service, --expect-members {here} if not"
     )
-    made = Advice(action=Action.EVIDENCE, verdict=Tri.CANNOT_TELL, reason=reason, step=step)
+    made = Advice(action=Action.EVIDENCE, verdict=Tri.CANNOT_TELL, reason=reason)
     return replace(made, text=said)
 
 
-def open_question(finding: Finding, *, step: int | None = None) -> Advice:
+def open_question(finding: Finding) -> Advice:
     """Return the advice to settle a rule whose answer is cannot tell."""
     asks = any(ANSWER in one.line for one in finding.commands)
     what = finding.fix or finding.message
@@ -377,7 +360,6 @@ def open_question(finding: Finding, *, step: int | None = None) -> Advice:
         verdict=Tri.CANNOT_TELL,
         reason=finding.message,
         command=next((one.line for one in finding.commands if one.use.startswith(ACCEPT)), ""),
-        step=step,
         text=f"first {finding.rule}: {what}",
     )
 

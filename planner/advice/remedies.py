@@ -45,14 +45,12 @@ def cutting_over(
     stopped: Sequence[Facts],
     assignors: tuple[str, ...],
     wide: tuple[str, ...],
-    *,
-    step: int | None = None,
 ) -> tuple[Advice, tuple[Advice, ...]]:
     """Return the advice to stop `stopped` together, and the restarts that are withheld.
 
     Where the start is not admitted, the advice prepares it, as in `narrowing`.
     """
-    made = cut_over_of(context, stopped, assignors, step=step)
+    made = cut_over_of(context, stopped, assignors)
     if made.verdict is Tri.YES:
         return made, ()
     sent = memory_of(context, rejoined=True)
@@ -64,12 +62,12 @@ def cutting_over(
         and whole[0].verdict is Tri.YES
     ):
         # A probe answers no while the stopped members are in the group: it shows no cure.
-        return show(context, Needs.LOAD, made.reason, step=step), (made,)
-    remedy = _remedy(context, others, assignors, wide=wide, barred=made, by_lists=whole, step=step)
+        return show(context, Needs.LOAD, made.reason), (made,)
+    remedy = _remedy(context, others, assignors, wide=wide, barred=made, by_lists=whole)
     return remedy, (made,)
 
 
-def cure_of(context: Context, *, step: int | None = None) -> Advice:
+def cure_of(context: Context) -> Advice:
     """Return the cheapest way to have the coordinator remember every list again (RB113).
 
     A rebalance makes every running member join with its whole list. A dynamic member's restart
@@ -86,23 +84,23 @@ def cure_of(context: Context, *, step: int | None = None) -> Advice:
     rested = not any(facts.member.member_id in context.restarted for facts in dynamic)
     open_ = rested or (not static and _shortened(context))
     if dynamic and (context.reloaded is Tri.YES or (context.reloaded is not Tri.NO and open_)):
-        return rebalance_of(context, dynamic, step=step)
+        return rebalance_of(context, dynamic)
     suspects = _short(context, static)
     down = _left_behind(context, suspects)
     if suspects and (context.reloaded is Tri.NO or len(down or suspects) <= _FEW):
         suspects = down or suspects
         left = [f for f in suspects if f.member.member_id not in context.restarted]
         if left:
-            return first(as_it_runs(context, facts, step) for facts in left[:TRIED])
+            return first(as_it_runs(context, facts) for facts in left[:TRIED])
         why = f"{context.named(suspects)} joined again, and whether a load came later is not known"
-        return show(context, Needs.LOAD, why, step=step)
+        return show(context, Needs.LOAD, why)
     if not static:
         why = "the coordinator's lists and the logs are at odds"
-        return _or_not_loaded(context, show(context, Needs.CONFLICT, why, step=step))
+        return _or_not_loaded(context, show(context, Needs.CONFLICT, why))
     if context.reloaded is Tri.CANNOT_TELL and _undated(context):
         why = "the logs show every list, and not whether it was sent after the load"
-        return show(context, Needs.CLOCK, why, step=step)
-    return rebalance_of(context, (), step=step)
+        return show(context, Needs.CLOCK, why)
+    return rebalance_of(context, ())
 
 
 def _short(context: Context, static: Sequence[Facts]) -> list[Facts]:
@@ -148,8 +146,6 @@ def narrowing(
     to_do: Sequence[Facts],
     assignors: tuple[str, ...],
     wide: tuple[str, ...],
-    *,
-    step: int | None = None,
 ) -> tuple[Advice, tuple[Advice, ...]]:
     """Return the advice to restart one of `to_do` (not empty) with the list, and the restarts that
     are withheld.
@@ -160,8 +156,8 @@ def narrowing(
     """
     able = [f for f in to_do if starts_with(context, f, assignors) is not Tri.NO]
     if not able:
-        return _no_wide_list(context, to_do, assignors, step), ()
-    tried = [restart_of(context, facts, assignors, step=step) for facts in able[:TRIED]]
+        return _no_wide_list(context, to_do, assignors), ()
+    tried = [restart_of(context, facts, assignors) for facts in able[:TRIED]]
     good = next((one for one in tried if one.verdict is Tri.YES), None)
     withheld = tuple(one for one in tried if one.verdict is not Tri.YES)[:LISTED]
     if good is not None:
@@ -173,9 +169,7 @@ def narrowing(
     by_lists = [
         admitted(sent, restart(sent, facts.member.member_id, assignors)) for facts in able[:TRIED]
     ]
-    made = _remedy(
-        context, context.members, assignors, wide=wide, barred=barred, by_lists=by_lists, step=step
-    )
+    made = _remedy(context, context.members, assignors, wide=wide, barred=barred, by_lists=by_lists)
     return made, withheld
 
 
@@ -187,7 +181,6 @@ def _remedy(
     wide: tuple[str, ...],
     barred: Advice,
     by_lists: Sequence[Admission],
-    step: int | None,
 ) -> Advice:
     """Return what must come before `barred`, which is not admitted.
 
@@ -195,30 +188,30 @@ def _remedy(
     joined again with its whole list.
     """
     if context.group.state is not GroupState.STABLE:
-        return wait(barred.reason, step=step)
+        return wait(barred.reason)
     lacking = [f for f in others if {context.supports(f, name) for name in assignors} <= {Tri.NO}]
     able = [f for f in lacking if starts_with(context, f, wide) is Tri.YES]
     if able and wide:
-        back = first(restart_of(context, f, wide, step=step) for f in able[:TRIED])
+        back = first(restart_of(context, f, wide) for f in able[:TRIED])
         if back.verdict is Tri.YES:
             return back
     elif lacking and wide:
-        return _no_wide_list(context, lacking, wide, step)
+        return _no_wide_list(context, lacking, wide)
     if barred.error not in (None, INCONSISTENT):
-        return stop(barred.reason, step=step)
+        return stop(barred.reason)
     if "broker settings" in barred.evidence_needed:
-        return show(context, Needs.BROKER, barred.reason, step=step)
+        return show(context, Needs.BROKER, barred.reason)
     asked = any(n in {*context.memory.in_all, *context.memory.not_in_all} for n in assignors)
     if any(one.verdict is Tri.YES for one in by_lists):
         if context.reloaded is not Tri.YES and not asked and context.can_probe:
-            return _or_not_loaded(context, show(context, Needs.PROBE, barred.reason, step=step))
-        return cure_of(context, step=step)
+            return _or_not_loaded(context, show(context, Needs.PROBE, barred.reason))
+        return cure_of(context)
     if barred.verdict is Tri.NO:
-        return replan(context, barred.reason, step=step)
+        return replan(context, barred.reason)
     if asked and context.reloaded is not Tri.NO and _knows_nothing_more(context):
-        return cure_of(context, step=step)
+        return cure_of(context)
     needs = barred.evidence_needed or ("client log", "request log")
-    return evidence(context, needs, barred.reason, step)
+    return evidence(context, needs, barred.reason)
 
 
 def _or_not_loaded(context: Context, made: Advice) -> Advice:
@@ -233,16 +226,14 @@ def _or_not_loaded(context: Context, made: Advice) -> Advice:
     return stated(context, made, Risk.FORGOTTEN_LISTS, fact)
 
 
-def _no_wide_list(
-    context: Context, lacking: Sequence[Facts], wide: Sequence[str], step: int | None
-) -> Advice:
+def _no_wide_list(context: Context, lacking: Sequence[Facts], wide: Sequence[str]) -> Advice:
     """Return the advice where no client of these members is known to start with the wide list."""
     open_ = [f for f in lacking if starts_with(context, f, wide) is Tri.CANNOT_TELL]
     if not open_:
         why = f"{context.named(lacking)} cannot start with [{', '.join(wide)}] (RB104)"
-        return replan(context, why, step=step)
+        return replan(context, why)
     why = f"the client of {context.named(open_)} is not known, and not every client starts with"
-    return show(context, Needs.LISTS, f"{why} [{', '.join(wide)}] (RB906)", step=step)
+    return show(context, Needs.LISTS, f"{why} [{', '.join(wide)}] (RB906)")
 
 
 def _knows_nothing_more(context: Context) -> bool:

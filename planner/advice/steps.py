@@ -43,7 +43,7 @@ def step_action(
     ignore: Mapping[str, str],
 ) -> Actions:
     """Return the first action of `step` for the members `to_do`, and the restarts that are
-    withheld.
+    withheld; each with the step's number.
     """
     made, withheld = _of_aim(plan, step, context, to_do, ignore=ignore)
     if step.aim is Aim.CLASSIC and made.assignors == step.target_list:
@@ -52,7 +52,8 @@ def step_action(
         made = advised.worded(replace(made, change=change))
     kept = context.given.plan is not None
     command = context.given.verify() if kept else step.gate.command
-    return replace(made, command=made.command or command), withheld
+    barred = tuple(replace(one, step=step.id) for one in withheld)
+    return replace(made, command=made.command or command, step=step.id), barred
 
 
 def _of_aim(
@@ -67,26 +68,26 @@ def _of_aim(
     risk = stop_risk(plan.path)
     if risk is not None and not risk.accepted_in(ignore):
         agreed = context.accepting(risk.rule, AGREED)
-        return replace(advised.stop(step.precondition, step=step.id), command=agreed.line), ()
+        return replace(advised.stop(step.precondition), command=agreed.line), ()
     if step.kind is StepKind.CUT_OVER:
         if not to_do:
-            return advised.replan(context, "no member is left to stop", step=step.id), ()
+            return advised.replan(context, "no member is left to stop"), ()
         made, withheld = remedies.cutting_over(
-            context, to_do, step.target_list, wide_list(plan, context), step=step.id
+            context, to_do, step.target_list, wide_list(plan, context)
         )
         return _accepted(with_setting(made, step), withheld, ignore)
     if aim is Aim.REFRESH:
-        return remedies.cure_of(context, step=step.id), ()
+        return remedies.cure_of(context), ()
     if not to_do:
-        return advised.nothing("no member is left to restart in this step", step=step.id), ()
+        return advised.nothing("no member is left to restart in this step"), ()
     if aim is Aim.CONSUMER:
         return _converted(context, to_do, step), ()
     if aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC) and step.target_list:
         made, withheld = remedies.narrowing(
-            context, to_do, step.target_list, wide_list(plan, context), step=step.id
+            context, to_do, step.target_list, wide_list(plan, context)
         )
         return _accepted(made, withheld, ignore)
-    made = advised.restart_of(context, to_do[0], step=step.id)
+    made = advised.restart_of(context, to_do[0])
     own, members = to_do[0].member.member_id, context.snapshot.members
     if (named := process_names(members).get(own)) is not None:
         threads = tuple(one.member_id for one in threads_of(members)[own])
@@ -120,13 +121,13 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
     verdict = allows(answers)
     against = next((a for a in answers if a.allows is verdict is not Tri.YES), None)
     if verdict is Tri.NO and against is not None:
-        return advised.stop(against.why, step=step.id)
+        return advised.stop(against.why)
     if verdict is Tri.CANNOT_TELL and against is not None:
         needs = Needs.LISTS if against in clients(context) else None
         if not context.snapshot.cluster.settings:
             needs = needs or Needs.BROKER
         if needs is not None:
-            return advised.show(context, needs, against.why, step=step.id)
+            return advised.show(context, needs, against.why)
     made = Advice(
         action=Action.RESTART,
         members=(to_do[0].member.member_id,),
@@ -134,7 +135,6 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
         verdict=verdict,
         reason=against.why if against is not None else "the coordinator converts the group",
         change=consumer_change(to_do[0].family, step.config),
-        step=step.id,
     )
     return advised.worded(made)
 

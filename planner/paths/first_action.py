@@ -18,17 +18,21 @@ def first_action(plan: Plan, context: Context) -> Actions:
     """Return the first action of a plan that was just made, or the reason why its step cannot
     start.
     """
-    step = plan.step(plan.next_step)
+    made, withheld = _first(plan, plan.step(plan.next_step), context)
+    return replace(made, step=plan.next_step), withheld
+
+
+def _first(plan: Plan, step: Step | None, context: Context) -> Actions:
     if step is None:
         if plan.verdict is Verdict.DONE:
             return advised.nothing("nothing is left to do"), ()
         return _hindered(plan, None, context), ()
     if context.members and context.group.state is not GroupState.STABLE:
-        return advised.wait(f"the group is {context.group.state}, not Stable", step=step.id), ()
+        return advised.wait(f"the group is {context.group.state}, not Stable"), ()
     if not context.members:
         if step.exit_code:
             return _hindered(plan, step, context), ()
-        made = advised.start_of(context, ["the members"], [step.target_list], step=step.id)
+        made = advised.start_of(context, ["the members"], [step.target_list])
         return with_setting(made, step), ()
     by_id = {facts.member.member_id: facts for facts in context.members}
     left = [by_id[each] for each in (*step.to_do, *step.unknown) if each in by_id]
@@ -49,13 +53,13 @@ def _hindered(plan: Plan, step: Step | None, context: Context) -> Advice:
     blocks = gating(plan.findings, number)
     said = [each for each in blocks if each.result is Tri.YES]
     if said:
-        return advised.stop(said[0].message, by=said[0].rule, step=number)
+        return advised.stop(said[0].message, by=said[0].rule)
     if blocks:
-        return advised.open_question(blocks[0], step=number)
+        return advised.open_question(blocks[0])
     if step is not None and step.exit_code == BLOCKED:
-        return advised.stop(step.precondition, step=number)
+        return advised.stop(step.precondition)
     unseen = [f.name for f in context.members if step and f.member.member_id in step.unknown]
     if unseen:
         why = f"the list of {listed(unseen)} was not seen"
-        return advised.show(context, Needs.LISTS, why, step=number)
-    return advised.wait(plan.summary, step=number)
+        return advised.show(context, Needs.LISTS, why)
+    return advised.wait(plan.summary)

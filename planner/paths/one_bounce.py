@@ -42,7 +42,7 @@ def refresh(context: Context, number: int, cost: CostModel) -> Step:
     """Return the step that makes the coordinator learn every list; its `target_list` is empty
     because no list changes.
     """
-    cure = cure_of(context, step=number)
+    cure = cure_of(context)
     chosen = [facts for facts in context.members if facts.member.member_id in cure.members]
     known = context.reloaded is Tri.YES
     return Step(

@@ -159,6 +159,7 @@ def next_action(look: Look) -> Actions:
             continue
         made, withheld = found if isinstance(found, tuple) else (found, ())
         made = _instead(look, made) if _changed_nothing(look, made) else made
+        made = replace(made, step=made.step or look.number)
         given = look.context.given
         if made.action is Action.NONE or made.command or given.plan is None:
             return made, withheld
@@ -203,7 +204,6 @@ def _instead(look: Look, made: Advice) -> Advice:
         f"the rebalance changed nothing, so one of {look.context.named(static)} may have stopped: "
         "the coordinator counts a stopped static member until its session ends, and each rebalance "
         f"begins that anew. Restart nothing and look again after {until:%H:%M:%SZ}",
-        step=look.number,
     )
     return replace(waits, instead_of=made.action, commands=look.context.removals(static))
 
@@ -227,7 +227,7 @@ def heed_danger(look: Look) -> Advice | None:
     if not stopping:
         return None
     first = stopping[0]
-    made = advised.stop(f"{first.message} {first.fix}", step=look.number)
+    made = advised.stop(f"{first.message} {first.fix}")
     owners = look.members(first.members) if first.kind is DangerKind.LAG else ()
     return replace(made, commands=look.context.removals(owners))
 
@@ -238,8 +238,8 @@ def heed_finding(look: Look) -> Advice | None:
         if decides(finding, Tri.YES) and not has(finding, Trait.ADMISSION):
             stays = rules()[finding.rule].stays
             if has(finding, Trait.OTHER_PATH) and not (stays and stays(look.context, finding)):
-                return advised.replan(look.context, finding.message, step=look.number)
-            return advised.stop(finding.message, by=finding.rule, step=look.number)
+                return advised.replan(look.context, finding.message)
+            return advised.stop(finding.message, by=finding.rule)
     return None
 
 
@@ -271,9 +271,9 @@ def start_missing(look: Look) -> Advice | None:
         out = [Outsider(kind=OutsiderKind.MISSING, name="the members")]
     if not out:
         text = missing_text(context, look.outsiders)
-        return _counted(context, advised.wait(text, step=step.id))
+        return _counted(context, advised.wait(text))
     if look.starts_alike:
-        started = advised.start_of(context, ["the members"], [()], step=step.id)
+        started = advised.start_of(context, ["the members"], [()])
         return with_setting(replace(started, names=tuple(one.name for one in out)), step)
     made = _start(look, out, _lists_for(look, step, out))
     return _counted(context, made if made.recommended else replace(made, action=Action.WAIT))
@@ -322,7 +322,7 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
     context = look.context
     lists = look.lists(out) if lists is None else lists
     if not lists and not look.kip848:
-        return wait_for_stable(look) or advised.wait(_NO_LIST, step=look.number)
+        return wait_for_stable(look) or advised.wait(_NO_LIST)
 
     def start(number: int) -> Advice:
         return advised.start_of(
@@ -332,7 +332,6 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
             own=[one.list for one in out[:number]],
             instances=[one.instance_id for one in out[:number]],
             kip848=look.kip848,
-            step=look.number,
         )
 
     together, limit = start(len(out)), context.memory.max_size
@@ -353,7 +352,7 @@ def wait_for_stable(look: Look) -> Advice | None:
     """Wait while the group rebalances."""
     if look.step is None or look.stable:
         return None
-    return advised.wait(f"the group is {look.context.group.state}, not Stable", step=look.number)
+    return advised.wait(f"the group is {look.context.group.state}, not Stable")
 
 
 def date_rejection(look: Look) -> Advice | None:
@@ -362,7 +361,7 @@ def date_rejection(look: Look) -> Advice | None:
     if not undated or not look.holds:
         return None
     why = f"the log shows that {undated[0].label} was rejected, and not when"
-    return advised.show(look.context, Needs.CLOCK, why, step=look.number)
+    return advised.show(look.context, Needs.CLOCK, why)
 
 
 def settle_question(look: Look) -> Advice | None:
@@ -380,7 +379,7 @@ def settle_question(look: Look) -> Advice | None:
         # A list that was seen is open only where a rule asks what its names stand for.
         exact = bool(lists) and all(one.knowledge is Knowledge.EXACT for one in lists)
         asked = asked if look.current.to_do or exact else []
-    return advised.open_question(asked[0], step=look.step.id) if asked else None
+    return advised.open_question(asked[0]) if asked else None
 
 
 def begin_next_step(look: Look) -> Actions | None:
@@ -425,7 +424,7 @@ def _or_outdated(look: Look, found: Actions) -> Actions:
     planned = {step.target_list for step in look.plan.steps} | {()}
     if look.outdated is None or (made.recommended and made.assignors in planned):
         return found
-    return advised.replan(look.context, look.outdated, step=made.step), withheld
+    return replace(advised.replan(look.context, look.outdated), step=made.step), withheld
 
 
 def confirm_by_hand(look: Look) -> Advice | None:
@@ -446,7 +445,7 @@ def show_lists(look: Look) -> Advice | None:
     rest = [each for each in now.unknown if each not in now.by_hand]
     why = f"the list of {listed([facts.name for facts in look.members(rest)])} was not seen"
     needs = Needs.DECLARED if now.by_hand_list else Needs.LISTS
-    return advised.show(look.context, needs, why, step=now.id)
+    return advised.show(look.context, needs, why)
 
 
 def prepare_next_step(look: Look) -> Actions | None:
@@ -463,7 +462,7 @@ def wait_for_gate(look: Look) -> Advice | None:
     if look.current is None or look.step is None or look.holds:
         return None
     why = look.current.why[0] if look.current.why else "no member is in the group"
-    return advised.wait(why, step=look.number)
+    return advised.wait(why)
 
 
 def count_rejected(look: Look) -> Advice | None:
@@ -474,7 +473,7 @@ def count_rejected(look: Look) -> Advice | None:
         f"{listed([each.label for each in out])} {'was' if one else 'were'} rejected and "
         f"{'has' if one else 'have'} not rejoined"
     )
-    return advised.count(reason, here, len(out), step=look.number) if out else None
+    return advised.count(reason, here, len(out)) if out else None
 
 
 def wait_for_entry(look: Look) -> Advice | None:
@@ -488,7 +487,6 @@ def wait_for_entry(look: Look) -> Advice | None:
         f"{last.label} was rejected and no log shows that it rejoined; "
         f"{listed(last.behind)} may have stopped: the coordinator counts a stopped static "
         f"member until its session ends. Look again after {last.until:%H:%M:%SZ}",
-        step=look.number,
     )
     return replace(waits, commands=look.context.removals(behind))
 
@@ -496,24 +494,24 @@ def wait_for_entry(look: Look) -> Advice | None:
 def find_owner(look: Look) -> Advice | None:
     """Start a rebalance where partitions have no owner."""
     unowned = without_owner(look.context)
-    return owner_for(look.context, look.seen, unowned, step=look.number) if unowned else None
+    return owner_for(look.context, look.seen, unowned) if unowned else None
 
 
 def wait_for_commits(look: Look) -> Advice | None:
     """Wait until each owner was seen to commit what it is behind with."""
     reason = unread(look.plan, look.seen, look.context) if look.step and not look.later else None
-    return advised.wait(reason, step=look.number) if reason else None
+    return advised.wait(reason) if reason else None
 
 
 def end(look: Look) -> Advice:
     """Say that nothing is left to do."""
     if look.later is not None:
-        return advised.nothing("no member is left to restart in this step", step=look.number)
-    if look.step is None or look.current is None:
+        return advised.nothing("no member is left to restart in this step")
+    if look.current is None:
         return advised.nothing("the plan is carried out")
     vouched = [facts.name for facts in look.members(look.current.vouched)]
     proof = f"finished; {by_word(len(look.current.done), vouched)}"
-    return advised.nothing(proof if vouched else "the plan is carried out", step=look.step.id)
+    return advised.nothing(proof if vouched else "the plan is carried out")
 
 
 CANDIDATES: Final[tuple[Candidate, ...]] = (

@@ -67,9 +67,7 @@ def _is_at_rest(snapshot: GroupSnapshot) -> bool:
     return group.type is GroupType.CONSUMER
 
 
-def owner_for(
-    context: Context, entries: Sequence[JournalEntry], unowned: Sequence[str], *, step: int | None
-) -> Advice:
+def owner_for(context: Context, entries: Sequence[JournalEntry], unowned: Sequence[str]) -> Advice:
     """Return the advice that has a rebalance assign the partitions `unowned`.
 
     The second round of a rebalance may still come, until the members were the same for 10 s.
@@ -78,7 +76,7 @@ def owner_for(
     ids = {facts.member.member_id for facts in context.members}
     same = [entry.at for entry in entries if entry.ids == ids]
     if not same or context.snapshot.captured_at - same[0] < _SECOND_ROUND:
-        return wait(f"{why} yet", step=step)
+        return wait(f"{why} yet")
     dynamic = [facts for facts in context.members if not facts.static]
-    made = rebalance_of(context, dynamic, step=step)
+    made = rebalance_of(context, dynamic)
     return worded(replace(made, also=(why,)))
