@@ -170,12 +170,12 @@ def next_action(look: Look) -> Actions:
 def _changed_nothing(look: Look, made: Advice) -> bool:
     """Return whether this remedy, which brings no list, was carried out and is needed still.
 
-    A temporary member has joined and left since a look advised it, or the member has restarted, and
+    A temporary member has joined and left since a look advised it, or one member has restarted, and
     all others are the same. A look without the need ends it.
     """
     if not (made.recommended and made.changes_nothing):
         return False
-    temporary = made.action is Action.TEMPORARY
+    changed = 0 if made.action is Action.TEMPORARY else 2
     ids, now = {f.member.member_id for f in look.context.members}, look.context.generation or 0
     for entry in reversed(look.seen):
         same = entry.advised
@@ -183,8 +183,7 @@ def _changed_nothing(look: Look, made: Advice) -> bool:
             return False
         if (
             same.changes_nothing
-            and (temporary or not ids.issuperset(same.members))
-            and len(ids ^ entry.ids) == (0 if temporary else 2)
+            and len(ids ^ entry.ids) == changed
             and entry.generation is not None
             and now - entry.generation >= 2
         ):
@@ -391,10 +390,10 @@ def begin_next_step(look: Look) -> Actions | None:
 
 def _begin(look: Look, later: Step) -> Actions | None:
     context = look.context
-    done = set(later.done) if later.aim not in (Aim.NARROW, Aim.CLASSIC) else set()
-    left = [f for f in context.members if f.member.member_id not in done]
     if later.aim is Aim.NARROW:
         left = [f for f in context.members if f not in context.settled]
+    else:
+        left = [f for f in context.members if f.member.member_id not in later.done]
     order = {member_id: n for n, member_id in enumerate((*later.to_do, *later.unknown))}
     left.sort(key=lambda f: (order.get(f.member.member_id, len(order)), f.name))
     if later.kind is StepKind.CUT_OVER:
