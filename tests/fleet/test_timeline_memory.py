@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from rebal.inspectors.fleet.timeline.group import GroupTimeline
+from rebal.inspectors.fleet.timeline.group import apply_record, apply_request, finish
 from rebal.inspectors.fleet.timeline.shared import Shared
 from rebal.inspectors.fleet.timeline.state import encode, new_state
 from rebal.inspectors.fleet.timeline.timeline import Options, make_tables
@@ -21,7 +21,7 @@ def test_memory_does_not_grow_with_history() -> None:
 
     def kept(generations: int) -> int:
         shared = Shared()
-        group = GroupTimeline(new_state("g", False), shared)
+        state = new_state("g", False)
         story = Story()
         for number in range(1, generations):
             members = [M("a", (0,)), M(f"m{number}", (1,), client=f"c{number}")]
@@ -30,13 +30,13 @@ def test_memory_does_not_grow_with_history() -> None:
             story.generation(number * 60 + 0.05, number, members)
             for row in in_order(story.rows):
                 if row["api"] is None:
-                    group.record(record_of(row))
+                    apply_record(state, shared, record_of(row))
                 else:
-                    group.request(row["at"], row)
+                    apply_request(state, shared, row["at"], row)
             story.rows.clear()
             for _ in shared.rows.rest():
                 pass
-        return len(encode(group.state))
+        return len(encode(state))
 
     few, many = kept(500), kept(1_500)
     assert many < 1.2 * few, (few, many)
@@ -45,7 +45,7 @@ def test_memory_does_not_grow_with_history() -> None:
 def test_memory_does_not_grow_where_only_heartbeats_tell() -> None:
     def kept(epochs: int) -> tuple[int, int]:
         shared, story, rows = Shared(), Story(), 0
-        group = GroupTimeline(new_state("g", False), shared)
+        state = new_state("g", False)
         for epoch in range(1, epochs):
             for member in ("a", "b", f"n{epoch}"):
                 asked = 0 if member.startswith("n") else epoch - 1
@@ -58,11 +58,11 @@ def test_memory_does_not_grow_where_only_heartbeats_tell() -> None:
                     **who,
                 )
             for row in story.rows:
-                group.request(row["at"], row)
+                apply_request(state, shared, row["at"], row)
             story.rows.clear()
             rows += sum(len(b) for name, b in shared.rows.rest() if name == "rebalances")
-        size = len(encode(group.state))
-        group.finish()
+        size = len(encode(state))
+        finish(state, shared)
         return size, rows + sum(len(b) for name, b in shared.rows.rest() if name == "rebalances")
 
     (few, _), (many, rows) = kept(1_000), kept(3_000)

@@ -13,7 +13,7 @@ import pytest
 from msgspec import inspect
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.timeline.group import GroupTimeline
+from rebal.inspectors.fleet.timeline.group import apply_record
 from rebal.inspectors.fleet.timeline.shared import Shared
 from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode, new_state
 from rebal.inspectors.fleet.timeline.timeline import DAMAGED, FORM, Options, make_tables
@@ -31,10 +31,10 @@ def story(generations: int) -> list[Row]:
 
 
 def told(generations: int) -> GroupState:
-    group = GroupTimeline(new_state("g", recorded=True), Shared())
+    state, shared = new_state("g", recorded=True), Shared()
     for row in story(generations):
-        group.record(record_of(row))
-    return group.state
+        apply_record(state, shared, record_of(row))
+    return state
 
 
 def test_a_document_says_all_that_the_state_holds() -> None:

@@ -9,6 +9,7 @@ group's structure rests on that order alone, and on what the records name, never
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from rebal.groups.errors import WireError
@@ -21,276 +22,282 @@ from rebal.groups.wire.offsets_topic import (
     GroupMetadata,
     decode_consumer_group_record,
 )
-from rebal.inspectors.fleet.timeline import causes, incidents
+from rebal.inspectors.fleet.timeline import causes, history, incidents, requests
 from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup, Epoch
 from rebal.inspectors.fleet.timeline.events import DISORDER, Record, Tombstone
 from rebal.inspectors.fleet.timeline.facts import MILLI
 from rebal.inspectors.fleet.timeline.heartbeats import heard_at, write_members
-from rebal.inspectors.fleet.timeline.history import History
 from rebal.inspectors.fleet.timeline.reader import Value, read_value
 from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC, Generation
-from rebal.inspectors.fleet.timeline.requests import Requests
 from rebal.inspectors.fleet.timeline.shared import Shared
 from rebal.inspectors.fleet.timeline.state import GroupState
-from rebal.inspectors.fleet.timeline.values import Member
+from rebal.inspectors.fleet.timeline.values import KEPT, Member
 
+_decode_key: Final = lru_cache(maxsize=KEPT)(kinds.decode_key)
 _MOST_NAMED: Final = 20
 _MOST_LOGGED: Final = 64
 """More rebalances than these at once have no record and no leader's line: none will come."""
 
 
-class GroupTimeline:
-    """Takes one group's inputs in the order of time, then `finish`; `state` holds all it notes."""
+def apply_record(state: GroupState, shared: Shared, record: Record) -> None:
+    """Apply one record of `__consumer_offsets` whose key names this group."""
+    _came(state, record.at, TOPIC)
+    state.told_until = max(record.at, state.told_until)
+    if state.latest is None or record.own_at > state.latest:
+        state.latest = record.own_at
+    state.partition = record.partition if state.partition is None else state.partition
+    try:
+        key, value = _decode(record)
+    except WireError as error:
+        _error(shared, record, str(error))
+        return
+    newest = state.newest.get(record.partition, -1)
+    if record.offset <= newest:
+        if record.offset != newest:
+            _error(shared, record, "it came after newer records of its group")
+        return
+    state.newest[record.partition] = record.offset
+    for end in shared.breaks.get(record.partition, ()):
+        state.cut |= 0 <= newest <= end < record.offset
+    _apply(state, shared, record, key, value)
 
-    def __init__(self, state: GroupState, shared: Shared) -> None:
-        self.state = state
-        self.shared = shared
-        self.rows = shared.rows
-        self.rows.group_id = state.group_id
-        self.history = History(state, shared)
-        self.requests = Requests(self.history)
-        self._key: tuple[bytes, kinds.Key] = (b"", kinds.UnknownKey(version=-1))
 
-    def record(self, record: Record) -> None:
-        """One record of `__consumer_offsets` whose key names this group."""
-        state = self.state
-        self._came(record.at, TOPIC)
-        state.told_until = max(record.at, state.told_until)
-        if state.latest is None or record.own_at > state.latest:
-            state.latest = record.own_at
-        state.partition = record.partition if state.partition is None else state.partition
-        try:
-            key, value = self._decode(record)
-        except WireError as error:
-            self._error(record, str(error))
-            return
-        newest = state.newest.get(record.partition, -1)
-        if record.offset <= newest:
-            if record.offset != newest:
-                self._error(record, "it came after newer records of its group")
-            return
-        state.newest[record.partition] = record.offset
-        for end in self.shared.breaks.get(record.partition, ()):
-            state.cut |= 0 <= newest <= end < record.offset
-        self._apply(record, key, value)
+def apply_request(
+    state: GroupState, shared: Shared, at: int | None, request: Mapping[str, Any]
+) -> None:
+    """Apply one line of a broker's request log about this group."""
+    if at is None:
+        requests.note_untimed(state, request)
+        return
+    if requests.says_nothing_new(state, request):
+        return
+    order = at - DISORDER
+    _came(state, at, LOG)
+    state.told_until = max(order, state.told_until)
+    requests.note(state, shared, at, request)
+    history.apply_logged(state, shared, order)
+    if len(state.facts.generations) > _MOST_LOGGED:
+        _give_up(state, shared, order)
+    state.lists.forget(order, state.members, shared.rows)
+    dropped = state.facts.forget(order, state.members)
+    if dropped and not state.has_member_records:
+        write_members(state, dropped, shared.rows)
 
-    def request(self, at: int | None, request: Mapping[str, Any]) -> None:
-        """One line of a broker's request log about this group."""
-        if at is None:
-            self.requests.note_untimed(request)
-            return
-        if self.requests.says_nothing_new(request):
-            return
-        state, order = self.state, at - DISORDER
-        self._came(at, LOG)
-        state.told_until = max(order, state.told_until)
-        self.requests.note(at, request)
-        self.history.apply_logged(order)
-        if len(state.facts.generations) > _MOST_LOGGED:
-            self._give_up(order)
-        state.lists.forget(order, state.members, self.rows)
-        dropped = state.facts.forget(order, state.members)
-        if dropped and not state.has_member_records:
-            write_members(state, dropped, self.rows)
 
-    def finish(self) -> None:
-        """The end of this group's inputs."""
-        state = self.state
-        self.history.apply_logged(None)
-        if state.tombstone is not None and state.type is GroupType.UNKNOWN:
-            state.dying, state.type = state.tombstone, state.tombstone.type
-        if state.dying is not None:
-            self._die(state.dying)
-        if state.consumer is not None:
-            self._advance(state.consumer.finish(state.last_at, self.shared))
-        state.lists.close(self.rows)
-        self._hear()
-        count = self.history.finish()
-        now = state.generation
-        self.rows.add(
-            "groups",
-            type=str(state.type),
-            protocol_type=state.protocol_type,
-            state=self._state(count),
-            partition=state.partition,
-            assignor=now.assignor if now is not None else None,
-            generation=now.number if now is not None else None,
-            assignment_epoch=state.consumer.target_epoch if state.consumer is not None else None,
-            leader=now.leader if now is not None else None,
-            members=count,
-            incarnation=state.incarnation,
-            first_seen=state.first_at,
-            last_seen=state.last_at,
-            deleted_at=state.deleted_at,
-            **state.metrics.columns(state.facts.since is not None),
-            sources=sorted(state.sources),
-        )
+def finish(state: GroupState, shared: Shared) -> None:
+    """Apply the end of this group's inputs."""
+    history.apply_logged(state, shared, None)
+    if state.tombstone is not None and state.type is GroupType.UNKNOWN:
+        state.dying, state.type = state.tombstone, state.tombstone.type
+    if state.dying is not None:
+        _die(state, shared, state.dying)
+    if state.consumer is not None:
+        _advance(state, shared, state.consumer.finish(state.last_at, shared))
+    state.lists.close(shared.rows)
+    _hear(state, shared)
+    count = history.finish(state, shared)
+    now = state.generation
+    shared.rows.add(
+        "groups",
+        type=str(state.type),
+        protocol_type=state.protocol_type,
+        state=_state(state, count),
+        partition=state.partition,
+        assignor=now.assignor if now is not None else None,
+        generation=now.number if now is not None else None,
+        assignment_epoch=state.consumer.target_epoch if state.consumer is not None else None,
+        leader=now.leader if now is not None else None,
+        members=count,
+        incarnation=state.incarnation,
+        first_seen=state.first_at,
+        last_seen=state.last_at,
+        deleted_at=state.deleted_at,
+        **state.metrics.columns(state.facts.since is not None),
+        sources=sorted(state.sources),
+    )
 
-    def _hear(self) -> None:
-        """KIP-848 members of whom only the log tells, and the type that it shows by them."""
-        state = self.state
-        beat = heard_at(state.facts.members)
-        if beat is None or state.has_member_records:
-            return
-        now = state.generation
-        classic = now is not None and now.size is not None and now.ended > beat
-        write_members(state, state.facts.members, self.rows, stay=not classic)
-        if not classic and state.type is not GroupType.CONSUMER:
-            self._became(GroupType.CONSUMER, state.last_at)
 
-    def _came(self, at: int, source: str) -> None:
-        state = self.state
-        if state.first_at is None or at < state.first_at:
-            state.first_at = at
-        state.last_at = max(at, state.last_at)
-        state.sources.add(source)
+def _hear(state: GroupState, shared: Shared) -> None:
+    """KIP-848 members of whom only the log tells, and the type that it shows by them."""
+    beat = heard_at(state.facts.members)
+    if beat is None or state.has_member_records:
+        return
+    now = state.generation
+    classic = now is not None and now.size is not None and now.ended > beat
+    write_members(state, state.facts.members, shared.rows, stay=not classic)
+    if not classic and state.type is not GroupType.CONSUMER:
+        _became(state, shared, GroupType.CONSUMER, state.last_at)
 
-    def _decode(self, record: Record) -> tuple[kinds.Key, Any]:
-        if record.key != self._key[0]:
-            self._key = (record.key, kinds.decode_key(record.key))
-        key, value = self._key[1], record.value
-        if value is None:
-            return key, None
-        if isinstance(key, kinds.GroupMetadataKey):
-            return key, read_value(value)
-        known = key.version in DECODERS
-        return key, decode_consumer_group_record(key.version, value) if known else None
 
-    def _give_up(self, before: int) -> None:
-        """Write the rebalances of which nothing more can come: last heard of before this time."""
-        logged = self.state.facts.generations
-        late = [n for n, one in logged.items() if not one.applied and one.last_at < before]
-        if late:
-            self.history.catch_up(max(late) + 1)
+def _came(state: GroupState, at: int, source: str) -> None:
+    if state.first_at is None or at < state.first_at:
+        state.first_at = at
+    state.last_at = max(at, state.last_at)
+    state.sources.add(source)
 
-    def _apply(self, record: Record, key: kinds.Key, value: Any) -> None:
-        state = self.state
-        kind = kinds.group_type(key.version)
-        if state.dying is not None and value is not None:
-            if kind is not state.type and self._goes_on(state.dying, record, key, value):
-                state.dying = None
-            else:
-                self._die(state.dying)
-        if kind in (GroupType.SHARE, GroupType.STREAMS):
-            state.type = kind
-            return
-        if isinstance(value, Value):
-            self._became(GroupType.CLASSIC, record.at)
-            self._classic(record, value.group, value.members)
-            return
-        ends = key.version in (kinds.GROUP_METADATA, kinds.CONSUMER_GROUP_METADATA)
-        if value is None and ends:
-            # of a deleted group the log cleaner leaves no more
-            tombstone = Tombstone(record.at, record.own_at, kind)
-            state.dying = tombstone if state.type is kind else None
-            if state.type is GroupType.UNKNOWN:
-                state.tombstone = tombstone
-            return
-        if value is not None:
-            state.has_member_records = True
-            self._became(GroupType.CONSUMER, record.at)
-        if state.consumer is not None:
-            over = state.consumer.put(key, value, record.at, record.timed, self.shared)
-            self._told_lists(state.consumer, key, value, record.at)
-            self._advance(over)
 
-    def _advance(self, over: list[Epoch]) -> None:
-        for generation, members in over:
-            self.history.advance(generation, members)
+def _decode(record: Record) -> tuple[kinds.Key, Any]:
+    key, value = _decode_key(record.key), record.value
+    if value is None:
+        return key, None
+    if isinstance(key, kinds.GroupMetadataKey):
+        return key, read_value(value)
+    known = key.version in DECODERS
+    return key, decode_consumer_group_record(key.version, value) if known else None
 
-    def _became(self, kind: GroupType, at: int) -> None:
-        """The group's type, when it changes: a conversion (KIP-848), both ways."""
-        state = self.state
-        was, state.type = state.type, kind
-        state.deleted_at = None
-        if kind is GroupType.CONSUMER and (state.consumer is None or was is not kind):
-            state.consumer = ConsumerGroup()
-            state.protocol_type = "consumer"
-        if kind is GroupType.CLASSIC:
-            self._end_consumer(at)
-        if was in (kind, GroupType.UNKNOWN) or state.generation is None:
-            return
-        to = incidents.TO_CONSUMER if kind is GroupType.CONSUMER else incidents.TO_CLASSIC
-        names = sorted(state.members)[:_MOST_NAMED]
-        incidents.add(self.rows, to, (at, at), to, members=names)
 
-    def _end_consumer(self, at: int) -> None:
-        """The KIP-848 group is no more: its last generation, before it was taken apart."""
-        consumer, self.state.consumer = self.state.consumer, None
-        if consumer is not None:
-            self._advance(consumer.finish(at, self.shared, ended=at))
+def _give_up(state: GroupState, shared: Shared, before: int) -> None:
+    """Write the rebalances of which nothing more can come: last heard of before this time."""
+    logged = state.facts.generations
+    late = [n for n, one in logged.items() if not one.applied and one.last_at < before]
+    if late:
+        history.catch_up(state, shared, max(late) + 1)
 
-    def _goes_on(self, dying: Tombstone, record: Record, key: kinds.Key, value: Any) -> bool:
-        """Return whether a record of the other type after a tombstone converts the group.
 
-        It names a member that was there, or goes on with the generation's number. A conversion of
-        an empty group does neither, but is one write of the coordinator, and so has one time.
-        """
-        now = self.state.generation
-        if isinstance(key, kinds.MemberKey) and key.member_id in self.state.members:
-            return True
-        number = value.group.generation if isinstance(value, Value) else None
-        number = value.epoch if isinstance(value, GroupEpoch) else number
-        goes_on = now is not None and number is not None and 1 < now.number <= number
-        return goes_on or record.own_at == dying.own_at
+def _apply(state: GroupState, shared: Shared, record: Record, key: kinds.Key, value: Any) -> None:
+    kind = kinds.group_type(key.version)
+    if state.dying is not None and value is not None:
+        if kind is not state.type and _goes_on(state, state.dying, record, key, value):
+            state.dying = None
+        else:
+            _die(state, shared, state.dying)
+    if kind in (GroupType.SHARE, GroupType.STREAMS):
+        state.type = kind
+        return
+    if isinstance(value, Value):
+        _became(state, shared, GroupType.CLASSIC, record.at)
+        _classic(state, shared, record, value.group, value.members)
+        return
+    ends = key.version in (kinds.GROUP_METADATA, kinds.CONSUMER_GROUP_METADATA)
+    if value is None and ends:
+        # of a deleted group the log cleaner leaves no more
+        tombstone = Tombstone(record.at, record.own_at, kind)
+        state.dying = tombstone if state.type is kind else None
+        if state.type is GroupType.UNKNOWN:
+            state.tombstone = tombstone
+        return
+    if value is not None:
+        state.has_member_records = True
+        _became(state, shared, GroupType.CONSUMER, record.at)
+    if state.consumer is not None:
+        over = state.consumer.put(key, value, record.at, record.timed, shared)
+        _told_lists(state, state.consumer, key, value, record.at)
+        _advance(state, shared, over)
 
-    def _die(self, tombstone: Tombstone) -> None:
-        """The tombstone was the end of the group: nothing of another type followed it."""
-        self.state.dying = None
-        self._end_consumer(tombstone.at)
-        self.history.end(tombstone.at, causes.DELETED, tombstone.at)
-        self.state.deleted_at = tombstone.at
 
-    def _classic(self, record: Record, value: GroupMetadata, members: Sequence[Member]) -> None:
-        state, at = self.state, record.at
-        state.protocol_type = value.protocol_type or state.protocol_type
-        first = state.generation is None
-        new = Generation(
-            number=value.generation,
-            ended=_ended(at, value, members) if first and record.timed else at,
-            source=TOPIC,
-            size=len(members),
-            assignor=value.protocol,
-            leader=value.leader,
-            protocol_type=value.protocol_type or None,
-            timed=record.timed,
-        )
-        self.history.advance(new, members)
+def _advance(state: GroupState, shared: Shared, over: list[Epoch]) -> None:
+    for generation, members in over:
+        history.advance(state, shared, generation, members)
 
-    def _told_lists(self, consumer: ConsumerGroup, key: kinds.Key, value: Any, at: int) -> None:
-        """A classic member of a KIP-848 group: its record holds its whole list."""
-        facts = self.state.facts
-        if isinstance(key, kinds.MemberKey) and isinstance(value, ConsumerGroupMember):
-            again = consumer.waits_for(key.member_id)
-            names = self.state.lists.record(key.member_id, value, at, consumer.epoch, again)
-            if names is not None:
-                facts.member(key.member_id).assignors = names
-            elif key.member_id in facts.members:
-                facts.members[key.member_id].assignors = None
 
-    def _state(self, members: int | None) -> str | None:
-        state = self.state
-        if state.ended:
-            return "Dead"
-        if state.type is GroupType.CONSUMER:
-            known = state.consumer is not None and state.has_member_records
-            return state.consumer.state if known and state.consumer is not None else None
-        if members is None or state.generation is None:
-            return None
-        return "Stable" if members else "Empty"
+def _became(state: GroupState, shared: Shared, kind: GroupType, at: int) -> None:
+    """The group's type, when it changes: a conversion (KIP-848), both ways."""
+    was, state.type = state.type, kind
+    state.deleted_at = None
+    if kind is GroupType.CONSUMER and (state.consumer is None or was is not kind):
+        state.consumer = ConsumerGroup()
+        state.protocol_type = "consumer"
+    if kind is GroupType.CLASSIC:
+        _end_consumer(state, shared, at)
+    if was in (kind, GroupType.UNKNOWN) or state.generation is None:
+        return
+    to = incidents.TO_CONSUMER if kind is GroupType.CONSUMER else incidents.TO_CLASSIC
+    names = sorted(state.members)[:_MOST_NAMED]
+    incidents.add(shared.rows, to, (at, at), to, members=names)
 
-    def _error(self, record: Record, error: str) -> None:
-        self.rows.add(
-            "errors",
-            source=record.source,
-            partition=record.partition,
-            offset=record.offset,
-            at=record.own_at,
-            what="record",
-            error=error,
-            key=record.key,
-            value=record.value,
-        )
+
+def _end_consumer(state: GroupState, shared: Shared, at: int) -> None:
+    """The KIP-848 group is no more: its last generation, before it was taken apart."""
+    consumer, state.consumer = state.consumer, None
+    if consumer is not None:
+        _advance(state, shared, consumer.finish(at, shared, ended=at))
+
+
+def _goes_on(
+    state: GroupState, dying: Tombstone, record: Record, key: kinds.Key, value: Any
+) -> bool:
+    """Return whether a record of the other type after a tombstone converts the group.
+
+    It names a member that was there, or goes on with the generation's number. A conversion of
+    an empty group does neither, but is one write of the coordinator, and so has one time.
+    """
+    now = state.generation
+    if isinstance(key, kinds.MemberKey) and key.member_id in state.members:
+        return True
+    number = value.group.generation if isinstance(value, Value) else None
+    number = value.epoch if isinstance(value, GroupEpoch) else number
+    goes_on = now is not None and number is not None and 1 < now.number <= number
+    return goes_on or record.own_at == dying.own_at
+
+
+def _die(state: GroupState, shared: Shared, tombstone: Tombstone) -> None:
+    """The tombstone was the end of the group: nothing of another type followed it."""
+    state.dying = None
+    _end_consumer(state, shared, tombstone.at)
+    history.end(state, shared, tombstone.at, causes.DELETED, tombstone.at)
+    state.deleted_at = tombstone.at
+
+
+def _classic(
+    state: GroupState,
+    shared: Shared,
+    record: Record,
+    value: GroupMetadata,
+    members: Sequence[Member],
+) -> None:
+    at = record.at
+    state.protocol_type = value.protocol_type or state.protocol_type
+    first = state.generation is None
+    new = Generation(
+        number=value.generation,
+        ended=_ended(at, value, members) if first and record.timed else at,
+        source=TOPIC,
+        size=len(members),
+        assignor=value.protocol,
+        leader=value.leader,
+        protocol_type=value.protocol_type or None,
+        timed=record.timed,
+    )
+    history.advance(state, shared, new, members)
+
+
+def _told_lists(
+    state: GroupState, consumer: ConsumerGroup, key: kinds.Key, value: Any, at: int
+) -> None:
+    """A classic member of a KIP-848 group: its record holds its whole list."""
+    facts = state.facts
+    if isinstance(key, kinds.MemberKey) and isinstance(value, ConsumerGroupMember):
+        again = consumer.waits_for(key.member_id)
+        names = state.lists.record(key.member_id, value, at, consumer.epoch, again)
+        if names is not None:
+            facts.member(key.member_id).assignors = names
+        elif key.member_id in facts.members:
+            facts.members[key.member_id].assignors = None
+
+
+def _state(state: GroupState, members: int | None) -> str | None:
+    if state.ended:
+        return "Dead"
+    if state.type is GroupType.CONSUMER:
+        known = state.consumer is not None and state.has_member_records
+        return state.consumer.state if known and state.consumer is not None else None
+    if members is None or state.generation is None:
+        return None
+    return "Stable" if members else "Empty"
+
+
+def _error(shared: Shared, record: Record, error: str) -> None:
+    shared.rows.add(
+        "errors",
+        source=record.source,
+        partition=record.partition,
+        offset=record.offset,
+        at=record.own_at,
+        what="record",
+        error=error,
+        key=record.key,
+        value=record.value,
+    )
 
 
 def _ended(at: int, value: GroupMetadata, members: Sequence[Member]) -> int:

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rebal.inspectors.errors import error_code
-from rebal.inspectors.fleet.timeline import causes, incidents
+from rebal.inspectors.fleet.timeline import causes, history, incidents
 from rebal.inspectors.fleet.timeline.events import Logged
 from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY, Leave, keep_newest
-from rebal.inspectors.fleet.timeline.history import History
+from rebal.inspectors.fleet.timeline.shared import Shared
+from rebal.inspectors.fleet.timeline.state import GroupState
 from rebal.inspectors.logs.requests.lines import FENCED, Outcome, join_outcome
 
 _LIST_REJECTED: Final = error_code("INCONSISTENT_GROUP_PROTOCOL")
@@ -24,211 +25,215 @@ _AWAY: Final = -2
 _NEEDS_ID: Final = "need to re-join with the given member-id"
 
 
-class Requests:
-    """Takes each line about one group when it comes."""
+def note(state: GroupState, shared: Shared, at: int, request: Mapping[str, Any]) -> None:
+    """Keep what the line says, and what it changed in the group."""
+    if state.facts.since is None:
+        state.facts.since = at
+    api, error = request["api"], request["error"] or 0
+    if api == "JOIN_GROUP":
+        _join(state, shared, at, request, error)
+        return
+    if api == "SYNC_GROUP" and error != FENCED:
+        found = state.facts.synced(request, at)
+        if found is not None and request["assignments"]:
+            history.hear(state, Logged(at, found.number))
+        return
+    if error:
+        if error == FENCED and request["member_id"]:
+            _fenced(state, shared, request, at)
+        return
+    if api == "LEAVE_GROUP":
+        for one in request["left"] or ():
+            member_id = one["member_id"] or state.facts.instances.get(one["instance_id"] or "")
+            if member_id:
+                state.facts.leave(member_id, at, one["reason"], request["connection"])
+    elif api == "CONSUMER_GROUP_HEARTBEAT":
+        _heartbeat(state, at, request)
 
-    def __init__(self, history: History) -> None:
-        self.history = history
-        self.state = history.state
-        self.facts = history.state.facts
-        self.rows = history.rows
 
-    def note(self, at: int, request: Mapping[str, Any]) -> None:
-        """Keep what the line says, and what it changed in the group."""
-        if self.facts.since is None:
-            self.facts.since = at
-        api, error = request["api"], request["error"] or 0
-        if api == "JOIN_GROUP":
-            self._join(at, request, error)
+def says_nothing_new(state: GroupState, request: Mapping[str, Any]) -> bool:
+    """Return whether it is a heartbeat of a known KIP-848 member that changed nothing.
+
+    A log holds the first of each part that a task read, so none of them may tell a time.
+    """
+    epoch = request["generation"]
+    logged = state.facts.members.get(request["member_id"] or "")
+    return (
+        request["api"] == "CONSUMER_GROUP_HEARTBEAT"
+        and not request["error"]
+        and logged is not None
+        and epoch is not None
+        and epoch > 0
+        and epoch == request["member_epoch"] == logged.last_epoch
+        and request["subscribed_topics"] is None
+    )
+
+
+def note_untimed(state: GroupState, request: Mapping[str, Any]) -> None:
+    """Keep the list that a line without a time shows."""
+    error = request["error"] or 0
+    if request["api"] != "JOIN_GROUP":
+        return
+    outcome = join_outcome(error, request["probe"])
+    names = tuple(one["name"] for one in request["protocols"] or ())
+    if outcome is Outcome.REJECTED and error == _LIST_REJECTED:
+        state.lists.refused(request, None, names)
+        state.metrics.refused += 1
+    elif outcome in _IN_GROUP and request["member_id"]:
+        state.lists.joined(request, None, names, None)
+        state.facts.member(request["member_id"]).assignors = names
+
+
+def _join(
+    state: GroupState, shared: Shared, at: int, request: Mapping[str, Any], error: int
+) -> None:
+    facts = state.facts
+    outcome = join_outcome(error, request["probe"])
+    names = tuple(one["name"] for one in request["protocols"] or ())
+    if outcome is Outcome.REJECTED and error == _LIST_REJECTED:
+        state.lists.refused(request, at, names)
+        facts.refuse(request["instance_id"] or request["client_id"] or "", at)
+        state.metrics.refused += 1
+        state.incidents.refused(request, names, at, shared.rows)
+        return
+    member_id, instance_id = request["member_id"], request["instance_id"]
+    if error == FENCED and member_id and not request["probe"]:
+        _fenced(state, shared, request, at)
+    if outcome not in _IN_GROUP or not member_id:
+        return
+    replaced = None
+    if instance_id:
+        before = facts.instances.get(instance_id)
+        replaced = before if before != member_id else None
+        facts.instances[instance_id] = member_id
+    state.lists.joined(request, at, names, replaced)
+    logged = facts.member(member_id)
+    left = facts.left.get(facts.left_on.pop(request["connection"] or "", ""))
+    if left is not None and left.member_id != member_id and _was_slow(state, shared, left, request):
+        logged.before = left.member_id
+    if logged.assignors is None:
+        logged.reason = _said(request["reason"])
+    logged.saw(request, at)
+    logged.assignors = names
+    logged.session_timeout_ms = request["session_timeout_ms"]
+    logged.rebalance_timeout_ms = request["rebalance_timeout_ms"]
+    logged.protocol_type = request["protocol_type"]
+    logged.replaced = replaced or logged.replaced
+    if error:
+        return
+    first = logged.joined_at is None
+    if first:
+        logged.joined_at = at
+    start, now, number = _start(at, request), state.generation, request["generation"]
+    if first and number == 1 and _begins_again(state, start):
+        history.begin_again(state, shared, start)
+    late = now is not None and now.number == number and start >= now.completed
+    if (late or facts.joined(request, at, start) is None) and replaced is not None:
+        _hide(state, member_id, replaced, names, at)
+        history.hear(state, Logged(at, number, replaced, member_id, request["leader"]))
+
+
+def _begins_again(state: GroupState, start: int) -> bool:
+    """Return whether a new member's join in generation 1 is one of a group created again.
+
+    Where records tell of the group they tell that too; and only in later generations than the
+    first it can be no line that came late.
+    """
+    known = state.facts.generations
+    if state.recorded or not known:
+        return False
+    newest = known[max(known)]
+    return newest.number + newest.heard > 1 and newest.last_at < start
+
+
+def _was_slow(state: GroupState, shared: Shared, left: Leave, request: Mapping[str, Any]) -> bool:
+    """Return whether a process that left, and now joins again, was past max.poll.interval.ms.
+
+    Clients before KIP-800 do not say so. A client that is closed closes its connection too; one
+    that unsubscribes and subscribes again may keep it, at any time. The heartbeat thread sends
+    its LEAVE_GROUP no sooner than that interval after the last poll, and a join needs a poll.
+    """
+    before = state.facts.members.get(left.member_id)
+    polled = before.last_at if before is not None else state.facts.since
+    longest = request["rebalance_timeout_ms"]
+    if polled is None or not longest or left.at - polled < NEARLY * longest * MILLI:
+        return False
+    left.reason = causes.SLOW
+    if left.member_id not in state.members:
+        detail = f"{request['client_id'] or left.member_id}: {causes.SLOW}"
+        span, who = (left.at, left.at), (left.member_id,)
+        incidents.add(shared.rows, incidents.SLOW, span, detail, members=who)
+    return True
+
+
+def _fenced(state: GroupState, shared: Shared, request: Mapping[str, Any], at: int) -> None:
+    """A member whose instance id another process took is alive: this was no restart."""
+    member_id = request["member_id"]
+    if member_id not in state.facts.fenced:
+        keep_newest(state.facts.fenced, member_id, at)
+        detail = f"{request['instance_id'] or member_id} was used by two processes at once"
+        incidents.add(shared.rows, incidents.FENCED, (at, at), detail, members=(member_id,))
+
+
+def _hide(
+    state: GroupState, member_id: str, replaced: str, names: tuple[str, ...], at: int
+) -> None:
+    """A static member's restart that was answered within a generation: did its list change."""
+    before = state.facts.members.get(replaced)
+    if before is None or before.assignors is None or before.assignors == names:
+        return
+    who = state.facts.members[member_id].instance_id or member_id
+    state.incidents.hide(member_id, who, before.assignors, names, at)
+
+
+def _heartbeat(state: GroupState, at: int, request: Mapping[str, Any]) -> None:
+    member_id = request["member_id"]
+    if not member_id:
+        return
+    logged = state.facts.member(member_id)
+    logged.saw(request, at)
+    asked, answered = request["generation"], request["member_epoch"]
+    if asked == _AWAY:
+        return  # it keeps its place until its session expires or its instance comes back
+    if asked is not None and asked < 0:
+        state.facts.leave(member_id, at, None, None)
+        logged.goes(at, causes.LEFT)
+        return
+    in_place = False
+    if asked == 0:
+        # A member that was fenced, or a static one that was away, comes back with its id.
+        state.facts.left.pop(member_id, None)
+        logged.left_at, logged.left_reason, logged.gone = None, None, False
+        logged.joined_at = at if logged.joined_at is None else logged.joined_at
+        in_place = _comes_back(state, member_id, answered, at)
+    if request["subscribed_topics"] is not None:
+        logged.topics = tuple(request["subscribed_topics"])
+    if answered is not None and answered > (logged.last_epoch or 0):
+        if logged.first_epoch is None:
+            logged.first_epoch, logged.first_at = answered, at
+            logged.incarnation = state.incarnation + state.ended
+        logged.last_epoch = answered
+        if in_place:
             return
-        if api == "SYNC_GROUP" and error != FENCED:
-            found = self.facts.synced(request, at)
-            if found is not None and request["assignments"]:
-                self.history.hear(Logged(at, found.number))
-            return
-        if error:
-            if error == FENCED and request["member_id"]:
-                self._fenced(request, at)
-            return
-        if api == "LEAVE_GROUP":
-            for one in request["left"] or ():
-                member_id = one["member_id"] or self.facts.instances.get(one["instance_id"] or "")
-                if member_id:
-                    self.facts.leave(member_id, at, one["reason"], request["connection"])
-        elif api == "CONSUMER_GROUP_HEARTBEAT":
-            self._heartbeat(at, request)
+        state.facts.reached(member_id, answered, asked == 0, _start(at, request), at)
 
-    def says_nothing_new(self, request: Mapping[str, Any]) -> bool:
-        """Return whether it is a heartbeat of a known KIP-848 member that changed nothing.
 
-        A log holds the first of each part that a task read, so none of them may tell a time.
-        """
-        epoch = request["generation"]
-        logged = self.facts.members.get(request["member_id"] or "")
-        return (
-            request["api"] == "CONSUMER_GROUP_HEARTBEAT"
-            and not request["error"]
-            and logged is not None
-            and epoch is not None
-            and epoch > 0
-            and epoch == request["member_epoch"] == logged.last_epoch
-            and request["subscribed_topics"] is None
-        )
-
-    def note_untimed(self, request: Mapping[str, Any]) -> None:
-        """Keep the list that a line without a time shows."""
-        error = request["error"] or 0
-        if request["api"] != "JOIN_GROUP":
-            return
-        outcome = join_outcome(error, request["probe"])
-        names = tuple(one["name"] for one in request["protocols"] or ())
-        if outcome is Outcome.REJECTED and error == _LIST_REJECTED:
-            self.state.lists.refused(request, None, names)
-            self.state.metrics.refused += 1
-        elif outcome in _IN_GROUP and request["member_id"]:
-            self.state.lists.joined(request, None, names, None)
-            self.facts.member(request["member_id"]).assignors = names
-
-    def _join(self, at: int, request: Mapping[str, Any], error: int) -> None:
-        facts = self.facts
-        outcome = join_outcome(error, request["probe"])
-        names = tuple(one["name"] for one in request["protocols"] or ())
-        if outcome is Outcome.REJECTED and error == _LIST_REJECTED:
-            self.state.lists.refused(request, at, names)
-            facts.refuse(request["instance_id"] or request["client_id"] or "", at)
-            self.state.metrics.refused += 1
-            self.state.incidents.refused(request, names, at, self.rows)
-            return
-        member_id, instance_id = request["member_id"], request["instance_id"]
-        if error == FENCED and member_id and not request["probe"]:
-            self._fenced(request, at)
-        if outcome not in _IN_GROUP or not member_id:
-            return
-        replaced = None
-        if instance_id:
-            before = facts.instances.get(instance_id)
-            replaced = before if before != member_id else None
-            facts.instances[instance_id] = member_id
-        self.state.lists.joined(request, at, names, replaced)
-        logged = facts.member(member_id)
-        left = facts.left.get(facts.left_on.pop(request["connection"] or "", ""))
-        if left is not None and left.member_id != member_id and self._was_slow(left, request):
-            logged.before = left.member_id
-        if logged.assignors is None:
-            logged.reason = _said(request["reason"])
-        logged.saw(request, at)
-        logged.assignors = names
-        logged.session_timeout_ms = request["session_timeout_ms"]
-        logged.rebalance_timeout_ms = request["rebalance_timeout_ms"]
-        logged.protocol_type = request["protocol_type"]
-        logged.replaced = replaced or logged.replaced
-        if error:
-            return
-        first = logged.joined_at is None
-        if first:
-            logged.joined_at = at
-        start, now, number = _start(at, request), self.state.generation, request["generation"]
-        if first and number == 1 and self._begins_again(start):
-            self.history.begin_again(start)
-        late = now is not None and now.number == number and start >= now.completed
-        if (late or facts.joined(request, at, start) is None) and replaced is not None:
-            self._hide(member_id, replaced, names, at)
-            self.history.hear(Logged(at, number, replaced, member_id, request["leader"]))
-
-    def _begins_again(self, start: int) -> bool:
-        """Return whether a new member's join in generation 1 is one of a group created again.
-
-        Where records tell of the group they tell that too; and only in later generations than the
-        first it can be no line that came late.
-        """
-        known = self.facts.generations
-        if self.state.recorded or not known:
-            return False
-        newest = known[max(known)]
-        return newest.number + newest.heard > 1 and newest.last_at < start
-
-    def _was_slow(self, left: Leave, request: Mapping[str, Any]) -> bool:
-        """Return whether a process that left, and now joins again, was past max.poll.interval.ms.
-
-        Clients before KIP-800 do not say so. A client that is closed closes its connection too; one
-        that unsubscribes and subscribes again may keep it, at any time. The heartbeat thread sends
-        its LEAVE_GROUP no sooner than that interval after the last poll, and a join needs a poll.
-        """
-        before = self.facts.members.get(left.member_id)
-        polled = before.last_at if before is not None else self.facts.since
-        longest = request["rebalance_timeout_ms"]
-        if polled is None or not longest or left.at - polled < NEARLY * longest * MILLI:
-            return False
-        left.reason = causes.SLOW
-        if left.member_id not in self.state.members:
-            detail = f"{request['client_id'] or left.member_id}: {causes.SLOW}"
-            span, who = (left.at, left.at), (left.member_id,)
-            incidents.add(self.rows, incidents.SLOW, span, detail, members=who)
-        return True
-
-    def _fenced(self, request: Mapping[str, Any], at: int) -> None:
-        """A member whose instance id another process took is alive: this was no restart."""
-        member_id = request["member_id"]
-        if member_id not in self.facts.fenced:
-            keep_newest(self.facts.fenced, member_id, at)
-            detail = f"{request['instance_id'] or member_id} was used by two processes at once"
-            incidents.add(self.rows, incidents.FENCED, (at, at), detail, members=(member_id,))
-
-    def _hide(self, member_id: str, replaced: str, names: tuple[str, ...], at: int) -> None:
-        """A static member's restart that was answered within a generation: did its list change."""
-        before = self.facts.members.get(replaced)
-        if before is None or before.assignors is None or before.assignors == names:
-            return
-        who = self.facts.members[member_id].instance_id or member_id
-        self.state.incidents.hide(member_id, who, before.assignors, names, at)
-
-    def _heartbeat(self, at: int, request: Mapping[str, Any]) -> None:
-        member_id = request["member_id"]
-        if not member_id:
-            return
-        logged = self.facts.member(member_id)
-        logged.saw(request, at)
-        asked, answered = request["generation"], request["member_epoch"]
-        if asked == _AWAY:
-            return  # it keeps its place until its session expires or its instance comes back
-        if asked is not None and asked < 0:
-            self.facts.leave(member_id, at, None, None)
-            logged.goes(at, causes.LEFT)
-            return
-        in_place = False
-        if asked == 0:
-            # A member that was fenced, or a static one that was away, comes back with its id.
-            self.facts.left.pop(member_id, None)
-            logged.left_at, logged.left_reason, logged.gone = None, None, False
-            logged.joined_at = at if logged.joined_at is None else logged.joined_at
-            in_place = self._comes_back(member_id, answered, at)
-        if request["subscribed_topics"] is not None:
-            logged.topics = tuple(request["subscribed_topics"])
-        if answered is not None and answered > (logged.last_epoch or 0):
-            if logged.first_epoch is None:
-                logged.first_epoch, logged.first_at = answered, at
-                logged.incarnation = self.state.incarnation + self.state.ended
-            logged.last_epoch = answered
-            if in_place:
-                return
-            self.facts.reached(member_id, answered, asked == 0, _start(at, request), at)
-
-    def _comes_back(self, member_id: str, epoch: int | None, at: int) -> bool:
-        """Did a static member come back with another id, and get its place without a rebalance."""
-        instance_id = self.facts.members[member_id].instance_id
-        if instance_id is None:
-            return False
-        before = self.facts.instances.get(instance_id)
-        self.facts.instances[instance_id] = member_id
-        old = self.facts.members.get(before) if before not in (None, member_id) else None
-        if old is None or old.gone:
-            return False
-        if epoch is None or epoch != old.last_epoch:
-            # its session may have expired before
-            old.goes(None, None)
-            return False
-        old.goes(at, causes.RESTARTED)
-        return True
+def _comes_back(state: GroupState, member_id: str, epoch: int | None, at: int) -> bool:
+    """Did a static member come back with another id, and get its place without a rebalance."""
+    instance_id = state.facts.members[member_id].instance_id
+    if instance_id is None:
+        return False
+    before = state.facts.instances.get(instance_id)
+    state.facts.instances[instance_id] = member_id
+    old = state.facts.members.get(before) if before not in (None, member_id) else None
+    if old is None or old.gone:
+        return False
+    if epoch is None or epoch != old.last_epoch:
+        # its session may have expired before
+        old.goes(None, None)
+        return False
+    old.goes(at, causes.RESTARTED)
+    return True
 
 
 def _start(at: int, request: Mapping[str, Any]) -> int:

@@ -24,10 +24,10 @@ import pyarrow as pa
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.schemas import REQUESTS, STATES, TIME, TIMELINE, in_columns
 from rebal.inspectors.fleet.timeline.events import DISORDER, Record, early
-from rebal.inspectors.fleet.timeline.group import GroupTimeline
+from rebal.inspectors.fleet.timeline.group import apply_record, apply_request, finish
 from rebal.inspectors.fleet.timeline.rows import make_batch
 from rebal.inspectors.fleet.timeline.shared import Shared
-from rebal.inspectors.fleet.timeline.state import SCHEMA, decode, encode, new_state
+from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode, new_state
 
 INPUT: Final = TIMELINE
 """A record's columns and a request's, side by side; `group_id`, `at` and `source` are both's.
@@ -86,7 +86,7 @@ class _Timeline:
         self._options = options
         self._group_id: str | None = None
         # None: before the first group, or where its state is damaged
-        self._group: GroupTimeline | None = None
+        self._group: GroupState | None = None
         self._is_settled = True
         # the state's row, once rows are open
         self._saved: dict[str, Any] | None = None
@@ -124,10 +124,11 @@ class _Timeline:
                 waiting.append(number)
             if record.key is None:
                 request = {name: columns[name][number] for name in REQUESTS.names}
-                self._group.request(None if at is None else at + DISORDER, request)
+                at = None if at is None else at + DISORDER
+                apply_request(self._group, self._shared, at, request)
                 continue
             self._is_settled &= told_at is None or _within(told_at, self._options.span)
-            self._group.record(record)
+            apply_record(self._group, self._shared, record)
         if waiting:
             rows_left = in_columns(batch.take(pa.array(waiting)), INPUT)
             yield WAITING, early(rows_left, -DISORDER).to_batches()[0]
@@ -144,21 +145,19 @@ class _Timeline:
 
     def _begin(self, group_id: str, document: bytes | None) -> None:
         """Go on from the group's state, if it has one."""
-        shared, self._group_id = self._shared, group_id
-        state = new_state(group_id, recorded=group_id in self._options.recorded)
-        if document is not None:
-            try:
-                state = decode(document, group_id)
-            except DocumentError:
-                self._damaged.append({"group_id": group_id})
-                return
-        self._group = GroupTimeline(state, shared)
+        self._group_id = self._shared.rows.group_id = group_id
+        if document is None:
+            self._group = new_state(group_id, recorded=group_id in self._options.recorded)
+            return
+        try:
+            self._group = decode(document, group_id)
+        except DocumentError:
+            self._damaged.append({"group_id": group_id})
 
-    def _open(self, group: GroupTimeline) -> None:
+    def _open(self, state: GroupState) -> None:
         """From here on rows of this group are open: its state is kept as it is now."""
         if self._saved is not None:
             return
-        state = group.state
         state.told_until = max(state.told_until, self._options.until or 0)
         partition, offset = state.place or (None, None)
         self._saved = {
@@ -172,15 +171,15 @@ class _Timeline:
         self._shared.rows.of_now(True)
 
     def _finish(self) -> None:
-        group, shared = self._group, self._shared
-        if group is None:
+        state, shared = self._group, self._shared
+        if state is None:
             return
-        self._open(group)
-        group.finish()
+        self._open(state)
+        finish(state, shared)
         row = self._saved or {}
         if not self._is_settled or row["state"] is None:
             row |= {"state": None, "form": None}
-        row["latest"], row["recorded"] = group.state.latest, group.state.recorded
+        row["latest"], row["recorded"] = state.latest, state.recorded
         row["unnamed"] = sorted(shared.topics.unnamed)
         self._states.append(row)
         shared.topics.unnamed.clear()
