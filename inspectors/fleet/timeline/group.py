@@ -26,7 +26,7 @@ from rebal.inspectors.fleet.timeline import causes, history, incidents, requests
 from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup, Epoch
 from rebal.inspectors.fleet.timeline.events import DISORDER, Record, Tombstone
 from rebal.inspectors.fleet.timeline.facts import MILLI
-from rebal.inspectors.fleet.timeline.heartbeats import heard_at, write_members
+from rebal.inspectors.fleet.timeline.logged import heard_at, write_members
 from rebal.inspectors.fleet.timeline.reader import Value, read_value
 from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC, Generation
 from rebal.inspectors.fleet.timeline.shared import Shared
