@@ -6,7 +6,7 @@ timeline's inputs, unknown kinds are counted, and what is broken becomes a row o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,7 +21,6 @@ from rebal.groups.wire.offsets_topic import (
     decode_offset_commit,
     kind_name,
 )
-from rebal.inspectors.fleet.binary_columns import Ints, Mask, buffers, numbers
 from rebal.inspectors.fleet.reports import add_up
 from rebal.inspectors.fleet.sources.source import SKIPPED
 from rebal.inspectors.fleet.writer import PartWriter
@@ -32,6 +31,10 @@ HISTORY: Final = frozenset(KINDS) - frozenset(OFFSET_COMMITS)
 """The kinds that the timeline is made of."""
 _SHORTEST: Final = {0: 20, 1: 28, 2: 20, 3: 24, 4: 24}
 """Bytes of an offset commit's value with empty metadata, by its version."""
+_NONE: Final = -1
+_ENDLESS: Final = 2**31
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Sorted(NamedTuple):
@@ -49,33 +52,50 @@ def sort_out(keys: pa.Array, values: pa.Array, problems: pa.Array) -> Sorted:
     Commits are those that can be reduced: a tombstone, or a value of a known version that is long
     enough. A doubtful row has a problem, or is not what its key says.
     """
-    sizes = pc.fill_null(pc.binary_length(keys), 0).to_numpy()
-    bounds, data = buffers(keys)
-    whole = pc.is_null(problems).to_numpy(zero_copy_only=False) & (sizes >= 2)
-    kinds = np.where(whole, numbers(data, bounds[:-1], "i2"), -1)
+    heads, versions = _heads(keys, 4), _heads(values, 2)
+    kinds = np.where(problems.is_null(), _of_each(heads, _kind), _NONE)
     of_commit = np.isin(kinds, OFFSET_COMMITS)
-    commits = of_commit.copy()
-    commits[of_commit] = _readable(values.filter(pa.array(of_commit)))
-    group = numbers(data, bounds[:-1] + 2, "i2")
-    history = np.isin(kinds, list(HISTORY)) & (sizes >= 4) & (group >= 0) & (sizes >= 4 + group)
-    known = np.isin(kinds, [-1, *OFFSET_COMMITS, *HISTORY])
+    long_enough = _sizes(values) >= _of_each(versions, _shortest)
+    commits = of_commit & (np.asarray(values.is_null()) | long_enough)
+    history = np.isin(kinds, list(HISTORY)) & (_sizes(keys) >= _of_each(heads, _end_of_group))
+    known = np.isin(kinds, [_NONE, *OFFSET_COMMITS, *HISTORY])
     return Sorted(kinds, commits, history, known & ~commits & ~history)
+
+
+def _heads(values: pa.Array, size: int) -> pa.DictionaryArray:
+    """The first bytes of each value: there are few different ones."""
+    return pc.fill_null(pc.binary_slice(values, 0, size), b"").dictionary_encode()
+
+
+def _of_each(heads: pa.DictionaryArray, number: Callable[[bytes], int]) -> Ints:
+    """A number for each value by its first bytes."""
+    found = np.array([number(head) for head in heads.dictionary.to_pylist()], np.int64)
+    return np.asarray(found[heads.indices])
+
+
+def _sizes(values: pa.Array) -> Ints:
+    return np.asarray(pc.fill_null(pc.binary_length(values), 0))
+
+
+def _kind(head: bytes) -> int:
+    """The kind of a key that begins so; `_NONE` where it is too short to have one."""
+    return int.from_bytes(head[:2], "big", signed=True) if len(head) >= 2 else _NONE
+
+
+def _shortest(head: bytes) -> int:
+    """The bytes that an offset commit's value has at least that begins with this version."""
+    return _SHORTEST.get(int.from_bytes(head, "big"), _ENDLESS)
+
+
+def _end_of_group(head: bytes) -> int:
+    """The bytes that a key has at least that begins with this kind and length of a group's name."""
+    length = int.from_bytes(head[2:], "big", signed=True)
+    return 4 + length if len(head) == 4 and length >= 0 else _ENDLESS
 
 
 def group_in(key: bytes) -> bytes:
     """The group that a key names, as it is written; for keys that `sort_out` calls history."""
     return key[4 : 4 + int.from_bytes(key[2:4], "big")]
-
-
-def _readable(values: pa.Array) -> Mask:
-    """Return a mask of the commits' values: null, or of a known version and long enough for it."""
-    sizes = pc.fill_null(pc.binary_length(values), 0).to_numpy()
-    bounds, data = buffers(values)
-    versions = numbers(data, bounds[:-1], "i2")
-    least = np.full(len(values), np.iinfo(np.int32).max)
-    for version, shortest in _SHORTEST.items():
-        least[versions == version] = shortest
-    return np.asarray(values.is_null().to_numpy(zero_copy_only=False) | (sizes >= least))
 
 
 def explain(writer: PartWriter, row: Mapping[str, Any]) -> None:

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from rebal.groups.errors import WireError
 from rebal.groups.wire.offsets_topic import OffsetCommitKey, decode_key, decode_offset_commit
-from rebal.inspectors.fleet.binary_columns import Ints
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS
 
+Ints = np.ndarray[Any, np.dtype[np.int64]]
 _AT_ONCE: Final = 1 << 18
 _DECODED_AT_ONCE: Final = 1 << 16
 _ABOUT: Final = slice(2, 1 << 20)
