@@ -14,6 +14,7 @@ from pyspark.sql import functions as sql
 
 from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.logs import zone_name
+from rebal.groups.wire.offsets_topic import KINDS
 from rebal.inspectors.fleet.files import Wanted
 from rebal.inspectors.fleet.increments.gather import Gather, gather, pieces_of
 from rebal.inspectors.fleet.intake.intake import COPIES, Known, only_new, take_in, take_requests
@@ -22,7 +23,6 @@ from rebal.inspectors.fleet.lake.sweep import Freed, remove
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
 from rebal.inspectors.fleet.schemas import REQUESTS, TEXT, TIMELINE
-from rebal.inspectors.fleet.sources.recognition import check_records, check_request_logs
 from rebal.inspectors.fleet.sources.request_rows import COUNTED, COUNTS
 from rebal.inspectors.fleet.sources.requests import read_requests
 from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source, whole_rows
@@ -33,6 +33,10 @@ from rebal.inspectors.logs.lines import Zone
 
 Say = Callable[[str], None]
 _PLACE: Final = ("source", "position")
+_FEW: Final = 10
+"""Less than one record in so many of what was read is almost nothing."""
+_MANY: Final = 100
+"""A scan that goes on from another one may find this many broken records alone."""
 
 
 class LogsRead(NamedTuple):
@@ -117,6 +121,38 @@ def _account(run: Run, source: Source, totals: Totals) -> None:
     if run.previous is None:
         raise DocumentError(
             f"{', '.join(source.names)}: no record of {TOPIC} is in there; nothing to report on."
+        )
+
+
+def check_records(names: Sequence[str], ended: Mapping[str, int], before: bool) -> None:
+    """Check that more than a few of a source's records are the topic's.
+
+    `ended` counts them by their kinds' names, `before` is whether the scan goes on from another.
+
+    Raises:
+        DocumentError: fewer than one in ten is of a known kind and can be read.
+    """
+    read = sum(ended.values())
+    known = sum(ended.get(name, 0) for name in KINDS.values())
+    if known * _FEW >= read or (before and read < _MANY):
+        return
+    raise DocumentError(
+        f"{', '.join(names)}: {known:,} of {read:,} records are {TOPIC}'s; it seems to be "
+        f"something else: give records of {TOPIC}, with key and value as brokers wrote them; a "
+        "broker's request log goes to --request-log."
+    )
+
+
+def check_request_logs(paths: Sequence[str], counts: Mapping[str, int]) -> None:
+    """Check that request logs hold a line of the request logger; `counts` are `RequestLogs`' own.
+
+    Raises:
+        DocumentError: there are lines, and none is one.
+    """
+    if counts["lines"] and not counts["requests"]:
+        raise DocumentError(
+            f"{', '.join(paths)}: none of {counts['lines']:,} lines is a request log's; give the "
+            "file of kafka.request.logger at DEBUG."
         )
 
 

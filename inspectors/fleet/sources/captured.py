@@ -27,7 +27,6 @@ from rebal.inspectors.fleet.sources.parquet import (
     read_group,
     shaped,
 )
-from rebal.inspectors.fleet.sources.recognition import HEAD, recognize_lines
 from rebal.inspectors.fleet.sources.request_files import Part, blocks, share_out
 from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source
 from rebal.inspectors.fleet.spark.tasks import cores_of, numbered, numbers_in
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 _TEXT: Final = (".jsonl", ".ndjson", ".json")
 _PARQUET_MAGIC: Final = b"PAR1"
-_GZIP_MAGIC: Final = b"\x1f\x8b"
 _LINE: Final = SOURCE.remove(SOURCE.get_field_index("source")).append(pa.field("topic", TEXT))
 
 
@@ -61,7 +59,7 @@ def find_files(paths: Sequence[str]) -> list[tuple[str, str]]:
     Each comes with its form, `text` or `parquet`.
 
     Raises:
-        DocumentError: a path is missing or empty, or no captured file.
+        DocumentError: a path is missing or empty, or a folder has no captured file.
     """
     return [(file, _form(file)) for path in paths for file in _files(path)]
 
@@ -137,18 +135,9 @@ def _files(path: str) -> list[str]:
 
 
 def _form(path: str) -> str:
+    """Return what a file is by its first bytes; of lines the tasks see whether they are packed."""
     with opened_file(path) as stream:
-        head = stream.read(HEAD)
+        head = stream.read(len(_PARQUET_MAGIC))
     if not head:
         raise DocumentError(f"{path}: is empty; capture the records of {TOPIC} again.")
-    if head.startswith(_PARQUET_MAGIC):
-        return "parquet"
-    packed, name = head.startswith(_GZIP_MAGIC), Path(path)
-    if packed and name.suffix != ".gz":
-        raise DocumentError(f"{path}: holds gz data; name it so that it ends in .gz.")
-    if not packed and name.suffix == ".gz":
-        raise DocumentError(f"{path}: is not gz, whatever its name says; fetch it again.")
-    if name.suffix == ".parquet":
-        raise DocumentError(f"{path}: is not Parquet, whatever its name says; fetch it again.")
-    recognize_lines(name, head)
-    return "text"
+    return "parquet" if head == _PARQUET_MAGIC else "text"
