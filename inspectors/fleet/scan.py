@@ -24,6 +24,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
+from pyarrow.fs import FileType
 from pyspark.sql import DataFrame, SparkSession
 
 from rebal.groups import VERSION
@@ -50,6 +51,7 @@ from rebal.inspectors.fleet.increments.gather import (
 from rebal.inspectors.fleet.increments.replay import tell, tell_commits
 from rebal.inspectors.fleet.increments.rewrite import NO_GROUPS, Load, carry
 from rebal.inspectors.fleet.intake.read import LogsRead, Say, read_logs, read_records
+from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.table import DataFile, find_small
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
@@ -57,7 +59,7 @@ from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
 from rebal.inspectors.fleet.runs import REQUESTS
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
 from rebal.inspectors.fleet.sources.source import Source
-from rebal.inspectors.fleet.spark.tasks import cores_of, in_tasks, numbered, require_shared
+from rebal.inspectors.fleet.spark.tasks import cores_of, in_tasks, is_local, numbered
 from rebal.inspectors.fleet.timeline.rows import OPEN
 from rebal.inspectors.fleet.timeline.timeline import Options
 from rebal.inspectors.fleet.writer import FOLDERS, STORED, WORK, PartWriter
@@ -113,8 +115,8 @@ def scan(
     Raises:
         DocumentError: what was named holds no record of a group.
         ScanError: a record was lost on the way, or the source changed while it was read.
+        LakeError: this machine does not see what the executors wrote.
     """
-    require_shared(spark, run.place, run.target.token)
     totals = Totals()
     logs = LogsRead({}, (), run.previous.log_ahead_ms if run.previous is not None else None)
     if source is not None:
@@ -124,6 +126,8 @@ def scan(
     if request_logs:
         say("reading the request logs")
         logs = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
+    if not is_local(spark):
+        check_seen(run.place, totals)
     say(f"{totals.read:,} records read; putting each group's history in order")
     news, states = decoded(totals.news), newest_states(run)
     now = _Scan(spark, run, totals, news, states, _span(run, totals), _breaks(run, totals))
@@ -133,6 +137,22 @@ def scan(
         _write_log_ends(now, source.brokers)
     manifest = _manifest(now, source=source, request_logs=request_logs, logs=logs)
     return run.finish(manifest, _files(run, totals))
+
+
+def check_seen(place: Place, totals: Totals) -> None:
+    """Check that this machine sees the files that tasks report.
+
+    Raises:
+        LakeError: the executors wrote to another place of the lake's name.
+    """
+    paths = [one.path for made in totals.made.values() for one in made]
+    with place.errors():
+        found = place.files().get_file_info(paths)
+    if any(one.type is FileType.NotFound for one in found):
+        raise LakeError(
+            f"{place}: the executors wrote where this machine cannot see it: name an object store, "
+            "or a folder that all of them share."
+        )
 
 
 def _write(now: _Scan, named: Collection[str], damaged: frozenset[str] = frozenset()) -> None:

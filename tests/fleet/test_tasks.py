@@ -13,6 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from rebal.inspectors.fleet.lake.place import LakeError, Place
+from rebal.inspectors.fleet.lake.table import DataFile
+from rebal.inspectors.fleet.reports import Totals
+from rebal.inspectors.fleet.scan import check_seen
 from rebal.inspectors.fleet.spark.errors import failed_job
 from rebal.inspectors.fleet.spark.tasks import _in_worker
 
@@ -84,6 +88,24 @@ def test_pysparks_daemon_that_does_not_start_is_not_taken_for_a_damaged_file() -
     )
     told = failed_job(said)
     assert told.startswith("Spark's Python process did not start")
+
+
+def test_a_task_that_cannot_write_to_the_lake_says_it_itself() -> None:
+    said = (
+        "An exception was thrown from the Python worker. Traceback (most recent call last):\n"
+        "rebal.inspectors.fleet.lake.place.LakeError: s3://lake: the store says: Access Denied.\n"
+        "Caused by: org.apache.spark.SparkException: Job aborted\n"
+    )
+    assert failed_job(said) == "s3://lake: the store says: Access Denied."
+
+
+def test_files_that_executors_wrote_to_a_disk_of_their_own_are_an_error(tmp_path: Path) -> None:
+    totals = Totals(made={"records": [DataFile("records/1-a/one.parquet", 1, 9)]})
+    with pytest.raises(LakeError, match="the executors wrote where this machine cannot see it"):
+        check_seen(Place(str(tmp_path)), totals)
+    (tmp_path / "records" / "1-a").mkdir(parents=True)
+    (tmp_path / "records" / "1-a" / "one.parquet").touch()
+    check_seen(Place(str(tmp_path)), totals)
 
 
 FREED = """

@@ -71,7 +71,7 @@ def failed_job(text: str) -> str:
     lines = text.splitlines()
     for line in lines:
         # A task's own sentence.
-        if line.startswith("rebal.groups.errors."):
+        if line.startswith("rebal."):
             return line.split(": ", 1)[-1]
     causes = [
         line.strip().removeprefix("Caused by: ")

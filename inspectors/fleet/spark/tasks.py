@@ -12,15 +12,12 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Final, TypeVar
 from zipimport import zipimporter
 
 import pyarrow as pa
-
-from rebal.inspectors.fleet.lake.place import PROBE, LakeError, Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,48 +101,3 @@ def cores_of(spark: SparkSession) -> int:
     # Nothing tells how many there are, but rows are dealt out to as many tasks.
     numbers = spark.range(_MANY).select(sql.spark_partition_id().alias("task"))
     return numbers.distinct().count()
-
-
-def require_shared(spark: SparkSession, place: Place, token: str) -> None:
-    """Check that what tasks write to the lake can be read here.
-
-    Args:
-        spark: The session.
-        place: The lake.
-        token: The scan's name, which the probe's files begin with.
-
-    Raises:
-        LakeError: the executors cannot write there, or write to another place of that name.
-    """
-    if is_local(spark):
-        return
-    size = max(2, cores_of(spark))
-    work = partial(_write_probe, place=place, token=token)
-    written = in_tasks(numbered(spark, size), work, "path string, problem string").collect()
-    for path, problem in written:
-        if problem is not None:
-            raise LakeError(f"on the executors, {problem}")
-        with place.errors():
-            if place.files().get_file_info(path).type.name == "NotFound":
-                raise LakeError(
-                    f"{place}: the executors wrote where this machine cannot see it: name an "
-                    "object store, or a folder that all of them share."
-                )
-            place.files().delete_file(path)
-
-
-def _write_probe(
-    batches: Iterable[pa.RecordBatch], place: Place, token: str
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        # The next scan removes by its name what a task that was killed has left.
-        name = f"{token}-{uuid.uuid4().hex}"
-        path, problem = f"{PROBE}/{name}", None
-        try:
-            place.probe(name)
-            with place.errors(), place.files().open_output_stream(path) as out:
-                out.write(b"executor")
-        except LakeError as error:
-            problem = str(error)
-        columns = [pa.array([one] * len(batch), pa.string()) for one in (path, problem)]
-        yield pa.RecordBatch.from_arrays(columns, names=["path", "problem"])
