@@ -98,15 +98,19 @@ def group_in(key: bytes) -> bytes:
     return key[4 : 4 + int.from_bytes(key[2:4], "big")]
 
 
-def explain(writer: PartWriter, row: Mapping[str, Any]) -> None:
-    """Count a row that is not plain history, and say what is wrong with a broken one."""
-    problem: str | None = row["problem"]
-    if problem is not None and problem.startswith(SKIPPED):
+def explain(writer: PartWriter, rows: pa.Table) -> None:
+    """Count rows that are not plain history, and say what is wrong with the broken ones."""
+    skipped = pc.fill_null(pc.starts_with(rows["problem"], SKIPPED), False)
+    for problem in rows["problem"].filter(skipped).to_pylist():
         add_up(writer.said.skipped, {problem.removeprefix(SKIPPED): 1})
-        return
-    writer.count(UNREADABLE)
-    what, group_id, error = "record", None, problem
-    if problem is None:
+    broken = rows.filter(pc.invert(skipped))
+    writer.count(UNREADABLE, len(broken))
+    writer.add("broken", [_explained(row) for row in broken.to_pylist()])
+
+
+def _explained(row: Mapping[str, Any]) -> dict[str, Any]:
+    what, group_id, error = "record", None, row["problem"]
+    if error is None:
         try:
             if row["key"] is None:
                 raise WireError("The record has no key.")
@@ -117,7 +121,7 @@ def explain(writer: PartWriter, row: Mapping[str, Any]) -> None:
             error = f"These bytes are not a record of the kind {what}."
         except WireError as wrong:
             error = str(wrong)
-    writer.add("broken", [error_row(row, what, group_id, error or "")])
+    return error_row(row, what, group_id, error)
 
 
 def error_row(

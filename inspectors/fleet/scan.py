@@ -219,11 +219,12 @@ def _leaving(now: _Scan, choice: Choice) -> pa.Array:
 def _write_log_ends(now: _Scan, brokers: ClusterReading) -> None:
     """Write what the brokers said of partitions, instead of what they said before."""
     writer = PartWriter(now.run.target)
-    for topic, ends in brokers.ends.items():
-        rows = (
-            {"topic_partition": number, "log_end_offset": end} for number, end in enumerate(ends)
-        )
-        writer.add("log_ends", [{"topic": topic, "at": brokers.at, **row} for row in rows])
+    rows = [
+        {"topic": topic, "topic_partition": number, "log_end_offset": end, "at": brokers.at}
+        for topic, ends in brokers.ends.items()
+        for number, end in enumerate(ends)
+    ]
+    writer.add("log_ends", rows)
     for report in writer.report():
         now.totals.take(report.to_pylist())
     now.totals.gone |= {one.path for one in now.run.earlier("log_ends")}

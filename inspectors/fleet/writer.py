@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -48,7 +48,6 @@ FOLDERS: Final = {kind.name: kind.folder for kind in KINDS}
 """Where in the lake each kind's files are."""
 STORED: Final = tuple(name for name in dict.fromkeys(FOLDERS.values()) if name != WORK)
 """The Delta tables beside `scans`: those for readers, then what the next scan needs."""
-_AT_ONCE: Final = 4096
 _RAW: Final = ("key", "value", "state", "rows")
 RUN_KINDS: Final = ("records", "requests", "waiting")
 """Kinds whose rows are runs."""
@@ -88,43 +87,15 @@ class PartWriter:
         self._writers: dict[str, _File] = {}
         self._held: dict[str, list[pa.Table]] = {}
         self._sizes: Counter[str] = Counter()
-        self._pending: dict[str, list[Mapping[str, Any]]] = {}
         self.said = TaskReport()
 
-    def add(self, kind: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    def add(self, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Rows as dicts by column name; a column that is left out is null."""
-        pending = self._pending.setdefault(kind, [])
-        pending.extend(rows)
-        if len(pending) >= _AT_ONCE:
-            self._flush(kind)
+        self.write(kind, pa.Table.from_pylist(rows, WRITTEN[kind]))
 
     def write(self, kind: str, batch: pa.RecordBatch | pa.Table) -> None:
         """Columns in the order of the kind's schema; rows of an earlier scan have its number."""
-        self._flush(kind)
-        self._write(
-            kind, pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
-        )
-
-    def count(self, name: str, amount: int = 1) -> None:
-        """Add to the number of records of this kind."""
-        self.said.records[name] = self.said.records.get(name, 0) + amount
-
-    def report(self) -> Iterator[pa.RecordBatch]:
-        """Close every file and say what there is: a row of `reports.REPORT`."""
-        for kind in list(self._pending):
-            self._flush(kind)
-        for kind in list(self._held):
-            self._write_sorted(kind)
-        for kind in list(self._writers):
-            self._close(kind)
-        yield self.said.batch()
-
-    def _flush(self, kind: str) -> None:
-        pending = self._pending.pop(kind, None)
-        if pending:
-            self._write(kind, pa.Table.from_pylist(pending, WRITTEN[kind]))
-
-    def _write(self, kind: str, rows: pa.Table) -> None:
+        rows = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
         if not len(rows):
             return
         if SCAN.name not in rows.column_names:
@@ -136,6 +107,18 @@ class PartWriter:
         self._sizes[kind] += rows.nbytes
         if self._sizes[kind] >= _HELD:
             self._write_sorted(kind)
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to the number of records of this kind."""
+        self.said.records[name] = self.said.records.get(name, 0) + amount
+
+    def report(self) -> Iterator[pa.RecordBatch]:
+        """Close every file and say what there is: a row of `reports.REPORT`."""
+        for kind in list(self._held):
+            self._write_sorted(kind)
+        for kind in list(self._writers):
+            self._close(kind)
+        yield self.said.batch()
 
     def _write_sorted(self, kind: str) -> None:
         """Write a file of all that is held of a kind."""

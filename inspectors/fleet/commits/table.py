@@ -66,8 +66,8 @@ def write_commits(
     named = merged.filter(pc.is_valid(merged["group_id"]))
     rows = _with_rates(named, span)
     writer.write("commits", rows)
-    for row in merged.filter(pc.is_valid(merged["error"])).to_pylist():
-        _explain(writer, row)
+    broken = merged.filter(pc.is_valid(merged["error"])).to_pylist()
+    writer.add("broken", [_explained(row, writer) for row in broken])
     return rows
 
 
@@ -99,11 +99,11 @@ def _with_rates(rows: pa.Table, span: tuple[int, int] | None) -> pa.Table:
     return pa.table(columns, schema=COMMITS)
 
 
-def _explain(writer: PartWriter, row: Mapping[str, Any]) -> None:
+def _explained(row: Mapping[str, Any], writer: PartWriter) -> dict[str, Any]:
     what = kind_name(int.from_bytes(row["key"][:2], "big"))
     # A broken key is that of all its records; of a broken value only the newest was looked at.
     broken = row["records"] if row["group_id"] is None else 1
     writer.count(UNREADABLE, broken)
     writer.count(what, -broken)
     more = f" {broken} records have this key." if broken > 1 else ""
-    writer.add("broken", [error_row(row, what, row["group_id"], row["error"] + more)])
+    return error_row(row, what, row["group_id"], row["error"] + more)

@@ -111,8 +111,7 @@ def take_in(
             told = told.append_column("at", kept["timestamp"])
             runs.add(in_columns(told, OF_RECORDS))
         if found.doubtful.any():
-            for row in rows.filter(pa.array(found.doubtful)).to_pylist():
-                explain(writer, row)
+            explain(writer, rows.filter(pa.array(found.doubtful)))
     runs.end()
     parts = commits.parts()
     name_topics(parts, writer)
