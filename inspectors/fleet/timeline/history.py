@@ -76,14 +76,10 @@ def advance(state: GroupState, shared: Shared, new: Generation, members: Sequenc
     rebalance = Rebalance(old, new, change, state.facts, logged, before)
     _rebalanced(state, shared, rebalance, members)
     _settle(state, shared, rebalance)
-    _now_is(state, new)
-
-
-def _now_is(state: GroupState, new: Generation) -> None:
     state.generation = new
-    logged = state.facts.generations
-    for key in [key for key in logged if key < new.number]:
-        del logged[key]
+    generations = state.facts.generations
+    for number in [number for number in generations if number < new.number]:
+        del generations[number]
 
 
 def hear(state: GroupState, event: Logged) -> None:
@@ -101,12 +97,6 @@ def apply_logged(state: GroupState, shared: Shared, before: int | None) -> None:
             catch_up(state, shared, event.generation + 1)
         else:
             _replace(state, shared, event)
-
-
-def begin_again(state: GroupState, shared: Shared, start: int) -> None:
-    """Begin another group of this name with who joined at `start`: only the log shows it."""
-    apply_logged(state, shared, None)
-    end(state, shared, None, None, start - 1)
 
 
 def _replace(state: GroupState, shared: Shared, event: Logged) -> None:

@@ -126,7 +126,8 @@ def _join(
         logged.joined_at = at
     start, now, number = _start(at, request), state.generation, request["generation"]
     if first and number == 1 and _begins_again(state, start):
-        history.begin_again(state, shared, start)
+        history.apply_logged(state, shared, None)
+        history.end(state, shared, None, None, start - 1)
     late = now is not None and now.number == number and start >= now.completed
     if (late or facts.joined(request, at, start) is None) and replaced is not None:
         _hide(state, member_id, replaced, names, at)
