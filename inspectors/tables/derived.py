@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from array import array
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.manifest import Manifest
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from rebal.inspectors.fleet.schemas import TIME
 
 NOW: Final = {
     "observed_from": ("first_seen",),
@@ -33,11 +34,6 @@ def derive(rows: pa.Table, name: str, manifest: Manifest) -> pa.ChunkedArray:
 
     Where no source of the scan has a time, the group's own bound what was observed.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from rebal.inspectors.fleet.schemas import TIME
-
     if name == "observed_from":
         return _bound(rows, "first_seen", manifest.observed_from).cast(TIME)
     until = _bound(rows, "last_seen", manifest.observed_until)
@@ -55,15 +51,11 @@ def derive(rows: pa.Table, name: str, manifest: Manifest) -> pa.ChunkedArray:
 
 def _bound(rows: pa.Table, own: str, at: datetime | None) -> pa.ChunkedArray:
     """Return `at` for each group, in microseconds since 1970; None: the group's own time."""
-    import pyarrow as pa
-
     return rows[own].cast(pa.int64()) if at is None else _each(micros(at), len(rows))
 
 
 def _each(value: float, size: int) -> pa.ChunkedArray:
     """Return a column of one number. Neither pa.array nor pa.scalar, which import pandas."""
-    import pyarrow as pa
-
     kind = pa.int64() if isinstance(value, int) else pa.float64()
     numbers = array("q" if isinstance(value, int) else "d", [value]) * size
     found = pa.Array.from_buffers(kind, size, [None, pa.py_buffer(numbers)])
