@@ -48,8 +48,7 @@ from rebal.inspectors.fleet.increments.gather import (
     pieces_of,
     tasks_for,
 )
-from rebal.inspectors.fleet.increments.replay import tell, tell_commits
-from rebal.inspectors.fleet.increments.rewrite import NO_GROUPS, Load, carry
+from rebal.inspectors.fleet.increments.work import NO_GROUPS, Load, carry, tell, tell_commits
 from rebal.inspectors.fleet.intake.read import LogsRead, Say, read_logs, read_records
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.run import Run, counted

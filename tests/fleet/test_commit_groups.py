@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rebal.inspectors.fleet.commits.groups import commit_groups
+from rebal.inspectors.fleet.commits.table import commit_groups
 from rebal.inspectors.fleet.schemas import COMMITS, GROUPS
 
 AT = datetime(2026, 11, 20, 9, tzinfo=UTC)

@@ -11,8 +11,7 @@ import pytest
 
 from rebal.inspectors.fleet import files, writer
 from rebal.inspectors.fleet.files import Wanted, opened, read_rows, rows_in
-from rebal.inspectors.fleet.increments.replay import tell
-from rebal.inspectors.fleet.increments.rewrite import Load, carry
+from rebal.inspectors.fleet.increments.work import Load, carry, tell
 from rebal.inspectors.fleet.intake.intake import Known, only_new, take_in, take_requests
 from rebal.inspectors.fleet.reports import Totals
 from rebal.inspectors.fleet.runs import pack, runs_of, unpack

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rebal.inspectors.fleet.files import ALL, Wanted
 from rebal.inspectors.fleet.increments.choice import NEWEST, newest_states
-from rebal.inspectors.fleet.increments.rewrite import Load, carry
+from rebal.inspectors.fleet.increments.work import Load, carry
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.run import Run, app_of, new_run
 from rebal.inspectors.fleet.lake.scans import Scans, expired

@@ -1,18 +1,29 @@
-"""Work of a task on its groups: rows of the timeline's tables, states, and rows of `commits`."""
+"""Work of a scan's tasks beside its intake.
+
+`tell` makes rows of the timeline's tables and states, `tell_commits` those of `commits`. `carry`
+goes on with files of the scan before, without the rows that this one replaces: one that holds no
+row of a group that was told is kept as it is, and any other is written again without these groups,
+together with others of its kind; so are small files, once there are many.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rebal.inspectors.fleet.commits.groups import commit_groups
-from rebal.inspectors.fleet.commits.table import merge_commits, write_commits
+from rebal.inspectors.fleet.commits.table import commit_groups, merge_commits, write_commits
+from rebal.inspectors.fleet.files import ALL, Wanted, opened, rows_in
 from rebal.inspectors.fleet.runs import in_order, pack, unpack
-from rebal.inspectors.fleet.schemas import TIME, with_columns
+from rebal.inspectors.fleet.schemas import SCAN, TEXT, TIME, with_columns
+from rebal.inspectors.fleet.spark.tasks import numbers_in
 from rebal.inspectors.fleet.timeline.timeline import DAMAGED, WAITING, Options, make_tables
-from rebal.inspectors.fleet.writer import PartWriter, Target
+from rebal.inspectors.fleet.writer import WRITTEN, PartWriter, Target
+
+NO_GROUPS: Final = pa.array([], TEXT)
+_GROUP: Final = pa.schema([("group_id", TEXT)])
 
 
 def tell(
@@ -65,3 +76,38 @@ def tell_commits(
     rows = write_commits(merged, writer, span)
     writer.write("open_commit_groups", commit_groups(rows, known, log=log))
     yield from writer.report()
+
+
+class Load(NamedTuple):
+    """Files of a kind that one task looks through.
+
+    With `whole` they are written again in any case. `without` are the groups whose rows go; of
+    states, only the rows stay that `staying` wants.
+    """
+
+    kind: str
+    paths: tuple[str, ...]
+    without: pa.Array = NO_GROUPS
+    staying: Wanted = ALL
+    whole: bool = False
+
+
+def carry(
+    batches: Iterable[pa.RecordBatch], target: Target, loads: Sequence[Load]
+) -> Iterator[pa.RecordBatch]:
+    """The loads whose numbers the batches hold → files in the lake, and reports."""
+    writer = PartWriter(target)
+    for number in numbers_in(batches):
+        for path in loads[number].paths:
+            _carry(loads[number], path, target, writer)
+    yield from writer.report()
+
+
+def _carry(load: Load, path: str, target: Target, writer: PartWriter) -> None:
+    with opened(target.place, path) as file:
+        if not load.whole and next(rows_in(file, _GROUP, Wanted(load.without)), None) is None:
+            return
+        writer.said.gone.add(path)
+        for rows in rows_in(file, WRITTEN[load.kind].append(SCAN), load.staying):
+            gone = pc.is_in(rows["group_id"], load.without)
+            writer.write(load.kind, rows.filter(pc.invert(gone)))
