@@ -47,7 +47,7 @@ def streams(context: Context, cost: CostModel, before: Context | None = None) ->
     """Return the path by upgrade.from, up or down.
 
     `before` is what the instances ran when the plan was made that this path leads back from: their
-    version comes back too.
+    version is restored too.
     """
     path = _by_upgrade_from(context, cost)
     return path if before is None else _back(context, cost, before, path)

@@ -1,4 +1,4 @@
-"""Which member has which partitions, asked for by member: all lists, or all texts, made at once.
+"""Partitions by member: all lists, or all texts, made at once.
 
 A million partitions are a few arrays by topic. What one member has of them is a mapping that is
 made when somebody looks into it; whoever writes all of it out takes the texts, without an object
@@ -91,7 +91,7 @@ def _text(numbers: list[int]) -> str:
 
 
 class Share(Mapping[str, Partitions]):
-    """What the member `number` has of `holdings`."""
+    """The partitions of member `number` in `holdings`."""
 
     __slots__ = ("holdings", "number")
 
@@ -122,12 +122,12 @@ class Some(Holdings):
         self._rows = tuple(rows)
 
     def by_topic(self) -> Iterable[Row]:
-        """As given."""
+        """Return the rows in the given order."""
         return self._rows
 
     @cached_property
     def counts(self) -> Counter[int]:
-        """How many partitions each member has that has any."""
+        """Partition count of each member that owns any."""
         made = Counter(chain.from_iterable(row.members for row in self._rows))
         del made[NOBODY]
         return made

@@ -12,7 +12,7 @@ from rebal.planner.rehearsal.outcome import Ownership, Rehearsal
 
 
 class Doing(StrEnum):
-    """What a member does, the worst first where a column has several.
+    """States of a member in a column; of several the first listed is shown.
 
     twice: a partition that it owns has another owner too; rejected: the coordinator does not let it
     in; down: its process does not run; idle: it runs and owns nothing; owns.

@@ -1,4 +1,4 @@
-"""What came of a rehearsal: times, rebalances, owners of partitions, members' metrics."""
+"""Outcome of a rehearsal: times, rebalances, owners of partitions, members' metrics."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _ROUNDING: Final = 1e-6
 
 
 class Measures(Record, frozen=True, kw_only=True):
-    """What one story, or one part of it, cost.
+    """Cost of a story or of one part of it.
 
     `seconds` is how long it took, `unowned` how long partitions had no owner, `twice` how long they
     had two, `twice_past` the part of that in which one owner was past its session or poll timeout
-    (it gives up what it has at its next poll); all three in partition-seconds. `longest` is the
+    (it revokes its partitions at its next poll); all three in partition-seconds. `longest` is the
     longest gap of one partition in seconds. `rebalances` counts generations that members joined,
     `stopped` each time that a partition lost its owner, `moved` each time that it got another one.
     `rejected` counts members whose join the coordinator rejected or fenced.

@@ -1,4 +1,4 @@
-"""Who owns which partition, compactly: by topic one array of member numbers.
+"""Owners of partitions in compact form: one array of member numbers a topic.
 
 A million partitions are a few arrays; of two states of a group what stays is counted, and what
 moves is kept.
@@ -18,14 +18,14 @@ from rebal.planner.rehearsal.holdings import NOBODY, Holdings, Row, Some
 
 
 class Kept(NamedTuple):
-    """Of two states, how many partitions each member has in both, and how many somebody has."""
+    """Partition counts of two states: kept by each member, and with any owner."""
 
     by_member: Counter[int]
     owned: int
 
 
 class Moves(NamedTuple):
-    """What members give up, and what they get."""
+    """Partitions that members lose, and partitions that they get."""
 
     gives: Some
     gets: Some
@@ -69,7 +69,7 @@ class Owners(Holdings):
                 self.strange.setdefault(topic, {})[partition] = number
 
     def counts_in(self, topic: str) -> Mapping[int, int]:
-        """How many partitions of the topic each member has that has any."""
+        """Return the partition count in the topic of each member that owns any of it."""
         made = self._counts.get(topic)
         if made is None:
             made = self._counts[topic] = Counter(self.rows.get(topic, ()))
@@ -79,7 +79,7 @@ class Owners(Holdings):
 
     @cached_property
     def sizes(self) -> Counter[int]:
-        """How many partitions each member has that has any."""
+        """Partition count of each member that owns any."""
         rows = chain(self.rows.values(), (odd.values() for odd in self.strange.values()))
         made = Counter(chain.from_iterable(rows))
         del made[NOBODY]
@@ -87,7 +87,7 @@ class Owners(Holdings):
 
     @cached_property
     def total(self) -> int:
-        """How many partitions have an owner."""
+        """Number of partitions that have an owner."""
         odd = sum(map(len, self.strange.values()))
         return odd + sum(len(row) - row.count(NOBODY) for row in self.rows.values())
 
@@ -104,7 +104,7 @@ class Owners(Holdings):
 
 
 def compare(before: Owners, after: Owners) -> Kept:
-    """What stays where it is. A topic may have more partitions after than before."""
+    """Count the partitions that keep their owner. A topic may gain partitions."""
     stay: list[Iterable[int]] = []
     owned = 0
     for topic in _topics(before, after):
@@ -125,7 +125,7 @@ def compare(before: Owners, after: Owners) -> Kept:
 
 
 def moves(before: Owners, after: Owners) -> Moves:
-    """What goes from one to another, from somebody to nobody, or to somebody from nobody."""
+    """Return the partitions that change, lose or gain an owner."""
     gives, gets = [], []
     for topic in _topics(before, after):
         moved = [end for end in _ends(before, after, topic) if end[1] != end[2]]

@@ -11,9 +11,9 @@ from rebal.planner.rehearsal.engine.process import Process, Running
 
 
 class Deed(StrEnum):
-    """What can happen.
+    """Kinds of events.
 
-    restart, stop, start, kill (the process ends without a word), busy (no poll for `seconds`),
+    restart, stop, start, kill (the process ends without LeaveGroup), busy (no poll for `seconds`),
     freeze (no heartbeat either), coordinator (another broker loads the group), partitions (a topic
     has `count`), create-topic (with `count` partitions), delete-topic, delete-group (an
     administrator deletes an Empty one), subscribe (to `topics`, or by `pattern`),
@@ -94,7 +94,7 @@ class Scene(Record, frozen=True, kw_only=True):
 
 
 class Script(Record, frozen=True, kw_only=True):
-    """What happens, in order; `about` is one sentence, `rests` the longest wait for rest."""
+    """Events in order; `about` is one sentence, `rests` the longest wait for rest."""
 
     about: str = ""
     events: tuple[Event, ...] = ()

@@ -21,11 +21,11 @@ class Agenda:
         self._numbers: Final = count()
 
     def at(self, when: float, event: Callable[..., None], *args: Any) -> None:
-        """Have `event(*args)` happen at `when`, or now if that time is over."""
+        """Schedule `event(*args)` at `when`, or now if that time is over."""
         heapq.heappush(self._events, (max(when, self.now), next(self._numbers), event, args))
 
     def after(self, seconds: float, event: Callable[..., None], *args: Any) -> None:
-        """Have `event(*args)` happen in so many seconds."""
+        """Schedule `event(*args)` in `seconds`."""
         heapq.heappush(self._events, (self.now + seconds, next(self._numbers), event, args))
 
     def run(self, until: float, done: Callable[[], bool] | None = None) -> bool:

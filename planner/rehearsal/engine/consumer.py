@@ -228,11 +228,11 @@ class Consumer(Member):
         self._group.join(self._request(), self)
 
     def _rejoin(self, token: int | None = None, slow: float = 0.0) -> None:
-        """Prepare and join (`slow` s later): EAGER gives up all it owns, COOPERATIVE keeps it."""
+        """Prepare and join (`slow` s later): EAGER revokes all it owns, COOPERATIVE keeps it."""
         if not self.alive or (token is not None and token != self._token):
             return
         self._set_moving(True)
-        # A COOPERATIVE member gives up what it is not subscribed to any more.
+        # A COOPERATIVE member revokes topics that it no longer subscribes to.
         dropped = self.owned if self.protocol is _EAGER else self._unsubscribed()
         took = max(slow, self._give_up(dropped, self.revoked, self.process.on_revoked))
         if dropped and self._throws_in("revoked"):
@@ -405,7 +405,7 @@ class Consumer(Member):
     # Partitions
 
     def _close(self) -> None:
-        """Give up all partitions, then leave the group where the client does that.
+        """Revoke all partitions, then leave the group if the client does that.
 
         A listener that throws here (ConsumerCoordinator.onLeavePrepare) prevents the LeaveGroup:
         the coordinator counts the member until its session is over. Offsets are committed before

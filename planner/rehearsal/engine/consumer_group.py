@@ -41,7 +41,7 @@ from rebal.planner.rehearsal.engine.reconciliation import (
 
 
 class Server(Protocol):
-    """What the brokers compute targets with."""
+    """Settings and assignors with which the brokers compute targets."""
 
     def targets(self, assignor: str, members: Sequence[SpecMember]) -> Assignment:
         """Return each member's target; `owned` of a member is its target until now."""
@@ -113,7 +113,7 @@ class ConsumerGroup:
 
     @property
     def size(self) -> int:
-        """Number of members, those included that are gone without having left."""
+        """Number of members, crashed ones included until their session ends."""
         return len(self._members)
 
     @property
@@ -375,7 +375,7 @@ class ConsumerGroup:
         self._resolve_soon()
 
     def move(self, seconds: float) -> None:
-        """Have another broker load the group in so many seconds: its records hold all there is."""
+        """Let another broker load the group in `seconds`; the records hold its whole state."""
         self.away = max(seconds, 1e-9)
         self._loads += 1
         self._agenda.after(seconds, self._load, self._loads)
@@ -414,7 +414,7 @@ class ConsumerGroup:
         return member
 
     def _replace(self, old: ReconcilingMember, member_id: str, client: Client) -> ReconcilingMember:
-        """KIP-848, "Static Membership": the process that comes back has its old self's target."""
+        """Give a restarted static member its old target (KIP-848, "Static Membership")."""
         del self._members[old.member_id]
         self._behind.discard(old.member_id)
         if old.client is not client and not old.silent:
@@ -450,7 +450,7 @@ class ConsumerGroup:
         return frozenset(each.pattern for each in self._members.values() if each.pattern)
 
     def _resolve_soon(self) -> None:
-        """Have the first heartbeat resolve the patterns that comes 10 s after the last time."""
+        """Let the first heartbeat that comes 10 s after the last time resolve the patterns."""
         patterns = self._patterns
         if not patterns.under_way and patterns.needed(self._subscribed()):
             patterns.under_way = True
@@ -566,7 +566,7 @@ class ConsumerGroup:
     # Time
 
     def _watch(self, member: ReconcilingMember) -> None:
-        """Have a silent member's session end in time."""
+        """Schedule the end of a silent member's session."""
         member.deadline = member.heard + member.session
         self._agenda.at(member.deadline, self._session_over, member, member.deadline)
 

@@ -73,7 +73,7 @@ class ClassicGroup:
 
     @property
     def size(self) -> int:
-        """Number of members, those included that are gone without having left."""
+        """Number of members, crashed ones included until their session ends."""
         return len(self._members)
 
     def lists(self) -> dict[str, tuple[str, ...]]:
@@ -212,7 +212,7 @@ class ClassicGroup:
         self._rebalance_or_go_on("the leader joined again" if leads else "a member joined again")
 
     def _replace_static(self, old_id: str, request: JoinRequest, client: ClassicClient) -> None:
-        """KIP-345: the process that comes back takes over the place of its old self."""
+        """Replace a static member by its restarted process (KIP-345)."""
         old = self._members[old_id]
         place = self._add(request, client)
         place.new, place.partitions = False, old.partitions
@@ -334,7 +334,7 @@ class ClassicGroup:
         return member_id in self._members or member_id in self._pending
 
     def move(self, seconds: float) -> None:
-        """Have another broker take the group over, which loads it in so many seconds."""
+        """Let another broker take over the group; it loads the group in `seconds`."""
         self.away = max(seconds, 1e-9)
         self._answer_waiting(Error.NOT_COORDINATOR)
         self._loads += 1
@@ -569,7 +569,7 @@ class ClassicGroup:
         return instance is not None and instance in self._static
 
     def _watch(self, member: ClassicMember) -> None:
-        """Have a silent member's session end in time; a new one's join may wait for longer."""
+        """Schedule the end of a silent member's session; a new member's join may wait longer."""
         waits = _NEW_MEMBER if member.new and member.joining else member.request.session
         member.deadline = member.heard + waits
         self._agenda.at(member.deadline, self._session_over, member, member.deadline)

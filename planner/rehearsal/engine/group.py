@@ -84,7 +84,7 @@ class Group:
 
     @property
     def size(self) -> int:
-        """Number of members, those included that are gone without having left."""
+        """Number of members, crashed ones included until their session ends."""
         return self._now.size
 
     def lists(self) -> dict[str, tuple[str, ...]]:
@@ -173,7 +173,7 @@ class Group:
         self._now.awake(member_id)
 
     def move(self, seconds: float) -> None:
-        """Have another broker take the group over, which loads it in so many seconds."""
+        """Let another broker take over the group; it loads the group in `seconds`."""
         self._now.move(seconds)
 
     def delete(self) -> Error:
@@ -232,7 +232,7 @@ class Group:
         return Error.NONE
 
     def _convert_up(self, group: ClassicGroup) -> None:
-        """Have a KIP-848 group in place of a classic one, with its members at their assignment."""
+        """Convert the classic group to KIP-848; its members keep their assignment."""
         empty = group.phase in _EMPTY
         resting = group.phase is GroupPhase.STABLE
         self._now = made = self._consumer(self._brokers.first_epoch if empty else group.number)
@@ -245,7 +245,7 @@ class Group:
             self._watcher.stable(group.number)
 
     def _convert_down(self, leaving: str) -> bool:
-        """Have a classic group in place of the KIP-848 one if only classic members are left.
+        """Convert the KIP-848 group to a classic one if only classic members are left.
 
         `leaving` is the last other member; without one a static member has just taken its place,
         and nothing is to be rebalanced.

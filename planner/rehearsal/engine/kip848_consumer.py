@@ -164,7 +164,7 @@ class Kip848Consumer(Member):
     # Reconciliation
 
     def _revoke(self, step: int) -> None:
-        """Give up what is not in the target; the listener runs in this poll."""
+        """Revoke partitions that are not in the target; the listener runs in this poll."""
         if not self.alive or step != self._steps:
             return
         target = self._target or frozenset()
@@ -224,10 +224,10 @@ class Kip848Consumer(Member):
         self._group.beat(self._request(epoch, full=False), self)
 
     def _close(self) -> None:
-        """Give up all partitions, and leave when the listener is done.
+        """Revoke all partitions, and leave when the listener has returned.
 
         A listener that throws here does not prevent the heartbeat that leaves, unlike with the
-        classic protocol (AsyncKafkaConsumer.close). A static member says that it comes back.
+        classic protocol (AsyncKafkaConsumer.close). A static member says that it will return.
         """
         if self._stale:
             took = self._drop_all()

@@ -1,4 +1,4 @@
-"""Who owns which partition, second by second, and what the gaps and overlaps add up to."""
+"""Owners of each partition over time, with the sums of gaps and overlaps."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Ledger:
                 self._gone.add(number)
 
     def own(self, owner: str, partitions: Collection[int], now: float) -> None:
-        """Have `owner` begin to consume these."""
+        """Record that `owner` begins to consume `partitions`."""
         owners, since, last = self._owners, self._since, self._last
         gaps, longest, alone = self._gaps, self._longest, (owner,)
         moved = 0
@@ -103,7 +103,7 @@ class Ledger:
             self._open.update(dict.fromkeys(((number, owner) for number in partitions), now))
 
     def release(self, owner: str, partitions: Collection[int], now: float) -> None:
-        """Have `owner` stop to consume these."""
+        """Record that `owner` stops consuming `partitions`."""
         owners, since = self._owners, self._since
         stopped = 0
         partitions = self._there(partitions)

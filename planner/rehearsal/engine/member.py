@@ -22,7 +22,7 @@ from rebal.planner.rehearsal.engine.process import (
 
 
 class Leader(Protocol):
-    """What the assignors of a member do: lead, and remember."""
+    """The assignors of a member: they assign as leader, and remember assignments."""
 
     def assign(
         self, assignor: str, members: Sequence[JoinRequest], leader: Member
@@ -46,7 +46,7 @@ class Reporter(Protocol):
 
 
 class Surroundings(NamedTuple):
-    """What one group's members share: coordinator, time, ledger, and the source of chance.
+    """The parts that one group's members share: coordinator, time, ledger, source of chance.
 
     `protocols` are those that custom assignors support, by name.
     """
@@ -117,13 +117,13 @@ class Member(ABC):
         """Find out at the next heartbeat what there is to know."""
 
     def stop(self) -> None:
-        """Close cleanly: give up all partitions, and leave the group where the client does that."""
+        """Close cleanly: revoke all partitions, and leave the group if the client does that."""
         if self.alive:
             self._reporter.tell(self, "stopped")
             self._close()
 
     def kill(self) -> None:
-        """End without a word: the coordinator counts it until its session is over."""
+        """End without LeaveGroup: the coordinator counts the member until its session ends."""
         if self.alive:
             self._reporter.tell(self, "killed")
             self._ledger.release(self.process.name, self.owned, self._agenda.now)
@@ -139,7 +139,7 @@ class Member(ABC):
         self._agenda.at(self._busy_until, self._busy_over, self._busy_until)
 
     def freeze(self, seconds: float) -> None:
-        """Do nothing at all for so long, no heartbeat either: a long garbage collection."""
+        """Stop for `seconds`, heartbeats included (a long garbage collection)."""
         if not self.alive:
             return
         now, last = self._agenda.now, self._last_beat()
@@ -154,7 +154,7 @@ class Member(ABC):
 
     @abstractmethod
     def _close(self) -> None:
-        """Give up all partitions and end."""
+        """Revoke all partitions and end."""
 
     @abstractmethod
     def _end(self, *, leaves: bool) -> None:
@@ -209,7 +209,7 @@ class Member(ABC):
         return took
 
     def _in_application(self, seconds: float) -> float:
-        """Have the application run for so long without a poll; return the seconds."""
+        """Let the application run for `seconds` without a poll; return the seconds."""
         now = self._agenda.now
         self._busy_until = max(self._busy_until, now + seconds)
         if seconds > self.process.rebalance and self._in_poll:

@@ -1,4 +1,4 @@
-"""What a coordinator holds: settings of its brokers, its members, the group's stored record."""
+"""State of a coordinator: settings of its brokers, its members, the group's stored record."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Brokers(Record, frozen=True, kw_only=True):
 
 
 class Watcher(Protocol):
-    """Anybody who wants to know how the group's rebalances go."""
+    """An observer of the group's rebalances."""
 
     def preparing(self, why: str) -> None:
         """A rebalance has begun: the group waits for its members."""
 
     def generation(self, number: int, assignor: str | None, members: int) -> None:
-        """All that were waited for have joined; `assignor` is None for an Empty group."""
+        """Every expected member has joined; `assignor` is None for an Empty group."""
 
     def stable(self, number: int) -> None:
         """The leader's assignment has arrived."""

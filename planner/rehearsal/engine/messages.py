@@ -1,4 +1,4 @@
-"""What members and their coordinator say to each other: requests, answers and error codes."""
+"""Messages between members and their coordinator: requests, answers and error codes."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class SyncAnswer(NamedTuple):
 class Beat(NamedTuple):
     """ConsumerGroupHeartbeat (KIP-848); None: as in the member's last one.
 
-    `epoch` is the member epoch: 0 joins, -1 leaves, -2 is a static member that will come back.
+    `epoch` is the member epoch: 0 joins, -1 leaves, -2 is a static member that will return.
     `owned` is what the member owns, `assignor` group.remote.assignor (empty: not set), `rebalance`
     max.poll.interval.ms in seconds. `pattern` replaces `topics` where it is not empty.
     """

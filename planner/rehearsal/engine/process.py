@@ -70,7 +70,7 @@ class Running(Record, frozen=True, kw_only=True):
 
 
 def refusal(process: Process) -> str:
-    """Return why the client itself refuses these settings; empty if it starts."""
+    """Return why the client itself rejects these settings; empty if it starts."""
     client = family(process.family)
     kinds = {_in_client(process, name) for name in process.assignors}
     cooperative = any(kind is not None and _COOPERATIVE in kind for kind in kinds)

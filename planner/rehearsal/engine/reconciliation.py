@@ -22,7 +22,7 @@ _NOTHING: Final[frozenset[TopicPartition]] = frozenset()
 
 
 class MemberState(Enum):
-    """Where a member is on its way to its target."""
+    """The stage that a member has reached on the way to its target."""
 
     STABLE = "stable"
     UNREVOKED = "unrevoked partitions"
@@ -82,7 +82,7 @@ class ReconcilingMember:
         return self.assigned | self.revoking if self.revoking else self.assigned
 
     def aim(self, target: Owned) -> None:
-        """Have another target."""
+        """Set the target."""
         if target != self.target:
             self.target, self.wanted = target, frozenset(target)
 

@@ -45,7 +45,7 @@ def work_of(connectors: Mapping[str, int]) -> Iterable[Item]:
 
 
 class WorkerLeaders:
-    """What each worker remembers of the rebalances that it led; a new process knows of none."""
+    """The memory of each worker of the rebalances it led; a new process has none."""
 
     def __init__(self, connectors: Mapping[str, int]) -> None:
         self._configured = frozenset(work_of(connectors))

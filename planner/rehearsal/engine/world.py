@@ -165,7 +165,7 @@ class World:
     # What happens to processes
 
     def start(self, process: Process, delay: float = 0.0) -> None:
-        """Have a process start and join in `delay` seconds."""
+        """Start a process; it joins in `delay` seconds."""
         self._coming += 1
         self._due[process.name] = process
         self.agenda.after(delay, self._start, process)
@@ -199,7 +199,7 @@ class World:
         return error
 
     def move_coordinator(self, seconds: float) -> None:
-        """Have another broker load the group, in so many seconds."""
+        """Let another broker load the group in `seconds`."""
         self.happened.append(Happened(self.agenda.now, "", "coordinator moved"))
         if self.rebalances:
             # The next coordinator knows nothing of it: members that go on begin another one.
@@ -209,7 +209,7 @@ class World:
         self.agenda.after(seconds, self._loaded, self._moves)
 
     def add_partitions(self, topic: str, count: int, noticed: float = 0.0) -> None:
-        """Have a topic of `count` partitions; leaders see it `noticed` seconds later."""
+        """Set a topic's partitions to `count`; leaders see it `noticed` seconds later."""
         self._has(topic, count, "partitions")
         self._topics_changed(noticed)
 
@@ -346,7 +346,7 @@ class World:
         return made, 0.0
 
     def _delay_over(self, leader: Member, generation: int) -> None:
-        """Have the workers join again for what was held back, if no rebalance came in between."""
+        """Let the workers rejoin for delayed tasks if no rebalance came in between."""
         self._coming -= 1
         if leader.generation == generation:
             leader.enforce_rebalance()
@@ -414,7 +414,7 @@ class World:
             self.agenda.after(noticed, self._metadata_seen)
 
     def _matches_changed(self, topic: str, noticed: float) -> None:
-        """Have each client that matches its pattern itself read metadata in its turn."""
+        """Schedule a metadata read of each client that matches its pattern itself."""
         for consumer in self.consumers.values():
             pattern = consumer.process.pattern
             if isinstance(consumer, Consumer) and pattern and matching(pattern, (topic,)):

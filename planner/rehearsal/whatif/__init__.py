@@ -1,1 +1,1 @@
-"""What an assignor would do to a captured group."""
+"""Simulation of an assignor on a captured group."""

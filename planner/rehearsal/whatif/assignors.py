@@ -1,4 +1,4 @@
-"""Which assignor a name means for this group: Kafka's own, the coordinator's, or somebody's."""
+"""Assignors by name for a group: Kafka's own, the coordinator's, or a custom one."""
 
 from __future__ import annotations
 

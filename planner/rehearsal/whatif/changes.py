@@ -1,4 +1,4 @@
-"""What else happens to the group in a what-if: members and partitions that come and go.
+"""Changes of a what-if: members, partitions and topics that are added or removed.
 
 `steps` turns `Changes` into what the group goes through one after the other, each of which makes it
 rebalance.
@@ -23,7 +23,7 @@ class WhatIfError(RebalError):
 
 
 class Changes(Record, frozen=True, kw_only=True):
-    """What happens, besides the assignor.
+    """Changes of the group besides the assignor.
 
     Members are named by member id, instance id, client id or short name; `add_member_topics` are
     what added members subscribe to (empty: what most members do). `add_partitions` are how many
@@ -61,7 +61,7 @@ class Course(NamedTuple):
 
 
 def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
-    """What `changes` mean for this group, in the order: topics, restarts one by one, leave, join.
+    """Return the steps of `changes`, in the order: topics, restarts one by one, leave, join.
 
     Raises:
         WhatIfError: a member or topic that is not there, or nobody would be left.

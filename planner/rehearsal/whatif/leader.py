@@ -1,8 +1,8 @@
-"""How long the leader's client computes where members subscribe to different topics.
+"""Computing time of the leader's client where members subscribe to different topics.
 
 The general algorithm of `sticky` and `cooperative-sticky` looks at all partitions again and again:
 its time grows with the square of their number, and hardly with the number of members. While the
-leader computes, the group waits; past the rebalance timeout its members are thrown out.
+leader computes, the group waits; past the rebalance timeout its members are evicted.
 
 The figures are measured, with kafka-clients 4.1.1 on OpenJDK 17 on one core of a small server, on
 groups whose members each subscribe to a random half of the topics (bench/java/AssignorCase.java):
@@ -43,7 +43,7 @@ DEFAULT_TIMEOUT: Final = 300.0
 
 
 class LeaderTime(Record, frozen=True, kw_only=True):
-    """What the leader's computation may take, in seconds; `near_timeout` from half of it on."""
+    """Range of the leader's computing time in seconds; `near_timeout` from half of it on."""
 
     at_least: float
     at_most: float

@@ -1,4 +1,4 @@
-"""What a simulation takes for granted, in sentences for the person who reads it."""
+"""Assumptions of a simulation, as sentences for the reader."""
 
 from __future__ import annotations
 

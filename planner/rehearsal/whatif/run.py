@@ -26,7 +26,7 @@ MOST_ROUNDS: Final = 100
 
 
 class RoundMember(Record, frozen=True, kw_only=True):
-    """What one member gives up and gets in one round; members without either are left out."""
+    """Partitions that one member loses and gets in one round; unchanged members are left out."""
 
     member_id: str
     revoked: TopicPartitions
@@ -37,7 +37,7 @@ class Round(Record, frozen=True, kw_only=True):
     """One rebalance (or one new target of a KIP-848 group); counts are partitions.
 
     `why` is what set it off (empty: a follow-up of the round before, or the change of assignor).
-    `gone` had an owner that has left; `revoked` are given up by members that stay (under EAGER:
+    `gone` had an owner that has left; `revoked` are taken from members that stay (under EAGER:
     everything); `assigned` reach an owner that did not have them when the round began; members
     `still_owned` the rest. Under EAGER `members` is empty.
     """
@@ -52,7 +52,7 @@ class Round(Record, frozen=True, kw_only=True):
 
 
 class Run(NamedTuple):
-    """How it went: who is in the group at the end, every round, and what all of it stopped.
+    """Result of a run: the members at the end, every round, and the partitions that stopped.
 
     `before` and `after` are the owners at the start and at the end.
     `eager_stops` is what stops when each step is one EAGER rebalance; `stops` what stops the way
@@ -144,7 +144,7 @@ class Walk:
         )
 
     def _rebalance(self, why: str, gone: int) -> bool:
-        """Have one rebalance, and return whether it makes members join again."""
+        """Rebalance once, and return whether members must join again."""
         choice = self._choice
         sent, result = self._group.rebalance()
         if choice.custom:

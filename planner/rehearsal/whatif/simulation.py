@@ -1,8 +1,7 @@
-"""What an assignor would do to a group: `simulate` takes a snapshot and returns a `Simulation`.
+"""Simulation of an assignor: `simulate` takes a snapshot and returns a `Simulation`.
 
-All members that are in the snapshot run the assignor and tell the leader what they own now; then
-happens what the what-if says (`changes`), and the group rebalances until it is at rest
-(`run`).
+All members of the snapshot run the assignor and report to the leader the partitions they own now.
+Then the what-if's changes happen (`changes`), and the group rebalances until it is at rest (`run`).
 """
 
 from __future__ import annotations
@@ -129,7 +128,7 @@ def simulate(
     most_rounds: int = MOST_ROUNDS,
     rebalance_timeout: float = DEFAULT_TIMEOUT,
 ) -> Simulation:
-    """What `assignor` would make of the group in `snapshot`, when `changes` happen.
+    """Simulate `assignor` on the group in `snapshot` while `changes` happen.
 
     `custom` are assignors by name that are not Kafka's own; `rebalance_timeout` is in seconds.
 
@@ -191,7 +190,7 @@ def _labels(snapshot: GroupSnapshot, plan: Course) -> dict[str, str]:
 
 
 def _named(made: Run, labels: Mapping[str, str], numbers: Mapping[str, int]) -> Undecided:
-    """What is not known of the coordinator's tables, members by the names that the view has."""
+    """Return the topics and members of unknown table order, members by displayed name."""
     by_number = {numbers[member_id]: label for member_id, label in labels.items()}
     members = (by_number[numbers[member_id]] for member_id in made.undecided.members)
     return Undecided(made.undecided.topics, frozenset(members))
@@ -200,7 +199,7 @@ def _named(made: Run, labels: Mapping[str, str], numbers: Mapping[str, int]) -> 
 def _begun(
     snapshot: GroupSnapshot, changes: Changes, choice: Choice, most_rounds: int
 ) -> tuple[Course, Mapping[str, int], Walk]:
-    """What will happen, the members' numbers, and the group before it.
+    """Return the steps to take, the members' numbers, and the walk at its start.
 
     The walk alone holds what members own at the start, and lets go of it on the way.
     """
@@ -215,7 +214,7 @@ def _begun(
 
 
 def _walked(plan: Course, walk: Walk) -> tuple[Run, Failure | None]:
-    """How it went; where the leader would fail, all stays as it is now."""
+    """Take every step; where the leader would fail, return the group unchanged."""
     try:
         for step in plan.steps:
             walk.take(step)
@@ -265,7 +264,7 @@ def _shifts(
 def _not_subscribed(
     present: Mapping[int, SpecMember], after: Owners
 ) -> dict[int, dict[str, Partitions]]:
-    """Of each member that owns any the topics that it did not subscribe to."""
+    """Return each member's partitions of topics that it does not subscribe to."""
     takers = _takers(present.items())
     made: dict[int, dict[str, Partitions]] = {}
     for topic in sorted(after.rows.keys() | after.strange.keys()):

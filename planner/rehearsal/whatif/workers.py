@@ -1,4 +1,4 @@
-"""What restarts of Connect workers would do to their group, under the protocols to choose from."""
+"""Restarts of Connect workers, simulated under each connect.protocol."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rebal.planner.timeouts import Speed
 
 
 class WorkersRun(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """What the restarts cost while every worker has this connect.protocol."""
+    """Cost of the restarts while every worker has this connect.protocol."""
 
     protocol: str
     cost: Cost
@@ -41,7 +41,7 @@ class WorkersSimulation(Record, frozen=True, kw_only=True, omit_defaults=False):
 def simulate_workers(
     snapshot: GroupSnapshot, protocols: Sequence[str], restarted: Sequence[str] = ()
 ) -> WorkersSimulation:
-    """The workers in `restarted` stop and come back (none named: each of them), as `Cost` tells.
+    """Restart the workers in `restarted` (none named: each of them) and count the cost.
 
     Each of `protocols` (values of connect.protocol) starts from what the workers run now. Workers
     are named by member id, client id or short name.

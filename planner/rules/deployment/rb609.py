@@ -14,7 +14,7 @@ def once(context: Context) -> Findings:
     """A process lost its group.instance.id to another process while it still ran.
 
     Why it matters: either the new process of a restart began before the old one had ended, or two
-    processes run with one instance id (RB608). The second kind comes back.
+    processes run with one instance id (RB608). The second kind repeats.
 
     How to find out: compare the two addresses with the deployment.
 

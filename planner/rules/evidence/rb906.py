@@ -28,8 +28,9 @@ def unknown_family(context: Context) -> Findings:
     How to fix it: add that evidence, or state what you know, which the plan records:
     --assume-family java, or for the client id app-3 alone --assume-family app-3=java.
 
-    The client of a member whose list holds the target, or both kinds, does not matter: it takes the
-    list of the first bounce no more, or has started with it.
+    The client of a member whose list holds the target does not matter: the member has started with
+    the list of the first bounce, or is past it. The same holds for any list with eager and
+    cooperative assignors.
 
     A client id alone proves nothing, because anyone can set it. It counts (and RB907 warns) where
     the member's own bytes exclude the clients that do not accept such a list.
