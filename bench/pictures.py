@@ -1,4 +1,4 @@
-"""Pictures of screens for the README: `make pictures` writes docs/*.svg from real output.
+"""Pictures of screens for README.md and docs: `make pictures` writes docs/*.svg from real output.
 
 Each command runs in a copy of the folder of `rebal demo`, on a terminal of 100 columns, some days
 after its groups were captured. Each picture is made for a light and for a dark page.
