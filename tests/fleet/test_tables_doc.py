@@ -33,8 +33,8 @@ def test_every_column_is_documented() -> None:
     tables: dict[str, list[tuple[str, str]]] = {}
     for part in DOC.read_text().split("\n## ")[1:]:
         title, _, text = part.partition("\n")
-        rows = re.findall(r"^\| (\w+) \| (\w+) \| (\S.*) \|$", text, re.MULTILINE)
-        tables[title.strip()] = [(column, kind) for column, kind, _ in rows if kind != "type"]
+        if rows := re.findall(r"^\| (\w+) \| (\w+) \| (\S.*) \|$", text, re.MULTILINE):
+            tables[title.strip()] = [(column, kind) for column, kind, _ in rows if kind != "type"]
     assert tables == {
         name: [(field.name, type_name(field.type)) for field in schema]
         for name, schema in {"scans": SCANS, **TABLES}.items()
