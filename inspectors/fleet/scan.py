@@ -44,7 +44,6 @@ from rebal.inspectors.fleet.increments.gather import (
     Piece,
     by_group,
     gather,
-    in_one_task,
     pieces_of,
     tasks_for,
 )
@@ -91,11 +90,6 @@ class _Scan:
     states: pa.Table
     span: _Span
     breaks: Mapping[int, tuple[int, ...]]
-
-    @property
-    def cores(self) -> int:
-        """Tasks that run at once."""
-        return cores_of(self.spark)
 
 
 def scan(
@@ -190,11 +184,8 @@ def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
         return None
     recorded = frozenset(choice.recorded.to_pylist())
     options = Options(_topics(now), now.breaks, recorded, told_until(now.news), now.span)
-    rows = (
-        gather(now.spark, Gather(run.place, pieces), RUNS)
-        .transform(by_group(tasks_for(pieces, now.cores)))
-        .sortWithinPartitions("group_id")
-    )
+    rows = gather(now.spark, Gather(run.place, pieces), RUNS)
+    rows = by_group(rows, tasks_for(pieces, cores_of(now.spark))).sortWithinPartitions("group_id")
     return in_tasks(rows, partial(tell, target=run.target, options=options), REPORT_DDL)
 
 
@@ -248,12 +239,8 @@ def _tell_commits(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | 
         tell_commits, target=run.target, span=now.span, known=known, leaving=leaving, log=log
     )
     totals.gone |= {one.path for kind in _COMMITS for one in run.earlier(kind)}
-    tasks = tasks_for(pieces, now.cores)
-    wanted = Gather(run.place, pieces)
-    if tasks == 1:
-        return in_one_task(now.spark, wanted, work, REPORT_DDL)
-    rows = gather(now.spark, wanted, COMMIT_PARTS).transform(by_group(tasks))
-    return in_tasks(rows, work, REPORT_DDL)
+    rows = gather(now.spark, Gather(run.place, pieces), COMMIT_PARTS)
+    return in_tasks(by_group(rows, tasks_for(pieces, cores_of(now.spark))), work, REPORT_DDL)
 
 
 def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:

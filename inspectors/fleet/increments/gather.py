@@ -1,16 +1,14 @@
 """Rows of files in the lake, brought to the tasks that make the timelines and `commits`, by Spark.
 
-pieces ── gather ──┬─ by_group(…) ── sorted ── in_tasks(tell)
-                   └─ by_group(…) ── in_tasks(tell_commits)
+pieces ── gather ──┬─ by_group ── sorted ── in_tasks(tell)
+                   └─ by_group ── in_tasks(tell_commits)
 
-Each is a function from DataFrame to DataFrame, chained with `.transform`. Executors read the
-lake's files with Arrow, so Spark itself needs no jar of the store's.
+Executors read the lake's files with Arrow, so Spark itself needs no jar of the store's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -32,10 +30,9 @@ from rebal.inspectors.fleet.schemas import (
     TIMELINE,
     in_columns,
 )
-from rebal.inspectors.fleet.spark.tasks import Work, cores_of, in_tasks, numbered, numbers_in
+from rebal.inspectors.fleet.spark.tasks import cores_of, in_tasks, numbered, numbers_in, shares_of
 from rebal.inspectors.fleet.writer import RUN_KINDS
 
-Change = Callable[[DataFrame], DataFrame]
 _SHARE: Final = 64 << 20
 """Bytes of rows, unpacked, that one task sorts and tells, about."""
 _PACKED_BY: Final = 16
@@ -53,13 +50,11 @@ class Piece(NamedTuple):
     wanted: Wanted = ALL
 
 
-@dataclass(frozen=True)
-class Gather:
-    """A task's order to read pieces of the lake."""
+class Gather(NamedTuple):
+    """Pieces of the lake to be read."""
 
     place: Place
     pieces: Sequence[Piece]
-    shares: Sequence[Sequence[int]] = ()
 
 
 def pieces_of(kind: str, files: Iterable[DataFile], wanted: Wanted = ALL) -> list[Piece]:
@@ -74,21 +69,16 @@ def pieces_of(kind: str, files: Iterable[DataFile], wanted: Wanted = ALL) -> lis
 
 def gather(spark: SparkSession, wanted: Gather, schema: pa.Schema) -> DataFrame:
     """The rows of the pieces in this schema: `RUNS`, `TIMELINE` or `COMMIT_PARTS`."""
-    shares = shared_out(wanted.pieces, cores_of(spark))
-    work = partial(_read, wanted=replace(wanted, shares=shares), schema=schema)
+    sizes = {number: piece.size for number, piece in enumerate(wanted.pieces)}
+    shares = shares_of(sizes, cores_of(spark))
+    work = partial(_read, wanted=wanted, shares=shares, schema=schema)
     rows = from_arrow_schema(schema, prefer_timestamp_ntz=False)
     return in_tasks(numbered(spark, len(shares)), work, rows)
 
 
-def in_one_task(spark: SparkSession, wanted: Gather, work: Work, ddl: str) -> DataFrame:
-    """Reports of one task in which `work` gets all rows of the pieces, without a way by the JVM."""
-    wanted = replace(wanted, shares=shared_out(wanted.pieces, 1))
-    return in_tasks(numbered(spark, 1), partial(_read_for, wanted=wanted, work=work), ddl)
-
-
-def by_group(tasks: int) -> Change:
+def by_group(rows: DataFrame, tasks: int) -> DataFrame:
     """Each group's rows in one of so many tasks."""
-    return lambda rows: rows.coalesce(1) if tasks == 1 else rows.repartition(tasks, "group_id")
+    return rows.coalesce(1) if tasks == 1 else rows.repartition(tasks, "group_id")
 
 
 def tasks_for(pieces: Iterable[Piece], cores: int) -> int:
@@ -97,30 +87,16 @@ def tasks_for(pieces: Iterable[Piece], cores: int) -> int:
     return 1 if size <= _LITTLE else cores * max(1, -(-size // (_SHARE * cores)))
 
 
-def shared_out(pieces: Sequence[Piece | DataFile], tasks: int) -> list[list[int]]:
-    """The numbers of the pieces, those of each of at most so many tasks, about even."""
-    shares: list[list[int]] = [[] for _ in range(min(tasks, len(pieces)))]
-    held = [0] * len(shares)
-    for number in sorted(range(len(pieces)), key=lambda n: -pieces[n].size):
-        least = held.index(min(held))
-        shares[least].append(number)
-        held[least] += pieces[number].size
-    return shares
-
-
 def _read(
-    batches: Iterable[pa.RecordBatch], wanted: Gather, schema: pa.Schema
+    batches: Iterable[pa.RecordBatch],
+    wanted: Gather,
+    shares: Sequence[Sequence[int]],
+    schema: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
     for share in numbers_in(batches):
-        for number in wanted.shares[share]:
+        for number in shares[share]:
             for rows in _rows(wanted.place, wanted.pieces[number], schema):
                 yield from rows.to_batches()
-
-
-def _read_for(
-    batches: Iterable[pa.RecordBatch], wanted: Gather, work: Work
-) -> Iterator[pa.RecordBatch]:
-    return work(_read(batches, wanted, COMMIT_PARTS))
 
 
 def _rows(place: Place, piece: Piece, schema: pa.Schema) -> Iterator[pa.Table]:
