@@ -77,7 +77,7 @@ def test_rows_of_unchanged_members_are_handed_on_before_the_end(table: str) -> N
         if table == "rebalances":
             story.generation(number, number, [M("a", (0,))])
         else:
-            story.ask(number, "JOIN_GROUP", problem="cut off")
+            story.ask(number, "JOIN_GROUP", group_id=None, problem="cut off")
     given = 0
 
     def counted() -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,8 @@ from rebal.inspectors.fleet.files import ALL, Wanted, opened, rows_in
 from rebal.inspectors.fleet.runs import in_order, pack, unpack
 from rebal.inspectors.fleet.schemas import SCAN, TEXT, TIME, with_columns
 from rebal.inspectors.fleet.spark.tasks import numbers_in
-from rebal.inspectors.fleet.timeline.timeline import DAMAGED, WAITING, Options, make_tables
+from rebal.inspectors.fleet.timeline.rows import DAMAGED
+from rebal.inspectors.fleet.timeline.timeline import WAITING, Options, make_tables
 from rebal.inspectors.fleet.writer import WRITTEN, PartWriter, Target
 
 NO_GROUPS: Final = pa.array([], TEXT)

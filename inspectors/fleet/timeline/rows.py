@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
-from rebal.inspectors.fleet.schemas import TABLES
+from rebal.inspectors.fleet.schemas import STATES, TABLES
 from rebal.inspectors.fleet.timeline.member_rows import member_batch
 
 MADE: Final = ("groups", "members", "assignor_lists", "rebalances", "incidents", "errors")
 """The tables that the timeline makes, all but `commits`."""
+DAMAGED: Final = "damaged"
+"""The kind of rows that name groups whose states are damaged; no other row of them is made."""
+_SCHEMAS: Final = {
+    **{name: TABLES[name] for name in MADE},
+    "states": STATES,
+    DAMAGED: pa.schema([STATES.field("group_id")]),
+}
 _AT_ONCE: Final = 16_384
 
 OPEN: Final = "open_"
@@ -28,8 +35,8 @@ class Rows:
 
     def __init__(self) -> None:
         self.group_id: str | None = None
-        self._settled: dict[str, list[Any]] = {name: [] for name in MADE}
-        self._open: dict[str, list[Any]] = {name: [] for name in MADE}
+        self._settled: dict[str, list[Any]] = {name: [] for name in _SCHEMAS}
+        self._open: dict[str, list[Any]] = {name: [] for name in _SCHEMAS}
         self.of_now(False)
 
     def of_now(self, yes: bool) -> None:
@@ -59,10 +66,6 @@ class Rows:
 def _batch(table: str, rows: Sequence[Any]) -> pa.RecordBatch:
     if table == "members":
         return member_batch(rows)
-    return make_batch(rows, TABLES[table])
-
-
-def make_batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows by the name of their columns as a batch of this schema."""
+    schema = _SCHEMAS[table]
     arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

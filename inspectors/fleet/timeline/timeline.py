@@ -8,8 +8,8 @@ same rows, in batches of any size and in any number of scans, give the same tabl
 its present state is kept in memory.
 
 A row holds a group's state of the scan before (`state` is set), a record (`key` is set) or a line
-of a request log; one that could not be read (`problem` is set) belongs to no group and becomes a
-row of `errors`. Records of kinds 0 and 1 (commits) do not belong here. Rows come out group by
+of a request log; one that could not be read (`problem` is set) names no group and becomes a row of
+`errors`. Records of kinds 0 and 1 (commits) do not belong here. Rows come out group by
 group; within a group in the order in which they are finished.
 """
 
@@ -17,15 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from itertools import chain, groupby
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.schemas import REQUESTS, STATES, TIME, TIMELINE, in_columns
+from rebal.inspectors.fleet.schemas import REQUESTS, TIME, TIMELINE, in_columns
 from rebal.inspectors.fleet.timeline.events import DISORDER, Record, early
 from rebal.inspectors.fleet.timeline.group import apply_record, apply_request, finish
-from rebal.inspectors.fleet.timeline.rows import make_batch
+from rebal.inspectors.fleet.timeline.rows import DAMAGED, Rows
 from rebal.inspectors.fleet.timeline.shared import Shared
 from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode, new_state
 
@@ -42,9 +44,6 @@ WAITING: Final = "waiting"
 """The kind of rows of `INPUT` that are given again to the next scan, after their group's state."""
 FORM: Final = f"schema {SCHEMA}"
 """How states are written: the column `form` of one that this rebal can go on from."""
-DAMAGED: Final = "damaged"
-"""The kind of rows of `_DAMAGED`: groups whose states are damaged; no other row of them is made."""
-_DAMAGED: Final = pa.schema([STATES.field("group_id")])
 
 
 @dataclass(frozen=True)
@@ -71,120 +70,112 @@ class Options:
 def make_tables(
     batches: Iterable[pa.RecordBatch], options: Options
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Rows of groups, members, assignor_lists, rebalances, incidents, errors and states."""
-    timeline = _Timeline(options)
+    """Yield rows of groups, members, assignor_lists, rebalances, incidents, errors and states."""
+    shared = Shared(options.topic_names, options.breaks)
+    for group_id, parts in groupby(_parts(batches), key=attrgetter("group_id")):
+        shared.rows.group_id = group_id
+        if group_id is None:
+            yield from _problems(parts, shared.rows)
+        else:
+            yield from _tell(group_id, parts, options, shared)
+    yield from shared.rows.rest()
+
+
+class _Part(NamedTuple):
+    """Rows of one group in a batch, whose columns are Python values: from `start` up to `end`."""
+
+    group_id: str | None
+    batch: pa.RecordBatch
+    columns: Mapping[str, Sequence[Any]]
+    start: int
+    end: int
+
+    def records(self) -> Iterator[tuple[int, Record]]:
+        """Yield each row's number and what it holds of a record."""
+        columns = (self.columns[name][self.start : self.end] for name in Record._fields)
+        return enumerate(map(Record._make, zip(*columns, strict=True)), self.start)
+
+
+def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[_Part]:
     for batch in batches:
-        yield from timeline.batch(batch)
-    yield from timeline.rest()
-
-
-class _Timeline:
-    """Groups whose rows are made, one after another."""
-
-    def __init__(self, options: Options) -> None:
-        self._shared = Shared(options.topic_names, options.breaks)
-        self._options = options
-        self._group_id: str | None = None
-        # None: before the first group, or where its state is damaged
-        self._group: GroupState | None = None
-        self._is_settled = True
-        # the state's row, once rows are open
-        self._saved: dict[str, Any] | None = None
-        self._states: list[dict[str, Any]] = []
-        self._damaged: list[dict[str, Any]] = []
-
-    def batch(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Tell the rows of a batch; what is finished by it."""
-        rows, until = self._shared.rows, self._options.until
-        waiting = []
         columns = {name: _values(batch, name) for name in INPUT.names}
-        heads = zip(columns["group_id"], columns["state"], columns["problem"], strict=True)
-        records = map(Record._make, zip(*(columns[name] for name in Record._fields), strict=True))
-        for number, ((group_id, state, problem), record) in enumerate(
-            zip(heads, records, strict=True)
-        ):
-            if problem is not None:
-                rows.add(
-                    "errors",
-                    group_id=None,
-                    source=record.source,
-                    offset=columns["position"][number],
-                    what="request log line",
-                    error=problem,
-                )
-                continue
-            if self._group_id != group_id:
-                self._finish()
-                self._begin(group_id, state)
-            if state is not None or self._group is None:
+        end = 0
+        for group_id, rows in groupby(columns["group_id"]):
+            start, end = end, end + sum(1 for _ in rows)
+            yield _Part(group_id, batch, columns, start, end)
+
+
+def _problems(parts: Iterable[_Part], rows: Rows) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Make rows of `errors` of lines that could not be read: they are of no group."""
+    for part in parts:
+        for number, record in part.records():
+            rows.add(
+                "errors",
+                source=record.source,
+                offset=part.columns["position"][number],
+                what="request log line",
+                error=part.columns["problem"][number],
+            )
+        yield from rows.full()
+
+
+def _tell(
+    group_id: str, parts: Iterator[_Part], options: Options, shared: Shared
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Apply the rows of a group; yield those that wait, and what is finished."""
+    rows, until = shared.rows, options.until
+    first = next(parts)
+    document = first.columns["state"][first.start]
+    state = new_state(group_id, recorded=group_id in options.recorded)
+    if document is not None:
+        try:
+            state = decode(document, group_id)
+        except DocumentError:
+            rows.add(DAMAGED)
+            return
+    saved: dict[str, Any] | None = None
+    is_settled = True
+    for part in chain([first], parts):
+        waiting = []
+        for number, record in part.records():
+            if part.columns["state"][number] is not None:
                 continue
             at, told_at = record.at, record.told_at
             if at is None or (until is not None and at > until):
-                self._open(self._group)
+                saved = saved or _open(state, until, rows)
                 waiting.append(number)
             if record.key is None:
-                request = {name: columns[name][number] for name in REQUESTS.names}
-                at = None if at is None else at + DISORDER
-                apply_request(self._group, self._shared, at, request)
-                continue
-            self._is_settled &= told_at is None or _within(told_at, self._options.span)
-            apply_record(self._group, self._shared, record)
+                request = {name: part.columns[name][number] for name in REQUESTS.names}
+                apply_request(state, shared, None if at is None else at + DISORDER, request)
+            else:
+                is_settled &= told_at is None or _within(told_at, options.span)
+                apply_record(state, shared, record)
         if waiting:
-            rows_left = in_columns(batch.take(pa.array(waiting)), INPUT)
+            rows_left = in_columns(part.batch.take(pa.array(waiting)), INPUT)
             yield WAITING, early(rows_left, -DISORDER).to_batches()[0]
         yield from rows.full()
+    saved = saved or _open(state, until, rows)
+    finish(state, shared)
+    rows.of_now(False)
+    if not is_settled or saved["state"] is None:
+        saved |= {"state": None, "form": None}
+    unnamed = sorted(shared.topics.unnamed)
+    shared.topics.unnamed.clear()
+    rows.add("states", **saved, latest=state.latest, recorded=state.recorded, unnamed=unnamed)
 
-    def rest(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Tell the last group's end; all that is left."""
-        self._finish()
-        yield from self._shared.rows.rest()
-        if self._states:
-            yield "states", make_batch(self._states, STATES)
-        if self._damaged:
-            yield DAMAGED, make_batch(self._damaged, _DAMAGED)
 
-    def _begin(self, group_id: str, document: bytes | None) -> None:
-        """Go on from the group's state, if it has one."""
-        self._group_id = self._shared.rows.group_id = group_id
-        if document is None:
-            self._group = new_state(group_id, recorded=group_id in self._options.recorded)
-            return
-        try:
-            self._group = decode(document, group_id)
-        except DocumentError:
-            self._damaged.append({"group_id": group_id})
-
-    def _open(self, state: GroupState) -> None:
-        """From here on rows of this group are open: its state is kept as it is now."""
-        if self._saved is not None:
-            return
-        state.told_until = max(state.told_until, self._options.until or 0)
-        partition, offset = state.place or (None, None)
-        self._saved = {
-            "group_id": state.group_id,
-            "state": None if state.place is None else encode(state),
-            "form": FORM,
-            "partition": partition,
-            "offset": offset,
-            "told_until": state.told_until,
-        }
-        self._shared.rows.of_now(True)
-
-    def _finish(self) -> None:
-        state, shared = self._group, self._shared
-        if state is None:
-            return
-        self._open(state)
-        finish(state, shared)
-        row = self._saved or {}
-        if not self._is_settled or row["state"] is None:
-            row |= {"state": None, "form": None}
-        row["latest"], row["recorded"] = state.latest, state.recorded
-        row["unnamed"] = sorted(shared.topics.unnamed)
-        self._states.append(row)
-        shared.topics.unnamed.clear()
-        shared.rows.of_now(False)
-        self._group, self._saved, self._is_settled = None, None, True
+def _open(state: GroupState, until: int | None, rows: Rows) -> dict[str, Any]:
+    """Take rows of this group as open ones from here on; return its state as it is now."""
+    rows.of_now(True)
+    state.told_until = max(state.told_until, until or 0)
+    partition, offset = state.place or (None, None)
+    return {
+        "state": None if state.place is None else encode(state),
+        "form": FORM,
+        "partition": partition,
+        "offset": offset,
+        "told_until": state.told_until,
+    }
 
 
 def _within(at: int, span: tuple[int, int] | None) -> bool:
