@@ -60,7 +60,7 @@ from rebal.inspectors.fleet.sources.source import Source
 from rebal.inspectors.fleet.spark.tasks import cores_of, in_tasks, is_local, numbered
 from rebal.inspectors.fleet.timeline.rows import OPEN
 from rebal.inspectors.fleet.timeline.timeline import Options
-from rebal.inspectors.fleet.writer import FOLDERS, STORED, WORK, PartWriter
+from rebal.inspectors.fleet.writer import FOLDERS, WORK, PartWriter
 from rebal.inspectors.kafka.brokers import ClusterReading
 
 _Span = tuple[int, int] | None
@@ -129,7 +129,7 @@ def scan(
     if source is not None and source.brokers is not None:
         _write_log_ends(now, source.brokers)
     manifest = _manifest(now, source=source, request_logs=request_logs, logs=logs)
-    return run.finish(manifest, _files(run, totals))
+    return run.finish(manifest, totals)
 
 
 def check_seen(place: Place, totals: Totals) -> None:
@@ -276,20 +276,6 @@ def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
 
 def _paths(files: Sequence[DataFile]) -> tuple[str, ...]:
     return tuple(one.path for one in files)
-
-
-def _files(run: Run, totals: Totals) -> dict[str, list[DataFile]]:
-    """All files of the finished scan by table: what it made, and what it keeps of earlier ones."""
-    found: dict[str, list[DataFile]] = {table: [] for table in STORED}
-    for kind, table in FOLDERS.items():
-        if table == WORK:
-            continue
-        kept = [one for one in run.earlier(kind) if one.path not in totals.gone]
-        found[table] += [
-            one._replace(path=one.path.removeprefix(f"{table}/"))
-            for one in (*kept, *totals.files(kind))
-        ]
-    return found
 
 
 def _manifest(

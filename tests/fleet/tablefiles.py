@@ -17,6 +17,7 @@ from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.lake.scans import SCANS
 from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.manifest import SCHEMA, UNNAMED, Manifest
+from rebal.inspectors.fleet.reports import TaskReport
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.fleet.writer import Target
 from rebal.inspectors.kafka.brokers import ClusterReading
@@ -67,14 +68,15 @@ def write_tables(
             for extra, kind in (more or {}).items():
                 table = table.append_column(extra, pa.nulls(len(table), kind))
             files.create_dir(f"{name}/{run.target.token}", recursive=True)
-            made[name] = []
+            kind = "open_groups" if name == "groups" else name
+            made[kind] = []
             for number in range(parts):
                 start, stop = len(table) * number // parts, len(table) * (number + 1) // parts
-                path = f"{run.target.token}/{name}-{number:05d}.parquet"
-                with files.open_output_stream(f"{name}/{path}") as out:
+                path = f"{name}/{run.target.token}/{kind}-{number:05d}.parquet"
+                with files.open_output_stream(path) as out:
                     pq.write_table(table.slice(start, stop - start), out, compression="zstd")
                     size = out.tell()
-                made[name].append(DataFile(path, stop - start, size))
+                made[kind].append(DataFile(path, stop - start, size))
         manifest = Manifest(
             schema=schema,
             cluster=cluster,
@@ -88,7 +90,7 @@ def write_tables(
             breaks=dict(breaks or {}),
             brokers=None if brokers is None else replace(brokers, ends={}),
         )
-        run.finish(manifest, made)
+        run.finish(manifest, TaskReport(made=made))
     return folder
 
 

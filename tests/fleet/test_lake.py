@@ -23,7 +23,7 @@ from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, number_of, token_of
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.fleet.reports import TaskReport, Totals
-from rebal.inspectors.fleet.writer import FOLDERS, STORED, PartWriter
+from rebal.inspectors.fleet.writer import STORED, PartWriter
 from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.tablefiles import change_document, last_scan
 
@@ -42,20 +42,17 @@ def reported(writer: PartWriter) -> TaskReport:
     return totals
 
 
-def fill(run: Run, offset: int) -> dict[str, list[DataFile]]:
+def fill(run: Run, offset: int) -> TaskReport:
     """One row of the same number in four tables, as a task writes and reports them."""
     writer = PartWriter(run.target)
     writer.add("open_groups", [{"group_id": f"g{offset}"}])
     writer.add("members", [{"group_id": f"g{offset}", "member_id": str(offset)}])
     writer.add("errors", [{"what": "x", "offset": offset}])
     writer.add("records", [{"offset": offset, "group_id": f"g{offset}"}])
-    kept = [one._replace(path=one.path.removeprefix("records/")) for one in run.earlier("records")]
-    made: dict[str, list[DataFile]] = {"records": kept}
-    for kind, files in reported(writer).made.items():
-        table = FOLDERS[kind]
-        of_table = [one._replace(path=one.path.removeprefix(f"{table}/")) for one in files]
-        made.setdefault(table, []).extend(of_table)
-    return made
+    report = reported(writer)
+    replaced = report.made.keys() - {"records"}
+    report.gone = {one.path for kind in replaced for one in run.earlier(kind)}
+    return report
 
 
 def finish(run: Run, offset: int) -> Manifest:

@@ -8,7 +8,7 @@ scan that is under way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from rebal.inspectors.fleet.lake.sweep import Freed, find_files, find_log, remov
 from rebal.inspectors.fleet.lake.table import SMALL, DataFile, token_of
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.reports import Totals
-from rebal.inspectors.fleet.writer import FOLDERS, STORED, WORK
+from rebal.inspectors.fleet.writer import FOLDERS, WORK
 
 
 class Compacted(NamedTuple):
@@ -120,31 +120,14 @@ def _put_together(
     with new_run(place, cluster, full=False) as run:
         if last is None or run.previous != last:
             raise LakeError(_beside(place, cluster))
-        made: dict[str, list[DataFile]] = {table: [] for table in STORED}
-        gone = {one.path for _, files in chunks for one in files}
-        newest = newest_states(run)
-        for kind, table in FOLDERS.items():
-            if table != WORK:
-                kept = [one for one in run.earlier(kind) if one.path not in gone]
-                made[table] += [_below(table, one) for one in kept]
+        newest, done = newest_states(run), Totals()
+        first = pa.record_batch([pa.array([0], pa.int64())], names=["load"])
         for kind, files in chunks:
             only = Wanted(newest=newest) if kind in NEWEST else ALL
             load = Load(kind, tuple(one.path for one in files), staying=only, whole=True)
-            made[FOLDERS[kind]] += _written(run, load)
-        run.finish(last, made)
-
-
-def _written(run: Run, load: Load) -> Iterator[DataFile]:
-    first = pa.record_batch([pa.array([0], pa.int64())], names=["load"])
-    done = Totals()
-    for batch in carry([first], run.target, [load]):
-        done.take(batch.to_pylist())
-    for one in done.files(load.kind):
-        yield _below(FOLDERS[load.kind], one)
-
-
-def _below(table: str, file: DataFile) -> DataFile:
-    return file._replace(path=file.path.removeprefix(f"{table}/"))
+            for report in carry([first], run.target, [load]):
+                done.take(report.to_pylist())
+        run.finish(last, done)
 
 
 def _beside(place: Place, cluster: str) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
@@ -26,6 +26,7 @@ from rebal.inspectors.fleet.lake.scans import LEAST, SCANS, Finished, Scans, clu
 from rebal.inspectors.fleet.lake.sweep import Known, find_files, find_log, remove
 from rebal.inspectors.fleet.lake.table import CHECKPOINT, DataFile, LakeTable, lost, token_of
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest, TableEntry
+from rebal.inspectors.fleet.reports import TaskReport
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.fleet.writer import FOLDERS, STORED, WORK, Target, columns_of
 
@@ -76,18 +77,18 @@ class Run:
             if one.path.split("/")[-1].startswith(f"{kind}-")
         )
 
-    def finish(self, manifest: Manifest, made: Mapping[str, Sequence[DataFile]]) -> Manifest:
+    def finish(self, manifest: Manifest, report: TaskReport) -> Manifest:
         """Commit each table, then the scan; return the manifest with the tables' versions.
 
-        `made` are all files of the finished scan by table, those of earlier scans that it keeps
-        included.
+        The files of the scan before stay, but for those that are gone by the tasks' `report`.
 
         Raises:
             LakeError: another scan of this cluster came first, or the store does not let it happen.
         """
+        made = self._files(report)
 
         def commit(name: str) -> TableEntry:
-            files = made.get(name, ())
+            files = made[name]
             version = self._table(name).become(self.cluster, files, self._app, self.number)
             if version is None:
                 raise lost(self.place, self.cluster)
@@ -108,6 +109,18 @@ class Run:
         found = scans.finish(finished, self._found, self._app, token, self.number)
         self._sweep(found, {finished.run: made})
         return finished
+
+    def _files(self, report: TaskReport) -> dict[str, list[DataFile]]:
+        """Return all files of the finished scan by table, with their paths there."""
+        found: dict[str, list[DataFile]] = {table: [] for table in STORED}
+        for kind, table in FOLDERS.items():
+            if table in found:
+                kept = [one for one in self.earlier(kind) if one.path not in report.gone]
+                found[table] += [
+                    one._replace(path=one.path.removeprefix(f"{table}/"))
+                    for one in (*kept, *sorted(report.made.get(kind, ())))
+                ]
+        return found
 
     def clear(self) -> None:
         """Remove what tasks handed to each other."""
