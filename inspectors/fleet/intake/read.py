@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.logs import zone_name
@@ -25,7 +26,7 @@ from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
 from rebal.inspectors.fleet.schemas import REQUESTS, TEXT, TIMELINE
 from rebal.inspectors.fleet.sources.request_rows import COUNTED, COUNTS
 from rebal.inspectors.fleet.sources.requests import read_requests
-from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source, whole_rows
+from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source
 from rebal.inspectors.fleet.sources.zones import offset_of, synced_in
 from rebal.inspectors.fleet.spark.tasks import in_tasks
 from rebal.inspectors.fleet.timeline.clock import latest_time
@@ -90,9 +91,11 @@ def _each_once(source: Source) -> Source:
     others = [name for name in SOURCE.names if name not in (*place, "source")]
     # What is no record may have no place, and is never a copy.
     broken = sql.when(sql.col("problem").isNotNull(), sql.monotonically_increasing_id())
+    rows = source.rows
+    if source.read is not None:
+        rows = in_tasks(rows, source.read, from_arrow_schema(SOURCE, prefer_timestamp_ntz=False))
     rows = (
-        whole_rows(source)
-        .groupBy(*place, broken.alias("broken"))
+        rows.groupBy(*place, broken.alias("broken"))
         .agg(
             *(sql.first(name).alias(name) for name in others),
             sql.min("source").alias("source"),

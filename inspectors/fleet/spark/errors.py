@@ -58,11 +58,6 @@ class SparkError(RebalError):
     """Spark cannot be started, or a job of it failed; one sentence that says why."""
 
 
-def start_error(error: Exception, log: str) -> SparkError:
-    """Return why Spark did not start: `error` is the driver's, `log` what the JVM printed."""
-    return SparkError(_why_not_started(error, log))
-
-
 def failed_job(text: str) -> str:
     """Return in a sentence why a job failed; `text` is Spark's error, with Java's causes."""
     for signs, words in _KNOWN:
@@ -83,25 +78,30 @@ def failed_job(text: str) -> str:
     return f"the Spark job failed: {reason}; REBAL_DEBUG=1 shows all that it said."
 
 
-def _why_not_started(error: Exception, log: str) -> str:
+def start_error(error: Exception, log: str) -> SparkError:
+    """Return why Spark did not start: `error` is the driver's, `log` what the JVM printed."""
     missing = _NOT_THERE.search(log)
     if missing is not None and "Server access error" not in log and missing[3] != NEWEST:
-        return (
+        return SparkError(
             f"the Kafka source of Spark {missing[3]} cannot be had: Maven Central has no "
             f"{':'.join(missing.groups())}: install the newest PySpark of which it can, "
             f"pip install 'pyspark=={NEWEST}', or give the jars with --spark-jars."
         )
     if "unresolved dependency" in log or "download failed" in log:
-        return (
+        return SparkError(
             "the jars of Spark's Kafka source could not be fetched: check the way to Maven "
             "Central, name a mirror with --spark-conf spark.jars.ivySettings=FILE, or give the "
             "jars with --spark-jars."
         )
     if "All masters are unresponsive" in log:
-        return "no Spark master answers: check the address in --master, and the way to its port."
+        return SparkError(
+            "no Spark master answers: check the address in --master, and the way to its port."
+        )
     said = [
         line.strip() for line in log.splitlines() if "Exception" in line or line.startswith("Error")
     ]
     java = str(getattr(error, "java_exception", "") or "").splitlines()
     reason = (java or said or str(error).splitlines())[0]
-    return f"Spark did not start: {reason.rstrip('.')}; REBAL_DEBUG=1 shows all that it said."
+    return SparkError(
+        f"Spark did not start: {reason.rstrip('.')}; REBAL_DEBUG=1 shows all that it said."
+    )
