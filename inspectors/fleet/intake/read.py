@@ -14,8 +14,8 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebal.groups.errors import DocumentError
-from rebal.groups.evidence.logs import zone_name
-from rebal.groups.wire.offsets_topic import KINDS
+from rebal.groups.evidence.logs import zone_name, zone_offset
+from rebal.groups.wire.offsets_topic import GROUP_METADATA, KINDS, generation_in
 from rebal.inspectors.fleet.files import Wanted
 from rebal.inspectors.fleet.increments.gather import Gather, gather, pieces_of
 from rebal.inspectors.fleet.intake.intake import COPIES, Known, only_new, take_in, take_requests
@@ -27,13 +27,17 @@ from rebal.inspectors.fleet.schemas import REQUESTS, TEXT, TIMELINE
 from rebal.inspectors.fleet.sources.request_rows import COUNTED, COUNTS
 from rebal.inspectors.fleet.sources.requests import read_requests
 from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source
-from rebal.inspectors.fleet.sources.zones import offset_of, synced_in
 from rebal.inspectors.fleet.spark.tasks import in_tasks
 from rebal.inspectors.fleet.timeline.clock import latest_time
 from rebal.inspectors.logs.lines import Zone
 
 Say = Callable[[str], None]
 _PLACE: Final = ("source", "position")
+_LOOKED_AT: Final = 64
+"""Generations by which a log's zone is found; all must show the same one."""
+_HEAD: Final = 300
+"""Bytes of a record's value up to its generation, at most."""
+_CLASSIC: Final = GROUP_METADATA.to_bytes(2, "big")
 _FEW: Final = 10
 """Less than one record in so many of what was read is almost nothing."""
 _MANY: Final = 100
@@ -208,21 +212,45 @@ def read_logs(
 
 
 def _find_zone(rows: DataFrame, run: Run, totals: Totals, before: int | None) -> int | None:
-    """Return how far the logs' clock is ahead of UTC, by records that this scan read.
+    """Return how far the logs' clock is ahead of UTC, by generations that records date too.
 
-    In milliseconds; where no rebalance is in both, it is what the scan `before` found (None:
-    nothing shows it).
+    A generation's record is written when its leader's SYNC_GROUP is answered, so the two times are
+    one moment: it is what `inspect` does with one group's log (`groups.evidence.logs`). In
+    milliseconds; where no record shows it, or several differ, it is what the scan `before` found
+    (None: nothing shows it).
     """
     records = totals.files("records")
     rows.persist()
-    synced = synced_in(rows) if records else {}
+    synced = _synced_in(rows) if records else {}
     if not synced:
         return before
     groups = pa.array(sorted({group_id for group_id, _ in synced}), TEXT)
     pieces = pieces_of("records", records, Wanted(groups))
-    written = gather(rows.sparkSession, Gather(run.place, pieces), TIMELINE)
-    found = offset_of(synced, written)
-    return before if found is None else found // timedelta(milliseconds=1)
+    written = _written_in(gather(rows.sparkSession, Gather(run.place, pieces), TIMELINE))
+    apart = [timedelta(microseconds=synced[key] - written[key]) for key in synced.keys() & written]
+    found = [zone for zone in set(map(zone_offset, apart)) if zone is not None]
+    return found[0] // timedelta(milliseconds=1) if len(found) == 1 else before
+
+
+def _synced_in(requests: DataFrame) -> dict[tuple[str, int], int]:
+    """When leaders synced, by group and generation, where the times name no zone.
+
+    Times are microseconds since 1970, as if they were UTC.
+    """
+    rows = requests.where("local AND api = 'SYNC_GROUP' AND error = 0 AND size(assignments) > 0")
+    found = rows.select("group_id", "generation", sql.unix_micros("at")).limit(_LOOKED_AT).collect()
+    return {(group_id, generation): at for group_id, generation, at in found}
+
+
+def _written_in(records: DataFrame) -> dict[tuple[str, int], int]:
+    """When generations' first records were written, by group and generation."""
+    rows = records.where(sql.substring("key", 1, 2) == sql.lit(_CLASSIC)).where("value IS NOT NULL")
+    head = sql.substring("value", 1, _HEAD)
+    written: dict[tuple[str, int], int] = {}
+    for group_id, at, value in rows.select("group_id", sql.unix_micros("at"), head).collect():
+        key = group_id, generation_in(bytes(value))
+        written[key] = min(at, written.get(key, at))
+    return written
 
 
 def _in_utc(rows: DataFrame, ahead_ms: int) -> DataFrame:
