@@ -16,6 +16,7 @@ import os
 import random
 import re
 import signal
+import sys
 import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -49,8 +50,11 @@ def pytest_configure() -> None:
 
     A shell in the background ignores SIGINT, and its children inherit that. COLUMNS cuts screens to
     a width; tests that need a width set it themselves. rebal's own variables name a cluster or a
-    file.
+    file. Without byte code on disk each process that a test starts compiles rebal for half a
+    second, and each worker the tests for half a minute.
     """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     for name in list(os.environ):
         if name == "COLUMNS" or name.startswith("REBAL_X_") or name in _REBALS_OWN:
             del os.environ[name]
