@@ -40,17 +40,21 @@ def kafka_jars() -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """The one session, as its start takes longer than most tests: two threads, 700 MB, Kafka."""
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """The one session, as its start takes longer than most tests: two threads, 700 MB.
+
+    It has Spark's Kafka source where a live test may ask for it: pure tests wait for no download.
+    """
     from rebal.inspectors.fleet.spark.session import SparkSettings, require, spark_session
 
+    live = any(item.get_closest_marker("live") for item in request.session.items)
     settings = SparkSettings(
         master="local[2]",
         conf=(("spark.driver.memory", "700m"), ("spark.sql.shuffle.partitions", "2")),
-        jars=kafka_jars(),
+        jars=kafka_jars() if live else (),
     )
     require(settings, secrets=False)
-    with spark_session(settings, kafka=True) as session:
+    with spark_session(settings, kafka=live) as session:
         yield session
 
 
