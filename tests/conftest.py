@@ -145,6 +145,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     return report
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _rehearsed_once() -> Iterator[None]:
+    from tests.rehearsed import make_once
+
+    with pytest.MonkeyPatch.context() as patch:
+        make_once(patch)
+        yield
+
+
 @pytest.fixture(scope="module")
 def no_costs() -> Iterator[None]:
     """Plans of this module have no costs: to rehearse them is most of the work of a plan."""
