@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import pickle
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rebal.cli.app import run
 from rebal.inspectors.fleet import scan as scanning
 from rebal.inspectors.fleet.files import Wanted
 from rebal.inspectors.fleet.increments import choice
@@ -21,6 +24,7 @@ from rebal.inspectors.fleet.increments.choice import Choice, choose
 from rebal.inspectors.fleet.increments.compact import compact
 from rebal.inspectors.fleet.increments.gather import Gather
 from rebal.inspectors.fleet.intake import read as reading
+from rebal.inspectors.fleet.lake import table
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.table import LakeTable
@@ -64,7 +68,49 @@ def states(out: Path) -> list[tuple[int, str]]:
     return sorted((row["scan_id"], row["group_id"]) for row in rows)
 
 
-@pytest.mark.parametrize("scans", [5, pytest.param(12, marks=pytest.mark.full)])
+@pytest.fixture(scope="session")
+def halves(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The files of the first and the second half of the captured records."""
+    return [records for records, _ in parts(tmp_path_factory.mktemp("halves"), 2)]
+
+
+@pytest.fixture(scope="session")
+def half_scanned(
+    spark: object, halves: list[Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A scan of the first half; `half` is a copy for one test."""
+    out = tmp_path_factory.mktemp("half") / "out"
+    assert run(["fleet", "scan", "--offsets", str(halves[0]), "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture
+def half(half_scanned: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(half_scanned, tmp_path / "half", symlinks=True))
+
+
+@pytest.fixture(scope="session")
+def recorded(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A full scan of the captured records, without the log; only to be read."""
+    out = tmp_path_factory.mktemp("recorded") / "out"
+    assert run(["fleet", "scan", "--offsets", str(OFFSETS), "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture
+def choices(monkeypatch: pytest.MonkeyPatch) -> list[Choice]:
+    """What the scans of the test choose to tell, one after the other."""
+    found: list[Choice] = []
+
+    def noted(*words: Any) -> Choice:
+        found.append(choose(*words))
+        return found[-1]
+
+    monkeypatch.setattr(scanning, "choose", noted)
+    return found
+
+
+@pytest.mark.parametrize("scans", [4, pytest.param(12, marks=pytest.mark.full)])
 def test_many_scans_of_records_and_logs_give_the_tables_of_one(
     scan: Scan, scanned: Path, tmp_path: Path, scans: int
 ) -> None:
@@ -80,7 +126,7 @@ def test_many_scans_of_records_and_logs_give_the_tables_of_one(
 
 
 def test_columns_that_an_older_version_did_not_write_are_null(
-    scan: Scan, scanned: Path, tmp_path: Path
+    scan: Scan, half: Path, halves: list[Path], recorded: Path
 ) -> None:
     def without_last(tables: dict[str, list[dict[str, Any]]]) -> list[list[str]]:
         last = {name: schema.names[-1] for name, schema in TABLES.items()}
@@ -88,33 +134,20 @@ def test_columns_that_an_older_version_did_not_write_are_null(
             sorted(repr({**row, last[name]: None}) for row in rows) for name, rows in tables.items()
         ]
 
-    out = tmp_path / "out"
-    for number, (records, log) in enumerate(parts(tmp_path, 3)):
-        scan("--offsets", records, "--request-log", log, "--out", out)
-        if number == 0:
-            for file in (file for name in TABLES for file in (out / name).rglob("*.parquet")):
-                rows = pq.ParquetFile(file).read()
-                pq.write_table(rows.drop_columns([rows.schema.names[-2]]), file)
-    assert compact(find_place(str(out)), [UNNAMED]).small
-    assert without_last(told(out)) == without_last(told(scanned))
+    for file in (file for name in TABLES for file in (half / name).rglob("*.parquet")):
+        rows = pq.ParquetFile(file).read()
+        pq.write_table(rows.drop_columns([rows.schema.names[-2]]), file)
+    scan("--offsets", halves[1], "--out", half)
+    assert compact(find_place(str(half)), [UNNAMED]).small
+    assert without_last(told(half)) == without_last(told(recorded))
 
 
 def test_a_log_that_comes_after_its_records_changes_what_was_told(
-    scan: Scan, scanned: Path, tmp_path: Path
+    scan: Scan, recorded: Path, scanned: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
-    scan("--offsets", OFFSETS, "--out", out)
+    out = Path(shutil.copytree(recorded, tmp_path / "out", symlinks=True))
     assert told(out) != told(scanned)
     scan("--request-log", REQUEST_LOG, "--out", out)
-    assert told(out) == told(scanned)
-
-
-def test_records_that_come_after_their_log_change_what_was_told(
-    scan: Scan, scanned: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    scan("--request-log", REQUEST_LOG, "--out", out)
-    scan("--offsets", OFFSETS, "--out", out)
     assert told(out) == told(scanned)
 
 
@@ -136,58 +169,50 @@ def test_what_could_not_be_read_stays_when_its_group_is_told_anew(
 
 
 def test_states_that_another_version_wrote_are_not_gone_on_from(
-    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scan: Scan,
+    half: Path,
+    halves: list[Path],
+    recorded: Path,
+    choices: list[Choice],
+    *,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    scan("--offsets", OFFSETS, "--out", whole)
-    for n, (records, _) in enumerate(parts(tmp_path, 3)):
-        with monkeypatch.context() as patch:
-            if n == 1:
-                patch.setattr(choice, "FORM", "another")
-            scan("--offsets", records, "--out", out)
-    assert told(out) == told(whole)
+    monkeypatch.setattr(choice, "FORM", "another")
+    scan("--offsets", halves[1], "--out", half)
+    (chosen,) = choices
+    assert chosen.anew
+    assert not chosen.go_on
+    assert told(half) == told(recorded)
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda data: data[:-1], pickle.dumps], ids=["cut off", "a pickle"]
-)
 def test_groups_whose_states_are_damaged_are_told_anew(
-    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes]
+    scan: Scan, half: Path, halves: list[Path], recorded: Path, choices: list[Choice]
 ) -> None:
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    scan("--offsets", OFFSETS, "--out", whole)
-    (first, _), (second, _) = parts(tmp_path, 2)
-    scan("--offsets", first, "--out", out)
+    """Some documents are cut off, the others are pickles."""
+    damages = itertools.cycle([lambda data: data[:-1], pickle.dumps])
     damaged = 0
-    for file in (out / "states").rglob("states-*.parquet"):
+    for file in (half / "states").rglob("states-*.parquet"):
         rows = pq.ParquetFile(file).read()
-        documents = [one and damage(one) for one in rows["state"].to_pylist()]
+        documents = [one and next(damages)(one) for one in rows["state"].to_pylist()]
         damaged += sum(one is not None for one in documents)
         place, field = rows.schema.get_field_index("state"), rows.schema.field("state")
         pq.write_table(rows.set_column(place, field, [pa.array(documents, field.type)]), file)
-    assert damaged
-    found: list[Choice] = []
-
-    def noted(*words: Any) -> Choice:
-        found.append(choose(*words))
-        return found[-1]
-
-    monkeypatch.setattr(scanning, "choose", noted)
-    scan("--offsets", second, "--out", out)
-    first_try, second_try = found
+    assert damaged > 1
+    scan("--offsets", halves[1], "--out", half)
+    first_try, second_try = choices
     assert first_try.go_on
     going = first_try.go_on["group_id"].to_pylist()
     assert {*second_try.anew.to_pylist()} == {*first_try.anew.to_pylist(), *going}
-    assert told(out) == told(whole)
+    assert told(half) == told(recorded)
 
 
-@pytest.mark.parametrize("with_log", [False, True])
+@pytest.mark.parametrize(("scans", "with_log"), [(6, False), (4, True)])
 def test_scans_after_one_with_a_wrong_clock_go_on(
-    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, with_log: bool
+    scan: Scan, tmp_path: Path, choices: list[Choice], *, scans: int, with_log: bool
 ) -> None:
-    """The clock of the first sixth of the records is ahead, then that of some in the third one."""
+    """The clock of the first part of the records is ahead, then that of some in the third one."""
     whole, out = tmp_path / "whole", tmp_path / "out"
-    given = parts(tmp_path, 6)
+    given = parts(tmp_path, scans)
     for n, seconds, every in ((0, 2, 3), (2, 5, 5)):
         rows = [json.loads(line) for line in given[n][0].read_text().splitlines()]
         for row in rows[::every]:
@@ -197,37 +222,28 @@ def test_scans_after_one_with_a_wrong_clock_go_on(
     every_one.write_text("".join(records.read_text() for records, _ in given))
     log = ["--request-log", given[-1][1]] if with_log else []
     scan("--offsets", every_one, *log, "--out", whole)
-
-    found: list[Choice] = []
-
-    def noted(*words: Any) -> Choice:
-        found.append(choose(*words))
-        return found[-1]
-
-    monkeypatch.setattr(scanning, "choose", noted)
+    choices.clear()
     for records, log_file in given:
         log = ["--request-log", log_file] if with_log else []
         scan("--offsets", records, *log, "--out", out)
     assert told(out) == told(whole)
-    assert all(found[n].anew for n in (0, 2))
+    assert all(choices[n].anew for n in (0, 2))
     if not with_log:
-        assert not found[1].anew
-        assert not found[-1].anew
-        assert found[-1].go_on
+        assert not choices[1].anew
+        assert not choices[-1].anew
+        assert choices[-1].go_on
 
 
-def test_only_groups_with_news_are_told(scan: Scan, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    (first, _), (second, _) = parts(tmp_path, 2)
-    scan("--offsets", first, "--out", out)
-    before = states(out)
-    quiet = [line for line in second.read_text().splitlines() if "AAIAB2JpbGxpbmc" in line]
+def test_only_groups_with_news_are_told(scan: Scan, half: Path, halves: list[Path]) -> None:
+    before = states(half)
+    quiet = [line for line in halves[1].read_text().splitlines() if "AAIAB2JpbGxpbmc" in line]
     assert quiet, "no record of the group billing"
-    second.write_text("\n".join(quiet) + "\n", encoding="utf-8")
-    scan("--offsets", second, "--out", out)
-    assert [group for number, group in states(out) if number == 2] == ["billing"]
-    assert [pair for pair in states(out) if pair[0] == 1] == before
-    members = read_tables(out)["members"]
+    news = half.with_name("news.jsonl")
+    news.write_text("\n".join(quiet) + "\n", encoding="utf-8")
+    scan("--offsets", news, "--out", half)
+    assert [group for number, group in states(half) if number == 2] == ["billing"]
+    assert [pair for pair in states(half) if pair[0] == 1] == before
+    members = read_tables(half)["members"]
     assert len({row["group_id"] for row in members}) > 5
 
 
@@ -326,12 +342,16 @@ def files_after_each(scan: Scan, folder: Path, scans: int) -> list[int]:
     return counts
 
 
-def test_files_are_put_together_every_ten_scans(scan: Scan, tmp_path: Path) -> None:
-    counts = files_after_each(scan, tmp_path, 11)
-    assert counts[10] <= 0.8 * counts[9]
+def test_files_are_put_together_once_there_are_more_than_a_few(
+    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "MOST", 2)
+    counts = files_after_each(scan, tmp_path, 5)
+    assert counts[4] < counts[3]
 
 
 @pytest.mark.full
 def test_files_do_not_become_more_and_more(scan: Scan, tmp_path: Path) -> None:
     counts = files_after_each(scan, tmp_path, 24)
+    assert counts[10] <= 0.8 * counts[9]
     assert max(counts[12:]) <= 1.3 * max(counts[:12])

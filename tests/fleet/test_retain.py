@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet import files as lake_files
+from rebal.inspectors.fleet.lake import run as lake_run
 from rebal.inspectors.fleet.lake import scans as lake_scans
+from rebal.inspectors.fleet.lake import table as lake_table
 from rebal.inspectors.fleet.lake.place import LakeError, find_place
 from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.lake.scans import Scans
@@ -59,50 +62,60 @@ def members(out: Path) -> list[str]:
     return [one for one in files_of(out) if one.startswith("members/") and "_delta_log" not in one]
 
 
-def test_scans_of_the_time_stay_as_they_were_written(tmp_path: Path) -> None:
-    """Ten scans, one a day: the first is named with --retain 5d, the others go on with it."""
+@pytest.fixture(scope="module")
+def ten_scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake that keeps ten scans, with a dead one after the third; small row groups."""
+    out = tmp_path_factory.mktemp("ten") / "lake"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lake_scans, "_ROWS", 4)
+        for number in range(1, 11):
+            scan_at(out, number, 100 * DAY if number == 1 else None)
+            if number == 3:
+                with new_run(find_place(str(out)), UNNAMED, full=False) as dead:
+                    fill(dead, 99)
+                out.with_name("dead").write_text(dead.target.token)
+    return out
+
+
+@pytest.fixture
+def lake(ten_scans: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(ten_scans, tmp_path / "lake"))
+
+
+def test_scans_are_bounded_by_those_that_are_kept_as_they_were_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One a day: the first is named with --retain 3d, the others go on with it."""
+    monkeypatch.setattr(lake_run, "CHECKPOINT", 5)
+    monkeypatch.setattr(lake_table, "CHECKPOINT", 5)
+    counts = []
     for number in range(1, 11):
-        scan_at(tmp_path, number, 5 * DAY if number == 1 else None)
-        assert rows_of(tmp_path, number) == written(number)
+        scan_at(tmp_path, number, 3 * DAY if number == 1 else None)
+        log = list((tmp_path / "groups" / "_delta_log").glob("0*"))
+        counts.append((len(members(tmp_path)), len(log)))
+    assert max(members for members, _ in counts) <= 8
+    assert max(log for _, log in counts) <= 13
+    assert counts[-1][0] <= 5, "the tenth scan removes files"
+    assert counts[-1][1] <= 8, "and log entries"
     tables = open_tables(str(tmp_path))
-    assert tables.scans == (5, 6, 7, 8, 9, 10)
+    assert tables.scans == (7, 8, 9, 10)
     for number in tables.scans:
         assert rows_of(tmp_path, number) == written(number)
     left = {path.split("/")[1].split("-")[1] for path in members(tmp_path)}
     assert left == {f"{number:08d}" for number in tables.scans}
     for number, says in (
-        (4, r"scan 4 was removed: the lake keeps the scans of 5 days. Scans 5 to 10 can be read."),
-        (11, r"scan 11 was never finished; scans 5 to 10 can be read."),
+        (6, r"scan 6 was removed: the lake keeps the scans of 3 days. Scans 7 to 10 can be read."),
+        (11, r"scan 11 was never finished; scans 7 to 10 can be read."),
     ):
         with pytest.raises(TablesError, match=says):
             tables.of_scan(number)
 
 
-def test_twenty_scans_are_bounded_by_what_is_kept(tmp_path: Path) -> None:
-    counts = []
-    for number in range(1, 21):
-        scan_at(tmp_path, number, 3 * DAY)
-        log = list((tmp_path / "groups" / "_delta_log").glob("0*"))
-        counts.append((len(members(tmp_path)), len(log)))
-    assert max(members for members, _ in counts) <= 15
-    assert max(log for _, log in counts) <= 25
-    assert counts[-1][0] <= 5, "the twentieth scan removes files"
-    assert counts[-1][1] <= 15, "and log entries"
-    for number in open_tables(str(tmp_path)).scans:
-        assert rows_of(tmp_path, number) == written(number)
-
-
-def test_files_of_a_dead_scan_go_and_those_of_kept_scans_stay(tmp_path: Path) -> None:
-    place = find_place(str(tmp_path))
-    for number in (1, 2, 3):
-        scan_at(tmp_path, number, 100 * DAY)
-    with new_run(place, UNNAMED, full=False) as dead:
-        fill(dead, 99)
-    for number in range(4, 11):
-        scan_at(tmp_path, number)
-    assert not [path for path in files_of(tmp_path) if dead.target.token in path]
+def test_files_of_a_dead_scan_go_and_those_of_kept_scans_stay(ten_scans: Path) -> None:
+    dead = ten_scans.with_name("dead").read_text()
+    assert not [path for path in files_of(ten_scans) if dead in path]
     for number in range(1, 11):
-        assert rows_of(tmp_path, number) == written(number)
+        assert rows_of(ten_scans, number) == written(number)
 
 
 def test_a_lake_of_another_schema_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
@@ -115,7 +128,7 @@ def test_a_lake_of_another_schema_is_refused_and_stays_as_it_is(tmp_path: Path) 
 
 
 def test_a_scan_reads_the_rows_of_others_once_and_few_documents_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
     held: list[int] = []
@@ -133,27 +146,23 @@ def test_a_scan_reads_the_rows_of_others_once_and_few_documents_at_a_time(
 
     monkeypatch.setattr(lake_scans, "_ROWS", 4)
     monkeypatch.setattr(lake_files, "_FEW", 4)
-    for number in range(1, 11):
-        scan_at(tmp_path, number, 100 * DAY)
     monkeypatch.setattr(lake_scans.pq, "ParquetFile", Watched)
-    scan_at(tmp_path, 11)
+    scan_at(lake, 11)
     assert sum(read) == 10
-    scan_at(tmp_path, 108)
+    scan_at(lake, 108)
     assert sum(read) == 10 + 11
     assert max(held) <= 4
-    tables = open_tables(str(tmp_path))
+    tables = open_tables(str(lake))
     assert tables.scans == (8, 9, 10, 11, 12)
     for number in tables.scans:
-        assert rows_of(tmp_path, number) == written(number)
+        assert rows_of(lake, number) == written(number)
 
 
 def test_rows_that_are_dropped_beside_a_scan_do_not_come_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The scan that commits its row at the same moment is in, or is told that it is not."""
-    for number in range(1, 5):
-        scan_at(tmp_path, number, 100 * DAY)
-    place = find_place(str(tmp_path))
+    place = find_place(str(lake))
     become = LakeTable.become
 
     def beside(table: LakeTable, *given: Any, **more: Any) -> int | None:
@@ -165,8 +174,8 @@ def test_rows_that_are_dropped_beside_a_scan_do_not_come_back(
 
     monkeypatch.setattr(LakeTable, "become", beside)
     with pytest.raises(LakeError, match="came first"):
-        scan_at(tmp_path, 5)
-    assert open_tables(str(tmp_path)).scans == (3, 4)
-    scan_at(tmp_path, 6)
-    for number in open_tables(str(tmp_path)).scans:
-        assert rows_of(tmp_path, number)["groups"] == [f"g{number}"]
+        scan_at(lake, 11)
+    assert open_tables(str(lake)).scans == tuple(range(3, 11))
+    scan_at(lake, 12)
+    for number in open_tables(str(lake)).scans:
+        assert rows_of(lake, number)["groups"] == [f"g{number}"]
