@@ -152,8 +152,8 @@ def small_scan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def large_scan(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with two thousand groups."""
-    return write_tables(tmp_path_factory.mktemp("large"), fleet(2000), parts=4)
+    """The same with four hundred groups."""
+    return write_tables(tmp_path_factory.mktemp("large"), fleet(400), parts=4)
 
 
 @pytest.fixture(scope="session")
