@@ -7,7 +7,6 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,12 +16,14 @@ from tests.hostile.ground import SECRET
 from tests.hostile.runs import MOST_KILOBYTES, MOST_SECONDS, Range, Run, draw
 
 
-@pytest.fixture
-def hostile_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Range]:
-    monkeypatch.chdir(tmp_path)
-    made = Range(tmp_path)
-    yield made
-    made.close()
+@pytest.fixture(scope="module")
+def hostile_range(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Range]:
+    folder = tmp_path_factory.mktemp("hostile")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        made = Range(folder)
+        yield made
+        made.close()
 
 
 @pytest.mark.parametrize(
