@@ -195,28 +195,15 @@ _NO_TOKEN: Final = ("LoginException", "OAuth configuration", "SaslAuthentication
 
 def _in_words(error: Exception, order: ScanOrder) -> SparkError:
     """Return the error in one sentence, with the commands that help."""
-    if order.config is not None and "AuthorizationException" in _text(error, order):
+    text, config = f"{error} {getattr(error, 'java_exception', '')}", order.config
+    if config is None:
+        return SparkError(failed_job(text))
+    text = config.scrub(text)
+    if "AuthorizationException" in text:
         from rebal.inspectors.fleet.sources.kafka import NEEDED, grants
 
         said = f"this user may not read the records of __consumer_offsets: {NEEDED}."
-        return SparkError(said, *grants(order.config))
-    return SparkError(_sentence(error, order))
-
-
-def _text(error: Exception, order: ScanOrder) -> str:
-    text = f"{error} {getattr(error, 'java_exception', '')}"
-    return text if order.config is None else order.config.scrub(text)
-
-
-def _sentence(error: Exception, order: ScanOrder) -> str:
-    text = _text(error, order)
-    if order.config is not None:
-        if order.config.oauth is not None and any(sign in text for sign in _NO_TOKEN):
-            return no_token(order.config.oauth)
-        if "SaslAuthenticationException" in text:
-            return "Spark's Kafka client could not log in: check user, password and mechanism."
-        if "SslAuthenticationException" in text or "SSLHandshakeException" in text:
-            return "Spark's Kafka client does not trust the broker: check ssl.ca.location."
-        if "TimeoutException" in text:
-            return "Spark's Kafka client had no answer from the brokers: check --timeout."
-    return failed_job(text)
+        return SparkError(said, *grants(config))
+    if config.oauth is not None and any(sign in text for sign in _NO_TOKEN):
+        return SparkError(no_token(config.oauth))
+    return SparkError(failed_job(text))

@@ -17,6 +17,18 @@ _NOT_THERE: Final = re.compile(
 )
 _KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
     (
+        ("kafka.common.errors.SaslAuthenticationException",),
+        "Spark's Kafka client could not log in: check user, password and mechanism.",
+    ),
+    (
+        ("kafka.common.errors.SslAuthenticationException", "SSLHandshakeException"),
+        "Spark's Kafka client does not trust the broker: check ssl.ca.location.",
+    ),
+    (
+        ("kafka.common.errors.TimeoutException", "Cannot fetch record for offset"),
+        "Spark's Kafka client had no answer from the brokers: check --timeout.",
+    ),
+    (
         ("Python worker exited unexpectedly",),
         "the Python process of a task was killed or crashed, perhaps for lack of memory: scan "
         "again with fewer tasks at once (--master local[1]), or where more memory is free.",
