@@ -52,7 +52,7 @@ def test_no_generation_that_was_completed_counts_as_failed(records: list[Row], l
     }
     times = sorted(row["at"] for row in records)
     fewer = 0
-    for part in range(1, 12):
+    for part in range(1, 12, 3):
         kept = cleaned(records, times[len(times) * part // 12])
         fewer += len(records) - len(kept)
         found = failures([*kept, *requests])
@@ -79,7 +79,7 @@ def test_what_was_taken_away_between_two_scans_is_not_known(records: list[Row]) 
     really = failures(records)
     ends: dict[int, int] = {}
     times = sorted(row["at"] for row in records)
-    for part in range(1, 8):
+    for part in range(1, 8, 3):
         first, second = times[len(times) * part // 12], times[len(times) * (part + 4) // 12]
         before = [row for row in records if row["at"] < first]
         after = cleaned([row for row in records if row["at"] >= first], second)

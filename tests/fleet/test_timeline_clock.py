@@ -149,7 +149,7 @@ shifts = st.dictionaries(
 )
 
 
-@examples(25)
+@examples(8, full=25)
 @given(shifts)
 def test_no_clock_changes_who_was_there(by: Mapping[int, int]) -> None:
     rows = [{**row, "at": row["at"] + by.get(n, 0)} for n, row in enumerate(records())]
@@ -229,7 +229,7 @@ def test_rows_in_order_are_handed_on_as_they_are() -> None:
     assert settle(table) is table
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_a_minority_of_wrong_clocks_changes_nothing_beside_the_log(seed: int) -> None:
     """With a request log too: one record in thirty is far off, and its neighbours date it."""
     rand = np.random.default_rng(seed)
@@ -250,7 +250,7 @@ def test_a_minority_of_wrong_clocks_changes_nothing_beside_the_log(seed: int) ->
     assert got == wanted
 
 
-@pytest.mark.parametrize("by", [5, 20, 60])
+@pytest.mark.parametrize("by", [5, pytest.param(20, marks=pytest.mark.full), 60])
 @pytest.mark.parametrize("which", ["records", "log", "both"])
 def test_a_broker_whose_clock_is_set_back_begins_no_group_anew(by: int, which: str) -> None:
     """Generations put the log's rebalances between the records, whatever their times are."""

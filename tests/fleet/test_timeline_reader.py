@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -174,7 +174,7 @@ def head(value: GroupMetadata) -> tuple[Any, ...]:
     return (value.protocol_type, value.generation, value.protocol, value.leader)
 
 
-@settings(deadline=None)
+@examples(40, full=100)
 @given(st.lists(histories(), min_size=1, max_size=3), st.data())
 def test_values_read_one_after_another_say_what_each_says_alone(
     groups: list[list[GroupMetadata]], data: st.DataObject
@@ -240,7 +240,7 @@ def test_a_value_that_claims_very_many_members() -> None:
         read_value(cut + bytes(10))
 
 
-@examples(50)
+@examples(20, full=50)
 @given(histories())
 def test_values_that_wait_for_late_ones_say_what_they_said(history: list[GroupMetadata]) -> None:
     def rows_of_members(apart: int) -> list[tuple[Any, ...]]:
@@ -253,7 +253,7 @@ def test_values_that_wait_for_late_ones_say_what_they_said(history: list[GroupMe
     assert rows_of_members(1_000_000) == rows_of_members(60_000_000)
 
 
-@examples(50)
+@examples(20, full=50)
 @given(st.lists(histories(), min_size=1, max_size=3), st.data())
 def test_batches_of_any_size_make_the_same_tables(
     groups: list[list[GroupMetadata]], data: st.DataObject
