@@ -23,8 +23,7 @@ from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.increments.compact import compact
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
-from rebal.inspectors.fleet.sources.captured import find_files, read_tasks
-from rebal.inspectors.fleet.sources.parquet import plan_parquet
+from rebal.inspectors.fleet.sources.captured import find_files, plan_parquet, read_tasks
 from rebal.inspectors.fleet.sources.request_files import blocks, share_out
 from rebal.inspectors.tables.reader import Tables as LakeTables
 from rebal.inspectors.tables.reader import open_tables

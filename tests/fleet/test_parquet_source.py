@@ -12,8 +12,7 @@ import pytest
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.sources import parquet as parquet_source
-from rebal.inspectors.fleet.sources.captured import read_tasks
-from rebal.inspectors.fleet.sources.parquet import plan_parquet, shaped
+from rebal.inspectors.fleet.sources.captured import plan_parquet, read_tasks, shaped
 from rebal.inspectors.fleet.sources.request_files import share_out
 from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE
 
