@@ -19,13 +19,13 @@ from rebal.groups.wire.offsets_topic import (
     GroupMetadataMember,
     decode_group_metadata,
 )
-from rebal.inspectors.fleet.timeline.reader import read_value
 from rebal.inspectors.fleet.timeline.values import (
     UNTOLD,
     Identity,
     Member,
     read_assignment,
     read_subscription,
+    read_value,
 )
 from tests.examples import examples
 from tests.fleet.timeline_input import record, tables

@@ -27,11 +27,10 @@ from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup, Epoch
 from rebal.inspectors.fleet.timeline.events import DISORDER, Record, Tombstone
 from rebal.inspectors.fleet.timeline.facts import MILLI
 from rebal.inspectors.fleet.timeline.logged import heard_at, write_members
-from rebal.inspectors.fleet.timeline.reader import Value, read_value
 from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC, Generation
 from rebal.inspectors.fleet.timeline.shared import Shared
 from rebal.inspectors.fleet.timeline.state import GroupState
-from rebal.inspectors.fleet.timeline.values import KEPT, Member
+from rebal.inspectors.fleet.timeline.values import KEPT, Member, Value, read_value
 
 _decode_key: Final = lru_cache(maxsize=KEPT)(kinds.decode_key)
 _MOST_NAMED: Final = 20

@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from rebal.inspectors.fleet.timeline.facts import LoggedMember, RequestFacts
-from rebal.inspectors.fleet.timeline.member_rows import HEARD
-from rebal.inspectors.fleet.timeline.rows import Rows
+from rebal.inspectors.fleet.timeline.rows import HEARD, Rows
 from rebal.inspectors.fleet.timeline.values import Member
 
 _heard: Final = attrgetter(*HEARD)

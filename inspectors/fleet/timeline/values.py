@@ -1,11 +1,13 @@
 """Members of a generation: who they are, their subscriptions and assignments.
 
 A group's members send the same bytes generation after generation, and what changes is mostly the
-generation number inside them: so equal pieces are decoded once, by the one codec in groups/wire.
+generation number inside them. So a group's record is split into its members' bytes, and equal
+pieces are decoded once, by the one strict codec in groups/wire: what it refuses is refused here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from struct import pack, unpack
 from typing import Final, NamedTuple
@@ -16,12 +18,22 @@ from msgspec.structs import force_setattr, replace
 from rebal.groups.errors import WireError
 from rebal.groups.model import TopicPartitions
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
+from rebal.groups.wire.offsets_topic import (
+    GroupMetadata,
+    MemberBytes,
+    decode_group_metadata,
+    member_head_reader,
+    split_group_metadata,
+)
 
 KEPT: Final = 16_384
 """How many decoded pieces of each sort are remembered."""
 _SETS: Final = 2048
 _NULL_RACK: Final = b"\xff\xff"
 _V3: Final = b"\x00\x03"
+_CONSUMER: Final = "consumer"
+_CLASSIC: Final = "classic"
+_READ_HEAD: Final = member_head_reader()
 _DEFAULT_SESSION_MS: Final = 45_000
 
 
@@ -128,7 +140,7 @@ class Server(NamedTuple):
     rack: str | None = None
 
 
-_CLASSIC: Final = Server()
+_NO_SERVER: Final = Server()
 
 
 class Member(Struct, eq=False, array_like=True):
@@ -140,7 +152,7 @@ class Member(Struct, eq=False, array_like=True):
     identity: Identity
     subscription: Subscription = UNTOLD
     assignment: Assignment = NOT_GIVEN
-    server: Server = _CLASSIC
+    server: Server = _NO_SERVER
 
     @property
     def member_id(self) -> str:
@@ -232,3 +244,51 @@ def read_assignment(data: bytes) -> Assignment:
     except WireError as error:
         return Assignment(error=str(error))
     return Assignment(partition_list(read.partitions), read.user_data)
+
+
+class Value(NamedTuple):
+    """A classic group's record without its members, and whom it names."""
+
+    group: GroupMetadata
+    members: Sequence[Member]
+
+
+def read_value(data: bytes) -> Value:
+    """Return what a value says.
+
+    Raises:
+        WireError: as `decode_group_metadata`.
+    """
+    try:
+        nobody, parts = split_group_metadata(data)
+        group = decode_group_metadata(nobody)
+        consumer = group.protocol_type == _CONSUMER
+        return Value(group, [_member(part, consumer) for part in parts])
+    except WireError:
+        # of another version, or broken: the codec says by itself what is wrong with it
+        group = decode_group_metadata(data)
+    members = []
+    for one in group.members:
+        identity = Identity(
+            one.member_id, one.instance_id, one.client_id, one.client_host,
+            one.rebalance_timeout_ms, one.session_timeout_ms, _CLASSIC,
+        )  # fmt: skip
+        consumer = group.protocol_type == _CONSUMER
+        members.append(_made(identity, one.subscription, one.assignment, consumer))
+    return Value(group, members)
+
+
+@lru_cache(maxsize=KEPT)
+def _member(part: MemberBytes, consumer: bool) -> Member:
+    return _made(_identity(part.head), part.subscription, part.assignment, consumer)
+
+
+@lru_cache(maxsize=KEPT)
+def _identity(head: bytes) -> Identity:
+    return Identity._make((*_READ_HEAD(head), _CLASSIC))
+
+
+def _made(identity: Identity, sent: bytes, given: bytes, consumer: bool) -> Member:
+    if not consumer:
+        return Member(identity)
+    return Member(identity, subscription(sent), read_assignment(given))
