@@ -126,8 +126,7 @@ def running(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
-    [(DocumentError("x.yaml: bad \x1b[1m"), 1), (UsageError("name a group"), 2)],
+    ("error", "code"), [(DocumentError("x.yaml: bad \x1b[1m"), 1), (UsageError("name a group"), 2)]
 )
 def test_an_error_of_rebal_is_its_sentence(
     error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -141,10 +141,7 @@ def test_a_hostile_name_shows_as_text(
 
 
 def test_settings_are_named_by_their_source_without_their_values(
-    examined: Callable[..., object],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Said,
+    examined: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     examined(*ROWS)
     properties = tmp_path / "prod.properties"
@@ -176,10 +173,7 @@ def test_settings_are_named_by_their_source_without_their_values(
 
 
 def test_profiles_that_were_not_read_are_named(
-    examined: Callable[..., object],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Said,
+    examined: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     examined(*ROWS)
     config = tmp_path / "config.yaml"

@@ -139,10 +139,7 @@ def bad_files(tmp_path: Path, good: str) -> dict[str, tuple[Path, str]]:
     ],
 )
 def test_a_file_that_is_no_snapshot_is_one_sentence(
-    kind: str,
-    tmp_path: Path,
-    group: Callable[..., GroupSnapshot],
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, tmp_path: Path, group: Callable[..., GroupSnapshot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rebal.inspectors.files._PATIENCE", 0.05)
     path, said = bad_files(tmp_path, dump_snapshot(group(), "json"))[kind]

@@ -115,12 +115,7 @@ def groups() -> View:
         for name, each in (("orders-10", ready), ("orders-9", ready), ("payments", done))
     ]
     overview = overview_of(
-        snapshots,
-        failures_of([failure]),
-        (),
-        to="cooperative",
-        fail_on="block",
-        exit_zero=False,
+        snapshots, failures_of([failure]), (), to="cooperative", fail_on="block", exit_zero=False
     )
     return overview_view(overview, Given(connection=("-b", "kafka-1:9092")))
 
@@ -130,11 +125,7 @@ def diff() -> View:
     after = group_of({"members": pods(2, list=BOTH)})
     first, second = (
         SideDocument(
-            source=source,
-            name=name,
-            group_id="checkout",
-            captured_at=before.captured_at,
-            members=3,
+            source=source, name=name, group_id="checkout", captured_at=before.captured_at, members=3
         )
         for source, name in (("plan", "checkout.plan.yaml"), ("live", "checkout"))
     )
@@ -241,10 +232,7 @@ def test_a_screen_is_as_it_was_kept(name: str, width: int) -> None:
     ],
 )
 def test_a_printed_text_is_as_it_was_kept(
-    name: str,
-    words: list[str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(DEMO)
     code = app.run(words)

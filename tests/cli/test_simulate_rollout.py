@@ -16,11 +16,7 @@ from rebal.cli import output
 from rebal.cli.app import run
 from rebal.cli.completion import candidates
 from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
-from rebal.cli.render.simulation.rehearsal_document import (
-    RehearsalDocument,
-    RunDocument,
-    code_of,
-)
+from rebal.cli.render.simulation.rehearsal_document import RehearsalDocument, RunDocument, code_of
 from rebal.groups.commands import Command
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths import make_plan
@@ -276,9 +272,7 @@ def test_a_danger_in_one_of_many_runs_is_a_danger() -> None:
     script = Script(events=(Event(do=Deed.WAIT, seconds=1.0),))
     often = rehearse_often(where, script, runs=4)
     one = RunDocument(
-        name="now",
-        rehearsal=play(where, *script.events),
-        distribution=replace(often, endangered=1),
+        name="now", rehearsal=play(where, *script.events), distribution=replace(often, endangered=1)
     )
     assert code_of([one], exit_zero=False) == 3
     text = output.render(rehearsal_view(document(one), "live", Command("rebal")), width=80)

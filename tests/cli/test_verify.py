@@ -144,11 +144,7 @@ def test_appending_is_whole_lines_only(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_input_is_one_sentence(
-    folder: Path,
-    words: list[str],
-    code: int,
-    says: str | None,
-    capsys: pytest.CaptureFixture[str],
+    folder: Path, words: list[str], code: int, says: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = look(1, pods(1, 1), group_id="billing")
     (folder / "other.yaml").write_text(dump_snapshot(other))
@@ -190,10 +186,7 @@ class Clock:
 
 
 def watched(
-    plan: Plan,
-    looks: list[GroupSnapshot | ReadError],
-    seconds: float = 60,
-    until: Until = "gate",
+    plan: Plan, looks: list[GroupSnapshot | ReadError], seconds: float = 60, until: Until = "gate"
 ) -> tuple[Standing, list[str], list[Standing]]:
     """What a watch of these looks ends with, the lines it says, and each standing shown."""
     clock, rest = Clock(), iter(looks)

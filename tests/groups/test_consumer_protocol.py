@@ -80,12 +80,7 @@ def test_a_subscription_v1_as_java_2_8_sends_it():
 
 def test_a_subscription_v3_with_generation_and_rack():
     assert decode_subscription(V3) == Subscription(
-        version=3,
-        topics=("a",),
-        owned_partitions={},
-        generation_id=7,
-        rack_id="r1",
-        user_data=b"",
+        version=3, topics=("a",), owned_partitions={}, generation_id=7, rack_id="r1", user_data=b""
     )
 
 

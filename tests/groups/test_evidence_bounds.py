@@ -6,25 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.evidence.merge import merge
-from rebal.groups.model import (
-    AssignorList,
-    GroupState,
-    GroupType,
-    Knowledge,
-    Software,
-    Source,
-    Tri,
-)
-from tests.groups.observed import (
-    COOP,
-    JAVA,
-    KEPT,
-    MIXED,
-    group,
-    joined,
-    lists,
-    member,
-)
+from rebal.groups.model import AssignorList, GroupState, GroupType, Knowledge, Software, Source, Tri
+from tests.groups.observed import COOP, JAVA, KEPT, MIXED, group, joined, lists, member
 
 
 def test_an_exact_list_without_the_elected_assignor_is_a_contradiction():
@@ -119,11 +102,7 @@ def test_what_a_client_that_said_its_name_cannot_hold(software, elected, lacks):
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [
-        {"state": GroupState.PREPARING_REBALANCE},
-        {"type": GroupType.CONSUMER},
-    ],
+    "fields", [{"state": GroupState.PREPARING_REBALANCE}, {"type": GroupType.CONSUMER}]
 )
 def test_only_a_stable_classic_group_bounds_anything(fields):
     merged = merge(group(member("a"), probe={COOP: Tri.YES}, **fields), [])

@@ -5,19 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rebal.groups.evidence.merge import merge
-from rebal.groups.model import (
-    Knowledge,
-)
-from tests.groups.observed import (
-    COOP,
-    JAVA,
-    MIXED,
-    declared,
-    group,
-    joined,
-    lists,
-    member,
-)
+from rebal.groups.model import Knowledge
+from tests.groups.observed import COOP, JAVA, MIXED, declared, group, joined, lists, member
 
 
 def test_a_file_never_overrides_a_seen_list_and_is_kept_beside_it():

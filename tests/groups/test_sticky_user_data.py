@@ -27,9 +27,7 @@ previous = st.dictionaries(
     max_size=3,
 ).map(lambda topics: tuple((t, p) for t, numbers in topics.items() for p in numbers))
 values = st.builds(
-    StickyUserData,
-    previous=previous,
-    generation=st.none() | st.integers(-(2**31), 2**31 - 1),
+    StickyUserData, previous=previous, generation=st.none() | st.integers(-(2**31), 2**31 - 1)
 )
 
 

@@ -51,10 +51,7 @@ def test_the_two_coordinators_break_the_tie_of_an_upgrade_differently(other):
 
 @pytest.mark.parametrize(
     ("one", "other", "java", "scala"),
-    [
-        ("range", "roundrobin", "range", "roundrobin"),
-        ("range", "sticky", "sticky", "range"),
-    ],
+    [("range", "roundrobin", "range", "roundrobin"), ("range", "sticky", "sticky", "range")],
 )
 def test_ties_of_eager_assignors(one, other, java, scala):
     lists = [[one, other], [other, one]]

@@ -310,10 +310,7 @@ def test_an_assignor_of_ones_own_has_the_name_that_was_elected(tmp_path):
 
 @pytest.mark.parametrize(
     ("assignors", "elected"),
-    [
-        (f"{COOPERATIVE}, {MINE}", "cooperative-sticky"),
-        (f"{MINE}, class com.acme.Other", "mine"),
-    ],
+    [(f"{COOPERATIVE}, {MINE}", "cooperative-sticky"), (f"{MINE}, class com.acme.Other", "mine")],
 )
 def test_a_class_whose_name_nothing_shows_is_no_name(tmp_path, assignors, elected):
     reading = read(_member(1, assignors=assignors, elected=elected), tmp_path)

@@ -96,11 +96,7 @@ def _said(path):
 
 _REAL = {
     path.suffix: path.read_bytes()
-    for path in (
-        FILES / "kube/shop.yaml",
-        FILES / "librdkafka.json",
-        FILES / "consumer.properties",
-    )
+    for path in (FILES / "kube/shop.yaml", FILES / "librdkafka.json", FILES / "consumer.properties")
 }
 
 
@@ -133,12 +129,7 @@ _FIELDS = (
 _TREE = st.recursive(
     st.none() | st.integers() | st.sampled_from(["x", "3", "${A}", "$(B)", ""]),
     lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(_FIELDS),
-            inner,
-            max_size=4,
-        )
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(_FIELDS), inner, max_size=4)
     ),
     max_leaves=12,
 )

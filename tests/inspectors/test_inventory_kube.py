@@ -132,7 +132,7 @@ def test_equal_groups_of_one_container_are_one_consumer(tmp_path):
                 "name": "SPRING_KAFKA_CONSUMER_PROPERTIES_PARTITION_ASSIGNMENT_STRATEGY",
                 "value": f"{JAVA}RangeAssignor",
             },
-        ],
+        ]
     }
     declared, _ = one(write(tmp_path, "d.json", json.dumps(_deployment(container))))
     assert (declared.group_id, declared.list) == ("g", ("range",))

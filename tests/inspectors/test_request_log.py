@@ -104,10 +104,7 @@ def test_a_kip_848_member_is_introduced_by_its_heartbeat_once():
     seen = read(heartbeat("m-1"), fenced, heartbeat("m-1"), heartbeat("m-3")).observations
     assert [
         (one.member_id, one.software.family) for one in seen if isinstance(one, Introduced)
-    ] == [
-        ("m-1", "franz-go"),
-        ("m-3", "franz-go"),
-    ]
+    ] == [("m-1", "franz-go"), ("m-3", "franz-go")]
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,7 @@ from pathlib import Path
 import pytest
 
 from rebal.inspectors.logs.lines import NO_OFFSET, stamp_of
-from rebal.inspectors.logs.requests.lines import (
-    MARK,
-    Request,
-    is_cut_off,
-    may_concern_group,
-    parse,
-)
+from rebal.inspectors.logs.requests.lines import MARK, Request, is_cut_off, may_concern_group, parse
 
 LOG = Path(__file__).parents[1] / "data" / "captures" / "kafka-request.log.gz"
 PREFIX = b"[2026-11-21 02:06:10,290] DEBUG "

@@ -33,10 +33,7 @@ JAVA_ASSIGNORS = {
     "eager-cooperative-sticky": "com.example.ShelfAssignor$Eager",
     "cooperative-range": "com.example.ShelfAssignor$Range",
 }
-SOFTWARE = (
-    *(f"java-{version}" for version in jars.CLIENT_VERSIONS),
-    *clients.PYTHON_SOFTWARE,
-)
+SOFTWARE = (*(f"java-{version}" for version in jars.CLIENT_VERSIONS), *clients.PYTHON_SOFTWARE)
 _JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
 # Java's usual console layout, so that the file is what a container's log gives.
 _JAVA_LOG = {

@@ -136,10 +136,7 @@ def _run_kafka_python(report: _Reporter, settings: dict[str, Any], topics: list[
 
 async def _run_aiokafka(report: _Reporter, settings: dict[str, Any], topics: list[str]) -> int:
     # Installed beside the live tests (tests/kafka/clients.py), not in the locked environment.
-    from aiokafka import (  # pyright: ignore[reportMissingImports]
-        AIOKafkaConsumer,
-        ConsumerRebalanceListener,
-    )
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener  # pyright: ignore[reportMissingImports]
 
     class Listener(ConsumerRebalanceListener):
         async def on_partitions_revoked(self, revoked: Any) -> None:

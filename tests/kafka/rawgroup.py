@@ -13,11 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest
-from kafka.protocol.consumer.group import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    SyncGroupRequest,
-)
+from kafka.protocol.consumer.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from rebal.inspectors.kafka.probe import join_request
 from tests.kafka.broker import Broker
 from tests.kafka.rawwire import PATIENCE, Wire, consumer_heartbeat, leave_request, ready
