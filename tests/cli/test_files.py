@@ -93,58 +93,46 @@ def test_any_group_id_makes_a_file_inside_the_folder(
     assert files.read_snapshot(made).group.group_id == name
 
 
-def bad_files(tmp_path: Path, good: str) -> dict[str, tuple[Path, str]]:
-    def put(name: str, data: bytes) -> Path:
-        (tmp_path / name).write_bytes(data)
-        return tmp_path / name
-
-    return {
-        "missing": (tmp_path / "none.yaml", "there is no such file"),
-        "folder": (tmp_path, "is a folder"),
-        "endless": (Path("/dev/zero"), "is no text"),
-        "sparse": (put("s.json", b""), "is no text"),
-        "pipe": (tmp_path / "p.yaml", "nothing was written to this pipe within 0.05 s"),
-        "name": (tmp_path / "\ud800.yaml", "no file can have this name"),
-        "binary": (put("b.yaml", b"schema: \xff\xfe"), "not UTF-8 text"),
-        "gz": (put("g.yaml", gzip.compress(good.encode())), "is compressed; unpack it first"),
-        "UTF-16": (put("u.yaml", good.encode("utf-16")), "is UTF-16 text; save it as UTF-8"),
-        "empty": (put("e.yaml", b""), "expected a document with `schema: rebal.snapshot/1`"),
-        "cut off": (put("c.json", good.encode()[: len(good) // 2]), "not valid JSON"),
-        "newer": (
-            put("n.json", good.replace("snapshot/1", "snapshot/2").encode()),
-            "use the rebal version that wrote it",
-        ),
-        "other": (put("o.json", b'{"schema": "rebal.inspect/1"}'), "expected rebal.snapshot/1"),
-        "ending": (put("x.toml", b""), "the ending says the format"),
-    }
+# A path that is no snapshot, what stands there (of a good one's text) and what is said of it.
+BAD: dict[str, tuple[str, Callable[[str], bytes] | None, str]] = {
+    "missing": ("none.yaml", None, "there is no such file"),
+    "folder": ("", None, "is a folder"),
+    "endless": ("/dev/zero", None, "is no text"),
+    "sparse": ("s.json", lambda good: b"", "is no text"),
+    "pipe": ("p.yaml", None, "nothing was written to this pipe within 0.05 s"),
+    "name": ("\ud800.yaml", None, "no file can have this name"),
+    "binary": ("b.yaml", lambda good: b"schema: \xff\xfe", "not UTF-8 text"),
+    "gz": ("g.yaml", lambda good: gzip.compress(good.encode()), "is compressed; unpack it first"),
+    "UTF-16": ("u.yaml", lambda good: good.encode("utf-16"), "is UTF-16 text; save it as UTF-8"),
+    "empty": ("e.yaml", lambda good: b"", "expected a document with `schema: rebal.snapshot/1`"),
+    "cut off": ("c.json", lambda good: good.encode()[: len(good) // 2], "not valid JSON"),
+    "newer": (
+        "n.json", lambda good: good.replace("snapshot/1", "snapshot/2").encode(),
+        "use the rebal version that wrote it",
+    ),
+    "other": ("o.json", lambda good: b'{"schema": "rebal.inspect/1"}', "expected rebal.snapshot/1"),
+    "ending": ("x.toml", lambda good: b"", "the ending says the format"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "missing",
-        "folder",
-        "binary",
-        "gz",
-        "UTF-16",
-        "endless",
-        "sparse",
-        "pipe",
-        "name",
-        "empty",
-        "cut off",
-        "newer",
-        "other",
-        "ending",
-    ],
-)
+@pytest.mark.parametrize(("name", "made", "said"), BAD.values(), ids=BAD)
 def test_a_file_that_is_no_snapshot_is_one_sentence(
-    kind: str, tmp_path: Path, group: Callable[..., GroupSnapshot], monkeypatch: pytest.MonkeyPatch
+    name: str,
+    made: Callable[[str], bytes] | None,
+    said: str,
+    *,
+    tmp_path: Path,
+    group: Callable[..., GroupSnapshot],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("rebal.inspectors.files._PATIENCE", 0.05)
-    path, said = bad_files(tmp_path, dump_snapshot(group(), "json"))[kind]
-    os.mkfifo(tmp_path / "p.yaml")
-    os.truncate(tmp_path / "s.json", 1 << 30)
+    path = tmp_path / name
+    if made is not None:
+        path.write_bytes(made(dump_snapshot(group(), "json")))
+    if name == "p.yaml":
+        os.mkfifo(path)
+    if name == "s.json":
+        os.truncate(path, 1 << 30)
     with pytest.raises(RebalError) as caught:
         files.read_snapshot(path)
     assert said in str(caught.value)

@@ -166,15 +166,6 @@ def test_twelve_members_stay_on_lines_of_their_own_in_natural_order(group: Make)
     assert names == [f"pod-{n}" for n in range(12)]
 
 
-@pytest.mark.parametrize("form", ["text", "json", "yaml"])
-def test_text_from_the_cluster_is_not_obeyed(saved, capsys, hostile: str, form: str) -> None:
-    path = saved(members=members(["0-5", "6-11"], [hostile, "plain"]))
-    assert run(["simulate", "--assignor", "sticky", "--snapshot", path, "-o", form]) == 0
-    out = capsys.readouterr().out
-    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(out)
-    assert "[red]boss[/red] :boom:" in out
-
-
 def test_a_leader_that_would_fail_blocks(saved, capsys) -> None:
     """A topic that was made anew with fewer partitions than its members still claim."""
     path = saved("0,7", topics=(Topic(name="orders", partitions=2),))

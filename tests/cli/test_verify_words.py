@@ -7,21 +7,17 @@ import json
 import re
 import subprocess
 import sys
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from rebal.cli import app
-from rebal.cli.journal import Journal
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, dump_plan
-from rebal.planner.verification.verify import entry_of, verify
 from tests.planner.looks import look, pods
 
 MIXED = ["cooperative-sticky", "range"]
@@ -289,18 +285,3 @@ def test_two_that_append_at_the_same_time_keep_every_line_whole(tmp_path: Path) 
     assert sorted(lines) == sorted(
         letter * 30_000 + str(number) for letter in "ab" for number in range(60)
     )
-
-
-def test_what_another_command_adds_is_seen_by_one_that_runs(folder: Path) -> None:
-    plan = make_plan(look(0, pods(1, 1)), expect_members=2)
-    mine, other = Journal(folder / "book", plan), Journal(folder / "book", plan)
-    snapshot = look(1, pods(2, 2, list=MIXED))
-    entry = entry_of(plan, verify(plan, [], snapshot), snapshot)
-    mine.append(entry)
-    mine.refresh()
-    assert len(mine.entries) == 1
-    other.refresh()
-    other.append(replace(entry, at=entry.at + timedelta(seconds=1)))
-    mine.refresh()
-    assert [each.at for each in mine.entries] == [each.at for each in other.entries]
-    assert len(mine.entries) == 2
