@@ -72,7 +72,7 @@ def write_tables(
             made[kind] = []
             for number in range(parts):
                 start, stop = len(table) * number // parts, len(table) * (number + 1) // parts
-                path = f"{name}/{run.target.token}/{kind}-{number:05d}.parquet"
+                path = f"{name}/{run.target.token}/{name}-{number:05d}.parquet"
                 with files.open_output_stream(path) as out:
                     pq.write_table(table.slice(start, stop - start), out, compression="zstd")
                     size = out.tell()

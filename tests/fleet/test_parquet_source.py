@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.sources import parquet as parquet_source
+from rebal.inspectors.fleet.sources import captured as captured_source
 from rebal.inspectors.fleet.sources.captured import plan_parquet, read_tasks, shaped
 from rebal.inspectors.fleet.sources.request_files import share_out
 from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE
@@ -94,9 +94,9 @@ def test_tasks_share_out_the_row_groups(tmp_path: Path, monkeypatch: pytest.Monk
         rows = [row for batch in read_tasks([numbers], tasks) for row in batch.to_pylist()]
         assert [row["offset"] for row in rows] == list(range(40))
         assert {row["source"] for row in rows} == {"a b+c.parquet"}
-    monkeypatch.setattr(parquet_source, "_BYTES", 1)
+    monkeypatch.setattr(captured_source, "_BYTES", 1)
     assert [batch.num_rows for batch in read_tasks([numbers], tasks)] == [1] * 40
-    monkeypatch.setattr(parquet_source, "_TASK", 1)
+    monkeypatch.setattr(captured_source, "_TASK", 1)
     assert len(plan_parquet([str(path)], 1)) == 8
 
 
