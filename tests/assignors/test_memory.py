@@ -48,7 +48,7 @@ def by_the_codec(problem: Problem, data: bytes | None) -> tuple[list[int], int]:
     return problem.codes(read.previous), -1 if read.generation is None else read.generation
 
 
-@examples(300)
+@examples(100, full=300)
 @given(st.one_of(sent, damaged(), st.binary(max_size=40), st.none()))
 def test_any_bytes_are_read_as_the_codec_reads_them(data: bytes | None) -> None:
     for some in (problem(), problem("t-é\ufffd")):
@@ -94,7 +94,7 @@ def outcome(assign: Callable[[Spec], Assignment], spec: Spec) -> object:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@examples(200)
+@examples(60, full=200)
 @given(spec=claims())
 def test_what_is_remembered_need_not_be_sent(name: str, spec: Spec) -> None:
     """The way without bytes gives what the members' own user data gives, whatever they claim."""

@@ -230,7 +230,7 @@ POD = st.tuples(
 )
 
 
-@examples(200)
+@examples(80, full=200)
 @given(
     st.sampled_from(["2.8.2", "3.1.2", "3.9.1"]),
     st.lists(POD, min_size=1, max_size=4),
@@ -369,7 +369,7 @@ STEP = st.tuples(
 )
 
 
-@examples(200)
+@examples(80, full=200)
 @given(
     st.lists(STEP, max_size=8),
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 60)), min_size=3, max_size=3),
