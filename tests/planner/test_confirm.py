@@ -384,7 +384,7 @@ def holds(plan: Plan, tell: Story, snapshot: GroupSnapshot, member_id: str) -> N
     assert answer.verdict is not Tri.NO
 
 
-@examples(150, full=400)
+@examples(50, full=400)
 @given(data=st.data(), upgrade=st.booleans())
 def test_no_confirmation_passes_against_evidence_or_a_rejection(
     data: st.DataObject, upgrade: bool

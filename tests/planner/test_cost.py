@@ -226,26 +226,6 @@ def large(count: int, names: list[str], elected: str) -> GroupSnapshot:
     )
 
 
-@pytest.mark.parametrize(("names", "target"), [(["range"], tuple(BOTH)), (BOTH, DONE)])
-def test_of_a_large_group_a_sample_is_rehearsed_within_the_bound_that_it_names(
-    names: list[str], target: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    roll = restarts(large(60, names, names[0]), target)
-    sampled = by_assignors(roll)
-    found = re.search(r"(\d+) of 60 restarts rehearsed, so .* within ±(\d+) %", sampled.text)
-    assert found is not None
-    some, bound = int(found[1]), int(found[2]) / 100
-    assert 6 <= some < 60
-    assert bound < 0.5
-    monkeypatch.setattr(work, "_ENOUGH", 10**9)
-    whole = by_assignors(roll)
-    assert "rehearsed, so" not in whole.text
-    assert whole.partition_seconds is not None
-    assert sampled.partition_seconds == pytest.approx(whole.partition_seconds, rel=bound)
-    assert sampled.rebalances == pytest.approx(whole.rebalances, rel=0.05)
-    assert sampled.seconds == pytest.approx(whole.seconds, rel=0.02)
-
-
 def sized(count: int, partitions: int, elected: str) -> GroupSnapshot:
     """Members of a classic group, or of a KIP-848 one that has `uniform`."""
     online = elected == "uniform"
@@ -266,22 +246,22 @@ def sized(count: int, partitions: int, elected: str) -> GroupSnapshot:
     )
 
 
+GOALS = {
+    ("range", "cooperative"): 50,
+    ("cooperative-sticky", "eager"): 50,
+    ("range", "consumer"): 70,
+    ("uniform", "cooperative-sticky"): 70,
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("elected", "goal"),
-    [
-        ("range", "cooperative"),
-        ("range", "consumer"),
-        ("uniform", "cooperative-sticky"),
-        ("cooperative-sticky", "eager"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("count", "batch"),
-    [
-        (70, 5),
-        pytest.param(100, 5, marks=pytest.mark.full),
-        pytest.param(100, 2, marks=pytest.mark.full),
+    ("elected", "goal", "count", "batch"),
+    [(*goal, count, 5) for goal, count in GOALS.items()]
+    + [
+        pytest.param(*goal, 100, batch, marks=pytest.mark.full)
+        for goal in GOALS
+        for batch in (5, 2)
     ],
 )
 def test_each_bound_of_a_large_groups_plan_holds_against_all_restarts(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from rebal.groups.compact import Partitions
 from rebal.groups.model import Cluster, GroupSnapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost
-from rebal.planner.rehearsal.costs import rehearsed, work
+from rebal.planner.rehearsal.costs import rehearsed
 from rebal.planner.rehearsal.costs.online import Move, move_online
 from rebal.planner.rehearsal.costs.some import Some, stop_some
 from rebal.planner.rehearsal.costs.stop import Stop, empty_after, see_it_empty, stop_and_start
@@ -375,30 +374,6 @@ def share_of(count: int, kind: str) -> GroupSnapshot:
     )
 
 
-@pytest.mark.parametrize("kind", ["classic", "consumer"])
-def test_of_a_large_group_a_sample_is_rehearsed_within_the_bound_that_it_names(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def priced() -> Cost:
-        if kind == "classic":
-            return up(share_of(60, kind), "uniform", eager=())
-        return down(share_of(60, kind), "cooperative-sticky")
-
-    sampled = priced()
-    found = re.search(r"(\d+) of 60 restarts rehearsed, so .* within ±(\d+) %", sampled.text)
-    assert found is not None
-    some, bound = int(found[1]), int(found[2]) / 100
-    assert 6 <= some < 60
-    assert bound < 0.5
-    monkeypatch.setattr(work, "_ENOUGH", 10**9)
-    whole = priced()
-    assert "rehearsed" not in whole.text
-    assert sampled.partition_seconds == pytest.approx(whole.partition_seconds, rel=bound)
-    # The conversion comes with the first restart or the last, which are rehearsed.
-    assert sampled.rebalances == whole.rebalances
-    assert sampled.seconds == pytest.approx(whole.seconds, rel=0.03)
-
-
 def test_one_member_stands_for_several_where_too_many_join_a_kip_848_group_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -416,7 +391,7 @@ def test_one_member_stands_for_several_where_too_many_join_a_kip_848_group_at_on
 
 
 @given(st.data())
-@examples(150)
+@examples(50, full=300)
 def test_the_worst_is_never_better_than_what_is_expected(data: st.DataObject) -> None:
     count, partitions = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 12))
     members = [

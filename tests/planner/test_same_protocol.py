@@ -69,7 +69,7 @@ def narrowing(plan: Plan, seen: GroupSnapshot) -> dict[str, MemberStanding]:
     return {each.member_id: each for each in verify(plan, [], seen, step=step).members}
 
 
-@examples(300)
+@examples(100, full=300)
 @given(seen=groups())
 def test_inspect_plan_and_verify_name_the_same_protocol(seen: GroupSnapshot) -> None:
     report = make_report(seen)
@@ -90,7 +90,7 @@ def test_inspect_plan_and_verify_name_the_same_protocol(seen: GroupSnapshot) -> 
             assert standing.done is not Tri.YES
 
 
-@examples(300)
+@examples(100, full=300)
 @given(seen=groups())
 def test_verify_says_why_a_cooperative_member_is_not_done(seen: GroupSnapshot) -> None:
     # Every member has a new id since the plan: none is "not restarted".

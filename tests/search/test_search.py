@@ -15,7 +15,7 @@ from tests.search.mutations import MUTATIONS
 from tests.search.obey import rehearse
 from tests.search.run import kind_of, random_seeds, search, seeds, shrunk
 
-SHARDS, SHORT = 4, 600
+SHARDS, SHORT = 4, 360
 FULL_SHARDS, FULL = 20, 100_000
 MOST_TO_FIND = 10_000
 # A mutation, and a history that finds it.
