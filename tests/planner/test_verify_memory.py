@@ -109,6 +109,7 @@ def test_fix_names_the_option_for_the_count_once() -> None:
     now = verify(plan, [], look(3, members[:1], cluster=NO_LIMIT, refusals=rejected("app-1", 2)))
     fix = next(one.fix for one in now.findings if one.rule == "RB606")
     assert fix.count("--expect-members") == 1, fix
+    assert now.next.count("--expect-members") == 1, "the rejected client is the missing one"
 
 
 def test_only_static_members_that_may_have_stopped_are_named() -> None:
@@ -155,10 +156,3 @@ def test_no_option_is_named_that_the_command_refuses() -> None:
     out = rejected("app-0", 2)
     now = verify(plan, [], look(3, [], state="Empty", elected=None, refusals=out))
     assert "--expect-members 0" not in now.next, now.next
-
-
-def test_rejected_client_that_is_the_missing_one_leaves_none_missing_when_it_is_back() -> None:
-    members = [app(n, list=BOTH) for n in (0, 1)]
-    plan = make_plan(look(0, members, cluster=NO_LIMIT))
-    now = verify(plan, [], look(3, members[:1], cluster=NO_LIMIT, refusals=rejected("app-1", 2)))
-    assert now.next.count("--expect-members") == 1, now.next

@@ -16,7 +16,7 @@ from rebal.cli.output import render
 from rebal.cli.render.plans.screen import plan_view
 from rebal.cli.render.verification import next_command, verify_line, verify_view
 from rebal.groups.model import Tri
-from rebal.planner.plan import Advice, Plan, StepKind
+from rebal.planner.plan import Advice, Aim, Plan, StepKind
 from rebal.planner.verification.verify import Standing
 from tests.live.obey import JOINING, Process
 from tests.search.truth import Truth
@@ -27,6 +27,7 @@ _FIRST_SECONDS = 10.0
 # A storm is more than the restarts explain, within ten minutes; so few starts are none.
 _WINDOW, _FEW = 600.0, 4
 _ARROW = "(→)"
+_COOPERATIVE = "cooperative-sticky"
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Judge:
         yield from self._dangers(seen)
         yield from self._missing(seen)
         yield from self._words(seen.standing)
+        yield from self._steps(seen)
         yield from self._beside(seen.standing.advice)
         yield from _agreement(seen.standing)
         if drawn:
@@ -146,6 +148,19 @@ class Judge:
             names = self.false_words.get(one.member_id)
             if names and self._truth.shown_list(one.member_id) and (one.vouched or not one.why):
                 yield f"a false confirmation of {one.name} stands, and the evidence is against it"
+
+    def _steps(self, seen: Seen) -> Iterator[str]:
+        """What is proven of a member's list is so; a class behind a name is judged elsewhere."""
+        for step, told in zip(seen.plan.steps, seen.standing.steps, strict=True):
+            made = {*told.done} - {*told.vouched}
+            lacks = {*told.to_do} - {*told.not_restarted} if step.aim is not Aim.CLASSIC else set()
+            for id_ in made | lacks if step.target_list else ():
+                runs = self._truth.list_of(id_)
+                right = seen.plan.target in runs and (
+                    step.aim is Aim.WIDEN or len({name == _COOPERATIVE for name in runs}) == 1
+                )
+                if runs and right is not (id_ in made) and not self._truth.has_own_class(id_):
+                    yield f"{id_} runs {runs}, and step {step.id} is said to be made: {id_ in made}"
 
     def _beside(self, advice: Advice) -> Iterator[str]:
         """Where a killed member's old entry rejects its start, it must be seen to have left."""

@@ -125,6 +125,10 @@ class Truth:
         running = (one.process.assignors for one in self._of(member_id) if one.alive)
         return next(running, ())
 
+    def has_own_class(self, member_id: str) -> bool:
+        """Return whether this process may have a class of the application's own."""
+        return any(one.process.name in self._world.book.own for one in self._of(member_id))
+
     def age_of(self, member_id: str) -> float:
         """Return for how many seconds the process behind a member id has run."""
         names = {one.process.name for one in self._of(member_id)}
