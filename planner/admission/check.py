@@ -46,7 +46,6 @@ from rebal.planner.verdict import agreed, first_reason
 
 FULL: Final = "GROUP_MAX_SIZE_REACHED"
 SESSION: Final = "INVALID_SESSION_TIMEOUT"
-FENCED: Final = "FENCED_INSTANCE_ID"
 DEAD: Final = "COORDINATOR_NOT_AVAILABLE"
 
 
@@ -62,9 +61,9 @@ class Join(Record, frozen=True, kw_only=True):
     """A join of a client with a list. `assignors` is None for a member's list of today if that is
     unknown; such a list holds at least the elected assignor.
 
-    `instance_id` makes it a static member. `running`: the member that has this instance id still
-    runs (a surge). `session_ms` is its session timeout (None: one that was admitted before).
-    `kip848`: it joins a KIP-848 group with group.protocol=consumer, which has no list.
+    `instance_id` makes it a static member. `session_ms` is its session timeout (None: one that was
+    admitted before). `kip848`: it joins a KIP-848 group with group.protocol=consumer, which has no
+    list.
     """
 
     assignors: tuple[str, ...] | None
@@ -72,7 +71,6 @@ class Join(Record, frozen=True, kw_only=True):
     instance_id: str | None = None
     protocol_type: str = "consumer"
     session_ms: int | None = None
-    running: bool = False
     kip848: bool = False
 
 
@@ -102,17 +100,14 @@ class Admission(Record, frozen=True, kw_only=True):
     """The coordinator's answer to an action's joins.
 
     `error` is Kafka's error name where the answer is no (None: two are possible, and what decides
-    was not read). `assignor` is one that every remembered list holds and that admits the join.
-    `elected`: the join's list holds the elected assignor, so a coordinator load between the look
-    and the join changes nothing. `blame` are the ids of the members whose lists cause the no, whose
-    unknown lists cause the cannot tell, or that still run and would be fenced. `needs` is the
-    cheapest evidence that would decide.
+    was not read). `elected`: the join's list holds the elected assignor, so a coordinator load
+    between the look and the join changes nothing. `blame` are the ids of the members whose lists
+    cause the no. `needs` is the cheapest evidence that would decide.
     """
 
     verdict: Tri
     reason: str = ""
     error: str | None = None
-    assignor: str | None = None
     elected: bool = False
     blame: tuple[str, ...] = ()
     needs: Needs | None = None
@@ -121,8 +116,8 @@ class Admission(Record, frozen=True, kw_only=True):
 def admitted(memory: CoordinatorMemory, action: Action) -> Admission:
     """Return whether every join of `action`, in its order, is admitted, and ends no member.
 
-    The answer is that of the first join that is not admitted. If all are admitted, it is that of
-    the last one, with `elected` True only if it is so for every join.
+    Each action has a join. The answer is that of the first one that is not admitted. If all are
+    admitted, it is that of the last one, with `elected` True only if it is so for every join.
     """
     ended = _ended(memory, action)
     if ended is not None:
@@ -135,8 +130,6 @@ def admitted(memory: CoordinatorMemory, action: Action) -> Admission:
             if one.verdict is not Tri.YES:
                 break
         memory = after(memory, event)
-    if not found:
-        return Admission(verdict=Tri.YES, reason="nobody joins", elected=True)
     return replace(found[-1], elected=all(one.elected for one in found))
 
 
@@ -176,7 +169,6 @@ def restart(
     assignors: tuple[str, ...] | None,
     *,
     killed: bool = False,
-    protocol_type: str | None = None,
     session_ms: int | None = None,
 ) -> tuple[Event, ...]:
     """Return the events of one member's restart with a list (None: its list of today).
@@ -184,16 +176,15 @@ def restart(
     A dynamic member leaves first, unless it is `killed`: then its old entry counts until its
     session ends. A static member does not leave; its entry is replaced by the join.
     """
-    entry = next((one for one in memory.everybody if one.member_id == member_id), None)
-    instance = entry.instance_id if entry is not None else None
+    entry = next(one for one in memory.everybody if one.member_id == member_id)
     join = Join(
         assignors=assignors,
-        name=entry.name if entry is not None else "",
-        instance_id=instance,
-        protocol_type=protocol_type or memory.protocol_type or "consumer",
+        name=entry.name,
+        instance_id=entry.instance_id,
+        protocol_type=memory.protocol_type or "consumer",
         session_ms=session_ms,
     )
-    if entry is None or instance is not None or killed:
+    if entry.instance_id is not None or killed:
         return (join,)
     return (Leave(member_id=member_id), join)
 
@@ -215,16 +206,6 @@ def _join(memory: CoordinatorMemory, join: Join) -> Admission:
     if unread is not None:
         # Rejected by its list in any case; with which error depends on what was not read.
         return replace(answer, error=None) if answer.verdict is Tri.NO else unread
-    same = _same_instance(memory, join)
-    if same is not None and join.running and answer.verdict is Tri.YES:
-        return replace(
-            answer,
-            verdict=Tri.NO,
-            error=FENCED,
-            blame=(same.member_id,),
-            reason=f"{same.name} still runs with the same group.instance.id and would be fenced "
-            f"({FENCED})",
-        )
     return answer
 
 
@@ -257,7 +238,7 @@ def _closed(memory: CoordinatorMemory, join: Join) -> Admission | None:
 
 def _ended(memory: CoordinatorMemory, action: Action) -> Admission | None:
     """Return the answer where the rebalance of `action` ends classic members that stay."""
-    if memory.classic_joins is Tri.YES or all(isinstance(event, Settle) for event in action):
+    if memory.classic_joins is Tri.YES:
         return None
     later = memory
     for event in action:
@@ -265,8 +246,7 @@ def _ended(memory: CoordinatorMemory, action: Action) -> Admission | None:
     stay = [entry for entry in later.entries if entry not in later.came]
     if not stay:
         return None
-    made = _rejects_classic(memory, f"the rebalance makes {_named(stay)} join again")
-    return replace(made, blame=tuple(entry.member_id for entry in stay))
+    return _rejects_classic(memory, f"the rebalance makes {_named(stay)} join again")
 
 
 def _rejects_classic(memory: CoordinatorMemory, why: str) -> Admission:
@@ -357,7 +337,7 @@ def _common(memory: CoordinatorMemory, join: Join) -> Admission:
     if by is not None:
         # What the broker says itself stands, whatever a log says of a member.
         why = _why_yes(memory, by, elected)
-        return Admission(verdict=Tri.YES, assignor=by, elected=by == elected, reason=why)
+        return Admission(verdict=Tri.YES, elected=by == elected, reason=why)
     if join.assignors is None:
         return Admission(
             verdict=Tri.CANNOT_TELL, needs=Needs.LISTS, reason="its present list is not known"
@@ -373,7 +353,7 @@ def _common(memory: CoordinatorMemory, join: Join) -> Admission:
     if all(least for least, _ in worlds):
         always = frozenset.intersection(*(least for least, _ in worlds))
         name = next((each for each in join.assignors if each in always), None)
-        return Admission(verdict=Tri.YES, assignor=name, reason=_why_yes(memory, name, elected))
+        return Admission(verdict=Tri.YES, reason=_why_yes(memory, name, elected))
     if not any(most for _, most in worlds):
         guilty = _guilty(memory, join.assignors)
         return Admission(
@@ -387,14 +367,12 @@ def _common(memory: CoordinatorMemory, join: Join) -> Admission:
     if not any(least for least, _ in worlds):
         return Admission(
             verdict=Tri.CANNOT_TELL,
-            blame=tuple(entry.member_id for entry in unsure),
             needs=Needs.RELOAD,
             reason=f"a coordinator load has shortened the list of {_named(unsure)}: {shown} is "
             "rejected until the members have joined again with their whole lists",
         )
     return Admission(
         verdict=Tri.CANNOT_TELL,
-        blame=tuple(entry.member_id for entry in unsure),
         needs=_needs(memory, join.assignors),
         reason=f"it is not known whether the coordinator's list of {_named(unsure)} holds "
         f"{' or '.join(join.assignors)}",

@@ -177,7 +177,7 @@ def rebalance_of(context: Context, dynamic: Sequence[Facts]) -> Advice:
     if dynamic and not online:
         return first(as_it_runs(context, facts) for facts in dynamic[:TRIED])
     common = () if online else _common_list(context)
-    join = Join(assignors=common or None, protocol_type="consumer", kip848=online)
+    join = Join(assignors=common or None, kip848=online)
     made = Advice(
         action=Action.TEMPORARY,
         assignors=common,
@@ -330,7 +330,7 @@ def _next_rebalance(
     if set(map(cooperative, names)) != {Tri.YES} or context.elected not in names:
         return
     found = [facts for facts in members if facts.fixes_protocol and owned(facts.member)]
-    join = Join(assignors=tuple(names), protocol_type="consumer")
+    join = Join(assignors=tuple(names))
     if found and admitted(context.memory, [join]).verdict is Tri.YES:
         yield text.next_rebalance(context.named(found), names)
 
@@ -397,7 +397,6 @@ def _asked(
         facts.member.member_id,
         names,
         killed=killed,
-        protocol_type=context.group.protocol_type or None,
         session_ms=_session(context, facts.member),
     )
     return admitted(context.memory, events)

@@ -210,8 +210,7 @@ def _remedy(
         return replan(context, barred.reason)
     if asked and context.reloaded is not Tri.NO and _knows_nothing_more(context):
         return cure_of(context)
-    needs = barred.evidence_needed or ("client log", "request log")
-    return evidence(context, needs, barred.reason)
+    return evidence(context, barred.evidence_needed, barred.reason)
 
 
 def _or_not_loaded(context: Context, made: Advice) -> Advice:

@@ -252,7 +252,7 @@ def step_standing(
         look = step.gate.by_hand or "look at what the step changes"
         to_confirm.append(f"no evidence shows it for {_named(by_hand)}: {look}")
     open_ = []
-    if members and not _settled(context, aim):
+    if members and context.group.state is not GroupState.STABLE:
         open_.append(f"the group is not Stable ({context.group.state})")
     elif any(item.member_id in (None, *_ids(members)) for item in context.snapshot.contradictions):
         open_.append("evidence on its members contradicts itself: see rebal inspect")
@@ -327,10 +327,6 @@ def _stopped(step: Step, held: Sequence[JournalEntry]) -> frozenset[str]:
     if step.kind is not StepKind.CUT_OVER:
         return frozenset()
     return held[-1].left_out if held else frozenset(step.to_do)
-
-
-def _settled(context: Context, aim: Aim) -> bool:
-    return context.stable if aim is not Aim.CONSUMER else context.group.state is GroupState.STABLE
 
 
 def _remembered(

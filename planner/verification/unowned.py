@@ -59,11 +59,11 @@ def without_owner(context: Context) -> tuple[str, ...]:
 
 
 def _is_at_rest(snapshot: GroupSnapshot) -> bool:
-    group, members = snapshot.group, snapshot.members
-    if group.state is not GroupState.STABLE or not members:
+    group = snapshot.group
+    if group.state is not GroupState.STABLE:
         return False
     if group.type is GroupType.CLASSIC and group.protocol_type == "consumer":
-        return all(member.subscription is not None for member in members)
+        return all(member.subscription is not None for member in snapshot.members)
     return group.type is GroupType.CONSUMER
 
 

@@ -61,7 +61,6 @@ class Step:
     leaves: RawMember | None = None
     joins: RawMember | None = None
     old: RawMember | None = None
-    running: bool = False
 
 
 @dataclass
@@ -315,18 +314,11 @@ class Case:
         rng, counted = self.rng, list(ids.values())
         simple = self.history in _STILL or any(not m.alive for m in counted)
         simple = simple or self.group.online is not None
-        kinds = ["restart"] * 9 + ["new", "surge"] * 2 + ["new static", "type", "session", "none"]
+        kinds = ["restart"] * 9 + ["new"] * 2 + ["new static", "type", "session", "none"]
         if not simple:
             kinds += ["two", "two", "all"]
         kind = rng.choice(kinds)
         steps: list[Step] = []
-        if kind == "surge":
-            running = [m for m in counted if m.instance_id and m.alive]
-            if running and not simple:
-                old = rng.choice(running)
-                made = self._member(self._wish(old), old.instance_id)
-                return kind, [Step(joins=made, old=old, running=True)], []
-            kind = "restart"
         if not counted or kind in ("new", "new static", "type", "session", "none"):
             names = [] if kind == "none" else self._wish()
             made = self._member(names, "new" if kind == "new static" else None)
@@ -405,7 +397,6 @@ class Case:
                     instance_id=made.instance_id,
                     protocol_type=made.protocol_type,
                     session_ms=bounds,
-                    running=step.running,
                 )
             )
         return events
@@ -423,7 +414,7 @@ class Case:
                 continue
             made = step.joins
             assert made is not None
-            if step.old is not None and not step.running and step.old.alive:
+            if step.old is not None and step.old.alive:
                 group.die(step.old)
             # A killed dynamic member counts until a rebalance ends without it: none may end here.
             whole = whole and (step.old is None or step.old.instance_id is not None)
