@@ -144,7 +144,7 @@ def make_plan(
 def _with_advice(plan: Plan, context: Context, path: PlannedPath) -> Plan:
     """Return `plan` with its first action, and not ready where that is not admitted."""
     advice, withheld = first_action(plan, context)
-    made = replace(plan, advice=advice, withheld=withheld)
+    made = replace(plan, advice=replace(advice, step=plan.next_step), withheld=withheld)
     now = plan.step(plan.next_step)
     first = withheld[0] if now and comes_before(now, advice, withheld) else None
     if plan.verdict is not Verdict.READY or (advice.recommended and first is None):

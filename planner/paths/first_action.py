@@ -18,11 +18,7 @@ def first_action(plan: Plan, context: Context) -> Actions:
     """Return the first action of a plan that was just made, or the reason why its step cannot
     start.
     """
-    made, withheld = _first(plan, plan.step(plan.next_step), context)
-    return replace(made, step=plan.next_step), withheld
-
-
-def _first(plan: Plan, step: Step | None, context: Context) -> Actions:
+    step = plan.step(plan.next_step)
     if step is None:
         if plan.verdict is Verdict.DONE:
             return advised.nothing("nothing is left to do"), ()
