@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, FAILED
-
-if TYPE_CHECKING:
-    from rebal.inspectors.kafka.doctor import DoctorReport
 
 
 def command(
@@ -30,7 +27,7 @@ def command(
 
     Each source is tried, or judged by the ACLs you have; only describe requests are sent to a
     group. It names the settings that were read, without their values, and keeps nothing. Exits
-    with 0 when a client can log in, else with 1.
+    with 0 when the login is accepted, else with 1.
     """
     from rebal.cli.render.doctor import DoctorDocument, doctor_view
     from rebal.cli.render.documents import document_of
@@ -42,7 +39,8 @@ def command(
     settings = connection.origins()
     report = examine(config, group)
     managed = managed_by(host for host, _ in config.servers)
-    code = DONE if _logged_in(report) else FAILED
+    # The first row is the login's.
+    code = DONE if report.rows[0].available == "yes" else FAILED
     given = connection.given()
     switch = () if managed is not None else tuple(given.request_log(report.coordinator_id))
     if form == "text":
@@ -58,8 +56,3 @@ def command(
         )
         output.write(output.envelope("doctor", body, code, form))
     return code
-
-
-def _logged_in(report: DoctorReport) -> bool:
-    logins = [row for row in report.rows if row.source.startswith("login")]
-    return any(row.available == "yes" for row in logins)

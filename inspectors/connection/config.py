@@ -40,8 +40,7 @@ class ClusterConfig(Secretive, frozen=True, kw_only=True):
     """The connection settings of one cluster, secrets included; its repr leaves the secrets out.
 
     `timeout_ms` is the total time of one operation. `ca`, `certificate` and `key` are PEM, in a
-    file or inline. `pkcs12` is a keystore file that only librdkafka reads. `oauth` is the token
-    source of OAUTHBEARER, which has no user name.
+    file or inline. `oauth` is the token source of OAUTHBEARER, which has no user name.
     """
 
     bootstrap: str
@@ -55,8 +54,6 @@ class ClusterConfig(Secretive, frozen=True, kw_only=True):
     certificate: Pem | None = None
     key: Pem | None = None
     key_password: str | None = None
-    pkcs12: str | None = None
-    pkcs12_password: str | None = None
     verify_hostname: bool = True
 
     def __repr__(self) -> str:
@@ -80,7 +77,7 @@ class ClusterConfig(Secretive, frozen=True, kw_only=True):
 
     def scrub(self, text: str) -> str:
         """Return a client library's text with each secret of this description masked."""
-        secrets = [self.password, self.key_password, self.pkcs12_password]
+        secrets = [self.password, self.key_password]
         secrets += [self.oauth.client_secret] if self.oauth is not None else []
         secrets += [pem.inline for pem in (self.key, self.certificate, self.ca) if pem]
         for secret in secrets:
@@ -100,8 +97,8 @@ def resolve(  # noqa: PLR0917 - the sources of settings, in no order of rank
     """Return the connection description that all sources of settings give together.
 
     Raises:
-        SettingError: a file that cannot be read, an unknown key, a wrong value, a setting that
-            neither client supports, or no bootstrap server.
+        SettingError: a file that cannot be read, an unknown key, a wrong value, a setting without
+            support, or no bootstrap server.
     """
     if timeout_ms < 1:
         raise SettingError("--timeout: expected a time above zero.")

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from rebal.inspectors.connection import auth
 from rebal.inspectors.errors import SettingError
+from rebal.inspectors.files import opened
 
 Settings = dict[str, str]
 
@@ -76,6 +77,7 @@ REFUSED: Final = {
         "certificates are always checked; give the authority's certificate as ssl.ca.location"
     ),
 }
+_LARGEST_STORE: Final = 1 << 20
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", auth.OAUTHBEARER)
 _LONGEST: Final = 100
 _NAME: Final = re.compile(r"[a-z]+([._-][a-z]+)+")
@@ -244,16 +246,14 @@ def _identity(settings: Settings) -> dict[str, Any]:
     if certificate is None and key is None and location:
         kind = _store_type(settings, "keystore")
         if kind == "PKCS12":
-            return {
-                "pkcs12": auth.readable("ssl.keystore.location", location),
-                "pkcs12_password": settings.get("ssl.keystore.password"),
-            }
+            store = auth.readable("ssl.keystore.location", location)
+            return _of_pkcs12(Path(store), settings.get("ssl.keystore.password"))
         if kind != "PEM":
             raise SettingError(
-                "ssl.keystore.location: only a PEM store can be read; convert it with `keytool "
-                "-importkeystore -srckeystore STORE -destkeystore client.p12 -deststoretype "
-                "PKCS12` and `openssl pkcs12 -in client.p12 -out client.pem`, and give "
-                "-X ssl.keystore.type=PEM -X ssl.keystore.location=client.pem."
+                "ssl.keystore.location: only PEM and PKCS12 stores can be read; convert it with "
+                "`keytool -importkeystore -srckeystore STORE -destkeystore client.p12 "
+                "-deststoretype PKCS12`, and give -X ssl.keystore.type=PKCS12 "
+                "-X ssl.keystore.location=client.p12."
             )
         certificate = key = _pem(settings, "ssl.keystore.location")
     if (certificate is None) != (key is None):
@@ -261,3 +261,35 @@ def _identity(settings: Settings) -> dict[str, Any]:
         raise SettingError(f"a client certificate needs its key and chain: {lacking} is not set.")
     password = settings.get("ssl.key.password")
     return {"certificate": certificate, "key": key, "key_password": password}
+
+
+def _of_pkcs12(store: Path, password: str | None) -> dict[str, Any]:
+    """Return the client's certificate, with its chain, and its key, as PEM."""
+    # Few connections have such a store, and the library takes as long as a tenth of a start.
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        pkcs12,
+    )
+
+    try:
+        with opened(store) as file:
+            data = file.read(_LARGEST_STORE)
+        found = pkcs12.load_pkcs12(data, password.encode() if password else None)
+    except (OSError, ValueError, UnsupportedAlgorithm):
+        raise SettingError(
+            "ssl.keystore.location: it is no PKCS12 store that ssl.keystore.password opens."
+        ) from None
+    if found.key is None or found.cert is None:
+        raise SettingError("ssl.keystore.location: the store holds no key with its certificate.")
+    chain = [
+        each.certificate.public_bytes(Encoding.PEM)
+        for each in (found.cert, *found.additional_certs)
+    ]
+    key = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return {
+        "certificate": Pem(inline=b"".join(chain).decode()),
+        "key": Pem(inline=key.decode()),
+    }

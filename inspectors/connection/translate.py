@@ -46,10 +46,6 @@ def to_confluent(config: ClusterConfig) -> dict[str, Any]:
                 made[f"ssl.{name}.{'location' if pem.file else 'pem'}"] = pem.file or pem.inline
         if config.key_password is not None:
             made["ssl.key.password"] = config.key_password
-        if config.pkcs12 is not None:
-            made["ssl.keystore.location"] = config.pkcs12
-            if config.pkcs12_password is not None:
-                made["ssl.keystore.password"] = config.pkcs12_password
     return made
 
 
@@ -59,7 +55,7 @@ def to_kafka_python(config: ClusterConfig) -> dict[str, Any]:
     TLS is a ready `ssl_context`. The token source of OAUTHBEARER is not part of the settings.
 
     Raises:
-        SettingError: a PKCS12 keystore (Python's TLS reads PEM only), or a PEM that does not load.
+        SettingError: a PEM that does not load.
     """
     made: dict[str, Any] = {
         "bootstrap_servers": [f"{host}:{port}" for host, port in config.servers],
@@ -83,7 +79,7 @@ def words_of(config: ClusterConfig) -> tuple[str, ...] | None:
 
     They hold neither the brokers' addresses nor the login (`-U`, `-P`); with SASL they name the
     mechanism by `-M`. None where that program has no option for what the connection needs: a token,
-    a store that is not PEM, PEM that is not in a file, or a key with a password.
+    PEM that is not in a file, or a key with a password.
     """
     stores = {
         "ssl_cafile": config.ca,
@@ -91,7 +87,7 @@ def words_of(config: ClusterConfig) -> tuple[str, ...] | None:
         "ssl_keyfile": config.key,
     }
     files = {name: pem.file for name, pem in stores.items() if pem is not None}
-    if config.oauth or config.pkcs12 or config.key_password is not None:
+    if config.oauth or config.key_password is not None:
         return None
     # It splits NAME=VALUE at each equals sign.
     if any(file is None or "=" in file for file in files.values()):
@@ -114,18 +110,13 @@ def _token_for_librdkafka(
 
 
 def _ssl_context(config: ClusterConfig) -> ssl.SSLContext:
-    if config.pkcs12 is not None:
-        raise SettingError(
-            "ssl.keystore.type=PKCS12: only librdkafka reads it, and rebal uses kafka-python too. "
-            "Convert it: `openssl pkcs12 -in STORE -out client.pem`, then "
-            "-X ssl.keystore.type=PEM -X ssl.keystore.location=client.pem."
-        )
-    context = ssl.create_default_context()
+    # As Java's client, and unlike Python's default, it takes certificates that are not strictly of
+    # RFC 5280, such as those of authorities of one's own.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config.verify_hostname
-    if config.ca is not None:
-        # Trust only this authority, not the system's authorities as well.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = config.verify_hostname
+    if config.ca is None:
+        context.load_default_certs()
+    else:
         try:
             context.load_verify_locations(cafile=config.ca.file, cadata=config.ca.inline)
         except (ssl.SSLError, OSError) as error:
@@ -155,20 +146,17 @@ def _why(error: OSError) -> str:
 def _as_file(pem: Pem) -> Iterator[str]:
     """Yield a path to the PEM, because Python's TLS loads a key only from a path.
 
-    Inline text goes to an anonymous file in memory, never to a disk. Only Linux has such files;
-    elsewhere the operator must give a file.
+    Inline text goes through a pipe, never to a disk. What a pipe does not hold at once is cut off:
+    no PEM is that long.
     """
     if pem.file is not None:
         yield pem.file
         return
-    if not hasattr(os, "memfd_create"):
-        raise SettingError(
-            "an inline PEM key needs Linux: put it into a file of your own and name that file "
-            "with ssl.keystore.location."
-        )
-    descriptor = os.memfd_create("rebal-pem", os.MFD_CLOEXEC)
+    reader, writer = os.pipe()
     try:
-        os.write(descriptor, (pem.inline or "").encode())
-        yield f"/proc/self/fd/{descriptor}"
+        os.set_blocking(writer, False)
+        with os.fdopen(writer, "wb", buffering=0) as pipe:
+            pipe.write((pem.inline or "").encode())
+        yield f"/dev/fd/{reader}"
     finally:
-        os.close(descriptor)
+        os.close(reader)

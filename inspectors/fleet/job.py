@@ -53,7 +53,7 @@ class ScanOrder:
     def secrets(self) -> bool:
         """Return whether passwords or keys of the brokers or of the lake's store go to tasks."""
         known = self.config
-        if known is not None and (known.password or known.key or known.pkcs12_password):
+        if known is not None and (known.password or known.key):
             return True
         login = known.oauth if known is not None else None
         return bool(login and login.client_secret) or any_secret(self.out.options)

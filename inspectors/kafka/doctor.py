@@ -7,7 +7,7 @@ receives nothing but descriptions. A missing right comes with the ACL that grant
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rebal.groups.commands import Command
 from rebal.groups.model import GroupType, Record, Tri
@@ -18,18 +18,17 @@ from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import Described, committed_offsets, describe, within
 from rebal.inspectors.kafka.messages import DescribeQuorumRequest, JoinGroupRequest
 from rebal.inspectors.kafka.probe import MIN_VERSION
-from rebal.inspectors.kafka.read import own_settings
+from rebal.inspectors.kafka.read import own_settings, used_by
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC, rebalanced_since_load
 from rebal.inspectors.kafka.resources import Resources
-from rebal.inspectors.kafka.session import HOPELESS, ahead_of_brokers
+from rebal.inspectors.kafka.session import ahead_of_brokers
 from rebal.inspectors.kafka.wire import Deadline
-
-if TYPE_CHECKING:
-    from rebal.inspectors.kafka.admin import Admin
 
 # AclOperation's codes, as answers list them among the authorized operations.
 _READ, _DESCRIBE, _ALTER_CONFIGS = 3, 8, 11
 _NO_GROUP: Final = "name a group to try it"
+# Other errors of a connection say that the cluster cannot be read, whoever logs in.
+_REFUSED: Final = frozenset({"authentication", "tls"})
 
 
 class DoctorRow(Record, frozen=True, kw_only=True):
@@ -95,10 +94,8 @@ class _Examination:
         self._config = config
         self._raw = raw
         self._group = group
-        self._fallback: Admin | None = None
-        self._resources: Resources | Admin | None = None
+        self._resources = Resources(raw)
         self._described: Described | None = None
-        self._raw_is_in = False
         self._denied = False
 
     @property
@@ -107,13 +104,23 @@ class _Examination:
         return self._described.coordinator_id if self._described else None
 
     def rows(self) -> Iterator[DoctorRow]:
-        """Yield the rows in order; later ones use the results of earlier ones."""
-        group = ("--group", self._group or "GROUP")
-        yield self._row(
-            "login (kafka-python)", self._log_in_raw, "subscription bytes, epochs, the probe"
+        """Yield the rows in order; later ones use the results of earlier ones.
+
+        Where the login is rejected, nothing else of the cluster is tried.
+        """
+        login = self._row("login", self._log_in, "all that the brokers show")
+        yield login
+        if login.available is Tri.YES:
+            yield from self._of_cluster()
+        yield DoctorRow(
+            source="client logs, config files",
+            available=Tri.YES,
+            why="they are files: no right on the cluster is needed",
+            adds="exact lists of members that log, what the next start will use",
         )
-        if not self._raw_is_in:
-            yield self._row("login (confluent-kafka)", self._log_in_admin, "offsets, lag, settings")
+
+    def _of_cluster(self) -> Iterator[DoctorRow]:
+        group = ("--group", self._group or "GROUP")
         yield self._row("list groups", self._list, "--all and --match", "Describe", "--cluster")
         yield self._row(
             "brokers' clock", self._clock, "how far this machine's clock is ahead of the brokers'",
@@ -135,8 +142,7 @@ class _Examination:
             "broker settings", self._settings, "limits of groups, KIP-848's migration policy",
             "DescribeConfigs", "--cluster",
         )  # fmt: skip
-        raw = self._raw if self._raw_is_in and self._group else None
-        own = own_settings(raw, [group[1]], self._raw.deadline())
+        own = own_settings(self._raw, [group[1]], self._raw.deadline()) if self._group else None
         if own is not None:
             yield self._row(
                 "group settings", lambda: _counted(own.get(group[1])),
@@ -155,12 +161,6 @@ class _Examination:
             "every member's list at its next join (the log itself is on the broker)",
             "AlterConfigs", "--cluster",
         )  # fmt: skip
-        yield DoctorRow(
-            source="client logs, config files",
-            available=Tri.YES,
-            why="they are files: no right on the cluster is needed",
-            adds="exact lists of members that log, what the next start will use",
-        )
 
     def _row(self, source: str, trial: Callable[[], str], adds: str, *grant: str) -> DoctorRow:
         try:
@@ -173,39 +173,18 @@ class _Examination:
             if "AUTHORIZATION" not in error.name:
                 available, grant = Tri.CANNOT_TELL, ()
         except (ConnectError, SettingError) as error:
-            if isinstance(error, ConnectError) and error.kind in HOPELESS:
+            if isinstance(error, ConnectError) and error.kind not in _REFUSED:
                 raise
-            available, why = Tri.NO, str(error)
-        line = acl(self._config, *grant) if grant and self._resources is not None else ""
+            available, why, grant = Tri.NO, str(error), ()
+        line = acl(self._config, *grant) if grant else ""
         return DoctorRow(source=source, available=available, why=why, adds=adds, grant=line)
 
-    def _log_in_raw(self) -> str:
+    def _log_in(self) -> str:
         try:
             self._raw.any(self._raw.deadline())
         except RequestError as error:
-            # librdkafka may crash on what is no answer.
             raise ConnectError(str(error), "protocol") from None
-        self._raw_is_in = True
-        self._resources = Resources(self._raw)
         return "logged in"
-
-    def _log_in_admin(self) -> str:
-        from rebal.inspectors.kafka.admin import Admin
-
-        admin = Admin(self._config)
-        admin.cluster(self._raw.deadline())
-        self._resources = self._fallback = admin
-        return "logged in"
-
-    def _needs_raw(self) -> RawCluster:
-        if not self._raw_is_in:
-            raise _Unavailable(Tri.CANNOT_TELL, "kafka-python cannot log in")
-        return self._raw
-
-    def _needs_login(self) -> Resources | Admin:
-        if self._resources is None:
-            raise _Unavailable(Tri.CANNOT_TELL, "neither client can log in")
-        return self._resources
 
     def _needs_group(self) -> str:
         if self._group is None:
@@ -213,7 +192,7 @@ class _Examination:
         return self._group
 
     def _cluster_right(self, bit: int, name: str) -> None:
-        answer = self._needs_raw().metadata([], self._raw.deadline(), operations=True)
+        answer = self._raw.metadata([], self._raw.deadline(), operations=True)
         field = answer.authorized_operations
         if field is None:
             raise _Unavailable(Tri.CANNOT_TELL, "the broker does not report rights (before 2.3)")
@@ -231,7 +210,7 @@ class _Examination:
         return "all groups are listed"
 
     def _clock(self) -> str:
-        raw = self._needs_raw()
+        raw = self._raw
         if not raw.any(raw.deadline()).supports(DescribeQuorumRequest, 1):
             why = "the broker has no DescribeQuorum v1 (Kafka 3.3)"
             raise _Unavailable(Tri.NO, why, right=False)
@@ -241,17 +220,11 @@ class _Examination:
 
     def _describe(self) -> str:
         group = self._needs_group()
-        deadline = self._raw.deadline()
-        if self._raw_is_in:
-            try:
-                self._described = describe(self._raw, group, deadline, operations=True)
-            except RequestError as error:
-                self._denied = error.name == "GROUP_AUTHORIZATION_FAILED"
-                raise _no_group(error, group) from None
-        else:
-            self._needs_login()
-            assert self._fallback is not None
-            self._described = self._fallback.describe(group, deadline)[0]
+        try:
+            self._described = describe(self._raw, group, self._raw.deadline(), operations=True)
+        except RequestError as error:
+            self._denied = error.name == "GROUP_AUTHORIZATION_FAILED"
+            raise _no_group(error, group) from None
         count = len(self._described.members)
         return f"{self._described.state.value}, {count} member{'' if count == 1 else 's'}"
 
@@ -262,21 +235,14 @@ class _Examination:
                 _NO_GROUP if self._group is None else "the group could not be described",
                 right=self._denied,
             )
-        members = self._described.members
-        return sorted(
-            {
-                topic
-                for member in members
-                for topic in (*member.subscribed_topics, *member.assignment)
-            }
-        )
+        return sorted(used_by(self._described)[1])
 
     def _known_topics(self) -> list[str]:
         return (self._group_topics() if self._described else []) or ["TOPIC"]
 
     def _topics(self) -> str:
         names = self._group_topics()
-        found, failed = self._needs_login().topics(names, self._raw.deadline())
+        found, failed = self._resources.topics(names, self._raw.deadline())
         for name, error in failed.items():
             raise _topic(name, error)
         if self._described is not None:
@@ -285,38 +251,26 @@ class _Examination:
 
     def _offsets(self) -> str:
         group = self._needs_group()
-        resources = self._needs_login()
-        committed = (
-            committed_offsets(self._raw, group, self._raw.deadline())
-            if self._fallback is None
-            else self._fallback.committed(group, self._raw.deadline())
-        )
-        owned = {
-            (topic, number)
-            for member in (self._described.members if self._described else ())
-            for topic, numbers in member.assignment.items()
-            for number in numbers
-        }
+        committed = committed_offsets(self._raw, group, self._raw.deadline())
+        owned, _ = used_by(self._described) if self._described else (set(), None)
         wanted = sorted(owned | committed.keys())
-        ends = resources.ends(wanted, self._raw.deadline())
+        ends = self._resources.ends(wanted, self._raw.deadline())
         if len(ends) < len(wanted):
             raise _Unavailable(Tri.NO, f"end offsets of {len(ends)} of {len(wanted)} partitions")
         return f"{len(committed)} committed, {len(ends)} end offsets"
 
     def _settings(self) -> str:
         deadline = self._raw.deadline()
-        resources = self._needs_login()
         broker = self.coordinator_id
         if broker is None:
-            _, brokers = resources.cluster(deadline)
+            _, brokers = self._resources.cluster(deadline)
             if not brokers:
                 raise _Unavailable(Tri.CANNOT_TELL, "the brokers name no broker")
             broker = brokers[0].broker_id
-        return f"{len(resources.settings(broker, deadline))} settings of broker {broker}"
+        return f"{len(self._resources.settings(broker, deadline))} settings of broker {broker}"
 
     def _probe(self) -> str:
-        raw = self._needs_raw()
-        if not raw.any(self._raw.deadline()).supports(JoinGroupRequest, MIN_VERSION):
+        if not self._raw.any(self._raw.deadline()).supports(JoinGroupRequest, MIN_VERSION):
             why = f"the broker has no JoinGroup v{MIN_VERSION} (Kafka 2.3)"
             raise _Unavailable(Tri.NO, why, right=False)
         self._group_topics()
@@ -331,8 +285,9 @@ class _Examination:
         return "allowed (not sent now)"
 
     def _offsets_topic(self) -> str:
-        raw = self._needs_raw()
-        answer = raw.metadata([OFFSETS_TOPIC], self._raw.deadline(), operations=True).topics[0]
+        answer = self._raw.metadata([OFFSETS_TOPIC], self._raw.deadline(), operations=True).topics[
+            0
+        ]
         rights = answer.authorized_operations
         # A user who may not describe it gets TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
         if error_name(answer.error_code) == "UNKNOWN_TOPIC_OR_PARTITION":
@@ -343,7 +298,7 @@ class _Examination:
             raise _Unavailable(Tri.NO, f"no READ and DESCRIBE on {OFFSETS_TOPIC}")
         if self._group is None:
             return "allowed"
-        reading = rebalanced_since_load(raw, self._group)
+        reading = rebalanced_since_load(self._raw, self._group)
         return f"{reading.rebalanced.value}: {reading.why}"
 
     def _request_log(self) -> str:
@@ -379,7 +334,7 @@ def principal_of(config: ClusterConfig) -> str:
         return "User:NAME-IN-YOUR-TOKEN"
     if config.sasl:
         return f"User:{config.username}"
-    if config.certificate is not None or config.pkcs12 is not None:
+    if config.certificate is not None:
         return "User:NAME-OF-YOUR-CERTIFICATE"
     return "User:ANONYMOUS"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafka.protocol.admin.groups import ListGroupsRequest
 
@@ -15,9 +15,6 @@ from rebal.inspectors.errors import ConnectError, RequestError, SelectionError, 
 from rebal.inspectors.kafka.cluster import RawCluster, side_by_side
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC
 from rebal.inspectors.kafka.wire import Deadline
-
-if TYPE_CHECKING:
-    from rebal.inspectors.kafka.session import Session
 
 _THREADS: Final = 8
 _SILENT: Final = frozenset({"UNREACHABLE", "DISCONNECTED", "TIMED_OUT"})
@@ -81,18 +78,19 @@ def pattern_of(match: str | None) -> re.Pattern[str] | None:
 
 
 def list_groups(
-    session: Session, pattern: re.Pattern[str] | None, *, needed: bool
-) -> tuple[dict[str, int | None], list[GroupFailure]]:
+    raw: RawCluster, pattern: re.Pattern[str] | None, *, needed: bool
+) -> tuple[dict[str, int], list[GroupFailure]]:
     """Return the ids of the matching groups with their coordinators, and why others are missing.
 
-    A coordinator is None where librdkafka listed the groups. The cluster lists only groups that the
-    user may describe.
+    The cluster lists only groups that the user may describe.
 
     Raises:
         SelectionError: `needed`, and no group matches.
         ConnectError: the cluster cannot be reached.
     """
-    listed, unlisted = _listed(session)
+    listed, unlisted = _listed(raw)
+    if len(unlisted) < len(raw.brokers):
+        unlisted += _leaderless(raw)
     found = {name: listed[name] for name in listed if pattern is None or pattern.fullmatch(name)}
     if needed and not found:
         what = "the cluster lists no group"
@@ -110,34 +108,25 @@ def group_names(config: ClusterConfig) -> set[str]:
         ConnectError: the cluster cannot be reached.
     """
     with RawCluster(config) as raw:
-        raw.any(raw.deadline())
-        brokers = sorted(raw.brokers)
-        answers = side_by_side(partial(_listed_by, raw), brokers, _THREADS)
-    return {name for found in answers if not isinstance(found, GroupFailure) for name in found}
+        return set(_listed(raw)[0])
 
 
-def _listed(session: Session) -> tuple[dict[str, int | None], list[GroupFailure]]:
-    deadline = Deadline(session.config.timeout_ms)
-    if session.raw is None:
-        assert session.fallback is not None
-        found, errors = session.fallback.groups(deadline)
-        return dict.fromkeys(found), [_unlisted(None, error) for error in errors]
-    raw = session.raw
-    raw.any(deadline)
+def _listed(raw: RawCluster) -> tuple[dict[str, int], list[GroupFailure]]:
+    raw.any(raw.deadline())
     brokers = sorted(raw.brokers)
     answers = side_by_side(partial(_listed_by, raw), brokers, _THREADS)
-    unlisted = [answer for answer in answers if isinstance(answer, GroupFailure)]
-    listed: dict[str, int | None] = {}
+    listed: dict[str, int] = {}
+    unlisted: list[GroupFailure] = []
     for broker, answer in zip(brokers, answers, strict=True):
-        if not isinstance(answer, GroupFailure):
+        if isinstance(answer, GroupFailure):
+            unlisted.append(answer)
+        else:
             listed |= dict.fromkeys(answer, broker)
-    if len(unlisted) < len(brokers):
-        unlisted += _leaderless(raw, session.config)
     return listed, unlisted
 
 
 def _listed_by(raw: RawCluster, broker_id: int) -> set[str] | GroupFailure:
-    deadline = Deadline(raw.config.timeout_ms)
+    deadline = raw.deadline()
     try:
         answer = raw.node(broker_id, deadline).send(ListGroupsRequest, deadline)
     except (RequestError, ConnectError) as error:
@@ -147,13 +136,13 @@ def _listed_by(raw: RawCluster, broker_id: int) -> set[str] | GroupFailure:
     return {group.group_id for group in answer.groups}
 
 
-def _leaderless(raw: RawCluster, config: ClusterConfig) -> list[GroupFailure]:
+def _leaderless(raw: RawCluster) -> list[GroupFailure]:
     """Return a failure for the partitions of the offsets topic that have no leader.
 
     Their groups have no coordinator, and a broker that left the cluster is in no list of brokers.
     """
     try:
-        (topic,) = raw.metadata([OFFSETS_TOPIC], Deadline(config.timeout_ms)).topics
+        (topic,) = raw.metadata([OFFSETS_TOPIC], raw.deadline()).topics
     except (RequestError, ConnectError):
         return []
     lost = sorted(part.partition_index for part in topic.partitions if part.leader_id < 0)
@@ -169,12 +158,11 @@ def reason_of(error: RequestError | ConnectError) -> str:
     return error.reason if isinstance(error, RequestError) else str(error)
 
 
-def _unlisted(broker_id: int | None, why: str, *, silent: bool = False) -> GroupFailure:
+def _unlisted(broker_id: int, why: str, *, silent: bool = False) -> GroupFailure:
     if silent:
         text = f"{why}: the groups that it coordinates are not listed."
     else:
-        who = "a broker" if broker_id is None else f"broker {broker_id}"
-        text = f"{who} could not list the groups that it coordinates: {why}."
+        text = f"broker {broker_id} could not list the groups that it coordinates: {why}."
     return GroupFailure(group_id=None, message=text, kind="network", broker_id=broker_id)
 
 

@@ -1,9 +1,8 @@
 """Live groups: `select_groups` chooses them, `read_groups` reads each into a `GroupSnapshot`.
 
-kafka-python's messages give the description with the members' raw subscription bytes, from one
-moment, and topics, end offsets and broker settings. confluent-kafka replaces them, but for the
-subscription bytes, where only it can log in. What cannot be read becomes a note; a group without a
-description is a failure. `read_brokers` reads a cluster without its groups.
+The description has the members' raw subscription bytes, from one moment; topics, offsets and broker
+settings are read beside it. What cannot be read becomes a note; a group without a description is a
+failure. `read_brokers` reads a cluster without its groups.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -28,7 +27,6 @@ from rebal.groups.model import (
     GroupSnapshot,
     GroupType,
     Member,
-    Probe,
     Record,
     Source,
     Timeouts,
@@ -69,9 +67,6 @@ from rebal.inspectors.kafka.resources import Resources
 from rebal.inspectors.kafka.session import Session, connect
 from rebal.inspectors.kafka.wire import Deadline
 
-if TYPE_CHECKING:
-    from rebal.inspectors.kafka.admin import Admin
-
 TopicPartition = tuple[str, int]
 _OF_BROKERS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
@@ -100,13 +95,11 @@ def read_group(
         RequestError: the group cannot be described.
         ConnectError: the connection is lost for good.
     """
-    notes = list(session.notes)
     measured = session.clock_ahead(deadline)
     ahead = measured or timedelta()
-    described, address = _describe(session, group_id, deadline)
+    described = describe(session.raw, group_id, deadline)
     described = replace(described, at=described.at - ahead)
-    if ahead:
-        notes.append(clock.note(ahead))
+    notes = [clock.note(ahead)] if ahead else []
     cluster, unread = session.cluster(described.coordinator_id, deadline)
     notes += unread
     settings = own(deadline)
@@ -115,6 +108,7 @@ def read_group(
     elif settings is not None and described.type is GroupType.CONSUMER:
         notes.append("the group's own settings were not read: allow DESCRIBE_CONFIGS on the group")
     described, topics, lag = _topics_and_lag(session, described, deadline, notes)
+    address = session.raw.brokers.get(described.coordinator_id)
     snapshot = snapshot_of(
         described, address=address, cluster=cluster, topics=topics, lag=lag, notes=notes
     )
@@ -127,14 +121,12 @@ def read_group(
 
 
 def own_settings(
-    raw: RawCluster | None, group_ids: Sequence[str], deadline: Deadline
+    raw: RawCluster, group_ids: Sequence[str], deadline: Deadline
 ) -> dict[str, dict[str, str]] | None:
     """Return group id → the settings of the group's own configuration, by the name of the broker's
     setting that each replaces (KIP-848); None where the brokers keep none (before 4.0) or did not
     answer. A group is left out where the right to read its configuration lacks.
     """
-    if raw is None:
-        return None
     resources = [
         {"resource_type": _GROUP, "resource_name": each, "configuration_keys": None}
         for each in group_ids
@@ -162,14 +154,17 @@ def own_settings(
 def snapshot_of(
     described: Described,
     *,
-    address: tuple[str, int],
+    address: tuple[str, int, str | None] | None,
     cluster: Cluster,
     topics: tuple[Topic, ...],
     lag: Lags,
     notes: Sequence[str],
 ) -> GroupSnapshot:
-    """Return the snapshot of a described group; `address` is its coordinator's host and port."""
-    host, port = address
+    """Return the snapshot of a described group.
+
+    `address` is its coordinator's host, port and rack; None where the brokers do not name it.
+    """
+    host, port, _ = address or ("", 0, None)
     kind = described.type.value.capitalize()
     request = "DescribeGroups" if described.type is GroupType.CLASSIC else f"{kind}GroupDescribe"
     return GroupSnapshot(
@@ -207,19 +202,6 @@ def assignors_to_ask(elected: str | None, more: Sequence[str]) -> tuple[str, ...
     return tuple(dict.fromkeys([*([elected] if elected else []), *more, *known]))
 
 
-def _describe(
-    session: Session, group_id: str, deadline: Deadline
-) -> tuple[Described, tuple[str, int]]:
-    """Return the group, and its coordinator's host and port."""
-    if session.raw is None:
-        assert session.fallback is not None
-        described, host, port = session.fallback.describe(group_id, deadline)
-        return described, (host, port)
-    described = describe(session.raw, group_id, deadline)
-    host, port, _ = session.raw.brokers.get(described.coordinator_id, ("", 0, None))
-    return described, (host, port)
-
-
 def _identified(member: Member, described: Described) -> Member:
     if described.protocol_type != CONSUMER or described.type is not GroupType.CLASSIC:
         return member
@@ -241,19 +223,12 @@ def _topics_and_lag(
     owned, _ = used_by(described)
     lag = NO_LAG
     try:
-        committed = _committed(session, described.group_id, deadline)
+        committed = committed_offsets(session.raw, described.group_id, deadline)
         ends = session.resources.ends(sorted(owned | committed.keys()), deadline)
         lag = lags_of(owned, committed, ends)
     except (RequestError, ConnectError) as error:
         notes.append(f"lag was not read: {reason_of(error)}")
     return described, topics, lag
-
-
-def _committed(session: Session, group_id: str, deadline: Deadline) -> Offsets:
-    if session.raw is None:
-        assert session.fallback is not None
-        return session.fallback.committed(group_id, deadline)
-    return committed_offsets(session.raw, group_id, deadline)
 
 
 def used_by(described: Described) -> tuple[set[TopicPartition], set[str]]:
@@ -301,9 +276,6 @@ def _topic_note(name: str, error: RequestError) -> str:
 
 def _probed(session: Session, snapshot: GroupSnapshot, assignors: Sequence[str]) -> GroupSnapshot:
     group = snapshot.group
-    if session.raw is None:
-        why = "it is sent with kafka-python, which cannot log in here"
-        return replace(snapshot, probe=Probe(refused=why))
     asked = assignors_to_ask(group.assignor, assignors)
     probe = probe_group(session.raw, snapshot, asked)
     ahead = timedelta(milliseconds=snapshot.clock_ahead_ms)
@@ -409,10 +381,9 @@ def select_groups(
         return Selection(group_ids=tuple(chosen))
     pattern = pattern_of(match)
     with connect(config) as session:
-        found, unlisted = list_groups(session, pattern, needed=not chosen)
+        found, unlisted = list_groups(session.raw, pattern, needed=not chosen)
     group_ids = tuple(dict.fromkeys([*chosen, *sorted(found)]))
-    coordinators = {name: broker for name, broker in found.items() if broker is not None}
-    return Selection(group_ids=group_ids, coordinators=coordinators, unlisted=tuple(unlisted))
+    return Selection(group_ids=group_ids, coordinators=found, unlisted=tuple(unlisted))
 
 
 def read_groups(
@@ -430,13 +401,12 @@ def read_groups(
     ask without a search.
 
     Raises:
-        ConnectError: the cluster cannot be reached, or neither client can log in.
+        ConnectError: the cluster cannot be reached, or the login is rejected.
     """
     if not group_ids:
         return []
     with connect(config) as session:
-        if session.raw is not None:
-            session.raw.coordinators.update(coordinators)
+        session.raw.coordinators.update(coordinators)
         return read_all(session, group_ids, probe=probe, assignors=assignors)
 
 
@@ -446,7 +416,6 @@ def read_all(
     *,
     probe: bool = False,
     assignors: Sequence[str] = (),
-    threads: int = _THREADS,
 ) -> list[GroupSnapshot | GroupFailure]:
     """Return what `read_groups` returns, over the connections of `session`."""
 
@@ -461,7 +430,7 @@ def read_all(
             return asked[0]
 
     def one(group_id: str) -> GroupSnapshot | GroupFailure:
-        deadline = Deadline(session.config.timeout_ms)
+        deadline = session.raw.deadline()
         try:
             return read_group(
                 session, group_id, deadline, probe=probe, assignors=assignors, own=own
@@ -471,24 +440,24 @@ def read_all(
         except ConnectError as error:
             return GroupFailure(group_id=group_id, message=f"{group_id}: {error}", kind="network")
 
-    return side_by_side(one, group_ids, threads)
+    return side_by_side(one, group_ids, _THREADS)
 
 
 def read_brokers(config: ClusterConfig) -> ClusterReading:
     """Return the cluster's brokers, settings and topics, as its first broker describes them.
 
     Raises:
-        ConnectError: the cluster cannot be reached, or neither client can log in.
+        ConnectError: the cluster cannot be reached, or the login is rejected.
         RequestError: a broker did not answer.
     """
     with connect(config) as session:
-        deadline = Deadline(config.timeout_ms)
+        deadline = session.raw.deadline()
         first = min(broker.broker_id for broker in session.resources.cluster(deadline)[1])
         cluster, notes = session.cluster(first, deadline)
         topics = session.resources.all_topics(deadline)
         ends: Mapping[str, tuple[int | None, ...]] = {}
         try:
-            ends = _ends_of(topics, session.resources, Deadline(config.timeout_ms))
+            ends = _ends_of(topics, session.resources, session.raw.deadline())
         except RequestError as error:
             notes = [*notes, f"log end offsets were not read: {error}"]
         return ClusterReading(
@@ -502,7 +471,7 @@ def read_brokers(config: ClusterConfig) -> ClusterReading:
 
 
 def _ends_of(
-    topics: Sequence[Topic], resources: Resources | Admin, deadline: Deadline
+    topics: Sequence[Topic], resources: Resources, deadline: Deadline
 ) -> dict[str, tuple[int | None, ...]]:
     """Return the log end offsets of all partitions that a group may read."""
     wanted = [topic for topic in topics if topic.name not in _OF_BROKERS]

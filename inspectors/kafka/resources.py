@@ -1,8 +1,4 @@
-"""Topics, offsets and settings over a `RawCluster`: `Resources`, in `Admin`'s own words.
-
-librdkafka 2.16 ends the whole process where a Metadata answer has no array of brokers, so it is
-asked only where kafka-python cannot log in.
-"""
+"""Topics, offsets and settings over a `RawCluster`: `Resources`."""
 
 from __future__ import annotations
 

@@ -1,23 +1,17 @@
-"""The connections of both Kafka clients for one run of a command: `connect` makes a `Session`."""
+"""The connections to one cluster for one run of a command: `connect` makes a `Session`."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from rebal.groups.model import (
-    Broker,
-    Cluster,
-)
+from rebal.groups.model import Cluster
 from rebal.inspectors import clock
 from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.errors import (
-    ConnectError,
-    RequestError,
-    SettingError,
-)
+from rebal.inspectors.errors import ConnectError, RequestError
 from rebal.inspectors.kafka.brokers import group_settings
 from rebal.inspectors.kafka.cluster import RawCluster, broker_version
 from rebal.inspectors.kafka.messages import DescribeQuorumRequest
@@ -25,56 +19,30 @@ from rebal.inspectors.kafka.reload import Fetches
 from rebal.inspectors.kafka.resources import Resources
 from rebal.inspectors.kafka.wire import Deadline
 
-if TYPE_CHECKING:
-    from rebal.inspectors.kafka.admin import Admin
-
 _METADATA: Final = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
 # A controller that does not answer delays a look by so much of its time.
 _SHARE: Final = 8
-HOPELESS: Final = frozenset({"unreachable", "timeout", "protocol", "token"})
-"""Kinds of `ConnectError` after which librdkafka would fail too, only later."""
 
 
 class Session:
-    """The connections of one run: `raw`, or `fallback` where kafka-python cannot log in.
+    """The cluster of one run, and what is read of it once.
 
-    `resources` reads brokers, topics, offsets and settings with the one that is there.
+    `resources` reads brokers, topics, offsets and settings.
     """
 
-    def __init__(
-        self,
-        config: ClusterConfig,
-        raw: RawCluster | None,
-        fallback: Admin | None,
-        notes: tuple[str, ...],
-    ) -> None:
-        self.config = config
+    def __init__(self, raw: RawCluster) -> None:
         self.raw = raw
-        self.fallback = fallback
-        made = fallback if raw is None else Resources(raw)
-        assert made is not None
-        self.resources: Resources | Admin = made
-        self.notes = notes
+        self.resources = Resources(raw)
         self.fetches = Fetches()
         self._settings: dict[int, Mapping[str, str] | RequestError | ConnectError] = {}
         self._lock = threading.Lock()
         self._ahead: timedelta | None = None
 
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self.raw is not None:
-            self.raw.close()
-        if self.fallback is not None:
-            self.fallback.close()
-
     def clock_ahead(self, deadline: Deadline) -> timedelta | None:
         """Return how far this machine's clock is ahead of the brokers'; None if not measured."""
         with self._lock:
             if self._ahead is None:
-                raw = self.raw
-                self._ahead = ahead_of_brokers(raw, deadline) if raw is not None else None
+                self._ahead = ahead_of_brokers(self.raw, deadline)
             return self._ahead
 
     def settings(
@@ -106,16 +74,11 @@ class Session:
             notes.append(f"broker settings were not read: {found}")
         else:
             settings = found
-        if self.raw is None:
-            cluster_id, brokers = self.resources.cluster(deadline)
-            return Cluster(cluster_id=cluster_id, brokers=brokers, settings=settings), notes
         connection = self.raw.node(broker_id, deadline)
+        cluster_id, brokers = self.resources.cluster(deadline)
         cluster = Cluster(
-            cluster_id=self.raw.cluster_id,
-            brokers=tuple(
-                Broker(broker_id=number, rack=rack)
-                for number, (_, _, rack) in sorted(self.raw.brokers.items())
-            ),
+            cluster_id=cluster_id,
+            brokers=brokers,
             version=broker_version(connection),
             features=dict(sorted(connection.features.items())),
             settings=settings,
@@ -148,50 +111,17 @@ def ahead_of_brokers(raw: RawCluster, deadline: Deadline) -> timedelta | None:
     return None
 
 
-def connect(config: ClusterConfig) -> Session:
-    """Return a session with kafka-python; with librdkafka and a note where that cannot log in.
+@contextmanager
+def connect(config: ClusterConfig) -> Iterator[Session]:
+    """Yield a session whose login was accepted; its connections are closed afterwards.
 
     Raises:
-        ConnectError: no broker can be reached or speaks Kafka's protocol, or both logins failed.
-        SettingError: neither client can use the settings.
+        ConnectError: no broker can be reached or speaks Kafka's protocol, or the login is rejected.
+        SettingError: the settings cannot be used.
     """
-    deadline = Deadline(config.timeout_ms)
-    raw = RawCluster(config)
-    try:
-        raw.any(deadline)
-        return Session(config, raw, None, ())
-    except RequestError as error:
-        # librdkafka may crash on what is no answer.
-        raw.close()
-        raise ConnectError(str(error), "protocol") from None
-    except (ConnectError, SettingError) as error:
-        raw.close()
-        if isinstance(error, ConnectError) and error.kind in HOPELESS:
-            raise
-        note = (
-            "the members' subscription bytes were not read and nothing was probed, because "
-            f"kafka-python cannot log in: {error}"
-        )
-        return Session(config, None, _fallback(config, deadline, error), (note,))
-
-
-def _fallback(
-    config: ClusterConfig, deadline: Deadline, error: ConnectError | SettingError
-) -> Admin:
-    """Return librdkafka's client, tested with one request; raise `error` where it fails too."""
-    # librdkafka's library takes a tenth of the time of a start, and most logins do not need it.
-    from rebal.inspectors.kafka.admin import Admin
-
-    try:
-        made = Admin(config)
-    except ConnectError:
-        raise error from None
-    try:
-        made.cluster(deadline)
-    except (ConnectError, RequestError):
-        made.close()
-        raise error from None
-    except BaseException:
-        made.close()
-        raise
-    return made
+    with RawCluster(config) as raw:
+        try:
+            raw.any(raw.deadline())
+        except RequestError as error:
+            raise ConnectError(str(error), "protocol") from None
+        yield Session(raw)

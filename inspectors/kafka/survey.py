@@ -45,8 +45,6 @@ _T = TypeVar("_T")
 _Error = RequestError | ConnectError
 _BATCH: Final = 50
 _BROKERS: Final = 16
-_THREADS: Final = 3
-"""Groups read at a time where librdkafka reads them one by one."""
 _MOVED: Final = frozenset(
     {"NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"}
 )
@@ -77,39 +75,25 @@ def survey(config: ClusterConfig, *, match: str | None = None) -> Survey:
 
     Raises:
         SelectionError: `match` is no regular expression, or no group matches it.
-        ConnectError: the cluster cannot be reached, or neither client can log in.
+        ConnectError: the cluster cannot be reached, or the login is rejected.
     """
     pattern = pattern_of(match)
     with connect(config) as session:
-        found, unlisted = list_groups(session, pattern, needed=match is not None)
-        if session.raw is None:
-            return _divided(read_all(session, sorted(found), threads=_THREADS), unlisted, session)
         raw = session.raw
+        found, unlisted = list_groups(raw, pattern, needed=match is not None)
         by_broker: dict[int, list[str]] = {}
         for name, broker in found.items():
-            assert broker is not None
             by_broker.setdefault(broker, []).append(name)
         asked = list(by_broker.items())
         answers = side_by_side(lambda each: _of_broker(raw, *each), asked, _BROKERS)
-        made = _snapshots(session, raw, answers)
-        moved = [name for each in answers for name in each.moved]
-        again = _divided(read_all(session, moved, threads=_THREADS), unlisted, session)
+        groups, notes = _snapshots(session, answers)
         failures = [failure for each in answers for failure in each.failures]
-        return Survey([*made.groups, *again.groups], [*failures, *again.failures], made.notes)
-
-
-def _divided(
-    answers: Iterable[GroupSnapshot | GroupFailure],
-    unlisted: Sequence[GroupFailure],
-    session: Session,
-) -> Survey:
-    groups, failures = [], []
-    for answer in answers:
-        if isinstance(answer, GroupSnapshot):
-            groups.append(answer)
-        else:
-            failures.append(answer)
-    return Survey(groups, [*failures, *unlisted], session.notes)
+        for again in read_all(session, [name for each in answers for name in each.moved]):
+            if isinstance(again, GroupSnapshot):
+                groups.append(again)
+            else:
+                failures.append(again)
+        return Survey(groups, [*failures, *unlisted], notes)
 
 
 def _of_broker(raw: RawCluster, broker: int, group_ids: list[str]) -> _Answers:
@@ -162,9 +146,12 @@ def _in_batches(
     return found, deadline
 
 
-def _snapshots(session: Session, raw: RawCluster, answers: Sequence[_Answers]) -> Survey:
-    """Return the described groups with the topics and the lag of all of them."""
-    notes = list(session.notes)
+def _snapshots(
+    session: Session, answers: Sequence[_Answers]
+) -> tuple[list[GroupSnapshot], tuple[str, ...]]:
+    """Return the described groups with their topics and lag, and notes on what was not read."""
+    raw = session.raw
+    notes: list[str] = []
     owned, names = _used(answers)
     topics = {each.name: each for each in read_topics(session, names, raw.deadline(), notes)}
     ends: Mapping[TopicPartition, int] | None = None
@@ -179,7 +166,6 @@ def _snapshots(session: Session, raw: RawCluster, answers: Sequence[_Answers]) -
         broker = each.described[0].coordinator_id
         cluster, unread = _cluster(session, broker)
         notes += unread
-        host, port, _ = raw.brokers.get(broker, ("", 0, None))
         for read in each.described:
             described = within(read, topics.values())
             used, needed = used_by(described)
@@ -189,14 +175,14 @@ def _snapshots(session: Session, raw: RawCluster, answers: Sequence[_Answers]) -
                 lag = lags_of(used, offsets, ends)
             snapshot = snapshot_of(
                 described,
-                address=(host, port),
+                address=raw.brokers.get(broker),
                 cluster=cluster,
                 topics=tuple(topics[name] for name in sorted(needed & topics.keys())),
                 lag=lag,
-                notes=session.notes,
+                notes=(),
             )
             made.append(merge(snapshot, ()))
-    return Survey(made, [], tuple(dict.fromkeys(notes)))
+    return made, tuple(dict.fromkeys(notes))
 
 
 def _used(answers: Iterable[_Answers]) -> tuple[list[TopicPartition], list[str]]:
@@ -217,6 +203,6 @@ def _used(answers: Iterable[_Answers]) -> tuple[list[TopicPartition], list[str]]
 def _cluster(session: Session, broker: int) -> tuple[Cluster, list[str]]:
     """Return the cluster as this coordinator describes it, and notes on what was not read."""
     try:
-        return session.cluster(broker, Deadline(session.config.timeout_ms))
+        return session.cluster(broker, session.raw.deadline())
     except (RequestError, ConnectError) as error:
         return Cluster(), [f"the settings of broker {broker} were not read: {reason_of(error)}"]

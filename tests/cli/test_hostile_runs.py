@@ -78,10 +78,10 @@ def test_a_whole_process_keeps_the_bounds(words: tuple[str, ...], hostile_range:
 
 @pytest.mark.parametrize("words", [("doctor", "g"), ("inspect", "g"), ("plan-upgrade", "g")])
 @pytest.mark.parametrize("answers", [2, 3, 4, 5])
-def test_librdkafka_is_not_asked_where_it_would_crash(
+def test_answers_whose_arrays_are_null_end_in_a_sentence(
     words: tuple[str, ...], answers: int, hostile_range: Range
 ) -> None:
-    """librdkafka 2.16 ends the process at a Metadata answer whose brokers are null."""
+    """librdkafka 2.16, which is not asked, ends the process at such a Metadata answer."""
     live = ["-b", f"127.0.0.1:{hostile_range.broker.port}", "--timeout", "0.5"]
     end = hostile_range.run(Run([*words, *live], way="ones", after=answers))
     assert (end.code in (0, 1), end.fault) == (True, "")

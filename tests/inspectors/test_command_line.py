@@ -18,7 +18,7 @@ TLS = ("security.protocol=SSL", "ssl.ca.location=ca.pem")
 @pytest.fixture(autouse=True)
 def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("ca.pem", "own.pem", "a=b.pem", "own.p12"):
+    for name in ("ca.pem", "own.pem", "a=b.pem"):
         Path(name).write_text("x")
 
 
@@ -54,7 +54,6 @@ def test_every_setting_has_its_option(settings: tuple[str, ...], line: str) -> N
     [
         ("security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER",
          "sasl.oauthbearer.token.endpoint.url=file:///token"),
-        ("security.protocol=SSL", "ssl.keystore.location=own.p12"),
         ("security.protocol=SSL", "ssl.ca.pem=x"),
         ("security.protocol=SSL", "ssl.ca.location=a=b.pem"),
         (*TLS, "ssl.keystore.location=own.pem", "ssl.key.password=x"),

@@ -3,6 +3,16 @@
 from pathlib import Path
 
 import pytest
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+    pkcs12,
+)
+from cryptography.x509 import load_pem_x509_certificate
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +21,7 @@ from rebal.inspectors.connection.tokens import token_of
 from rebal.inspectors.connection.translate import to_confluent, to_kafka_python
 from rebal.inspectors.errors import SettingError
 
+PLAIN = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 SECRET = "hunter2-s3cret"
 JAAS = 'sasl.jaas.config=x.ScramLoginModule required username="a" password="b";'
 OAUTH = ("security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER")
@@ -184,7 +195,7 @@ def test_what_services_have_in_their_files_passes(tmp_path: Path) -> None:
         (("sasl.password=${file:/x:y}",), "is a placeholder"),
         (("security.protocol=SSL", "ssl.ca.location=/no.pem"), "location: cannot read the file"),
         (("security.protocol=SSL", "ssl.certificate.pem=x"), "ssl.key.location is not set"),
-        (("security.protocol=SSL", "ssl.keystore.location=/x.jks"), "only a PEM store can be read"),
+        (("security.protocol=SSL", "ssl.keystore.location=/x.jks"), "PEM and PKCS12 stores"),
         (("security.protocol=SSL", "ssl.endpoint.identification.algorithm=x"), "https or nothing"),
         (("sasl.jaas.config=nonsense",), "expected one line such as"),
         (
@@ -279,12 +290,52 @@ def test_profiles_that_are_not_there(tmp_path: Path) -> None:
         made(profile="prod", env=env)
 
 
-def test_a_pkcs12_keystore_is_for_one_client_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("password", [None, "store-s3cret"])
+def test_pkcs12_keystore_gives_the_chain_and_the_key(tmp_path: Path, password: str | None) -> None:
+    authority = trustme.CA().create_child_ca()
+    issued = authority.issue_cert("client.example")
+    leaf, *chain = (load_pem_x509_certificate(each.bytes()) for each in issued.cert_chain_pems)
+    key = load_pem_private_key(issued.private_key_pem.bytes(), None)
+    sealed = BestAvailableEncryption(password.encode()) if password else NoEncryption()
     store = tmp_path / "client.p12"
-    store.write_bytes(b"x")
-    config = made("security.protocol=SSL", f"ssl.keystore.location={store}")
-    assert to_confluent(config)["ssl.keystore.location"] == str(store)
-    with pytest.raises(SettingError, match=r"PKCS12: only librdkafka reads it.*openssl pkcs12"):
+    store.write_bytes(
+        pkcs12.serialize_key_and_certificates(b"me", key, leaf, chain, sealed)  # type: ignore[arg-type]
+    )
+    words = ["security.protocol=SSL", f"ssl.keystore.location={store}"]
+    right = [f"ssl.keystore.password={password}"] if password else []
+    config = made(*words, *right)
+    assert config.certificate is not None
+    assert config.certificate.inline == "".join(
+        each.bytes().decode() for each in issued.cert_chain_pems
+    )
+    assert config.key is not None
+    assert config.key.inline is not None
+    assert load_pem_private_key(config.key.inline.encode(), None).private_bytes(*PLAIN) == (
+        key.private_bytes(*PLAIN)
+    )
+    assert to_kafka_python(config)["ssl_context"].check_hostname
+    with pytest.raises(SettingError, match=r"no PKCS12 store that ssl\.keystore\.password opens"):
+        made(*words, "ssl.keystore.password=wrong")
+
+
+def test_pkcs12_keystore_without_a_key_is_rejected(tmp_path: Path) -> None:
+    certificate = load_pem_x509_certificate(trustme.CA().cert_pem.bytes())
+    store = tmp_path / "authorities.p12"
+    store.write_bytes(
+        pkcs12.serialize_key_and_certificates(b"ca", None, None, [certificate], NoEncryption())
+    )
+    with pytest.raises(SettingError, match="holds no key"):
+        made("security.protocol=SSL", f"ssl.keystore.location={store}")
+
+
+def test_inline_pem_that_no_pipe_holds_is_rejected(tmp_path: Path) -> None:
+    issued = trustme.CA().issue_cert("client.example")
+    config = made(
+        "security.protocol=SSL",
+        "ssl.key.pem=" + "#" * (1 << 20) + issued.private_key_pem.bytes().decode(),
+        f"ssl.certificate.pem={issued.cert_chain_pems[0].bytes().decode()}",
+    )
+    with pytest.raises(SettingError, match="certificate or its key cannot be loaded"):
         to_kafka_python(config)
 
 

@@ -180,7 +180,7 @@ class Operator:
             )
         snapshot = read.snapshot_of(
             described,
-            address=(book.address, 9092),
+            address=(book.address, 9092, None),
             cluster=self._cluster,
             topics=(Topic(name=TOPIC, partitions=self.partitions),),
             lag=NO_LAG,

@@ -191,10 +191,6 @@ def _stores(config: ClusterConfig) -> Mapping[str, Any]:
             _CERTIFICATE.findall(_text(config.certificate))
         )
         made["ssl.key.password"] = config.key_password
-    if config.pkcs12 is not None:
-        made["ssl.keystore.type"] = "PKCS12"
-        made["ssl.keystore.location"] = config.pkcs12
-        made["ssl.keystore.password"] = config.pkcs12_password
     return made
 
 
