@@ -31,7 +31,7 @@ from rebal.groups.compact import (
 )
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import GroupSnapshot
-from rebal.groups.snapshot.plain_yaml import PlainLoader, check_start, read_yaml
+from rebal.groups.snapshot.plain_yaml import PlainLoader, read_yaml
 from rebal.groups.snapshot.seal import KEY as CHECKSUM
 from rebal.groups.snapshot.seal import check_seal, checksum
 
@@ -51,9 +51,8 @@ _HIDDEN: Final = re.compile(
 
 
 _END: Final = "...\n"
-# Characters: from here on a text is looked over before it is parsed, and its start is this long.
+# Characters: from here on a text is looked over before it is parsed.
 _BIG: Final = 2_000_000
-_HEAD: Final = 200_000
 _SCHEMA_LINE: Final = re.compile(
     r"""^[{ ]?["']?schema["']?[ \t]*:[ \t]*["']?([^\s"'#]*)""", re.MULTILINE
 )
@@ -210,7 +209,10 @@ def loads(
 
 def _body(text: str, form: Format, name: str, schema: str, *, by_hand: bool) -> dict[str, object]:
     if form == "yaml" and len(text) > _BIG:
-        _check_big(text, name, schema)
+        # A parser needs a minute for what these checks find at once.
+        found = _SCHEMA_LINE.search(text)
+        _check_schema(found and found[1], schema, name)
+        _check_end(text, name)
     try:
         is_json = form == "json"
         body = json.loads(text, object_pairs_hook=_without_twins) if is_json else read_yaml(text)
@@ -224,22 +226,6 @@ def _body(text: str, form: Format, name: str, schema: str, *, by_hand: bool) -> 
     if form == "yaml" and not by_hand:
         _check_end(text, name)
     return body
-
-
-def _check_big(text: str, name: str, schema: str) -> None:
-    """Reject a large text that cannot be a whole document, before all of it is parsed.
-
-    A parser needs a minute for what these checks find at once. They read the first `_HEAD`
-    characters, and search the rest for two lines.
-    """
-    head = text[: text.rfind("\n", 0, _HEAD) + 1] or text[:_HEAD]
-    try:
-        check_start(head)
-    except yaml.YAMLError as error:
-        raise DocumentError(f"{name}: {_syntax(error, 'yaml')}") from None
-    found = _SCHEMA_LINE.search(head) or _SCHEMA_LINE.search(text)
-    _check_schema(found and found[1], schema, name)
-    _check_end(text, name)
 
 
 def _check_end(text: str, name: str) -> None:

@@ -3,7 +3,8 @@
 The parser's events become the data in one pass, without nodes in between: a snapshot of a large
 group has a million of them. The parser looks at each character, so long lines are replaced by short
 names before it sees them. Aliases are rejected (a small file could expand to a huge one), and so
-are repeated keys and nesting deeper than any snapshot needs. A time stays text.
+are repeated keys, merges, collections with a tag and nesting deeper than any snapshot needs. A time
+stays text.
 """
 
 from __future__ import annotations
@@ -27,13 +28,7 @@ _MARK: Final = "\ue000"
 
 
 class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """A YAML loader for plain data: a repeated key is an error, and a time stays text."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return one mapping; raise if a key stands twice, in it or in what it merges (<<)."""
-        _check_keys(node)
-        made: dict[Any, Any] = super().construct_mapping(node, deep)
-        return made
+    """A YAML loader for which a time stays text."""
 
 
 PlainLoader.add_constructor("tag:yaml.org,2002:timestamp", PlainLoader.construct_yaml_str)
@@ -50,34 +45,10 @@ def read_yaml(text: str) -> object:
     if long:
         try:
             return _Builder(short, long).read()
-        except (yaml.YAMLError, _UnusualError):
+        except yaml.YAMLError:
             # A long line was no value of its own, or an error needs its true place.
             pass
-    try:
-        return _Builder(text, {}).read()
-    except _UnusualError:
-        return yaml.load(text, Loader=PlainLoader)
-
-
-def check_start(text: str) -> None:
-    """Check the syntax at the start of a document, of which `text` is a part.
-
-    Raises:
-        yaml.YAMLError: as `read_yaml` says, anywhere but at the end of `text`.
-    """
-    try:
-        _Builder(text, {}).read()
-    except _UnusualError:
-        pass
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        # The end of the part is no end of the document: what is open there may be closed later.
-        if mark is None or mark.index < len(text) - 1:
-            raise
-
-
-class _UnusualError(Exception):
-    """Valid YAML that only the loader's own way builds: tags, anchors, merges, odd keys."""
+    return _Builder(text, {}).read()
 
 
 def _shortened(text: str, long: dict[str, str]) -> str:
@@ -105,16 +76,14 @@ class _Builder:
         self._loader = PlainLoader(text)
         self._known: dict[str, Any] = {}
         self._long = long
-        self._unusual = False
 
     def read(self) -> object:
         """Return the document.
 
         Raises:
-            yaml.YAMLError: as `read_yaml` says.
-            _UnusualError: the loader has to build it; everything that is rejected was looked for.
+            yaml.YAMLError: as `read_yaml` says, or a long value is a part of something else.
         """
-        known, long = self._known, dict(self._long)
+        known, long = self._known, self._long
         within = 0  # flow collections, in which a comma ends a value
         stack: list[tuple[Any, Any]] = []
         root: list[Any] = []
@@ -126,23 +95,22 @@ class _Builder:
             if kind is yaml.ScalarEvent:
                 value = event.value
                 if long and _MARK in value:
-                    value = self._whole(long, value, within)
+                    if within or value not in long:
+                        raise yaml.YAMLError
+                    value = long.pop(value)
                 elif event.implicit[0]:
                     try:
                         value = known[value]
                     except KeyError:
-                        value = self._resolved(value)
-                self._unusual |= event.tag is not None or event.anchor is not None
+                        value = self._resolved(value, event.start_mark)
+                elif event.tag is not None and event.tag != "!":
+                    value = self._constructed(event.tag, value, event.start_mark)
             elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-                self._unusual |= event.tag is not None or event.anchor is not None
-                if type(into) is dict and key is _NO_KEY:
-                    self._unusual = True
+                is_key = type(into) is dict and key is _NO_KEY
+                if event.tag is not None or is_key or len(stack) >= _DEEPEST:
+                    raise _not_read(event, is_key=is_key)
                 value = {} if kind is yaml.MappingStartEvent else []
                 within += bool(within or event.flow_style)
-                if len(stack) >= _DEEPEST:
-                    raise yaml.MarkedYAMLError(
-                        problem="nested too deep", problem_mark=event.start_mark
-                    )
             elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
                 into, key = stack.pop()
                 within -= bool(within)
@@ -153,36 +121,26 @@ class _Builder:
             if type(into) is list:
                 into.append(value)
             elif key is _NO_KEY:
-                if type(value) in (dict, list):
-                    value = _Complex()
-                elif value in into:
-                    raise _twice(event.value, event.start_mark)
+                if value in into:
+                    raise _error(f"the key `{event.value}` stands here twice", event.start_mark)
                 key = value
             else:
                 into[key] = value
                 key = _NO_KEY
             if kind is not yaml.ScalarEvent:
                 stack.append((into, key))
-                into, key = (value if type(value) is not _Complex else []), _NO_KEY
-        if self._unusual or long:
-            raise _UnusualError
+                into, key = value, _NO_KEY
+        if long:
+            raise yaml.YAMLError
         return root[0] if root else None
 
-    def _whole(self, long: dict[str, str], name: str, within: int) -> str | None:
-        """Return the long value of that name, unless the name is a part of something else."""
-        value = None if within else long.pop(name, None)
-        self._unusual |= value is None
-        return value
-
     def _outside(self, event: Any, root: list[Any]) -> None:
-        mark: Any = event.start_mark
         if isinstance(event, yaml.AliasEvent):
-            problem = f"aliases (*{event.anchor}) are not read"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+            raise _error(f"aliases (*{event.anchor}) are not read", event.start_mark)
         if isinstance(event, yaml.DocumentStartEvent) and root:
-            raise yaml.MarkedYAMLError(problem="but found another document", problem_mark=mark)
+            raise _error("but found another document", event.start_mark)
 
-    def _resolved(self, text: str) -> Any:
+    def _resolved(self, text: str, mark: Any) -> Any:
         """Return the value of plain text: mostly itself, else null, a number, true or false."""
         value: Any = text
         if text.isascii() and text.isdigit() and (text[0] != "0" or text == "0"):
@@ -190,30 +148,22 @@ class _Builder:
             return value
         tag = self._loader.resolve(yaml.ScalarNode, text, (True, False))
         if tag == _MERGE:
-            self._unusual = True
-        elif tag != _STR:
-            value = self._loader.construct_object(yaml.ScalarNode(tag, text))
+            raise _error("merges (<<) are not read", mark)
+        if tag != _STR:
+            value = self._constructed(tag, text, mark)
         self._known[text] = value
         return value
 
-
-def _check_keys(node: yaml.MappingNode) -> None:
-    seen = set()
-    for key, value in node.value:
-        if isinstance(key, yaml.ScalarNode):
-            if key.value in seen:
-                raise _twice(key.value, key.start_mark)
-            seen.add(key.value)
-        if key.tag == _MERGE:
-            merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
-            for each in merged:
-                if isinstance(each, yaml.MappingNode):
-                    _check_keys(each)
+    def _constructed(self, tag: str, text: str, mark: Any) -> Any:
+        return self._loader.construct_object(yaml.ScalarNode(tag, text, mark, mark))
 
 
-class _Complex:
-    """Stands for a key that is no scalar, until the loader's own way says what is wrong with it."""
+def _not_read(event: Any, *, is_key: bool) -> yaml.MarkedYAMLError:
+    """Return the error of a collection that begins where, or as, none is read."""
+    if event.tag is not None:
+        return _error(f"the tag {event.tag} is not read", event.start_mark)
+    return _error("a key is no text" if is_key else "nested too deep", event.start_mark)
 
 
-def _twice(key: str, mark: Any) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=f"the key `{key}` stands here twice", problem_mark=mark)
+def _error(problem: str, mark: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)

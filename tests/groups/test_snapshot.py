@@ -223,10 +223,10 @@ def changed(old: str, new: str) -> str:
         ("- 1\n", "expected a document with `schema: rebal.snapshot/1`"),
         ("a: [1\n", "not valid YAML: "),
         ("a: b: c\n", "not valid YAML: mapping values are not allowed in this context (line 1"),
-        ("schema: !!python/object:os.system {}\n", "could not determine a constructor"),
+        ("schema: !!python/object:os.system {}\n", "os.system is not read"),
         ("a: 1\n---\nb: 2\n", "not valid YAML: but found another document (line 2, column 1)."),
         ("a: \x00", "not valid YAML: "),
-        ("? [1]\n: 2\nschema: rebal.snapshot/1\n", "not valid YAML: found unhashable key"),
+        ("? [1]\n: 2\nschema: rebal.snapshot/1\n", "not valid YAML: a key is no text"),
         ("a: &a [x]\nb: *a\n", "not valid YAML: aliases (*a) are not read (line 2, column 4)."),
         (changed("  state: Stable\n", "  state: Stable\n  state: Dead\n"),
          "not valid YAML: the key `state` stands here twice (line 5, column 3)."),
@@ -269,6 +269,7 @@ def test_a_cut_at_the_end_of_a_line_is_told_as_such() -> None:
         load_snapshot(cut, "yaml", "s.yaml")
 
 
+WHOLE = "schema: rebal.snapshot/1\n"
 LARGE = dump_snapshot(SMALL).replace(
     "\n...\n", "\n" + "".join(f"note_{n}: x\n" for n in range(300_000))
 )
@@ -284,10 +285,10 @@ LARGE = dump_snapshot(SMALL).replace(
         ("- a\n" * 1_000_000, r"schema: expected .*, got nothing"),
         ("a " * 2_000_000, r"schema: expected .*, got nothing"),
         ("\n" * 4_000_000, r"schema: expected .*, got nothing"),
-        ("a: [\n" * 1_000_000 + "...\n", "nested too deep"),
-        ("\0" * 4_000_000, "control characters are not allowed"),
-        ("a: &a [*a]\n" * 1_000_000, r"aliases \(\*a\) are not read"),
-        ("a: b: c\n" * 1_000_000, "mapping values are not allowed"),
+        (WHOLE + "a: [\n" * 1_000_000 + "...\n", "nested too deep"),
+        (WHOLE + "\0" * 4_000_000 + "\n...", "control characters are not allowed"),
+        (WHOLE + "a: &a [*a]\n" * 1_000_000 + "...", r"aliases \(\*a\) are not read"),
+        (WHOLE + "a: b: c\n" * 1_000_000 + "...", "mapping values are not allowed"),
     ],
 )
 def test_a_large_text_that_is_no_whole_document_is_rejected_by_its_start_and_end(
