@@ -16,7 +16,7 @@ def coordinator_kind(cluster: Cluster) -> CoordinatorKind:
     """Return the group coordinator's kind: Java since 4.0, and in 3.7 to 3.9 if enabled."""
     if (cluster.cluster_id or "").startswith("redpanda."):
         return CoordinatorKind.UNKNOWN
-    release = _release(cluster.version)
+    release = release_of(cluster.version)
     if release is None:
         return CoordinatorKind.UNKNOWN
     if release >= (4, 0):
@@ -40,7 +40,8 @@ def group_settings(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _release(version: str | None) -> tuple[int, ...] | None:
+def release_of(version: str | None) -> tuple[int, ...] | None:
+    """Return the numbers of a broker's version, such as (4, 2) of `4.2 or later`."""
     if not version:
         return None
     return tuple(int(number) for number in version.split()[0].split("."))

@@ -13,7 +13,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any, Final, TypeVar
@@ -57,16 +57,11 @@ def broker_version(connection: Connection) -> str | None:
     known = connection.supported_features.get("metadata.version")
     if known in _BY_METADATA_VERSION:
         return _BY_METADATA_VERSION[known]
-    numbers = _inferred_release(connection.versions)
-    return f"{'.'.join(map(str, numbers))} or later" if numbers else None
-
-
-def _inferred_release(versions: Mapping[int, tuple[int, int]]) -> tuple[int, ...]:
-    """Return the newest release whose requests a broker with these `versions` supports."""
     # Its table is as large as all messages that are used here, and KRaft brokers do not need it.
     from kafka.protocol.broker_version_data import BrokerVersionData
 
-    return tuple(BrokerVersionData(api_versions=versions).broker_version)
+    numbers = BrokerVersionData(api_versions=connection.versions).broker_version
+    return f"{'.'.join(map(str, numbers))} or later" if numbers else None
 
 
 class RawCluster:
@@ -259,14 +254,6 @@ class RawCluster:
             return response
 
         return self.ask_any(deadline, ask)
-
-    def release(self, deadline: Deadline) -> tuple[int, ...]:
-        """Return the newest Kafka release whose requests the broker supports, such as (4, 1)."""
-        connection = self.any(deadline)
-        known = _BY_METADATA_VERSION.get(connection.supported_features.get("metadata.version", 0))
-        return (
-            tuple(map(int, known.split("."))) if known else _inferred_release(connection.versions)
-        )
 
     def _read_brokers(self, connection: Connection, deadline: Deadline) -> None:
         response = connection.send(

@@ -30,7 +30,6 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.inspectors import clock
-from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import (
@@ -57,9 +56,7 @@ class _VoidError(Exception):
     """The reason not to send a (further) probe; every answer so far is void."""
 
 
-def probe_group(
-    source: ClusterConfig | RawCluster, snapshot: GroupSnapshot, assignors: Sequence[str]
-) -> Probe:
+def probe_group(cluster: RawCluster, snapshot: GroupSnapshot, assignors: Sequence[str]) -> Probe:
     """Return the probe's answer for each assignor; the group is described around each request.
 
     Nothing is sent, and `refused` gives the reason, unless the group meets the conditions of this
@@ -69,17 +66,14 @@ def probe_group(
     Raises:
         ConnectError: the cluster cannot be reached.
     """
-    if isinstance(source, ClusterConfig):
-        with RawCluster(source) as cluster:
-            return probe_group(cluster, snapshot, assignors)
-    deadline = source.deadline()
+    deadline = cluster.deadline()
     group_id = snapshot.group.group_id
     answers: list[ProbeAnswer] = []
     try:
-        before = _just_described(source, group_id, deadline)
+        before = _just_described(cluster, group_id, deadline)
         _same(_owned(snapshot.members), before, "since it was read")
         for assignor in dict.fromkeys(assignors):
-            answer, before = _ask(source, before, assignor, _timeout(snapshot), deadline)
+            answer, before = _ask(cluster, before, assignor, _timeout(snapshot), deadline)
             answers.append(answer)
     except _VoidError as why:
         return Probe(refused=str(why))

@@ -11,13 +11,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from rebal.groups import VERSION, clients
 from rebal.groups.compact import NO_LAG, Lag, Lags
-from rebal.groups.evidence.fingerprint import identify
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import (
     Cluster,
@@ -26,7 +25,6 @@ from rebal.groups.model import (
     Group,
     GroupSnapshot,
     GroupType,
-    Member,
     Record,
     Source,
     Timeouts,
@@ -99,25 +97,83 @@ def read_group(
     ahead = measured or timedelta()
     described = describe(session.raw, group_id, deadline)
     described = replace(described, at=described.at - ahead)
-    notes = [clock.note(ahead)] if ahead else []
-    cluster, unread = session.cluster(described.coordinator_id, deadline)
-    notes += unread
+    offsets: Offsets | RequestError | ConnectError
+    try:
+        offsets = committed_offsets(session.raw, group_id, deadline)
+    except (RequestError, ConnectError) as error:
+        offsets = error
     settings = own(deadline)
+    (snapshot,), notes = snapshots(session, [Look(described, offsets)], lambda: deadline)
+    cluster = snapshot.cluster
     if settings is not None and group_id in settings:
         cluster = replace(cluster, settings={**cluster.settings, **settings[group_id]})
     elif settings is not None and described.type is GroupType.CONSUMER:
         notes.append("the group's own settings were not read: allow DESCRIBE_CONFIGS on the group")
-    described, topics, lag = _topics_and_lag(session, described, deadline, notes)
-    address = session.raw.brokers.get(described.coordinator_id)
-    snapshot = snapshot_of(
-        described, address=address, cluster=cluster, topics=topics, lag=lag, notes=notes
+    snapshot = replace(
+        snapshot,
+        cluster=cluster,
+        clock_ahead_ms=round(ahead / timedelta(milliseconds=1)),
+        clock_compared=measured is not None,
+        notes=(*([clock.note(ahead)] if ahead else []), *notes),
     )
-    ahead_ms = round(ahead / timedelta(milliseconds=1))
-    compared = measured is not None
-    snapshot = replace(snapshot, clock_ahead_ms=ahead_ms, clock_compared=compared)
     if probe:
         snapshot = _probed(session, snapshot, assignors)
     return merge(snapshot, ())
+
+
+class Look(NamedTuple):
+    """What a group's coordinator says of it; `offsets` is an error where it does not say them."""
+
+    described: Described
+    offsets: Offsets | RequestError | ConnectError
+
+
+def snapshots(
+    session: Session, looks: Sequence[Look], deadline: Callable[[], Deadline]
+) -> tuple[list[GroupSnapshot], list[str]]:
+    """Return the groups with their topics and lag, and notes on what was not read.
+
+    Topics and end offsets of all groups are asked for at once, the latter last: a stopped broker
+    delays them. `deadline` gives that of a request.
+    """
+    notes: list[str] = []
+    partitions: set[TopicPartition] = set()
+    names: set[str] = set()
+    clusters: dict[int, Cluster] = {}
+    for described, offsets in looks:
+        broker = described.coordinator_id
+        if broker not in clusters:
+            clusters[broker], unread = session.cluster(broker, deadline())
+            notes += unread
+        owned, subscribed = used_by(described)
+        names |= subscribed
+        if isinstance(offsets, RequestError | ConnectError):
+            notes.append(f"lag was not read: {reason_of(offsets)}")
+        else:
+            partitions |= owned | offsets.keys()
+    topics = {each.name: each for each in read_topics(session, sorted(names), deadline(), notes)}
+    ends: Mapping[TopicPartition, int] | None = None
+    try:
+        ends = session.resources.ends(sorted(partitions), deadline())
+    except (RequestError, ConnectError) as error:
+        notes.append(f"lag was not read: {reason_of(error)}")
+    made: list[GroupSnapshot] = []
+    for look, offsets in looks:
+        described, broker = within(look, topics.values()), look.coordinator_id
+        owned, needed = used_by(described)
+        lag = NO_LAG
+        if ends is not None and not isinstance(offsets, RequestError | ConnectError):
+            lag = lags_of(owned, offsets, ends)
+        made.append(
+            snapshot_of(
+                described,
+                address=session.raw.brokers.get(broker),
+                cluster=clusters[broker],
+                topics=tuple(topics[name] for name in sorted(needed & topics.keys())),
+                lag=lag,
+            )
+        )
+    return made, notes
 
 
 def own_settings(
@@ -158,7 +214,6 @@ def snapshot_of(
     cluster: Cluster,
     topics: tuple[Topic, ...],
     lag: Lags,
-    notes: Sequence[str],
 ) -> GroupSnapshot:
     """Return the snapshot of a described group.
 
@@ -188,10 +243,9 @@ def snapshot_of(
         captured_by=f"rebal {VERSION}",
         cluster=cluster,
         evidence=(Evidence(source=Source.DESCRIBE, at=described.at, detail=request),),
-        members=tuple(_identified(member, described) for member in described.members),
+        members=described.members,
         topics=topics,
         lag=lag,
-        notes=tuple(notes),
     )
 
 
@@ -200,35 +254,6 @@ def assignors_to_ask(elected: str | None, more: Sequence[str]) -> tuple[str, ...
     # Assignors with `depends` belong to Connect workers and Streams.
     known = [n for n, assignor in clients.assignors().items() if assignor.protocols != "depends"]
     return tuple(dict.fromkeys([*([elected] if elected else []), *more, *known]))
-
-
-def _identified(member: Member, described: Described) -> Member:
-    if described.protocol_type != CONSUMER or described.type is not GroupType.CLASSIC:
-        return member
-    software = identify(
-        member.client_id,
-        member.member_id,
-        member.subscription,
-        described.assignor,
-        described.group_id,
-    )
-    return member if software is None else replace(member, software=software)
-
-
-def _topics_and_lag(
-    session: Session, described: Described, deadline: Deadline, notes: list[str]
-) -> tuple[Described, tuple[Topic, ...], Lags]:
-    topics = read_topics(session, sorted(used_by(described)[1]), deadline, notes)
-    described = within(described, topics)
-    owned, _ = used_by(described)
-    lag = NO_LAG
-    try:
-        committed = committed_offsets(session.raw, described.group_id, deadline)
-        ends = session.resources.ends(sorted(owned | committed.keys()), deadline)
-        lag = lags_of(owned, committed, ends)
-    except (RequestError, ConnectError) as error:
-        notes.append(f"lag was not read: {reason_of(error)}")
-    return described, topics, lag
 
 
 def used_by(described: Described) -> tuple[set[TopicPartition], set[str]]:

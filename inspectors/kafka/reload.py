@@ -39,7 +39,8 @@ from rebal.groups.wire.offsets_topic import (
     decode_group_metadata,
 )
 from rebal.inspectors.errors import RequestError, error_name
-from rebal.inspectors.kafka.cluster import RawCluster, retry
+from rebal.inspectors.kafka.brokers import release_of
+from rebal.inspectors.kafka.cluster import RawCluster, broker_version, retry
 from rebal.inspectors.kafka.wire import NOT_KAFKA, Connection, Deadline
 
 _T = TypeVar("_T")
@@ -416,7 +417,10 @@ def _unless_unnoticed(cluster: RawCluster, reading: Reading, deadline: Deadline)
 
     Before Kafka 4.0, the only broker of a cluster keeps its leader epoch when it is killed.
     """
-    if len(cluster.brokers) > 1 or cluster.release(deadline) >= (4, 0):
+    if len(cluster.brokers) > 1:
+        return reading
+    release = release_of(broker_version(cluster.any(deadline)))
+    if release is not None and release >= (4, 0):
         return reading
     reading = reading._replace(epoch=None, loaded_ms=None)
     if reading.rebalanced is not Tri.YES:

@@ -34,7 +34,7 @@ class Session:
         self.raw = raw
         self.resources = Resources(raw)
         self.fetches = Fetches()
-        self._settings: dict[int, Mapping[str, str] | RequestError | ConnectError] = {}
+        self._settings: dict[int, tuple[Mapping[str, str], list[str]]] = {}
         self._lock = threading.Lock()
         self._ahead: timedelta | None = None
 
@@ -45,37 +45,27 @@ class Session:
                 self._ahead = ahead_of_brokers(self.raw, deadline)
             return self._ahead
 
-    def settings(
-        self, broker_id: int, deadline: Deadline
-    ) -> Mapping[str, str] | RequestError | ConnectError:
-        """Return the broker's group-related settings or the error; each broker is asked once."""
+    def settings(self, broker_id: int, deadline: Deadline) -> tuple[Mapping[str, str], list[str]]:
+        """Return the broker's group-related settings, or why not; each broker is asked once."""
         with self._lock:
             if broker_id not in self._settings:
                 try:
                     found = group_settings(self.resources.settings(broker_id, deadline))
-                    self._settings[broker_id] = found
+                    self._settings[broker_id] = found, []
                 except (RequestError, ConnectError) as error:
-                    self._settings[broker_id] = error
+                    denied = "AUTHORIZATION" in getattr(error, "name", "")
+                    why = "allow DESCRIBE_CONFIGS on the cluster" if denied else str(error)
+                    self._settings[broker_id] = {}, [f"broker settings were not read: {why}"]
             return self._settings[broker_id]
 
     def cluster(self, broker_id: int, deadline: Deadline) -> tuple[Cluster, list[str]]:
-        """Return the cluster as this broker describes it, and notes on what could not be read.
-
-        Raises:
-            RequestError: the broker did not answer.
-            ConnectError: the connection is lost for good.
-        """
-        settings: Mapping[str, str] = {}
-        notes: list[str] = []
-        found = self.settings(broker_id, deadline)
-        if isinstance(found, RequestError) and "AUTHORIZATION" in found.name:
-            notes.append("broker settings were not read: allow DESCRIBE_CONFIGS on the cluster")
-        elif isinstance(found, RequestError | ConnectError):
-            notes.append(f"broker settings were not read: {found}")
-        else:
-            settings = found
-        connection = self.raw.node(broker_id, deadline)
-        cluster_id, brokers = self.resources.cluster(deadline)
+        """Return the cluster as this broker describes it, and notes on what could not be read."""
+        settings, notes = self.settings(broker_id, deadline)
+        try:
+            connection = self.raw.node(broker_id, deadline)
+            cluster_id, brokers = self.resources.cluster(deadline)
+        except (RequestError, ConnectError) as error:
+            return Cluster(settings=settings), [*notes, f"the cluster was not read: {error}"]
         cluster = Cluster(
             cluster_id=cluster_id,
             brokers=brokers,

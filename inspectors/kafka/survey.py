@@ -7,38 +7,31 @@ broker gets one request at a time over the raw connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from rebal.groups.compact import NO_LAG
 from rebal.groups.evidence.merge import merge
-from rebal.groups.model import Cluster, GroupSnapshot
+from rebal.groups.model import GroupSnapshot
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError
 from rebal.inspectors.kafka.cluster import RawCluster, side_by_side
 from rebal.inspectors.kafka.describe import (
     Described,
-    Offsets,
     describe_many,
     offsets_of_many,
-    within,
 )
 from rebal.inspectors.kafka.listing import (
     GroupFailure,
     failure_of,
     list_groups,
     pattern_of,
-    reason_of,
 )
 from rebal.inspectors.kafka.read import (
-    TopicPartition,
-    lags_of,
+    Look,
     read_all,
-    read_topics,
-    snapshot_of,
-    used_by,
+    snapshots,
 )
-from rebal.inspectors.kafka.session import Session, connect
+from rebal.inspectors.kafka.session import connect
 from rebal.inspectors.kafka.wire import Connection, Deadline
 
 _T = TypeVar("_T")
@@ -62,8 +55,7 @@ class Survey(NamedTuple):
 class _Answers(NamedTuple):
     """Answers of one coordinator on its groups; `moved` are those that it does not hold now."""
 
-    described: list[Described]
-    offsets: Mapping[str, Offsets | _Error]
+    looks: list[Look]
     failures: list[GroupFailure]
     moved: list[str]
 
@@ -86,14 +78,16 @@ def survey(config: ClusterConfig, *, match: str | None = None) -> Survey:
             by_broker.setdefault(broker, []).append(name)
         asked = list(by_broker.items())
         answers = side_by_side(lambda each: _of_broker(raw, *each), asked, _BROKERS)
-        groups, notes = _snapshots(session, answers)
+        looks = [look for each in answers for look in each.looks]
+        made, notes = snapshots(session, looks, raw.deadline)
+        groups = [merge(snapshot, ()) for snapshot in made]
         failures = [failure for each in answers for failure in each.failures]
         for again in read_all(session, [name for each in answers for name in each.moved]):
             if isinstance(again, GroupSnapshot):
                 groups.append(again)
             else:
                 failures.append(again)
-        return Survey(groups, [*failures, *unlisted], notes)
+        return Survey(groups, [*failures, *unlisted], tuple(dict.fromkeys(notes)))
 
 
 def _of_broker(raw: RawCluster, broker: int, group_ids: list[str]) -> _Answers:
@@ -120,7 +114,8 @@ def _of_broker(raw: RawCluster, broker: int, group_ids: list[str]) -> _Answers:
             failures.append(failure_of(name, answer, deadline))
     names = [each.group_id for each in described]
     offsets, _ = _in_batches(raw, broker, names, offsets_of_many)
-    return _Answers(described, offsets, failures, moved)
+    looks = [Look(each, offsets[each.group_id]) for each in described]
+    return _Answers(looks, failures, moved)
 
 
 def _in_batches(
@@ -144,65 +139,3 @@ def _in_batches(
             found |= dict.fromkeys(group_ids[begin:], error)
             break
     return found, deadline
-
-
-def _snapshots(
-    session: Session, answers: Sequence[_Answers]
-) -> tuple[list[GroupSnapshot], tuple[str, ...]]:
-    """Return the described groups with their topics and lag, and notes on what was not read."""
-    raw = session.raw
-    notes: list[str] = []
-    owned, names = _used(answers)
-    topics = {each.name: each for each in read_topics(session, names, raw.deadline(), notes)}
-    ends: Mapping[TopicPartition, int] | None = None
-    try:
-        ends = session.resources.ends(owned, raw.deadline())
-    except (RequestError, ConnectError) as error:
-        notes.append(f"lag was not read: {reason_of(error)}")
-    made: list[GroupSnapshot] = []
-    for each in answers:
-        if not each.described:
-            continue
-        broker = each.described[0].coordinator_id
-        cluster, unread = _cluster(session, broker)
-        notes += unread
-        for read in each.described:
-            described = within(read, topics.values())
-            used, needed = used_by(described)
-            offsets = each.offsets[described.group_id]
-            lag = NO_LAG
-            if ends is not None and not isinstance(offsets, RequestError | ConnectError):
-                lag = lags_of(used, offsets, ends)
-            snapshot = snapshot_of(
-                described,
-                address=raw.brokers.get(broker),
-                cluster=cluster,
-                topics=tuple(topics[name] for name in sorted(needed & topics.keys())),
-                lag=lag,
-                notes=(),
-            )
-            made.append(merge(snapshot, ()))
-    return made, tuple(dict.fromkeys(notes))
-
-
-def _used(answers: Iterable[_Answers]) -> tuple[list[TopicPartition], list[str]]:
-    """Return the partitions whose end offsets are needed, and the topics of all groups."""
-    partitions: set[TopicPartition] = set()
-    names: set[str] = set()
-    for each in answers:
-        for described in each.described:
-            owned, topics = used_by(described)
-            partitions |= owned
-            names |= topics
-        for offsets in each.offsets.values():
-            if not isinstance(offsets, RequestError | ConnectError):
-                partitions |= offsets.keys()
-    return sorted(partitions), sorted(names)
-
-
-def _cluster(session: Session, broker: int) -> tuple[Cluster, list[str]]:
-    """Return the cluster as this coordinator describes it, and notes on what was not read."""
-    try:
-        return session.cluster(broker, session.raw.deadline())
-    except (RequestError, ConnectError) as error:
-        return Cluster(), [f"the settings of broker {broker} were not read: {reason_of(error)}"]

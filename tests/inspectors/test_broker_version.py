@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 
-from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.kafka.cluster import RawCluster, broker_version
+from rebal.inspectors.kafka.brokers import release_of
+from rebal.inspectors.kafka.cluster import broker_version
 
 
 def connection(release: tuple[int, int], metadata_version: int | None = None) -> Any:
@@ -32,7 +32,6 @@ def connection(release: tuple[int, int], metadata_version: int | None = None) ->
     ],
 )
 def test_the_release_is_read_off_the_protocol(
-    monkeypatch: pytest.MonkeyPatch,
     requests: tuple[int, int],
     metadata_version: int | None,
     version: str,
@@ -40,6 +39,4 @@ def test_the_release_is_read_off_the_protocol(
 ) -> None:
     broker = connection(requests, metadata_version)
     assert broker_version(broker) == version
-    cluster = RawCluster(ClusterConfig(bootstrap="broker:9092"))
-    monkeypatch.setattr(cluster, "any", lambda _: broker)
-    assert cluster.release(cluster.deadline()) == release
+    assert release_of(version) == release

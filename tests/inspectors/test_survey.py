@@ -73,6 +73,6 @@ def test_groups_that_are_not_described_fail_or_are_read_again(
         lambda _, __, some, ___: {one: RequestError(code, code) for one in some},
     )
     answers = survey._of_broker(Raw(), 1, ["g"])  # type: ignore[arg-type]
-    assert answers.described == []
+    assert answers.looks == []
     assert answers.moved == (["g"] if where == "moved" else [])
     assert [each.group_id for each in answers.failures] == (["g"] if where == "failed" else [])

@@ -192,7 +192,8 @@ def test_a_change_between_the_descriptions_voids_every_answer(
     own[1].stop()
     wait_assigned(own[:1], 6)
     kafka41.wait_stable(group_id, 1)
-    probe = probe_group(config_of(kafka41), old, ASKED)
+    with RawCluster(config_of(kafka41)) as cluster:
+        probe = probe_group(cluster, old, ASKED)
     assert probe.answers == ()
     assert "members changed since it was read" in (probe.refused or "")
 

@@ -184,7 +184,6 @@ class Operator:
             cluster=self._cluster,
             topics=(Topic(name=TOPIC, partitions=self.partitions),),
             lag=NO_LAG,
-            notes=(),
         )
         ahead = self._ahead
         ahead_ms = round((ahead or timedelta()) / timedelta(milliseconds=1))
