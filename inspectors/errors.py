@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from rebal.groups.commands import Command
 from rebal.groups.errors import RebalError
@@ -63,6 +63,7 @@ JOIN_REJECTIONS: Final = (
 )
 """The errors of JoinGroup after which a client stops; the first alone is about assignor lists."""
 
+_T = TypeVar("_T")
 ConnectKind = Literal["unreachable", "timeout", "authentication", "tls", "protocol", "token"]
 
 
@@ -102,6 +103,13 @@ class RequestError(RebalError):
         super().__init__(f"{reason}.", *commands)
         self.name = name
         self.reason = reason
+
+
+def unless_error(answer: _T | RequestError) -> _T:
+    """Return one of several answers, or raise the error that it is."""
+    if isinstance(answer, RequestError):
+        raise answer
+    return answer
 
 
 class SelectionError(RebalError):

@@ -27,20 +27,19 @@ from rebal.inspectors.kafka.wire import Connection, Deadline
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
+MOVED: Final = frozenset(
+    {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
+)
+"""The errors of a coordinator that does not hold the group yet, or no longer."""
 # OFFSET_NOT_AVAILABLE: a new leader does not know yet how far its followers are (KIP-207).
-_RETRY: Final = frozenset(
-    {
-        "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR",
-        "OFFSET_NOT_AVAILABLE",
-    }
-)  # fmt: skip
+_RETRY: Final = MOVED | {"OFFSET_NOT_AVAILABLE"}
 # The newest metadata.version of each release (Kafka's MetadataVersion.LATEST_PRODUCTION).
 _BY_METADATA_VERSION: Final = {
     7: "3.3", 8: "3.4", 11: "3.5", 14: "3.6", 19: "3.7", 20: "3.8", 21: "3.9", 25: "4.0", 27: "4.1",
     29: "4.2", 30: "4.3", 33: "4.4",
 }  # fmt: skip
 _NO_ANSWER: Final = frozenset({"TIMED_OUT", "DISCONNECTED"})
-_GONE: Final = _NO_ANSWER | {"UNREACHABLE"}
+GONE: Final = _NO_ANSWER | {"UNREACHABLE"}
 _CONNECT_ROUNDS: Final = 3
 _SIDE_BY_SIDE: Final = 4
 """Connections to one broker at most."""
@@ -224,7 +223,7 @@ class RawCluster:
                 return ask(self.node(broker, deadline), broker)
             except RequestError as error:
                 self.coordinators.pop(group_id, None)
-                if not known or error.name not in _GONE or deadline.over:
+                if not known or error.name not in GONE or deadline.over:
                     raise
             return once()
 

@@ -33,7 +33,7 @@ from rebal.groups.model import (
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
 from rebal.groups.wire.user_data import decode_worker, decode_worker_assignment
 from rebal.inspectors import clock
-from rebal.inspectors.errors import RequestError, error_name
+from rebal.inspectors.errors import RequestError, error_name, unless_error
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.messages import (
     ConsumerGroupDescribeRequest,
@@ -85,10 +85,7 @@ def describe(
 
     def ask(connection: Connection, broker: int) -> Described:
         found = describe_many(connection, broker, [group_id], deadline, operations=operations)
-        answer = found[group_id]
-        if isinstance(answer, RequestError):
-            raise answer
-        return answer
+        return unless_error(found[group_id])
 
     return cluster.on_coordinator(group_id, deadline, ask)
 
@@ -406,10 +403,7 @@ def committed_offsets(raw: RawCluster, group_id: str, deadline: Deadline) -> Off
     """
 
     def ask(connection: Connection, _: int) -> Offsets:
-        answer = offsets_of_many(connection, [group_id], deadline)[group_id]
-        if isinstance(answer, RequestError):
-            raise answer
-        return answer
+        return unless_error(offsets_of_many(connection, [group_id], deadline)[group_id])
 
     return raw.on_coordinator(group_id, deadline, ask)
 

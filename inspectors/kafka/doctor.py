@@ -191,22 +191,21 @@ class _Examination:
             raise _Unavailable(Tri.CANNOT_TELL, _NO_GROUP, right=False)
         return self._group
 
-    def _cluster_right(self, bit: int, name: str) -> None:
+    def _cluster_right(self, bit: int, without: str) -> None:
+        """Check a right of the user on the cluster; `without` is the row's text if it is missing.
+
+        Raises:
+            _Unavailable: it is missing, or the broker does not report rights.
+        """
         answer = self._raw.metadata([], self._raw.deadline(), operations=True)
         field = answer.authorized_operations
         if field is None:
             raise _Unavailable(Tri.CANNOT_TELL, "the broker does not report rights (before 2.3)")
         if bit not in field:
-            raise _Unavailable(Tri.NO, f"no {name} on the cluster")
+            raise _Unavailable(Tri.NO, without)
 
     def _list(self) -> str:
-        try:
-            self._cluster_right(_DESCRIBE, "DESCRIBE")
-        except _Unavailable as result:
-            if result.available is Tri.NO:
-                why = "only groups that this user may describe are listed"
-                raise _Unavailable(Tri.NO, why) from None
-            raise
+        self._cluster_right(_DESCRIBE, "only groups that this user may describe are listed")
         return "all groups are listed"
 
     def _clock(self) -> str:
@@ -214,7 +213,7 @@ class _Examination:
         if not raw.any(raw.deadline()).supports(DescribeQuorumRequest, 1):
             why = "the broker has no DescribeQuorum v1 (Kafka 3.3)"
             raise _Unavailable(Tri.NO, why, right=False)
-        self._cluster_right(_DESCRIBE, "DESCRIBE")
+        self._cluster_right(_DESCRIBE, "no DESCRIBE on the cluster")
         ahead = ahead_of_brokers(raw, raw.deadline())
         return clock.note(ahead) if ahead else "this machine's clock is right"
 
@@ -224,7 +223,7 @@ class _Examination:
             self._described = describe(self._raw, group, self._raw.deadline(), operations=True)
         except RequestError as error:
             self._denied = error.name == "GROUP_AUTHORIZATION_FAILED"
-            raise _no_group(error, group) from None
+            raise
         count = len(self._described.members)
         return f"{self._described.state.value}, {count} member{'' if count == 1 else 's'}"
 
@@ -244,7 +243,7 @@ class _Examination:
         names = self._group_topics()
         found, failed = self._resources.topics(names, self._raw.deadline())
         for name, error in failed.items():
-            raise _topic(name, error)
+            raise RequestError(error.name, f"{name}: {error.reason}")
         if self._described is not None:
             self._described = within(self._described, found)
         return f"{len(found)} of {len(names)} topics"
@@ -302,22 +301,8 @@ class _Examination:
         return f"{reading.rebalanced.value}: {reading.why}"
 
     def _request_log(self) -> str:
-        self._cluster_right(_ALTER_CONFIGS, "ALTER_CONFIGS")
+        self._cluster_right(_ALTER_CONFIGS, "no ALTER_CONFIGS on the cluster")
         return "allowed: kafka-configs.sh sets the broker's logger"
-
-
-def _no_group(error: RequestError, group: str) -> _Unavailable:
-    if error.name == "GROUP_ID_NOT_FOUND":
-        return _Unavailable(Tri.CANNOT_TELL, f"there is no group {group}", right=False)
-    if error.name == "GROUP_AUTHORIZATION_FAILED":
-        return _Unavailable(Tri.NO, "no DESCRIBE on the group")
-    return _Unavailable(Tri.CANNOT_TELL, error.reason, right=False)
-
-
-def _topic(name: str, error: RequestError) -> _Unavailable:
-    if error.name == "TOPIC_AUTHORIZATION_FAILED":
-        return _Unavailable(Tri.NO, f"no DESCRIBE on {name}")
-    return _Unavailable(Tri.CANNOT_TELL, f"{name}: {error.reason}", right=False)
 
 
 def acl(config: ClusterConfig, operation: str, *resource: str) -> Command:

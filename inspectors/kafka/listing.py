@@ -12,12 +12,11 @@ from rebal.groups.compact import Partitions
 from rebal.groups.model import Record
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, SelectionError, error_name
-from rebal.inspectors.kafka.cluster import RawCluster, side_by_side
+from rebal.inspectors.kafka.cluster import GONE, RawCluster, side_by_side
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC
 from rebal.inspectors.kafka.wire import Deadline
 
 _THREADS: Final = 8
-_SILENT: Final = frozenset({"UNREACHABLE", "DISCONNECTED", "TIMED_OUT"})
 _MESSAGES: Final = {
     "GROUP_ID_NOT_FOUND": ("not-found", "no such group"),
     "GROUP_AUTHORIZATION_FAILED": (
@@ -130,7 +129,7 @@ def _listed_by(raw: RawCluster, broker_id: int) -> set[str] | GroupFailure:
     try:
         answer = raw.node(broker_id, deadline).send(ListGroupsRequest, deadline)
     except (RequestError, ConnectError) as error:
-        return _unlisted(broker_id, reason_of(error), silent=getattr(error, "name", "") in _SILENT)
+        return _unlisted(broker_id, reason_of(error), silent=getattr(error, "name", "") in GONE)
     if answer.error_code:
         return _unlisted(broker_id, error_name(answer.error_code))
     return {group.group_id for group in answer.groups}

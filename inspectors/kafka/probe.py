@@ -30,8 +30,8 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.inspectors import clock
-from rebal.inspectors.errors import ConnectError, RequestError, error_name
-from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.errors import ConnectError, RequestError, error_name, unless_error
+from rebal.inspectors.kafka.cluster import MOVED, RawCluster
 from rebal.inspectors.kafka.describe import (
     CONSUMER,
     NOT_CLASSIC,
@@ -45,9 +45,6 @@ from rebal.inspectors.kafka.wire import Connection, Deadline, message
 MIN_VERSION: Final = 5
 _MAX_VERSION: Final = 9
 _SESSION_TIMEOUT_MS: Final = 10_000
-_AGAIN: Final = frozenset(
-    {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
-)
 _ANSWERS: Final = {"UNKNOWN_MEMBER_ID": Tri.YES, "INCONSISTENT_GROUP_PROTOCOL": Tri.NO}
 _INSTANCE_TRIES: Final = 3
 
@@ -123,10 +120,7 @@ def join_request(
 
 def _just_described(cluster: RawCluster, group_id: str, deadline: Deadline) -> Described:
     def ask(connection: Connection, broker: int) -> Described:
-        _, found = look_at_classic(connection, broker, group_id, deadline)
-        if isinstance(found, RequestError):
-            raise found
-        return found
+        return unless_error(look_at_classic(connection, broker, group_id, deadline)[1])
 
     try:
         return _fit(cluster.on_coordinator(group_id, deadline, ask))
@@ -217,7 +211,7 @@ def _ask(
                 "protocol",
             )
         at = clock.now()
-        again = name in _AGAIN
+        again = name in MOVED
         if again:
             # The coordinator moves or loads: describe the group again before the next probe.
             time.sleep(min(0.2, deadline.left()))

@@ -13,7 +13,7 @@ from kafka.protocol.consumer.offsets import ListOffsetsRequest
 
 from rebal.groups.compact import Replicas
 from rebal.groups.model import Broker, Topic
-from rebal.inspectors.errors import RequestError, error_name
+from rebal.inspectors.errors import RequestError, error_name, unless_error
 from rebal.inspectors.kafka.cluster import RawCluster, side_by_side
 from rebal.inspectors.kafka.messages import DescribeConfigsRequest
 from rebal.inspectors.kafka.reload import EARLIEST, LATEST
@@ -85,7 +85,12 @@ class Resources:
             for at, isolation in ((EARLIEST, 0), (LATEST, _COMMITTED), (LATEST, 0))
         )
         return {
-            each[1]: (_sure(first[each]), _sure(stable[each]), _sure(end[each])) for each in asked
+            each[1]: (
+                unless_error(first[each]),
+                unless_error(stable[each]),
+                unless_error(end[each]),
+            )
+            for each in asked
         }
 
     def settings(self, broker_id: int, deadline: Deadline) -> Mapping[str, str]:
@@ -224,12 +229,6 @@ class Resources:
 
 def _has_moved(offset: int | RequestError) -> bool:
     return isinstance(offset, RequestError) and offset.name in _MOVED
-
-
-def _sure(offset: int | RequestError) -> int:
-    if isinstance(offset, RequestError):
-        raise offset
-    return offset
 
 
 def _id(topic_id: UUID | None) -> str | None:

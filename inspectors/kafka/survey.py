@@ -14,7 +14,7 @@ from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError
-from rebal.inspectors.kafka.cluster import RawCluster, side_by_side
+from rebal.inspectors.kafka.cluster import MOVED, RawCluster, side_by_side
 from rebal.inspectors.kafka.describe import (
     Described,
     describe_many,
@@ -38,9 +38,6 @@ _T = TypeVar("_T")
 _Error = RequestError | ConnectError
 _BATCH: Final = 50
 _BROKERS: Final = 16
-_MOVED: Final = frozenset(
-    {"NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"}
-)
 _DELETED: Final = "GROUP_ID_NOT_FOUND"
 
 
@@ -108,7 +105,7 @@ def _of_broker(raw: RawCluster, broker: int, group_ids: list[str]) -> _Answers:
         elif isinstance(answer, ConnectError):
             message = f"{name}: {answer}"
             failures.append(GroupFailure(group_id=name, message=message, kind="network"))
-        elif answer.name in _MOVED:
+        elif answer.name in MOVED:
             moved.append(name)
         elif answer.name != _DELETED:
             failures.append(failure_of(name, answer, deadline))
