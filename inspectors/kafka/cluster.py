@@ -77,7 +77,6 @@ class RawCluster:
         self.config = config
         self._whole = whole
         self.cluster_id: str | None = None
-        self.controller_id: int | None = None
         self.brokers: dict[int, tuple[str, int, str | None]] = {}
         self._bootstrap: Connection | None = None
         self._nodes: dict[int, list[Connection]] = {}
@@ -261,7 +260,6 @@ class RawCluster:
         if not response.brokers:
             raise RequestError("CORRUPT_MESSAGE", f"{connection.address} names no broker")
         self.cluster_id = response.cluster_id
-        self.controller_id = response.controller_id
         self.brokers = {b.node_id: (b.host, b.port, b.rack) for b in response.brokers}
 
 

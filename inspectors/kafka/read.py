@@ -163,7 +163,15 @@ def snapshots(
         owned, needed = used_by(described)
         lag = NO_LAG
         if ends is not None and not isinstance(offsets, RequestError | ConnectError):
-            lag = lags_of(owned, offsets, ends)
+            lag = Lags(
+                Lag(
+                    topic=each[0],
+                    partition=each[1],
+                    committed=offsets.get(each),
+                    end=ends.get(each),
+                )
+                for each in sorted(owned | offsets.keys())
+            )
         made.append(
             snapshot_of(
                 described,
@@ -266,16 +274,6 @@ def used_by(described: Described) -> tuple[set[TopicPartition], set[str]]:
     }
     names = {topic for topic, _ in owned}
     return owned, names | {t for member in described.members for t in member.subscribed_topics}
-
-
-def lags_of(
-    owned: set[TopicPartition], committed: Offsets, ends: Mapping[TopicPartition, int]
-) -> Lags:
-    """Return the lag of the partitions that are owned or have a committed offset."""
-    return Lags(
-        Lag(topic=each[0], partition=each[1], committed=committed.get(each), end=ends.get(each))
-        for each in sorted(owned | committed.keys())
-    )
 
 
 def read_topics(

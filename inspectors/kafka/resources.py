@@ -136,11 +136,9 @@ class Resources:
         """Return the brokers' answers on these topics; None: on all."""
         asked = None if names is None else [each for each in names if each not in self._known]
         answered = [] if asked == [] else self._raw.metadata(asked, deadline).topics
-        self._known |= {topic.name: topic for topic in answered if not topic.error_code}
-        if names is None:
-            return list(answered)
-        failed = [topic for topic in answered if topic.error_code]
-        return [self._known[each] for each in names if each in self._known] + failed
+        self._known |= {topic.name: topic for topic in answered}
+        wanted = list(self._known) if names is None else names
+        return [self._known[each] for each in wanted if each in self._known]
 
     def _offsets(
         self,

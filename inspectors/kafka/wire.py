@@ -74,7 +74,7 @@ class Deadline:
         limit = self.timeout_ms / 1000
         spent = time.monotonic() - self._start
         # A timer is late by some milliseconds, and an answer that misses its time is given up.
-        return seconds(limit if spent >= 0.9 * limit else max(0.1, round(spent, 1)))
+        return f"{limit if spent >= 0.9 * limit else max(0.1, round(spent, 1)):g} s"
 
     @property
     def over(self) -> bool:
@@ -356,11 +356,6 @@ def message(kind: Any, version: int, **fields: Any) -> Any:
         part = known[name].data_class if nested else None
         made[name] = [message(part, version, **each) for each in value] if nested else value
     return kind(version=version, **made)
-
-
-def seconds(amount: float) -> str:
-    """Return `10 s`, `1.5 s`."""
-    return f"{amount:g} s"
 
 
 def api_key(request: type) -> int:
