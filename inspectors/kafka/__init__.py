@@ -2,7 +2,6 @@
 
 from rebal.inspectors.deferred import defer
 
-# confluent-kafka imports asyncio for its asynchronous clients, which rebal does not use either.
 _MESSAGES = ("kafka.protocol", "kafka.protocol.admin", "kafka.protocol.consumer")
-for _package in ("kafka", "kafka.net", *_MESSAGES, "asyncio"):
+for _package in ("kafka", "kafka.net", *_MESSAGES):
     defer(_package)

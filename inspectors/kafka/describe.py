@@ -4,9 +4,9 @@ Sources: DescribeGroups (instance ids since v4, KIP-345; an error for a missing 
 KIP-1043), ConsumerGroupDescribe (KIP-848, KIP-1099), StreamsGroupDescribe (KIP-1071),
 ShareGroupDescribe (KIP-932).
 
-Offsets are read with a plain OffsetFetch. librdkafka's admin calls to a coordinator abort the whole
-process if the connection drops at the wrong moment (confluentinc/librdkafka#4605, cause in #5397),
-and a watch must survive that.
+All is asked with plain requests. librdkafka's admin calls to a coordinator abort the whole process
+if the connection drops at the wrong moment (confluentinc/librdkafka#4605, cause in #5397), and a
+watch must survive that.
 """
 
 from __future__ import annotations
