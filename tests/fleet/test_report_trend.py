@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -60,11 +61,13 @@ def go_on(
 
 
 @pytest.fixture
-def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FleetReport]:
+def second(
+    tmp_path: Path, small_scan: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., FleetReport]:
     """Writes a second scan after one of the same twenty groups, and makes the report of both."""
 
     def scan(rows: Rows, until: datetime = AT + 24 * HOUR, **options: Any) -> FleetReport:
-        write_tables(tmp_path, fleet(20))
+        shutil.copytree(small_scan, tmp_path, dirs_exist_ok=True)
         monkeypatch.setattr(tablefiles, "AT", until)
         write_tables(tmp_path, rows)
         return make_fleet_report(str(tmp_path), **options)
