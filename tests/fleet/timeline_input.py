@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -249,7 +249,3 @@ def _times_as_numbers(row: Row) -> Row:
     return {
         name: micros(value) if isinstance(value, datetime) else value for name, value in row.items()
     }
-
-
-def at_ms(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -234,10 +234,6 @@ class Broker(Administration):
         path = self.coordinator_log_path
         return path.read_text() if path.exists() else ""
 
-    def server_log(self) -> str:
-        """Everything else the broker said (and its standard output)."""
-        return self.process.log()
-
     def _write_configuration(self, properties: Path) -> None:
         settings = brokerconf.server_settings(
             self.version,
