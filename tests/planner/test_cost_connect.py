@@ -28,6 +28,7 @@ from rebal.planner.plan import Cost, StepKind
 from rebal.planner.rehearsal.costs.connect import by_workers
 from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.timeouts import Speed
+from tests.examples import examples
 from tests.planner.worker_groups import IDS, WORK, workers
 
 # A restart takes 30 s, and an Empty group waits 3 s for more.
@@ -161,6 +162,7 @@ def test_what_the_figures_leave_out_is_said() -> None:
     assert "KAFKA-12495" not in cost(group, IDS[1]).text
 
 
+@examples(40, full=200)
 @given(
     st.sampled_from(["default", "compatible", "sessioned"]),
     st.sampled_from(["", "eager", "sessioned"]),

@@ -33,7 +33,7 @@ def small_samples(monkeypatch: pytest.MonkeyPatch) -> None:
         ("cooperative-sticky", "eager"),
     ],
 )
-@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("batch", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_a_sample_is_within_its_bound_of_all_restarts(elected: str, goal: str, batch: int) -> None:
     snapshot = sized(80, 400, elected)
     with unpriced():
