@@ -267,6 +267,8 @@ def test_a_member_that_speaks_it_needs_no_known_client() -> None:
     there = {"id": "a", "protocol_type": "consumer", "family": None}
     more: dict[str, Any] = {"type": "consumer", "elected": "uniform"}
     assert plan([there, java("b", protocol_type="classic")], **more).exit_code == 0
+    asked = plan([java("a"), {"id": "b", "list": ["range"], "family": None}]).advice
+    assert (asked.action, asked.evidence_needed) == ("evidence", ("client log", "request log"))
     back = plan([there], to="cooperative-sticky", **more)
     assert back.exit_code == 0
     able = {"java", "librdkafka", "franz-go"}
