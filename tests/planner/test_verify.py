@@ -101,6 +101,8 @@ def test_the_step_stays_while_a_member_of_bounce_2_is_away(plan: Plan) -> None:
     standing = tell(look(3, [bare(0, 3), bare(2, 2)], **cooperative))
     assert (standing.step, standing.exit_code) == (2, 4)
     assert [one.name for one in standing.outsiders] == ["app-1"]
+    shown = (standing.state, standing.assignor, standing.present, standing.expected)
+    assert shown == ("Stable", "cooperative-sticky", 2, 3)
     away = look(3.1, [bare(0, 3), bare(2, 2)], state="PreparingRebalance", elected=None)
     assert tell(away).step == 2
 
