@@ -122,6 +122,7 @@ def test_rejected_clients_start_as_far_as_the_brokers_leave_room() -> None:
     after = verify(made, [], look(2, two(1, BOTH), cluster=full, refusals=out))
     assert (after.advice.action, after.advice.names) == (Action.START, ("app-8",))
     assert "the brokers allow 3 members, which leaves no place for app-9" in after.next
+    assert "2 clients were rejected (INCONSISTENT_GROUP_PROTOCOL)" in after.dangers[0].message
 
 
 def test_full_group_bars_only_its_static_members() -> None:
