@@ -197,5 +197,7 @@ def test_rejected_client_that_may_be_the_missing_member_renamed_is_started_witho
 
 def test_rejected_client_has_the_family_that_the_user_stated(begun: Plan) -> None:
     stated = replace(begun, accepted=replace(begun.accepted, families={"app-9": "librdkafka"}))
-    (one,) = verify(stated, [], done(2, refusals=[{**OUT, "at": 1.9}])).outsiders
+    standing = verify(stated, [], done(2, refusals=[{**OUT, "at": 0}]))
+    (one,) = standing.outsiders
     assert (one.family, one.takes_mixed) == ("librdkafka", Tri.NO)
+    assert "joins rejected since the plan was made: 1" in standing.notes

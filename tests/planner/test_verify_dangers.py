@@ -202,6 +202,11 @@ def test_a_storm_that_is_over_ends_after_a_quiet_time(plan: Plan) -> None:
     assert tell(generation(look(3.4, members), 19)).dangers
     assert not tell(generation(look(3.6, members), 19)).dangers
     assert tell(generation(look(3.7, members), 26)).dangers
+    # One that stirs again after long ends when its window does not show it any more.
+    tell = Story(plan)
+    for minute, number in ((1, 5), (1.5, 5), (2, 12), (9.5, 13)):
+        standing = tell(generation(look(minute, members), number))
+    assert "ends at 09:11:30Z" in standing.dangers[0].message
 
 
 def test_a_rebalance_that_does_not_end_is_a_danger(plan: Plan) -> None:
