@@ -284,13 +284,20 @@ def _gone(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> list[Me
 
 def _roster(plan: Plan, seen: Sequence[JournalEntry], expected: int) -> list[Member]:
     """Return the members of the plan or of a look that had the number given until then: the newest
-    one of those with the most members, up to `expected`.
+    one of those with the most members, up to `expected`, and of those with the most processes.
+
+    A killed member's old entry beside its new one fills the number, and not another's place.
     """
     looks = [] if plan.baseline.redacted else [look_of(plan, plan.baseline)]
     looks += [
         look for look in seen if len(look.members) >= (look.expected or plan.expected_members or 1)
     ]
-    full = max(looks, key=lambda look: (min(len(look.members), expected), look.at), default=None)
+
+    def rank(look: JournalEntry) -> tuple[int, int, Moment]:
+        processes = {one.instance_id or (one.client_id, one.host) for one in look.members}
+        return min(len(look.members), expected), len(processes), look.at
+
+    full = max(looks, key=rank, default=None)
     return [
         Member(
             member_id=one.member_id,
