@@ -284,7 +284,7 @@ def _gone(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> list[Me
 
 def _roster(plan: Plan, seen: Sequence[JournalEntry], expected: int) -> list[Member]:
     """Return the members of the plan or of a look that had the number given until then: the newest
-    one of those with the most members, up to `expected`, and of those with the most processes.
+    one of those with the most members, and of those with the most processes, up to `expected`.
 
     A killed member's old entry beside its new one fills the number, and not another's place.
     """
@@ -295,7 +295,7 @@ def _roster(plan: Plan, seen: Sequence[JournalEntry], expected: int) -> list[Mem
 
     def rank(look: JournalEntry) -> tuple[int, int, Moment]:
         processes = {one.instance_id or (one.client_id, one.host) for one in look.members}
-        return min(len(look.members), expected), len(processes), look.at
+        return min(len(look.members), expected), min(len(processes), expected), look.at
 
     full = max(looks, key=rank, default=None)
     return [

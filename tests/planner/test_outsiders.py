@@ -101,6 +101,13 @@ def test_rejected_static_member_is_back_with_another_id_than_the_look_showed(beg
     assert all(one.kind is OutsiderKind.MISSING for one in tell(gone).outsiders), "it was back"
 
 
+def test_member_of_a_surge_that_is_over_is_not_missing(begun: Plan) -> None:
+    tell, new = Story(begun), [app(n, list=BOTH) for n in (2, 3)]
+    tell(look(1, [*two(1, BOTH), *new]))
+    tell(look(2, new))
+    assert [one.name for one in tell(look(3, new[:1])).outsiders] == ["app-3"]
+
+
 def test_missing_member_that_was_rejected_is_listed_once(begun: Plan) -> None:
     out = {"client": "app-1", "list": ["roundrobin"], "at": 2}
     one = look(2.5, [app(0, 2, list=FINAL)], elected="cooperative-sticky", refusals=[out])
