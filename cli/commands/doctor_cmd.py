@@ -39,8 +39,7 @@ def command(
     settings = connection.origins()
     report = examine(config, group)
     managed = managed_by(host for host, _ in config.servers)
-    # The first row is the login's.
-    code = DONE if report.rows[0].available == "yes" else FAILED
+    code = DONE if report.logged_in else FAILED
     given = connection.given()
     switch = () if managed is not None else tuple(given.request_log(report.coordinator_id))
     if form == "text":

@@ -56,6 +56,11 @@ class DoctorReport(Record, frozen=True, kw_only=True):
     rows: tuple[DoctorRow, ...]
     coordinator_id: int | None = None
 
+    @property
+    def logged_in(self) -> bool:
+        """Return whether the login, the first row, was accepted."""
+        return self.rows[0].available is Tri.YES
+
 
 def examine(config: ClusterConfig, group: str | None = None) -> DoctorReport:
     """Return a report on every source of evidence; with `group`, the group's sources are tried too.
