@@ -99,7 +99,7 @@ def sorted_names(groups: pa.Array) -> list[str]:
 
 
 def _row_groups(about: pq.FileMetaData, wanted: Wanted) -> list[int]:
-    """The numbers of the row groups that may hold a row that is wanted."""
+    """Return the numbers of the row groups that may hold a row that is wanted."""
     found = set(range(about.num_row_groups))
     if wanted.groups is not None:
         names = sorted_names(wanted.groups)

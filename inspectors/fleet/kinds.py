@@ -63,12 +63,12 @@ def sort_out(keys: pa.Array, values: pa.Array, problems: pa.Array) -> Sorted:
 
 
 def _heads(values: pa.Array, size: int) -> pa.DictionaryArray:
-    """The first bytes of each value: there are few different ones."""
+    """Return the first bytes of each value: there are few different ones."""
     return pc.fill_null(pc.binary_slice(values, 0, size), b"").dictionary_encode()
 
 
 def _of_each(heads: pa.DictionaryArray, number: Callable[[bytes], int]) -> Ints:
-    """A number for each value by its first bytes."""
+    """Return a number for each value by its first bytes."""
     found = np.array([number(head) for head in heads.dictionary.to_pylist()], np.int64)
     return np.asarray(found[heads.indices])
 
@@ -78,23 +78,23 @@ def _sizes(values: pa.Array) -> Ints:
 
 
 def _kind(head: bytes) -> int:
-    """The kind of a key that begins so; `_NONE` where it is too short to have one."""
+    """Return the kind of a key that begins so; `_NONE` where it is too short to have one."""
     return int.from_bytes(head[:2], "big", signed=True) if len(head) >= 2 else _NONE
 
 
 def _shortest(head: bytes) -> int:
-    """The bytes that an offset commit's value has at least that begins with this version."""
+    """Return the least size, in bytes, of an offset commit's value of this version."""
     return _SHORTEST.get(int.from_bytes(head, "big"), _ENDLESS)
 
 
 def _end_of_group(head: bytes) -> int:
-    """The bytes that a key has at least that begins with this kind and length of a group's name."""
+    """Return the least size, in bytes, of a key with this kind and length of a group's name."""
     length = int.from_bytes(head[2:], "big", signed=True)
     return 4 + length if len(head) == 4 and length >= 0 else _ENDLESS
 
 
 def group_in(key: bytes) -> bytes:
-    """The group that a key names, as it is written; for keys that `sort_out` calls history."""
+    """Return the group that a key names, as written; for keys that `sort_out` calls history."""
     return key[4 : 4 + int.from_bytes(key[2:4], "big")]
 
 
@@ -127,7 +127,7 @@ def _explained(row: Mapping[str, Any]) -> dict[str, Any]:
 def error_row(
     row: Mapping[str, Any], what: str, group_id: str | None, error: str
 ) -> dict[str, Any]:
-    """A row of `errors` for a row of a source."""
+    """Return a row of `errors` for a row of a source."""
     return {
         "source": row["source"],
         "partition": row["partition"],

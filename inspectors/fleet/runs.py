@@ -208,7 +208,7 @@ def _place(run: PackedRun) -> tuple[bool, int]:
 
 
 def _before(rows: pa.Table, time: int) -> tuple[pa.Table, pa.Table]:
-    """The sorted rows before this time, and the others."""
+    """Return the sorted rows before this time, and the others."""
     at = pc.fill_null(rows["at"].cast(pa.int64()), _LAST)
     count = pc.sum(pc.less(at, time)).as_py() or 0
     return rows.slice(0, count), rows.slice(count)
@@ -231,7 +231,7 @@ def _starts(*columns: _Values) -> _Values:
 
 
 def _codes(rows: pa.Table, name: str = "group_id") -> _Values:
-    """A number for each value of a column of text."""
+    """Return a number for each value of a column of text."""
     found = rows[name].combine_chunks().dictionary_encode().indices
     return np.asarray(found.fill_null(-1))
 

@@ -170,7 +170,7 @@ def _write(now: _Scan, named: Collection[str], damaged: frozenset[str] = frozens
 
 
 def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
-    """Reports of tasks that tell the groups that have news."""
+    """Return reports of tasks that write the rows of groups with news."""
     run, totals = now.run, now.totals
     going = Wanted(choice.go_on["group_id"].combine_chunks())
     pieces: list[Piece] = []
@@ -227,7 +227,7 @@ def _topics(now: _Scan) -> dict[str, str]:
 
 
 def _tell_commits(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
-    """Reports of tasks that tell what groups have committed, in this scan and before."""
+    """Return reports of tasks that write what groups have committed, in this scan and before."""
     run, totals = now.run, now.totals
     pieces = pieces_of("commit_parts", totals.files("commit_parts"))
     pieces += pieces_of("commits", run.earlier("commits"))
@@ -244,7 +244,7 @@ def _tell_commits(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | 
 
 
 def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
-    """Reports of tasks that write again what is replaced in part, and put small files together."""
+    """Return reports of tasks that write what is replaced in part, and join small files."""
     run = now.run
     told = pc.is_in(now.states["group_id"], choice.groups)
     newest = Wanted(newest=now.states.filter(pc.invert(told)))
@@ -321,13 +321,13 @@ def _breaks(run: Run, totals: Totals) -> dict[int, tuple[int, ...]]:
 
 
 def _logs(before: Sequence[ReadLog], now: Sequence[ReadLog]) -> tuple[ReadLog, ...]:
-    """The logs that the next scan is to know: those of this scan, and of earlier ones the last."""
+    """Return the logs that the next scan is to know: this scan's, and the last of earlier ones."""
     digests = {log.digest for log in now}
     return (*[log for log in before if log.digest not in digests][-_LOGS:], *now)
 
 
 def _span(run: Run, totals: Totals) -> _Span:
-    """The first and the last time of all records and requests, earlier scans' included."""
+    """Return the first and the last time of all records and requests, earlier scans' included."""
     found = [totals.span] if totals.span is not None else []
     before = run.previous
     if before is not None and before.observed_from and before.observed_until:

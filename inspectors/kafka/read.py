@@ -122,7 +122,7 @@ def read_group(
 
 
 class Look(NamedTuple):
-    """What a group's coordinator says of it; `offsets` is an error where it does not say them."""
+    """A coordinator's answer on a group; `offsets` is an error where they were not read."""
 
     described: Described
     offsets: Offsets | RequestError | ConnectError

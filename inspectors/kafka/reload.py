@@ -92,7 +92,7 @@ class _Fetched(NamedTuple):
 
 
 class Fetches:
-    """What was read of `__consumer_offsets` in one look, for all groups of a partition.
+    """Records of `__consumer_offsets`, read in one look, for all groups of a partition.
 
     The records below an offset stay the same within a leader epoch; a longer life than one look
     would miss a topic that was made anew.

@@ -90,7 +90,7 @@ def _partitions(column: pa.ListArray) -> list[dict[str, Partitions] | None]:
 
 
 def _bounds(column: pa.ListArray) -> Iterator[tuple[int, int] | None]:
-    """Where each list begins and ends in `column.values`; None for a null one."""
+    """Return the bounds of each list in `column.values`; None for a null one."""
     pairs, valid = pairwise(column.offsets.to_pylist()), column.is_valid().to_pylist()
     return (pair if there else None for pair, there in zip(pairs, valid, strict=True))
 

@@ -1,7 +1,7 @@
 """Columns of `groups` that depend on now: made when they are read, never stored.
 
 Now is the end of the time that a scan's sources cover together, so a group without news since an
-earlier scan is told as of the last one too. Rates are KIP-429's, over the whole time covered.
+earlier scan is shown as of the last one too. Rates are KIP-429's, over the whole time covered.
 """
 
 from __future__ import annotations

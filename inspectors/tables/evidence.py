@@ -1,4 +1,4 @@
-"""What a scan saw of members, as observations: evidence that binds to a live group's members.
+"""Observations of members in a scan: evidence that binds to a live group's members.
 
 A fact about a member id is exact for as long as that id is in the group, however old the scan; it
 binds to nothing once the id is gone (groups/evidence/merge.py).
@@ -43,7 +43,7 @@ _SOURCES: Final = {source.value: source for source in Source}
 
 
 def read_observations(tables: Tables, group: str | None = None) -> Iterator[Observation]:
-    """Yield each join with an exact list, and each refused one, of one `group` or of all.
+    """Yield each join with an exact list, and each rejected one, of one `group` or of all.
 
     A list that was sent more than once has the time when it was last seen. A member id that came
     after the first generation that the scan knows of its group was new then.

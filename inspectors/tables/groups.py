@@ -86,7 +86,7 @@ class _Row(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What the brokers said: topics' partition counts, names by id and ids by name; and notes on
+    """Answers of the brokers: topics' partition counts, names by id and ids by name; and notes on
     what is not known."""
 
     cluster: Cluster

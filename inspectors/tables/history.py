@@ -1,4 +1,4 @@
-"""What became of each group over the time that a scan saw: `read_history`.
+"""The history of each group over the time that a scan covers: `read_history`.
 
 Times are microseconds since 1970 (`clock.moment` makes one a datetime), durations
 milliseconds, lists oldest first. The metrics have Kafka's own names (KIP-429).
@@ -68,12 +68,12 @@ class Rebalance(NamedTuple):
 
     @property
     def at(self) -> int | None:
-        """When it ended, else when it began."""
+        """Return when it ended, else when it began."""
         return self.started_at if self.ended_at is None else self.ended_at
 
 
 class ListSeen(NamedTuple):
-    """An assignor list that a member sent, from `at` to `last_at`; a refused one has no member."""
+    """An assignor list that a member sent, from `at` to `last_at`; a rejected one has no member."""
 
     group_id: str
     at: int | None

@@ -76,7 +76,7 @@ class Tables:
     def read(self, name: str, columns: Sequence[str], group: str | None = None) -> pa.Table:
         """Return these columns of the table `name`, of one `group` or of all, in the order written.
 
-        Those of `derived.NOW` are told as of the end of the time that the scan's sources cover.
+        Those of `derived.NOW` are as of the end of the time that the scan's sources cover.
 
         Raises:
             TablesError: a file of the scan is missing, cut off, or no Parquet file.

@@ -34,7 +34,7 @@ class Holdings(ABC):
 
     @abstractmethod
     def by_topic(self) -> Iterable[Row]:
-        """The rows, by the names of their topics."""
+        """Return the rows, by the names of their topics."""
 
     @cached_property
     def shares(self) -> Mapping[int, TopicPartitions]:
@@ -142,7 +142,7 @@ class Writer:
         self._made: dict[Holdings, Mapping[int, Sequence[str]]] = {}
 
     def __call__(self, owned: TopicPartitions) -> Sequence[str]:
-        """A topic, its partitions, the next topic, …: as `Holdings.words` has them."""
+        """Return a topic, its partitions, the next topic, …: as `Holdings.words` has them."""
         if not isinstance(owned, Share):
             pairs = ((self._name(topic), self._runs(str(of))) for topic, of in owned.items())
             return tuple(chain.from_iterable(pairs))

@@ -141,7 +141,7 @@ def _topics(before: Owners, after: Owners) -> list[str]:
 
 
 def _ends(before: Owners, after: Owners, topic: str) -> Iterable[tuple[int, int, int]]:
-    """The topic's partitions, ascending, each with both owners; none where all stays."""
+    """Return the topic's partitions, ascending, each with both owners; none where all stays."""
     old, new = before.rows.get(topic, ()), after.rows.get(topic, ())
     was, will = before.strange.get(topic, {}), after.strange.get(topic, {})
     if not was and not will:

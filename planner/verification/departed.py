@@ -1,4 +1,4 @@
-"""What the user said of the service, at any look: its number of members, and who left for good.
+"""Statements of the user on the service, at any look: its number of members, and who left for good.
 
 The plan records what was said when it was made, the journal what was said at later looks. A word
 about a client counts for what the evidence shows up to that moment: a client that is seen again is

@@ -1,4 +1,4 @@
-"""What the baseline, the journal and this look answer about the members of a plan."""
+"""The answers of the baseline, the journal and this look on the members of a plan."""
 
 from __future__ import annotations
 

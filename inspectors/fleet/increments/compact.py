@@ -91,7 +91,7 @@ def compact(
 
 
 def _chunks(run: Run) -> list[tuple[str, tuple[DataFile, ...]]]:
-    """The small files of each kind, in parts that make one file each."""
+    """Return the small files of each kind, in parts that make one file each."""
     chunks: list[tuple[str, tuple[DataFile, ...]]] = []
     for kind, table in FOLDERS.items():
         part: list[DataFile] = []

@@ -68,7 +68,7 @@ def pieces_of(kind: str, files: Iterable[DataFile], wanted: Wanted = ALL) -> lis
 
 
 def gather(spark: SparkSession, wanted: Gather, schema: pa.Schema) -> DataFrame:
-    """The rows of the pieces in this schema: `RUNS`, `TIMELINE` or `COMMIT_PARTS`."""
+    """Return the rows of the pieces in this schema: `RUNS`, `TIMELINE` or `COMMIT_PARTS`."""
     sizes = {number: piece.size for number, piece in enumerate(wanted.pieces)}
     shares = shares_of(sizes, cores_of(spark))
     work = partial(_read, wanted=wanted, shares=shares, schema=schema)
@@ -100,7 +100,7 @@ def _read(
 
 
 def _rows(place: Place, piece: Piece, schema: pa.Schema) -> Iterator[pa.Table]:
-    """A piece's rows in this schema."""
+    """Yield a piece's rows in this schema."""
     if piece.kind == "commits":
         yield from map(as_parts, read_rows(place, piece.path, COMMITS))
     elif piece.kind == "commit_parts":

@@ -30,7 +30,7 @@ _GROUP: Final = pa.schema([("group_id", TEXT)])
 def tell(
     batches: Iterable[pa.RecordBatch], target: Target, options: Options
 ) -> Iterator[pa.RecordBatch]:
-    """Runs by group → files in the lake, and reports."""
+    """Write the rows of the groups of these runs; yield reports."""
     writer = PartWriter(target)
     for kind, rows in make_tables(unpack(batches, options.span), options):
         if kind == DAMAGED:
@@ -96,7 +96,7 @@ class Load(NamedTuple):
 def carry(
     batches: Iterable[pa.RecordBatch], target: Target, loads: Sequence[Load]
 ) -> Iterator[pa.RecordBatch]:
-    """The loads whose numbers the batches hold → files in the lake, and reports."""
+    """Carry out the loads whose numbers the batches hold; yield reports."""
     writer = PartWriter(target)
     for number in numbers_in(batches):
         for path in loads[number].paths:

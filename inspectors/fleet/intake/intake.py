@@ -73,7 +73,7 @@ class Known:
 def only_new(
     batches: Iterable[pa.RecordBatch], read: Work | None, known: Known
 ) -> Iterator[pa.RecordBatch]:
-    """A source's rows without those that an earlier scan has read."""
+    """Yield a source's rows without those that an earlier scan has read."""
     broken: frozenset[tuple[str, bytes]] | None = None
     for batch in batches if read is None else read(batches):
         rows = _later(pa.Table.from_batches([batch]), known.after)
@@ -169,7 +169,7 @@ class _Runs:
 
 
 def _counted(rows: pa.Table, writer: PartWriter) -> pa.Table:
-    """The rows without the number of their copies, which `writer` gets."""
+    """Return the rows without the number of their copies, which `writer` gets."""
     if COPIES not in rows.column_names:
         writer.said.rows += len(rows)
         return rows
@@ -181,7 +181,7 @@ def _counted(rows: pa.Table, writer: PartWriter) -> pa.Table:
 
 
 def _later(rows: pa.Table, after: Mapping[int, int]) -> pa.Table:
-    """The rows after these offsets, and those without a place."""
+    """Return the rows after these offsets, and those without a place."""
     partitions = rows["partition"].combine_chunks().dictionary_encode()
     last = [after.get(number, -1) for number in partitions.dictionary.to_pylist()]
     known = pa.array([*last, -1], pa.int64()).take(pc.fill_null(partitions.indices, len(last)))
@@ -190,13 +190,13 @@ def _later(rows: pa.Table, after: Mapping[int, int]) -> pa.Table:
 
 
 def _hashed(rows: pa.Table) -> Iterator[tuple[str, bytes]]:
-    """The file and a hash of the text of each row."""
+    """Yield the file and a hash of the text of each row."""
     for source, text in zip(rows["source"].to_pylist(), rows["value"].to_pylist(), strict=True):
         yield source, blake2b(text or b"", digest_size=16).digest()
 
 
 def _groups(keys: pa.ChunkedArray) -> pa.Array:
-    """The groups that these keys name."""
+    """Return the groups that these keys name."""
     found = keys.combine_chunks().dictionary_encode()
     names = [group_in(key).decode("utf-8", "replace") for key in found.dictionary.to_pylist()]
     return pa.array(names, TEXT).take(found.indices)

@@ -86,7 +86,7 @@ def _taken_in(run: Run, source: Source) -> Totals:
 
 
 def _each_once(source: Source) -> Source:
-    """The source with each record once, where it may hold one twice, and the number of its copies.
+    """Return the source with each record once, where it may hold one twice, and a count of copies.
 
     The number is a column: what Spark observes on the way to a shuffle it adds up again for each
     task that it repeats, once an executor is lost.
@@ -233,7 +233,7 @@ def _find_zone(rows: DataFrame, run: Run, totals: Totals, before: int | None) ->
 
 
 def _synced_in(requests: DataFrame) -> dict[tuple[str, int], int]:
-    """When leaders synced, by group and generation, where the times name no zone.
+    """Return the times of leaders' syncs, by group and generation, where the times name no zone.
 
     Times are microseconds since 1970, as if they were UTC.
     """
@@ -243,7 +243,7 @@ def _synced_in(requests: DataFrame) -> dict[tuple[str, int], int]:
 
 
 def _written_in(records: DataFrame) -> dict[tuple[str, int], int]:
-    """When generations' first records were written, by group and generation."""
+    """Return the times of generations' first records, by group and generation."""
     rows = records.where(sql.substring("key", 1, 2) == sql.lit(_CLASSIC)).where("value IS NOT NULL")
     head = sql.substring("value", 1, _HEAD)
     written: dict[tuple[str, int], int] = {}
@@ -254,14 +254,14 @@ def _written_in(records: DataFrame) -> dict[tuple[str, int], int]:
 
 
 def _in_utc(rows: DataFrame, ahead_ms: int) -> DataFrame:
-    """The lines with times in UTC, of a clock that is so many milliseconds ahead."""
+    """Return the lines with times in UTC, of a clock that is so many milliseconds ahead."""
     here = sql.unix_micros("at") - sql.lit(1000 * ahead_ms)
     at = sql.when(sql.col("local"), sql.timestamp_micros(here)).otherwise(sql.col("at"))
     return rows.withColumn("at", at)
 
 
 def _not_known(fresh: DataFrame, run: Run, mark: Column) -> DataFrame:
-    """The lines that no earlier scan has.
+    """Return the lines that no earlier scan has.
 
     A line may be known if it has no time, or one that is not later than all of an earlier scan's:
     with it are compared those of the same groups, from its time on, alone.
@@ -288,5 +288,5 @@ def _not_known(fresh: DataFrame, run: Run, mark: Column) -> DataFrame:
 
 
 def _is_line() -> Column:
-    """A line of a log, not the counts of a task's lines."""
+    """Return the condition for a line of a log, not the counts of a task's lines."""
     return sql.col(COUNTS[0]).isNull()

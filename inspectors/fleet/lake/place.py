@@ -81,7 +81,7 @@ class Place:
         return f"{self._scheme}:{self.text.split(':', 1)[1]}".rstrip("/")
 
     def table(self, name: str) -> str:
-        """The address of one of its tables."""
+        """Return the address of one of its tables."""
         return f"{self.url}/{name}"
 
     def files(self) -> FileSystem:
@@ -201,7 +201,7 @@ def find_place(text: str, options: Mapping[str, str] | None = None) -> Place:
 
 
 def _unlike_urls(place: Place) -> list[str]:
-    """The store's endpoints that the store's client would panic at; values may have a secret."""
+    """Return the names of endpoints that the store's client would panic at, not their values."""
     own = _ENVIRONMENT.get(place._scheme, "/")
     known = {name: value for name, value in os.environ.items() if name.startswith(own)}
     return [
@@ -237,7 +237,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _causes(text: str) -> list[str]:
-    """The causes in delta-rs's text, without the requests, Java's stack and a store's XML."""
+    """Return the causes in delta-rs's text, without the requests, Java's stack and XML."""
     own = _pieces(_ANSWER.split(text, maxsplit=1)[0])[1:]
     said = [_JAVA.sub("", line) for line in own if not _LEFT_OUT.match(line)]
     said += [found[1] for found in (_CODE.search(text), _MESSAGE.search(text)) if found]

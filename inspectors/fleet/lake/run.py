@@ -139,7 +139,7 @@ class Run:
                 remove(self.place, find_log(self.place, {}))
 
     def _of_last(self, table: str) -> tuple[DataFile, ...]:
-        """The files that the cluster's last finished scan has in this table."""
+        """Return the files that the cluster's last finished scan has in this table."""
         if self._last is None:
             return ()
         if table not in self._known:
@@ -165,7 +165,7 @@ def counted(before: Mapping[str, int] | None, now: Mapping[str, int]) -> dict[st
 def new_run(
     place: Place, cluster: str, *, full: bool, retain: float | None = None
 ) -> Iterator[Run]:
-    """A scan to be filled and finished; unless `full`, it goes on from the cluster's last one.
+    """Yield a scan to be filled and finished; unless `full`, it goes on from the cluster's last.
 
     Scans of `retain` seconds are kept (None: as the last scan did, at first the last two).
 

@@ -141,7 +141,7 @@ def remove(place: Place, freed: Sequence[Freed]) -> None:
 
 
 def _below(place: Place, found: FileInfo) -> Iterator[FileInfo]:
-    """A file, or all that are in a folder."""
+    """Yield the file, or all that are in the folder."""
     from pyarrow.fs import FileType
 
     if found.type is FileType.File:

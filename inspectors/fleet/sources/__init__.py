@@ -1,1 +1,1 @@
-"""Where a scan's records and request lines come from."""
+"""The sources of a scan's records and request lines."""

@@ -65,7 +65,7 @@ def find_cluster_id(config: ClusterConfig) -> str | None:
 
 
 def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
-    """The offsets of `__consumer_offsets` that `previous` has not read.
+    """Return the offsets of `__consumer_offsets` that `previous` has not read.
 
     Raises:
         ConnectError: the login is rejected.
@@ -109,7 +109,7 @@ def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
 
 
 def read_kafka(spark: SparkSession, config: ClusterConfig, what: KafkaRange) -> Source:
-    """The records in `what`, as a source."""
+    """Return the records in `what`, as a source."""
     from pyspark.sql import functions as sql
 
     address = config.bootstrap

@@ -33,7 +33,7 @@ _CERTIFICATE: Final = re.compile(
 
 
 def java_options(config: ClusterConfig, subject: str | None = None) -> dict[str, str]:
-    """The connection as options of Spark's Kafka source; secrets inside: never print it.
+    """Return the connection as options of Spark's Kafka source, with secrets: never print it.
 
     `subject` is what `subject_claim` gives for a token of OAUTHBEARER.
 
@@ -64,7 +64,7 @@ def java_options(config: ClusterConfig, subject: str | None = None) -> dict[str,
 
 
 def token_address(config: ClusterConfig) -> str | None:
-    """Where Java's client gets its tokens, as `java_options` has it; None without OAUTHBEARER.
+    """Return the address of the tokens that Java's client uses; None without OAUTHBEARER.
 
     Raises:
         SettingError: an address that Java's client cannot use.
@@ -73,7 +73,7 @@ def token_address(config: ClusterConfig) -> str | None:
 
 
 def subject_claim(token: str) -> str:
-    """The claim that names the user of `token`: Java's client takes none without one.
+    """Return the claim that names the user of `token`: Java's client takes none without one.
 
     It looks for `sub` unless told otherwise, and issuers have claims of their own.
 
@@ -100,7 +100,7 @@ def no_token(oauth: OAuth) -> str:
         )
     return (
         f"Spark's Kafka client could not log in with a token of {URL}, and rebal just did: "
-        "the endpoint has stopped or refuses now, Java does not trust its certificate (set "
+        "the endpoint has stopped or rejects logins now, Java does not trust its certificate (set "
         "https.ca.location), or Java needs a proxy (set spark.driver.extraJavaOptions)."
     )
 
@@ -158,7 +158,7 @@ def _address(oauth: OAuth) -> str:
 
 
 def _jaas(module: str, options: Mapping[str, str]) -> str:
-    """A JAAS line as Kafka's own parser (Java's StreamTokenizer) reads it."""
+    """Return a JAAS line as Kafka's own parser (Java's StreamTokenizer) reads it."""
     words = "".join(f" {name}={_quoted(value)}" for name, value in options.items())
     return f"{_MODULES}.{module}LoginModule required{words};"
 

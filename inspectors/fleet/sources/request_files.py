@@ -93,7 +93,7 @@ def share_out(
 
 
 def _known(stream: IO[bytes], size: int, known: Sequence[ReadLog]) -> ReadLog | None:
-    """What was read of this file before, the most of it; None where nothing was."""
+    """Return the longest reading of this file by earlier scans; None where there is none."""
     digests = {head: _digest(stream, head) for head in {log.head for log in known}}
     found = [log for log in known if digests[log.head] == log.digest and log.until <= size]
     return max(found, key=lambda log: log.until, default=None)
@@ -110,7 +110,7 @@ def _digest(stream: IO[bytes], head: int) -> str:
 
 
 def _last_line(stream: IO[bytes], begin: int, size: int) -> int:
-    """Where the last whole line between these bytes ends; `begin` where there is none."""
+    """Return the end of the last whole line between these bytes; `begin` where there is none."""
     end = size
     while end > begin:
         start = max(begin, end - _BLOCK)
@@ -123,7 +123,7 @@ def _last_line(stream: IO[bytes], begin: int, size: int) -> int:
 
 
 def blocks(part: Part) -> Iterator[Block]:
-    """The lines of a part; a longer one than `LONGEST_LINE` comes in pieces.
+    """Yield the lines of a part; a longer one than `LONGEST_LINE` comes in pieces.
 
     Raises:
         DocumentError: the file cannot be read.
@@ -177,7 +177,7 @@ def _packed(stream: IO[bytes], make: Callable[[], Any]) -> Iterator[Block]:
 
 
 def _unpacked(stream: IO[bytes], make: Callable[[], Any]) -> Iterator[bytes]:
-    """The text of all members of a packed file; EOFError where it is cut off or damaged."""
+    """Yield the text of all members of a packed file; EOFError where it is cut off or damaged."""
     unpack = make()
     while data := stream.read(_PACKED_BLOCK):
         # Zeros may fill up the room after a member.

@@ -74,15 +74,15 @@ class RequestLines:
             position += len(line) + 1
 
     def add_problem(self, problem: str, source: str, position: int) -> None:
-        """A row that says why what stands there cannot be read."""
+        """Add a row that says why these bytes cannot be read."""
         self._rows.append({"problem": problem, "source": source, "position": position})
 
     def add_counts(self) -> None:
-        """A row that holds the counts of all lines so far."""
+        """Add a row that holds the counts of all lines so far."""
         self._rows.append(dict(self._counts))
 
     def take(self) -> pa.RecordBatch:
-        """The rows since the last time, as `COUNTED`."""
+        """Return the rows since the last time, as `COUNTED`."""
         rows, self._rows = self._rows, []
         return pa.RecordBatch.from_pylist(rows, COUNTED)
 
@@ -138,7 +138,7 @@ def _row(found: Request, steady: set[tuple[str, str]]) -> dict[str, Any] | None:
 
 
 def _says_nothing_new(found: Request, steady: set[tuple[str, str]]) -> bool:
-    """A KIP-848 member's heartbeat that changed nothing; its first of a batch names its client."""
+    """Return whether a heartbeat changed nothing; each member's first of a batch counts as news."""
     epoch = found.generation
     if (
         found.error

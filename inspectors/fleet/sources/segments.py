@@ -51,12 +51,12 @@ CUT_OFF: Final = f"{SKIPPED}cut-off ends of segments"
 
 
 def find_segments(paths: Sequence[str]) -> list[tuple[int, list[str]]]:
-    """Each partition's segment files in order; a partition of two folders comes twice.
+    """Return each partition's segment files in order; a partition of two folders comes twice.
 
     A path is a segment file, the folder `__consumer_offsets-N`, or a broker's whole log folder.
 
     Raises:
-        DocumentError: a path is missing or holds no segment, or its partition cannot be told.
+        DocumentError: a path is missing or holds no segment, or its partition is not known.
     """
     found: dict[Path, list[str]] = defaultdict(list)
     for text in paths:
@@ -112,7 +112,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def read_segments(spark: SparkSession, found: Sequence[tuple[int, list[str]]]) -> Source:
-    """The records in segments, as `find_segments` gives them; one task a partition's folder."""
+    """Return the records in segments, as `find_segments` gives them; a task for each folder."""
     numbers = [partition for partition, _ in found]
     return Source(
         numbered(spark, len(found)),
@@ -129,7 +129,7 @@ def _read_tasks(
 
 
 def read_partition(partition: int, files: Iterable[str]) -> Iterator[pa.RecordBatch]:
-    """The segments of one partition, in order, as batches of `SOURCE`."""
+    """Yield the segments of one partition, in order, as batches of `SOURCE`."""
     files = list(files)
     ends = _transactions(files)
     rows = _Rows(partition)
@@ -184,7 +184,7 @@ class _Transactions:
 
 
 def _transactions(files: Iterable[str]) -> _Transactions:
-    """A first look, at the batches' heads and the markers only."""
+    """Return the transactions that the batches' heads and the markers show."""
     found = _Transactions()
     unseen = _Rows(-1)
     for file in files:
@@ -235,7 +235,7 @@ class _Rows:
 
 
 def _batches(file: str, rows: _Rows, *, check: bool = True) -> Iterator[Any]:
-    """A segment's batches, with `check` each with its CRC proven; `rows` gets what is none."""
+    """Yield a segment's batches, with `check` each with its CRC proven; `rows` gets the rest."""
     with opened(Path(file)) as stream:
         size = stream.seek(0, 2)
         if not size:
@@ -286,7 +286,7 @@ def _records(batch: Any, rows: _Rows) -> list[_Record]:
 
 
 def _unpacked(batch: Any) -> Any:
-    """The batch with its records no longer compressed: Arrow knows all of Kafka's codecs."""
+    """Return the batch with its records no longer compressed: Arrow knows all of Kafka's codecs."""
     codec = _CODECS.get(batch.compression_type)
     if codec is None or batch.magic < 2:
         return batch

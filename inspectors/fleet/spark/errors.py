@@ -1,4 +1,4 @@
-"""What Spark says when it does not start or a job of it fails, in one sentence."""
+"""Sentences for a Spark that does not start, and for a job of it that fails."""
 
 from __future__ import annotations
 

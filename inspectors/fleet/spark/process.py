@@ -1,4 +1,4 @@
-"""What Spark needs of this process and machine: the environment, Java, a thread to end it."""
+"""The process and machine that Spark needs: the environment, Java, a thread to end it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a session's tasks run, and how many of them are done.
+"""A session's tasks: the place where they run, and how many of them are done.
 
 A classic session has a SparkContext, through which the driver's JVM is asked. A Connect session
 has neither: its plans and its Python functions go to a server by gRPC.

@@ -2,7 +2,7 @@
 
 With the request log the first thing that happened after the last rebalance is the cause: somebody
 left, a new member's join began, or a member rejoined and said why (KIP-800). Without it only what
-the records show is told: who is new, who is gone, and what else is different. None: cannot tell.
+the records show counts: who is new, who is gone, and what else is different. None: cannot tell.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class Hint(NamedTuple):
 
 
 def of_leave(reason: str | None) -> str:
-    """The cause that a LEAVE_GROUP tells."""
+    """Return the cause that a LEAVE_GROUP names."""
     return SLOW if is_slow(reason) else LEFT
 
 
 def of_rejoin(reason: str | None, leads: bool) -> str | None:
-    """The cause that a member's join tells which was in the group before; None: it only followed.
+    """Return the cause that a known member's join gives; None: it only followed.
 
     Clients before KIP-800 say nothing, and then it is not known whether they followed.
     """
@@ -83,5 +83,5 @@ def of_rejoin(reason: str | None, leads: bool) -> str | None:
 
 
 def first(hints: Iterable[Hint]) -> str | None:
-    """The earliest one's cause."""
+    """Return the earliest one's cause."""
     return min(hints, default=Hint(0, "")).cause or None

@@ -5,7 +5,7 @@ the order in which they were written, so their true times never run backwards. A
 before an earlier record's, or outside of the time that all sources cover, is not believed: the
 record takes the time of the one before it (of the first believed one where none is before it). Such
 an effective time is no evidence of when: nothing that is measured between times (a latency, a
-storm, a short life) is told by it.
+storm, a short life) rests on it.
 """
 
 from __future__ import annotations

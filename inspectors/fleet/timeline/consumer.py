@@ -117,7 +117,7 @@ class ConsumerGroup(Struct, array_like=True):
             self._take(key.version, key.member_id, record, at, shared)
 
     def generation(self, at: int, shared: Shared) -> list[Epoch]:
-        """The members as they are in this epoch; none without an epoch."""
+        """Return the members as they are in this epoch; none without an epoch."""
         if self.epoch is None:
             return []
         members = [
@@ -208,7 +208,7 @@ class ConsumerGroup(Struct, array_like=True):
             self._look(at)
 
     def _look(self, at: int) -> None:
-        """Has every member reached the epoch."""
+        """Note when every member has reached the epoch."""
         if self.done is not None or self.epoch is None or self.waiting:
             return
         if self.target_epoch is not None and self.target_epoch < self.epoch:
@@ -222,7 +222,7 @@ class ConsumerGroup(Struct, array_like=True):
         self.done = at
 
     def _learn(self, target: TargetAssignment, shared: Shared) -> None:
-        """With one subscribed topic in the whole group, an assigned topic id can only be its."""
+        """Learn a topic's name: where the group subscribes one topic, each assigned id is its."""
         names = shared.topics
         unknown = [i for i, _ in target.partitions if names.name(i, self.learned) == i]
         if not unknown:
@@ -263,7 +263,7 @@ class ConsumerGroup(Struct, array_like=True):
         )
 
     def _assignor(self) -> str | None:
-        """The server-side assignor, where all members ask for the same; else the broker decides."""
+        """Return the server-side assignor that all members ask for; None: the broker decides."""
         asked = {one.metadata.server_assignor for one in self.members.values() if one.metadata}
         return asked.pop() if len(asked) == 1 else None
 
@@ -278,7 +278,7 @@ class ConsumerGroup(Struct, array_like=True):
 
 
 def _as_record(value: kinds.Value) -> MemberRecords:
-    """A member's record, by what it is."""
+    """Return a member's record, by its kind."""
     return MemberRecords(
         value if isinstance(value, ConsumerGroupMember) else None,
         value if isinstance(value, TargetAssignment) else None,
@@ -287,7 +287,7 @@ def _as_record(value: kinds.Value) -> MemberRecords:
 
 
 def _unlike(some: TopicIdPartitions, others: TopicIdPartitions) -> bool:
-    """Are they other partitions; coordinators write them in any order."""
+    """Return whether they are other partitions; coordinators write them in any order."""
     if some == others:
         return False
     return {(i, frozenset(of)) for i, of in some} != {(i, frozenset(of)) for i, of in others}

@@ -1,4 +1,4 @@
-"""What a rebalance cost: which protocol each member ran, and the partitions that it stopped."""
+"""The cost of a rebalance: the protocol that each member ran, the partitions that it stopped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Kinds:
         self._found: dict[tuple[object, ...], Kind] = {}
 
     def of(self, member: Member, kept: bool, gave_up: bool) -> Kind:
-        """The member's kind, if it kept partitions or gave up all (`Kind`)."""
+        """Return the member's kind, if it kept partitions or gave up all (`Kind`)."""
         logged, speaks = self._logged.get(member.member_id, _UNHEARD), member.identity.protocol_type
         said = logged.assignors, logged.software_name, logged.software_version
         found = self._found.get((said, kept, gave_up, speaks))
@@ -37,7 +37,7 @@ class Kinds:
         return found
 
     def protocol(self) -> str | None:
-        """What the group ran, by all that were asked for."""
+        """Return the protocol that the group ran, by all that were asked for."""
         return self._protocols.of_group(frozenset(self._found.values()))
 
 
@@ -73,7 +73,7 @@ def cost_of(of: Rebalance, protocols: Protocols) -> tuple[str | None, int | None
 
 
 def _showed(of: Rebalance, span: MemberSpan, member: Member) -> tuple[bool, bool]:
-    """Whether the member kept what it had when it rejoined, whether it was seen to give up."""
+    """Return whether the member kept what it had when it rejoined, and whether it gave it up."""
     said, before = member.subscription, span.member
     if said.owned:
         return True, False
@@ -85,7 +85,7 @@ def _showed(of: Rebalance, span: MemberSpan, member: Member) -> tuple[bool, bool
 
 
 def _revoked_late(of: Rebalance, member: Member) -> int | None:
-    """How many partitions a new member revokes that was past max.poll.interval.ms before.
+    """Return the number of partitions that a new member revokes that was past max.poll.interval.ms.
 
     Java before 2.4 revokes what it had when it polls again and joins under a new member id; 2.4
     and later call it lost (KIP-429). None where no log tells that from a restart.
@@ -108,7 +108,7 @@ def _revoked_late(of: Rebalance, member: Member) -> int | None:
 def _stopped(
     of: Rebalance, ran: RebalanceProtocol | None, span: MemberSpan, member: Member
 ) -> int | None:
-    """How many partitions one member stopped, by the protocol that it ran as it rejoined."""
+    """Return the number of partitions that one member stopped, by the protocol that it ran."""
     had, given = span.member.assignment.partitions, member.assignment.partitions
     if had is None or ran is None:
         return None

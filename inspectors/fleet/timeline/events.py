@@ -1,4 +1,4 @@
-"""What is applied to a group, one event after another."""
+"""The events that are applied to a group, one after another."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Record(NamedTuple):
 
     @property
     def timed(self) -> bool:
-        """Whether `at` is evidence of when it was written."""
+        """Return whether `at` is evidence of when it was written."""
         return abs(self.own_at - self.at) <= TOLERANCE
 
     @property
@@ -38,7 +38,7 @@ class Record(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """What a log shows of a generation: that its leader sent the assignments.
+    """A log's sign of a generation: its leader sent the assignments.
 
     Where `before` is set, that a static member came back within it as `now` (KIP-345).
     """

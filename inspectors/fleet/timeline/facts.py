@@ -1,4 +1,4 @@
-"""What the request log told of one group lately: its members, and its rebalances by generation.
+"""Facts of a request log on one group: its members, and its rebalances by generation.
 
 A member's facts are known from its joins (KIP-511 software, its ordered list, KIP-800 reasons), a
 rebalance's from the generation number in the answers: so neither clocks that differ a little nor
@@ -53,11 +53,11 @@ class LoggedMember(Struct, array_like=True):
     gone: bool = False
 
     def goes(self, at: int | None, reason: str | None) -> None:
-        """It is in the group no more; None: not known since when, or why."""
+        """Note that it is in the group no more; None: not known since when, or why."""
         self.left_at, self.left_reason, self.gone = at, reason, True
 
     def saw(self, request: Mapping[str, Any], at: int) -> None:
-        """What any request of the member says of it."""
+        """Note what any request of the member says of it."""
         self.client_id = request["client_id"] or self.client_id
         self.host = request["host"] or self.host
         self.instance_id = request["instance_id"] or self.instance_id
@@ -92,16 +92,16 @@ class LoggedGeneration(Struct, array_like=True):
 
     @property
     def completed(self) -> bool:
-        """Whether it was completed, by its leader's sync or by a member that was told of it."""
+        """Return whether it was completed: its leader synced, or a member got its share."""
         return bool(self.assignments or self.synced)
 
     def after(self, at: int) -> bool:
-        """Did all that is known of it begin after this time."""
+        """Return whether all that is known of it began after this time."""
         starts = [start for start, _, _ in self.joins.values()]
         return min(starts, default=self.last_at) > at
 
     def began(self, ended: int) -> int | None:
-        """When the first join of the rebalance began; later ones rejoined what was done already."""
+        """Return the start of the rebalance's first join; later ones rejoined what was done."""
         return min((start for start, _, _ in self.joins.values() if start < ended), default=None)
 
 
@@ -143,14 +143,14 @@ class RequestFacts(Struct, array_like=True):
     limit: int = _SPARE
 
     def member(self, member_id: str) -> LoggedMember:
-        """The member, new if need be."""
+        """Return the member, new if need be."""
         found = self.members.get(member_id)
         if found is None:
             found = self.members[member_id] = LoggedMember()
         return found
 
     def joined(self, request: Mapping[str, Any], at: int, start: int) -> LoggedGeneration | None:
-        """A join that was answered without an error; its generation unless that was done before."""
+        """Note a join without an error; return its generation unless that was done before."""
         found = self._generation(request["generation"])
         if found is None or (found.ended is not None and start >= found.ended):
             return None
@@ -168,7 +168,7 @@ class RequestFacts(Struct, array_like=True):
         return found
 
     def synced(self, request: Mapping[str, Any], at: int) -> LoggedGeneration | None:
-        """A sync; its generation where it was answered without an error."""
+        """Note a sync; return its generation where it was answered without an error."""
         found = self._generation(request["generation"])
         if found is None:
             return None
@@ -187,7 +187,7 @@ class RequestFacts(Struct, array_like=True):
         return found
 
     def reached(self, member_id: str, epoch: int, joined: bool, start: int, at: int) -> None:
-        """A KIP-848 member was told an epoch that is new to it."""
+        """Note that a KIP-848 member got an epoch that is new to it."""
         found = self._generation(epoch)
         if found is not None:
             found.last_at = max(found.last_at, at)
@@ -202,18 +202,18 @@ class RequestFacts(Struct, array_like=True):
         return self.generations.setdefault(number, LoggedGeneration(number))
 
     def leave(self, member_id: str, at: int, reason: str | None, connection: str | None) -> None:
-        """A member left; who comes back on its connection is the same process."""
+        """Note that a member left; a join on its connection is by the same process."""
         self.left[member_id] = Leave(member_id, at, reason)
         if connection and not reason:
             keep_newest(self.left_on, connection, member_id)
 
     def refuse(self, client: str, at: int) -> None:
-        """A join of this client was refused."""
+        """Note that a join of this client was rejected."""
         first, last = self.refused.get(client, (at, at))
         self.refused[client] = (min(first, at), max(last, at))
 
     def take_refused(self, until: int) -> tuple[str, ...]:
-        """The clients that were refused up to this time, and not asked for yet."""
+        """Return the clients that were rejected up to this time; the next call leaves them out."""
         if not self.refused:
             return ()
         taken = [client for client, (first, _) in self.refused.items() if first <= until]

@@ -190,7 +190,7 @@ def _advance(state: GroupState, shared: Shared, over: list[Epoch]) -> None:
 
 
 def _became(state: GroupState, shared: Shared, kind: GroupType, at: int) -> None:
-    """The group's type, when it changes: a conversion (KIP-848), both ways."""
+    """Note the group's type; a change is a conversion (KIP-848), in both directions."""
     was, state.type = state.type, kind
     state.deleted_at = None
     if kind is GroupType.CONSUMER and (state.consumer is None or was is not kind):
@@ -206,7 +206,7 @@ def _became(state: GroupState, shared: Shared, kind: GroupType, at: int) -> None
 
 
 def _end_consumer(state: GroupState, shared: Shared, at: int) -> None:
-    """The KIP-848 group is no more: its last generation, before it was taken apart."""
+    """End the KIP-848 group with its last generation, before it was taken apart."""
     consumer, state.consumer = state.consumer, None
     if consumer is not None:
         _advance(state, shared, consumer.finish(at, shared, ended=at))
@@ -230,7 +230,7 @@ def _goes_on(
 
 
 def _die(state: GroupState, shared: Shared, tombstone: Tombstone) -> None:
-    """The tombstone was the end of the group: nothing of another type followed it."""
+    """End the group at its tombstone: nothing of another type followed it."""
     state.dying = None
     _end_consumer(state, shared, tombstone.at)
     history.end(state, shared, tombstone.at, causes.DELETED, tombstone.at)
@@ -263,7 +263,7 @@ def _classic(
 def _told_lists(
     state: GroupState, consumer: ConsumerGroup, key: kinds.Key, value: Any, at: int
 ) -> None:
-    """A classic member of a KIP-848 group: its record holds its whole list."""
+    """Note the list of a classic member of a KIP-848 group: its record holds all of it."""
     facts = state.facts
     if isinstance(key, kinds.MemberKey) and isinstance(value, ConsumerGroupMember):
         again = consumer.waits_for(key.member_id)

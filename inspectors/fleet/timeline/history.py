@@ -100,7 +100,7 @@ def apply_logged(state: GroupState, shared: Shared, before: int | None) -> None:
 
 
 def _replace(state: GroupState, shared: Shared, event: Logged) -> None:
-    """A static member's restart that only the log shows: the same member by another id."""
+    """Apply a static member's restart that only the log shows: the same member by another id."""
     now, span = state.generation, state.members.get(event.before or "")
     if now is None or now.number != event.generation or span is None:
         return
@@ -162,14 +162,14 @@ def _close(
 def _leave(
     state: GroupState, shared: Shared, span: MemberSpan, left_at: int | None, reason: str | None
 ) -> None:
-    """A member that is no longer there."""
+    """Write the last row of a member that left."""
     del state.members[span.member_id]
     facts = state.facts
     write(span, _last(state), facts, shared.rows, left_at=left_at, left_reason=reason)
 
 
 def _leave_at_last(state: GroupState, shared: Shared) -> None:
-    """Of those who are there: who left after the last rebalance; no later one tells of it."""
+    """Write the last rows of members that left after the last rebalance: no later one shows it."""
     now = state.generation
     if now is None or not state.facts.left:
         return
@@ -192,7 +192,7 @@ def _last(state: GroupState) -> Place:
 def _rebalanced(
     state: GroupState, shared: Shared, of: Rebalance, members: Sequence[Member]
 ) -> None:
-    """The rebalance's row; a new group's first record (generation 0) is none."""
+    """Add the rebalance's row; a new group's first record (generation 0) is none."""
     old, new = of.old, of.new
     protocol = stopped = assigned = None
     if new.size is not None:

@@ -1,9 +1,9 @@
-"""Rows of `incidents`: what an operator would want to have been told of a group.
+"""Rows of `incidents`: what an operator of a group would want to know.
 
 A member's own session timeout is the measure of what is soon: it is what its operator chose.
 - storm: at least `STORM_REBALANCES` rebalances, and more than two for each member, each begun
   within the session timeout (the shortest of the members') of the one before.
-- crash loop: one client (client id and host, or instance) refused `LOOPS` times with one list
+- crash loop: one client (client id and host, or instance) rejected `LOOPS` times with one list
   (librdkafka and franz-go try for ever, supervisors restart the others); or gone `LOOPS` times in a
   row within `SHORT_LIFE` session timeouts of its join, back within ten minutes each time. A member
   that left (LEAVE_GROUP: closed, scaled in) did not crash, and one that was gone before its session
@@ -97,7 +97,7 @@ class Incidents(Struct, array_like=True):
     hidden: list[tuple[int, str, str]] = []
 
     def rebalanced(self, new: Generation, members: Sequence[Member], rows: Rows) -> None:
-        """A rebalance to these members was completed."""
+        """Note that a rebalance to these members was completed."""
         if members and new.timed:
             self._in_storm(new, members, rows)
         self._owners(new.ended, members, rows)
@@ -107,7 +107,7 @@ class Incidents(Struct, array_like=True):
         self.hidden = [one for one in self.hidden if one[0] > new.ended]
 
     def failed(self, at: int | None) -> None:
-        """A rebalance was begun and not completed: it is part of a storm all the same."""
+        """Note that a rebalance was begun and not completed: it is part of a storm all the same."""
         storm = self.streaks.get(_STORM)
         if storm is not None:
             storm.again(at or storm.last_at)
@@ -135,7 +135,7 @@ class Incidents(Struct, array_like=True):
         self, gone: MemberSpan, at: int, reason: str | None, others: Iterable[Member], rows: Rows,
         *, closed: bool,
     ) -> None:  # fmt: skip
-        """A member went at `at`; `others` are those who are there with its client id.
+        """Note that a member left at `at`; `others` are the present members with its client id.
 
         `closed` is whether it was seen to leave.
         """
@@ -163,14 +163,14 @@ class Incidents(Struct, array_like=True):
     def refused(
         self, request: Mapping[str, Any], names: tuple[str, ...], at: int, rows: Rows
     ) -> None:
-        """A join was refused with INCONSISTENT_GROUP_PROTOCOL."""
+        """Note that a join was rejected with INCONSISTENT_GROUP_PROTOCOL."""
         client = request["client_id"], request["instance_id"], request["host"]
         who = request["instance_id"] or request["client_id"] or ""
         said = f"{who} was refused with [{', '.join(names)}]"
         self._again(("refused", *client, *names), Streak(at, at, said), at, who, rows)
 
     def _again(self, key: Key, new: Streak, at: int, member: str, rows: Rows) -> None:
-        """What a client does once more; it begins `new` if it last did long ago."""
+        """Note that a client did it once more; it begins `new` if it last did long ago."""
         streak = self.streaks.get(key)
         if streak is not None and new.first_at - streak.last_at > _IDLE:
             self._end(key, rows)
@@ -197,12 +197,12 @@ class Incidents(Struct, array_like=True):
     def hide(
         self, member_id: str, who: str, before: tuple[str, ...], now: tuple[str, ...], at: int
     ) -> None:
-        """A static member came back with another list, and no rebalance took notice of it."""
+        """Note a static member with another list, of which no rebalance took notice."""
         detail = f"{who} restarted with [{', '.join(now)}] instead of [{', '.join(before)}]"
         self.hidden.append((at, member_id, detail))
 
     def finish(self, rows: Rows) -> None:
-        """The end of the input ends what is going on."""
+        """End the incidents that still go on: the input ends."""
         for kind in _STREAKS:
             for key in sorted((key for key in self.streaks if key[0] == kind), key=repr):
                 self._end(key, rows)
@@ -215,7 +215,7 @@ def add(
     rows: Rows, kind: str, span: tuple[int, int | None], detail: str,
     *, members: Iterable[str] = (), count: int = 1,
 ) -> None:  # fmt: skip
-    """A row of `incidents`; `span` is when it began and when it was over (None: it was not)."""
+    """Add a row of `incidents`; `span` is its begin and its end (None: it lasts)."""
     started_at, ended_at = span
     rows.add(
         "incidents", kind=kind, started_at=started_at, ended_at=ended_at,

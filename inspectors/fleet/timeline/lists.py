@@ -1,7 +1,7 @@
-"""Rows of `assignor_lists`: every list that a member was seen with, and every refused join.
+"""Rows of `assignor_lists`: every list that a member was seen with, and every rejected join.
 
-Joins of one member id with one list are one row; refusals of one client with one list too, for a
-refused join has no member id.
+Joins of one member id with one list are one row; rejections of one client with one list too, for a
+rejected join has no member id.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SAID: Final = (
 
 
 class ListKey(NamedTuple):
-    """Whose list it is: a member's, or a refused client's, which has no member id."""
+    """The key of a list: a member's, or a rejected client's, which has no member id."""
 
     member_id: str | None
     assignors: tuple[str, ...]
@@ -42,7 +42,7 @@ class ListRow(Struct, array_like=True):
     times: int = 1
 
     def again(self, at: int | None, generation: int | None) -> None:
-        """It was seen once more."""
+        """Note that it was seen once more."""
         self.times += 1
         if at is not None:
             self.last_at = at if self.last_at is None else max(at, self.last_at)
@@ -68,20 +68,20 @@ class Lists(Struct, array_like=True):
         names: tuple[str, ...],
         replaced: str | None,
     ) -> None:
-        """A join that was answered with a member id."""
+        """Note a join that was answered with a member id."""
         generation = request["generation"] if request["error"] == 0 else None
         columns = {**_said(request), "replaced_member_id": replaced}
         self._saw(ListKey(request["member_id"], names), at, generation, columns)
 
     def refused(self, request: Mapping[str, Any], at: int | None, names: tuple[str, ...]) -> None:
-        """A join that was refused (error 23)."""
+        """Note a join that was rejected (error 23)."""
         client = itemgetter(*_CLIENT)(request)
         self._saw(ListKey(None, names, client), at, None, _said(request))
 
     def record(
         self, member_id: str, member: ConsumerGroupMember, at: int, epoch: int | None, again: bool
     ) -> tuple[str, ...] | None:
-        """The list of a member that speaks the classic protocol in a KIP-848 group, if it does.
+        """Return the list of a KIP-848 group's member that speaks the classic protocol, if any.
 
         Who takes a static member's place is first written with that one's list, and with its own
         in the same write; `again` is whether that is still going on.

@@ -27,7 +27,7 @@ from rebal.inspectors.fleet.timeline.values import (
 
 
 def generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Generation, list[Member]]:
-    """The generation that a log shows, and its members where it shows whom the leader told."""
+    """Return the generation that a log shows, and its members where it shows all of them."""
     members = []
     consumer = logged.protocol_type in (None, "consumer")
     given = logged.assignments or {}
@@ -59,7 +59,7 @@ def generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Genera
 
 
 def heard_at(members: Mapping[str, LoggedMember]) -> int | None:
-    """When one of those who sent such heartbeats was heard last; None: nobody did."""
+    """Return the last time of those who sent such heartbeats; None: nobody did."""
     return max(
         (one.last_at for one in members.values() if one.first_epoch is not None), default=None
     )

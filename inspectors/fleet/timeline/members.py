@@ -52,7 +52,7 @@ def go_on(
     changed: Iterable[tuple[MemberSpan, Member]], last: Place, now: Place,
     facts: RequestFacts, rows: Rows,
 ) -> None:  # fmt: skip
-    """The same members in a later generation: a row of each that changed."""
+    """Go on with the same members in a later generation: add a row of each that changed."""
     for span, member in changed:
         if not span.member.same_row(member):
             write(span, last, facts, rows)
@@ -95,13 +95,13 @@ def write(
 
 
 def like(members: Members, gone: Member) -> Iterator[Member]:
-    """Those who are there with the client id of one that went."""
+    """Return the present members with the client id of one that left."""
     name = gone.identity.client_id
     return (one.member for one in members.values() if one.member.identity.client_id == name)
 
 
 def _as_heard(member: Member, logged: LoggedMember) -> Member:
-    """A static member's restart: records keep the client id and the host that it had before."""
+    """Return a restarted static member: records keep its client id and host of before."""
     known = member.identity
     host = logged.host
     if host is not None and known.host is not None and known.host.startswith("/"):

@@ -1,4 +1,4 @@
-"""Which rebalance protocol members ran in a generation: groups/protocol.py's answer, asked once.
+"""The rebalance protocol that members ran in a generation: groups/protocol.py's answer, asked once.
 
 A fleet has few kinds of members (elected assignor, list, software, what they kept), so each kind,
 and each mixture of kinds in a group, is asked for once.

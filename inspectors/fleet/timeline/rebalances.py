@@ -49,7 +49,7 @@ class Generation(Struct, kw_only=True, array_like=True):
 
 
 class Change:
-    """Who came, went and changed between the members there are and those of a generation.
+    """Difference between the present members and those of a generation: new, gone and changed.
 
     `stayed` are all that are in both, each as it was and as it is, until they are brought on;
     `changed` are those of them that said or got something else. `replaced` are static members that
@@ -115,12 +115,12 @@ class Rebalance(NamedTuple):
 
     @property
     def began(self) -> int | None:
-        """When the first join of it began."""
+        """Return when the first join of it began."""
         return None if self.logged is None else self.logged.began(self.new.ended)
 
     @property
     def sure(self) -> bool:
-        """Whether the log showed all that happened since `old`."""
+        """Return whether the log showed all that happened since `old`."""
         if self.old is None or self.logged is None or self.facts.since is None:
             return False
         seen = bool(self.logged.joins or self.logged.synced)
@@ -160,7 +160,7 @@ def moved(change: Change, withheld: Owners) -> tuple[int | None, Owners]:
 
 
 def departure(gone: MemberSpan, of: Rebalance) -> tuple[int, str | None]:
-    """When a member went, and why (None: cannot tell)."""
+    """Return when a member left, and why (None: cannot tell)."""
     facts, at, member = of.facts, of.new.ended, gone.member
     if any(one is gone for one in of.change.replaced.values()):
         return at, causes.FENCED if gone.member_id in facts.fenced else causes.RESTARTED
@@ -195,7 +195,7 @@ def may_be_slow(gone: Member, of: Rebalance) -> bool:
 
 
 def cause(of: Rebalance, added: int, withheld: Owners) -> str | None:
-    """What began the rebalance; None: cannot tell.
+    """Return the cause of the rebalance; None: cannot tell.
 
     `added` is how many partitions more are given than in `old`, `withheld` those that were held
     back until now.
@@ -228,7 +228,7 @@ def _was_empty(of: Rebalance) -> bool:
 
 
 def _logged(of: Rebalance) -> str | None:
-    """What the log says began it."""
+    """Return the cause that the log shows."""
     change, facts, ended = of.change, of.facts, of.new.ended
     gone = change.really_gone
     lefts = [facts.left[one.member_id] for one in gone if one.member_id in facts.left]
@@ -256,7 +256,7 @@ def _logged(of: Rebalance) -> str | None:
 
 
 def _plain(change: Change, added: int, withheld: int) -> str | None:
-    """What the two generations alone show."""
+    """Return the cause that the two generations alone show."""
     gone, came = change.really_gone, change.really_new
     if gone or came:
         return causes.BOTH if gone and came else causes.JOINED if came else causes.LEFT

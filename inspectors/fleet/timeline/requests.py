@@ -1,6 +1,6 @@
-"""Lines of a request log, noted for one group: its members' facts, lists, refusals, leaves.
+"""Lines of a request log, noted for one group: its members' facts, lists, rejections, leaves.
 
-Error 23 is a refused join, error 79 the normal first answer to a dynamic member's first join
+Error 23 is a rejected join, error 79 the normal first answer to a dynamic member's first join
 (KIP-394); joins with other errors changed nothing, and those with empty metadata are rebal's own
 read-only questions.
 """
@@ -168,7 +168,7 @@ def _was_slow(state: GroupState, shared: Shared, left: Leave, request: Mapping[s
 
 
 def _fenced(state: GroupState, shared: Shared, request: Mapping[str, Any], at: int) -> None:
-    """A member whose instance id another process took is alive: this was no restart."""
+    """Note a member whose instance id another process took while it ran: this was no restart."""
     member_id = request["member_id"]
     if member_id not in state.facts.fenced:
         keep_newest(state.facts.fenced, member_id, at)
@@ -179,7 +179,7 @@ def _fenced(state: GroupState, shared: Shared, request: Mapping[str, Any], at: i
 def _hide(
     state: GroupState, member_id: str, replaced: str, names: tuple[str, ...], at: int
 ) -> None:
-    """A static member's restart that was answered within a generation: did its list change."""
+    """Note whether a static member's restart within a generation changed its list."""
     before = state.facts.members.get(replaced)
     if before is None or before.assignors is None or before.assignors == names:
         return
@@ -220,7 +220,7 @@ def _heartbeat(state: GroupState, at: int, request: Mapping[str, Any]) -> None:
 
 
 def _comes_back(state: GroupState, member_id: str, epoch: int | None, at: int) -> bool:
-    """Did a static member come back with another id, and get its place without a rebalance."""
+    """Return whether a static member rejoined by another id and kept its place."""
     instance_id = state.facts.members[member_id].instance_id
     if instance_id is None:
         return False
@@ -242,5 +242,5 @@ def _start(at: int, request: Mapping[str, Any]) -> int:
 
 
 def _said(reason: str | None) -> str | None:
-    """A join's reason, where it says more than that a member id is needed."""
+    """Return a join's reason, where it says more than that a member id is needed."""
     return None if not reason or reason.startswith(_NEEDS_ID) else reason

@@ -72,15 +72,15 @@ class Rows:
         self._held = self._open if yes else self._settled
 
     def add(self, table: str, **columns: Any) -> None:
-        """One row of `table`, of the group that is told, unless `group_id` says another one."""
+        """Add a row of `table`, of the present group unless `group_id` says another one."""
         self._held[table].append({"group_id": self.group_id, **columns})
 
     def full(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The kinds that have gathered enough rows for a batch."""
+        """Yield the kinds that have gathered enough rows for a batch."""
         yield from self._take(_AT_ONCE)
 
     def rest(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """All that is left."""
+        """Yield all that is left."""
         yield from self._take(1)
 
     def _take(self, least: int) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -135,7 +135,7 @@ class _Once:
         self._distinct = [objects[place] for place in places.tolist()]
 
     def column(self, name: str, what: Callable[[Any], Any]) -> pa.Array:
-        """What is said of each, as the column of that name."""
+        """Return this attribute of each, as the column of that name."""
         said = list(map(what, self._distinct))
         if MEMBERS.field(name).type == PARTITIONS:
             return partition_lists(said).take(self._codes)

@@ -1,4 +1,4 @@
-"""What all groups of one scan share: rows, protocols, topics' names."""
+"""The state that all groups of one scan share: rows, protocols, topics' names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Topics:
         self.unnamed: set[str] = set()
 
     def name(self, topic_id: str, learned: Mapping[str, str]) -> str:
-        """The name of the topic; its id where no record of the cluster or the group told it."""
+        """Return the name of the topic; its id where no record of the cluster or group has it."""
         name = self._names.get(topic_id) or learned.get(topic_id)
         if name is None:
             self.unnamed.add(topic_id)

@@ -44,7 +44,7 @@ class Metrics(Struct, array_like=True):
     last_at: int | None = None
 
     def completed(self, at: int, latency_ms: float | None) -> None:
-        """A rebalance that was completed at `at`."""
+        """Note a rebalance that was completed at `at`."""
         self.total += 1
         self.last_at = at if self.last_at is None else max(at, self.last_at)
         if latency_ms is not None:
@@ -53,7 +53,7 @@ class Metrics(Struct, array_like=True):
             self.latency_max = max(self.latency_max, latency_ms)
 
     def columns(self, log: bool) -> dict[str, int | float | None]:
-        """The columns from `rebalance_total` to `refused_total`, by name.
+        """Return the columns from `rebalance_total` to `refused_total`, by name.
 
         `log` is whether the request log was read: only it shows refusals.
         """
@@ -125,7 +125,7 @@ _DECODER: Final = Decoder(GroupState)
 
 
 def new_state(group_id: str, recorded: bool) -> GroupState:
-    """The state of a group of which nothing is told; `recorded` is whether records tell of it."""
+    """Return the state of a group without rows; `recorded` is whether it has records."""
     return GroupState(
         group_id=group_id,
         recorded=recorded,

@@ -48,7 +48,7 @@ FORM: Final = f"schema {SCHEMA}"
 
 @dataclass(frozen=True)
 class Options:
-    """How the rows of groups are made.
+    """Settings for making the rows of groups.
 
     `topic_names` are names by topic id, for KIP-848 records (without it a topic stands by its id
     where the group's own records do not say its name). `breaks` are, by partition, offsets after
@@ -183,7 +183,7 @@ def _within(at: int, span: tuple[int, int] | None) -> bool:
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
-    """A column's values; times are numbers, what the batch has not is null."""
+    """Return a column's values; times are numbers, what the batch has not is null."""
     place = batch.schema.get_field_index(name)
     if place < 0 or batch.column(place).null_count == len(batch):
         return [None] * len(batch)

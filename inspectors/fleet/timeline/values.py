@@ -47,7 +47,7 @@ class PartitionList(Struct, frozen=True, cache_hash=True, array_like=True):
     numbers: tuple[bytes, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what no partitions are.
+        """Check that each topic has its numbers, and that none is cut off.
 
         Raises:
             ValueError: a topic without its numbers, or half a number.
@@ -60,7 +60,7 @@ class PartitionList(Struct, frozen=True, cache_hash=True, array_like=True):
 
     @property
     def count(self) -> int:
-        """How many partitions it holds."""
+        """Return how many partitions it holds."""
         return sum(map(len, self.numbers)) // 4
 
 
@@ -70,7 +70,7 @@ Partition = tuple[str, int]
 
 @lru_cache(maxsize=_SETS)
 def partitions_in(given: PartitionList) -> frozenset[Partition]:
-    """The partitions of a list, as a set."""
+    """Return the partitions of a list, as a set."""
     pairs = [
         (topic, number)
         for topic, raw in zip(given.topics, given.numbers, strict=True)
@@ -80,7 +80,7 @@ def partitions_in(given: PartitionList) -> frozenset[Partition]:
 
 
 class Subscription(Struct, frozen=True, array_like=True):
-    """What a member's subscription says; `error` says why it could not be read (None: it was).
+    """A member's subscription; `error` says why it could not be read (None: it was).
 
     `owned` is None where the version has no such field, `generation` too (-1: the member has none).
     """
@@ -121,7 +121,7 @@ NOT_GIVEN: Final = Assignment()
 
 
 class Identity(NamedTuple):
-    """Who a member is; None: the source does not say."""
+    """A member's identity; None: the source does not say."""
 
     member_id: str
     instance_id: str | None
@@ -133,7 +133,7 @@ class Identity(NamedTuple):
 
 
 class Server(NamedTuple):
-    """What a KIP-848 coordinator holds of a member; `target` is its target assignment."""
+    """A KIP-848 coordinator's facts on a member; `target` is its target assignment."""
 
     target: PartitionList | None = None
     regex: str | None = None
@@ -170,7 +170,7 @@ class Member(Struct, eq=False, array_like=True):
         return self.identity.client_id, self.identity.host
 
     def under(self, member_id: str, client_id: str | None, host: str | None) -> Member:
-        """The same member after a restart."""
+        """Return the same member after a restart."""
         identity = self.identity._replace(
             member_id=member_id,
             client_id=client_id or self.identity.client_id,
@@ -179,7 +179,7 @@ class Member(Struct, eq=False, array_like=True):
         return Member(identity, self.subscription, self.assignment, self.server)
 
     def same_row(self, other: Member) -> bool:
-        """Does it still say what a row of `members` says, the generation aside."""
+        """Return whether a row of `members` would say the same, the generation aside."""
         mine, its = self.subscription, other.subscription
         return (
             self.assignment.partitions == other.assignment.partitions
@@ -190,7 +190,7 @@ class Member(Struct, eq=False, array_like=True):
 
 
 def subscription(data: bytes) -> Subscription:
-    """The subscription in `data`."""
+    """Return the subscription in `data`."""
     if data.startswith(_V3) and data.endswith(_NULL_RACK):
         known = _but_generation(data[:-6])
         if known is not None:
@@ -200,13 +200,13 @@ def subscription(data: bytes) -> Subscription:
 
 @lru_cache(maxsize=KEPT)
 def _but_generation(start: bytes) -> Subscription | None:
-    """A subscription up to its generation; None where that does not determine all it says."""
+    """Return a subscription up to its generation; None where that does not determine all of it."""
     found, determined = read_subscription(start + bytes(4) + _NULL_RACK)
     return found if determined else None
 
 
 def partition_list(partitions: TopicPartitions | None) -> PartitionList | None:
-    """The model's partitions in the form that tables are made of."""
+    """Return the model's partitions in the form that tables are made of."""
     if partitions is None:
         return None
     topics = tuple(sorted(partitions))
@@ -236,7 +236,7 @@ def read_subscription(data: bytes) -> tuple[Subscription, bool]:
 
 @lru_cache(maxsize=KEPT)
 def read_assignment(data: bytes) -> Assignment:
-    """The assignment in `data`; empty bytes are an empty assignment, as leaders send them."""
+    """Return the assignment in `data`; empty bytes are an empty one, as leaders send them."""
     if not data:
         return Assignment(NOTHING)
     try:

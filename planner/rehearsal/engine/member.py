@@ -42,7 +42,7 @@ class Reporter(Protocol):
         """Something happened to this member now."""
 
     def unrest(self, consumer: Member, *, moving: bool) -> None:
-        """The member is not at rest any more, or it is again."""
+        """Note that the member is not at rest any more, or that it is again."""
 
 
 class Surroundings(NamedTuple):

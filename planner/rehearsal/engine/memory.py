@@ -45,16 +45,16 @@ class Watcher(Protocol):
     """An observer of the group's rebalances."""
 
     def preparing(self, why: str) -> None:
-        """A rebalance has begun: the group waits for its members."""
+        """Note that a rebalance has begun: the group waits for its members."""
 
     def generation(self, number: int, assignor: str | None, members: int) -> None:
         """Every expected member has joined; `assignor` is None for an Empty group."""
 
     def stable(self, number: int) -> None:
-        """The leader's assignment has arrived."""
+        """Note that the leader's assignment has arrived."""
 
     def removed(self, member_id: str, why: str) -> None:
-        """The coordinator has removed a member by itself."""
+        """Note that the coordinator has removed a member by itself."""
 
 
 class ClassicSeat(NamedTuple):

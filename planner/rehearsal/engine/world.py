@@ -230,7 +230,7 @@ class World:
     # What the coordinator and the members report
 
     def preparing(self, why: str) -> None:
-        """A rebalance has begun."""
+        """Note that a rebalance has begun."""
         if self.rebalances:
             self._close(self.rebalances[-1])
         self.rebalances.append(RebalanceRun(self.agenda.now, why))
@@ -243,14 +243,14 @@ class World:
             self._close(now)
 
     def stable(self, number: int) -> None:  # noqa: ARG002 - it is that of the last rebalance
-        """The assignment has arrived: members take it over at this moment, or in their polls."""
+        """Note the assignment: members take it over at this moment, or in their polls."""
         if self.group.kip848 and self._moving:
             self._taking_over = True
         else:
             self.agenda.after(0.0, self._close, self.rebalances[-1])
 
     def removed(self, member_id: str, why: str) -> None:
-        """The coordinator has removed a member by itself: a timeout of it is over."""
+        """Note that the coordinator has removed a member by itself: a timeout of it is over."""
         name = member_id
         for consumer in (*self.consumers.values(), *self.ended):
             if member_id in (consumer.member_id, consumer.last_id):
@@ -267,7 +267,7 @@ class World:
             self._note_silent(consumer)
 
     def unrest(self, consumer: Member, *, moving: bool) -> None:
-        """A member is not at rest any more, or it is again."""
+        """Note that a member is not at rest any more, or that it is again."""
         if moving:
             self._moving.add(consumer)
             return

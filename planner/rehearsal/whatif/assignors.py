@@ -31,7 +31,7 @@ class Choice(NamedTuple):
 
 
 def chosen(name: str, snapshot: GroupSnapshot, custom: CustomAssignors) -> Choice:
-    """The assignor called `name`; in a KIP-848 group `range` means the coordinator's.
+    """Return the assignor called `name`; in a KIP-848 group `range` means the coordinator's.
 
     Raises:
         UnknownAssignorError: nobody is called so; the message names those there are.

@@ -205,7 +205,7 @@ def _without(*member_ids: str) -> Callable[[Spec], Spec]:
 
 
 def _back(member: SpecMember, new_id: str, more: Sequence[str]) -> Callable[[Spec], Spec]:
-    """Puts a member that left back, as one that has just started."""
+    """Put a member that left back, as one that has just started."""
     started = SpecMember(member_id=new_id, topics=(*member.topics, *more), rack=member.rack)
     return lambda spec: replace(spec, members=(*spec.members, started))
 
@@ -228,7 +228,7 @@ def _join_step(spec: Spec, changes: Changes, added: Mapping[str, str], notes: li
 
 
 def _usual(members: Sequence[SpecMember]) -> tuple[str, ...]:
-    """The subscription that most members have, the first among equals."""
+    """Return the subscription that most members have, the first among equals."""
     counts: dict[tuple[str, ...], int] = {}
     for member in members:
         counts[member.topics] = counts.get(member.topics, 0) + 1

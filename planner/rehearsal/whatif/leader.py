@@ -52,7 +52,7 @@ class LeaderTime(Record, frozen=True, kw_only=True):
 
 
 def leader_time(spec: Spec, assignor: str, rebalance_timeout: float) -> LeaderTime | None:
-    """The estimate for one rebalance of this group; None where it is not worth mentioning."""
+    """Return the estimate for one rebalance of this group; None where it is not worth a word."""
     if assignor not in ("sticky", "cooperative-sticky"):
         return None
     subscriptions = {member.topics for member in spec.members}

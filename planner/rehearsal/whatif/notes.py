@@ -16,7 +16,7 @@ def assumes(
     undecided: Undecided,
     changes: tuple[str, ...],
 ) -> tuple[str, ...]:
-    """The assumptions of one simulation, the most important first; `changes` have their own.
+    """Return the assumptions of one simulation, the most important first; `changes` have theirs.
 
     `undecided` is whose order in the coordinator's tables matters and is not known; its members
     by name.
@@ -97,6 +97,6 @@ def _server_side(snapshot: GroupSnapshot, choice: Choice, undecided: Undecided) 
 
 
 def _some(names: Collection[str]) -> str:
-    """The first five by name."""
+    """Return the first five by name."""
     more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
     return ", ".join(sorted(names)[:5]) + more

@@ -82,7 +82,7 @@ def simulate_workers(
 
 
 def _under(snapshot: GroupSnapshot, protocol: str) -> GroupSnapshot:
-    """The group as if every worker had this connect.protocol."""
+    """Return the group as if every worker had this connect.protocol."""
     offers = worker_list(protocol) or ()
     all_offer = AssignorList(knowledge=Knowledge.EXACT, list=offers)
     return replace(
