@@ -43,12 +43,12 @@ def command(
     given = connection.given()
     switch = () if managed is not None else tuple(given.request_log(report.coordinator_id))
     if form == "text":
-        again = given.inspect(group, "--probe")
+        again = given.inspect(group, "--probe") if report.logged_in else None
         view = doctor_view(
             output.shown(report), output.shown(settings), managed, again, switch=switch
         )
         output.page(view, wide=wide)
-        output.hint(given.note)
+        output.hint(given.note if again else "")
     else:
         body = document_of(
             DoctorDocument, report, settings=settings, managed=managed, request_log=switch

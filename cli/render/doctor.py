@@ -60,12 +60,13 @@ def doctor_view(
     report: DoctorReport,
     settings: Origins,
     managed: ManagedService | None,
-    next_command: Command,
+    next_command: Command | None,
     *,
     switch: Sequence[NamedCommand] = (),
 ) -> View:
     """Return the screen of one examination; `settings` say where the connection came from.
 
+    `next_command` is None where the login was rejected: no other command would do better.
     `switch` are the commands that switch the coordinator's request log on and off again.
     """
     view: View = [
@@ -103,7 +104,8 @@ def doctor_view(
         view += [Text(""), Text(lead, style="bold")]
         for one in switch:
             view += [to_paste(f"# {one.use}"), to_paste(one.line)]
-    view += [Text(""), facts([(Text("next:", style="bold"), next_command)], label=0)]
+    if next_command is not None:
+        view += [Text(""), facts([(Text("next:", style="bold"), next_command)], label=0)]
     return view
 
 

@@ -32,7 +32,7 @@ _REFUSED: Final = frozenset({"authentication", "tls"})
 
 
 class DoctorRow(Record, frozen=True, kw_only=True):
-    """One source of evidence; `adds` names the facts that it provides.
+    """One source of evidence; `adds` names the facts that it provides (empty: the login, all).
 
     `grant` is the command that grants the missing right. It is empty unless a right is missing.
     """
@@ -113,7 +113,7 @@ class _Examination:
 
         Where the login is rejected, nothing else of the cluster is tried.
         """
-        login = self._row("login", self._log_in, "all that the brokers show")
+        login = self._row("login", self._log_in, "")
         yield login
         if login.available is Tri.YES:
             yield from self._of_cluster()

@@ -111,6 +111,8 @@ def test_the_screen_names_no_administrator_when_nothing_is_missing(
 
 def test_rejected_login_is_a_failure(examined: Callable[..., object], capsys: Said) -> None:
     examined(row("login", Tri.NO, "wrong password"), ROWS[1])
+    assert app.run(["doctor", "-b", "h:1"]) == 1
+    assert "next:" not in capsys.readouterr().out, "no other command would log in"
     assert app.run(["doctor", "-b", "h:1", "-o", "json"]) == 1
     body = json.loads(capsys.readouterr().out)
     assert body["schema"] == "rebal.doctor/1"
