@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import TypeVar
+from threading import Lock
+from typing import Any, Final, TypeVar
 
 import msgspec
 import yaml
 
 _T = TypeVar("_T")
 
+# Of two threads that first use a type at once, msgspec ends the process (0.22).
+_LOCK: Final = Lock()
+_LOADED: Final[dict[tuple[str, str], Any]] = {}
+
 
 def load_data(name: str, kind: type[_T], package: str = __name__) -> _T:
     """Return the contents of a YAML file of `package` (by default of this one) as a `kind`."""
-    text = files(package).joinpath(name).read_text(encoding="utf-8")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return msgspec.convert(yaml.load(text, Loader=loader), kind)
+    with _LOCK:
+        if (package, name) not in _LOADED:
+            text = files(package).joinpath(name).read_text(encoding="utf-8")
+            loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+            _LOADED[package, name] = msgspec.convert(yaml.load(text, Loader=loader), kind)
+        found: _T = _LOADED[package, name]
+    return found

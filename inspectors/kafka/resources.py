@@ -216,12 +216,11 @@ class Resources:
         found: _Answers = dict.fromkeys(asked, left_out)
         for topic in answer.topics:
             for part in topic.partitions:
-                name = error_name(part.error_code)
-                found[topic.name, part.partition_index] = (
-                    RequestError(name, f"{topic.name}-{part.partition_index}: {name}")
-                    if part.error_code
-                    else part.offset
-                )
+                each = (topic.name, part.partition_index)
+                found[each] = part.offset
+                if part.error_code or part.offset < 0:
+                    name = error_name(part.error_code) if part.error_code else "CORRUPT_MESSAGE"
+                    found[each] = RequestError(name, f"{topic.name}-{part.partition_index}: {name}")
         return found
 
 

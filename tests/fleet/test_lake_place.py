@@ -11,6 +11,7 @@ import pytest
 
 from rebal.inspectors.fleet.lake.place import LakeError, find_place
 from rebal.inspectors.fleet.lake.store import open_store
+from rebal.inspectors.fleet.sources.files import list_files
 
 
 def test_the_processs_environment_stays_as_it_is() -> None:
@@ -159,3 +160,11 @@ def test_what_went_wrong_in_a_store_is_told_without_the_request(text: str, says:
 def test_a_lake_without_a_name_is_not_the_working_folder() -> None:
     with pytest.raises(LakeError, match="no lake is named"):
         find_place("")
+
+
+def test_a_file_name_that_is_not_utf_8_is_named_in_a_sentence(tmp_path):
+    (tmp_path / "server.log").touch()
+    with open(os.fsencode(tmp_path) + b"/\xff", "w"):
+        pass
+    with pytest.raises(LakeError, match="the name of a file there is not UTF-8"):
+        list_files(tmp_path.as_uri())

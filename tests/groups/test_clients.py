@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import pytest
 
-from rebal.groups import clients
+from rebal.groups import clients, data
 from rebal.groups.clients import fixes_protocol, proven_family
 from rebal.groups.evidence.fingerprint import identify
 from rebal.groups.model import RebalanceProtocol, Source, Subscription, Tri
@@ -31,6 +34,24 @@ def test_every_family_and_assignor_has_its_sources():
         assert all(default.source for default in family.timeouts)
         assert family.timeouts[-1].since == "0", "every version has a default"
     assert all(known.source for known in clients.assignors().values())
+
+
+def test_threads_that_need_the_facts_at_once_make_them_once(monkeypatch):
+    """Two first conversions to one type at once end the process (msgspec 0.22)."""
+    convert, made = msgspec.convert, []
+
+    def slow(*given):
+        made.append(given)
+        time.sleep(0.05)
+        return convert(*given)
+
+    monkeypatch.setattr(data.msgspec, "convert", slow)
+    monkeypatch.setattr(data, "_LOADED", {})
+    asked = [("clients.yaml", dict[str, tuple[clients.Family, ...]])] * 4
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda each: data.load_data(*each), asked))
+    assert len(made) == 1
+    assert all(each is found[0] for each in found)
 
 
 def test_no_spelling_names_two_assignors():

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from rebal.inspectors.errors import RequestError
 from rebal.inspectors.kafka import survey
+from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.reload import LATEST
+from rebal.inspectors.kafka.resources import Resources
 from rebal.inspectors.kafka.wire import Deadline
 
 NAMES = [f"g-{number}" for number in range(120)]
@@ -76,3 +80,18 @@ def test_groups_that_are_not_described_fail_or_are_read_again(
     assert answers.looks == []
     assert answers.moved == (["g"] if where == "moved" else [])
     assert [each.group_id for each in answers.failures] == (["g"] if where == "failed" else [])
+
+
+def test_an_offset_below_zero_is_a_damaged_answer_of_its_partition_alone() -> None:
+    parts = [
+        SimpleNamespace(partition_index=0, error_code=0, offset=-7, leader_id=1),
+        SimpleNamespace(partition_index=1, error_code=0, offset=7, leader_id=1),
+    ]
+    answer = SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=parts)])
+    node = SimpleNamespace(send=lambda *_, **__: answer)
+    resources = Resources(cast(RawCluster, SimpleNamespace(node=lambda *_: node)))
+    found = resources._of_leader(1, [("t", 0), ("t", 1)], LATEST, 0, Deadline(1000))
+    damaged = found["t", 0]
+    assert isinstance(damaged, RequestError)
+    assert damaged.name == "CORRUPT_MESSAGE"
+    assert found["t", 1] == 7

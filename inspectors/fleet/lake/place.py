@@ -117,7 +117,7 @@ class Place:
             yield
         except BaseException as error:
             # A folder needs no delta-rs, so its errors are told by where they come from.
-            known = isinstance(error, (ArrowException, OSError))
+            known = isinstance(error, (ArrowException, OSError, UnicodeDecodeError))
             if not known and type(error).__module__.split(".")[0] not in _DELTA:
                 raise
             raise LakeError(f"{self}: {_reason(error)}.") from None
@@ -230,6 +230,8 @@ def _require_folder(folder: Path, place: Place) -> None:
 def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"the store says: {error.strerror}"
+    if isinstance(error, UnicodeDecodeError):
+        return "the name of a file there is not UTF-8; rename it"
     text = _STACK.split(_COLOURS.sub("", str(error)), maxsplit=1)[0]
     said = (_causes(text) if _CHAIN.search(text) else _pieces(text)) or [type(error).__name__]
     reason = ": ".join(said)

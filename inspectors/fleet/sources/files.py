@@ -53,7 +53,7 @@ def list_files(path: str) -> list[str]:
         if files.get_file_info(name).is_file:
             return [path]
         found = files.get_file_info(FileSelector(name, recursive=True))
-    below = [one.path for one in found if one.is_file and "/." not in f"/{one.path}"]
+        below = [one.path for one in found if one.is_file and "/." not in f"/{one.path}"]
     if not below:
         raise DocumentError(f"{path}: no file is there; check the URL.")
     return [f"{place}/{each}" for each in sorted(below)]
