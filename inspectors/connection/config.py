@@ -253,9 +253,9 @@ def profile_of(name: str | None, env: Mapping[str, str]) -> dict[str, str]:
         raise SettingError(f"{path}: no profile {name!r}; it has: {known}.")
     found: dict[str, str] = {}
     for key, value in section.items():
-        if isinstance(value, dict | list) or value is None:
+        if not (isinstance(value, str) and value):
             raise SettingError(f"{path}: profiles.{name}.{key}: expected one value.")
-        text = str(value).lower() if isinstance(value, bool) else str(value)
+        text = value.lower() if value.lower() in ("true", "false") else value
         found["bootstrap.servers" if key == "bootstrap" else str(key)] = text
     return found
 
@@ -263,7 +263,8 @@ def profile_of(name: str | None, env: Mapping[str, str]) -> dict[str, str]:
 def _sections(path: Path, what: object) -> dict[object, object]:
     """Return the section `profiles` of a configuration file; errors name `what` asked for it."""
     try:
-        body = yaml.safe_load(read_text(path))
+        # Each value stays the text that stands there: a password 0123 is no octal number.
+        body = yaml.load(read_text(path), Loader=yaml.BaseLoader)
     except OSError as error:
         raise SettingError(
             f"{what}: cannot read {path}: {error.strerror} (REBAL_CONFIG sets the path)."

@@ -277,6 +277,23 @@ def test_a_home_that_is_none_leaves_the_path_as_it_is(monkeypatch: pytest.Monkey
         made(profile="prod", env={})
 
 
+@pytest.mark.parametrize("password", ["0123", "12_3", "yes", "!!int ''", "!!bool no"])
+def test_a_profile_s_value_stays_its_text(password: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "profiles: {p: {bootstrap: b, security.protocol: SASL_PLAINTEXT, sasl.mechanism: PLAIN, "
+        f"sasl.username: u, sasl.password: {password}}}}}"
+    )
+    env = {"REBAL_CONFIG": str(path)}
+    text = password.rsplit(maxsplit=1)[-1]
+    if text == "''":
+        with pytest.raises(SettingError, match=r"p\.sasl\.password: expected one value"):
+            made(bootstrap=None, profile="p", env=env)
+    else:
+        config = made(bootstrap=None, profile="p", env=env)
+        assert config.password == text
+
+
 def test_profiles_that_are_not_there(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     env = {"REBAL_CONFIG": str(path)}
