@@ -253,8 +253,8 @@ class GroupFacts:
     def probed(self, assignor: str) -> Tri:
         """Return the probe's answer: whether every list that the coordinator holds has `assignor`.
 
-        While the coordinator may have been reloaded, a "no" proves nothing about the members, and
-        the answer is cannot tell.
+        While the coordinator may hold what a load left of a list, a "no" proves nothing about the
+        members, and the answer is cannot tell.
         """
         probe = self.snapshot.probe
         if probe is None or probe.refused:
@@ -262,7 +262,7 @@ class GroupFacts:
         answers = {answer.supported for answer in probe.answers if answer.assignor == assignor}
         if answers == {Tri.YES}:
             return Tri.YES
-        if answers == {Tri.NO} and self.reloaded is Tri.NO:
+        if answers == {Tri.NO} and self.snapshot.rebalanced_since_load:
             return Tri.NO
         return Tri.CANNOT_TELL
 

@@ -58,10 +58,8 @@ def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
             evidence = (*member.assignors.evidence, *said)
             yield Contradiction(member_id=member.member_id, what=what, evidence=evidence)
     for answer in snapshot.probe_answers:
-        # A static member that is down keeps what a load left of its list: no contradiction.
         held = snapshot.members and all(
-            member.instance_id is None and member.assignors.holds(answer.assignor) is Tri.YES
-            for member in snapshot.members
+            member.assignors.holds(answer.assignor) is Tri.YES for member in snapshot.members
         )
         if answer.supported is Tri.NO and snapshot.rebalanced_since_load and held:
             yield Contradiction(
