@@ -56,19 +56,17 @@ $(SHOWN): pyproject.toml requirements.lock
 demo: $(if $(wildcard $(READY)),$(READY),$(SHOWN))
 	@$(BIN)/rebal demo
 
-# What the live tests need is fetched while the pure ones run; the stories share one broker.
+# What the live tests need is fetched while the pure ones run; the stories share a broker a worker.
 test: $(READY)
 	@mkdir -p build
 	@$(BIN)/python -m tests.kafka.fetch >build/fetch.log 2>&1 & fetching=$$!; \
 	$(PYTEST) -n auto --dist worksteal -m "not live and not package" $(TIMES); pure=$$?; \
 	wait $$fetching; \
-	$(PYTEST) -m story $(TIMES) && exit $$pure
+	$(PYTEST) -n 2 --dist worksteal -m story $(TIMES) && exit $$pure
 
-# Two workers, each with brokers of its own; then, alone, the tests that compare times.
+# Three workers, each with brokers of its own: two thirds of a live test's time are waits.
 test-live: $(READY)
-	$(PYTEST) -n 2 --dist loadfile -m "(live or package) and not story and not timed" \
-		$(TIMES); apart=$$?; \
-	$(PYTEST) -m timed $(TIMES) && exit $$apart
+	$(PYTEST) -n 3 --dist loadfile -m "(live or package) and not story" $(TIMES)
 
 test-fast: $(READY)
 	HYPOTHESIS_PROFILE=quick $(PYTEST) -n auto -m "not live and not package and not slow"

@@ -24,8 +24,6 @@ from tests.kafka.connect import ConnectHost, wait_running
 from tests.kafka.processes import wait_for
 from tests.live_support.workers import Workers, configure
 
-pytestmark = pytest.mark.timed
-
 NAMES = ("w0", "w1", "w2")
 # Source tasks, one each: what they wait for at a stop is not the test's matter, as sinks' would be.
 CONNECTORS = ("a", "b", "c", "d", "e", "f")

@@ -14,8 +14,6 @@ from tests.kafka.members import Member, Members, wait_assigned
 from tests.planner.rehearsal.scenes import play, told
 from tests.planner.rehearsal.test_kip848 import LATE, kip848
 
-pytestmark = pytest.mark.timed
-
 # Long enough for members to hear of every epoch: their heartbeats come twice a second.
 QUIET = 4.0
 

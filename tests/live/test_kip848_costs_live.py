@@ -24,8 +24,6 @@ from tests.kafka.processes import wait_for
 from tests.kafka.service import answer
 from tests.live_support import config_of, last_generation, measured
 
-pytestmark = pytest.mark.timed
-
 PARTITIONS = 12
 # Longer than the heartbeat interval that a plan takes for granted (3 s, and a poll): with a shorter
 # one it predicts members that are back before the rebalance of their leave is over.

@@ -21,8 +21,6 @@ from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.live_support.rehearsed import Course, RealGroup, Seed, foretold
 
-pytestmark = pytest.mark.timed
-
 RANGE = ("range",)
 MIXED = ("cooperative-sticky", "range")
 BACK = ("range", "cooperative-sticky")

@@ -14,8 +14,6 @@ from tests.kafka.members import Member, Members, wait_assigned
 from tests.planner.rehearsal.scenes import play, scene
 from tests.planner.rehearsal.test_kip848 import LATE, kip848
 
-pytestmark = pytest.mark.timed
-
 TOPICS = ("orders",)
 POLL_TIMEOUT = 10.0
 

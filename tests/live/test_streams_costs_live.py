@@ -16,8 +16,6 @@ from tests.kafka.members import Member, wait_assigned
 from tests.kafka.streams import StreamsHost
 from tests.live_support import measured
 
-pytestmark = pytest.mark.timed
-
 PARTITIONS = 4
 SESSION, HEARTBEAT, RESTART = 6.0, 1.0, 2.0
 

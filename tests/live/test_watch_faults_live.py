@@ -33,8 +33,6 @@ from tests.kafka.processes import wait_for
 from tests.kafka.rolling import Rolling
 from tests.kafka.tunnel import Tunnel
 
-pytestmark = pytest.mark.timed
-
 OLD = ["range"]
 MIXED = ["cooperative-sticky", "range"]
 BLIND = re.compile(r"blind since (\d\d:\d\d:\d\dZ): (.*)")
