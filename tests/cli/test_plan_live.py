@@ -46,7 +46,7 @@ LONG = pytest.mark.parametrize(
 BOTH = pytest.mark.parametrize("broker", [STORY, "kafka39", "newest"], indirect=True)
 
 
-@pytest.fixture(params=jars.SITES)
+@pytest.fixture(params=jars.ENDS)
 def broker(request: pytest.FixtureRequest) -> Broker:
     """The shared broker of each kind."""
     shared: Broker = request.getfixturevalue(request.param)

@@ -29,6 +29,8 @@ NEWEST = "4.4.0"
 BROKER_VERSIONS = (SCALA, EARLY, NEWEST)
 SITES = ("kafka39", "kafka41", "newest")
 """The fixtures of the shared brokers of these versions."""
+ENDS = SITES if os.environ.get("REBAL_FULL") == "1" else ("kafka39", "newest")
+"""The brokers on which a test runs that is about each version: all of them in `make test-full`."""
 # Fetched by the test that needs one (`make test-full`).
 RARE_BROKER_VERSIONS = ("4.2.2", "4.3.1")
 CLIENT_VERSIONS = ("2.3.1", "2.8.2", *BROKER_VERSIONS)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.kafka.service import Service
@@ -16,6 +17,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.live)
+
+
+@pytest.fixture(params=jars.ENDS)
+def broker(request: pytest.FixtureRequest) -> Broker:
+    """The shared broker of each version; a file that needs others has a fixture of its own."""
+    shared: Broker = request.getfixturevalue(request.param)
+    shared.wait_coordinator("any")
+    return shared
 
 
 @pytest.fixture

@@ -48,13 +48,6 @@ SHORT_SESSION_S = 4.0
 NAMES_OF = {code: name for name, code in CODES.items()}
 
 
-@pytest.fixture(params=jars.SITES)
-def broker(request: pytest.FixtureRequest) -> Broker:
-    found = request.getfixturevalue(request.param)
-    found.wait_coordinator("any")
-    return found
-
-
 @pytest.fixture
 def group(broker: Broker) -> Iterator[RawGroup]:
     made = RawGroup(broker)

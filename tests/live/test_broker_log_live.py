@@ -12,7 +12,9 @@ from tests.kafka.members import Member, Members, wait_assigned
 from tests.live_support import config_of
 
 
-@pytest.mark.parametrize("version", jars.BROKER_VERSIONS)
+@pytest.mark.parametrize(
+    "version", [jars.SCALA, pytest.param(jars.EARLY, marks=pytest.mark.full), jars.NEWEST]
+)
 def test_the_log_shows_loads_joins_and_leaves(
     version: str, members: Members, group_id: str, topic_name: str
 ) -> None:

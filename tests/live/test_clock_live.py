@@ -13,18 +13,12 @@ from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.kafka import session
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.session import ahead_of_brokers
-from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.service import Service
 from tests.live_support import config_of
 
 JAVA = "java-4.1.1"
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture(params=jars.SITES)
-def broker(request: pytest.FixtureRequest) -> Broker:
-    return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
 
 
 def right() -> datetime:

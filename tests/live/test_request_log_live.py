@@ -10,7 +10,6 @@ from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.kafka.read import read_groups
 from rebal.inspectors.logs.requests.reader import read_request_log
 from rebal.planner.paths import make_plan
-from tests.kafka import jars
 from tests.kafka.members import wait_assigned
 from tests.kafka.processes import wait_for
 
@@ -30,10 +29,9 @@ SOFTWARE = {
 }
 
 
-@pytest.fixture(params=jars.SITES)
-def broker(request):
+@pytest.fixture
+def broker(broker):
     """Each broker with its request log on, as KIP-412 switches it."""
-    broker = request.getfixturevalue(request.param)
     broker.log_requests(True)
     yield broker
     broker.log_requests(False)

@@ -7,7 +7,6 @@ import pytest
 
 from rebal.groups.model import CoordinatorKind
 from rebal.groups.vote import elect
-from tests.kafka import jars
 from tests.kafka.ballot import elected
 
 KNOWN = ("range", "roundrobin", "sticky", "cooperative-sticky")
@@ -23,11 +22,6 @@ CUSTOM = (
 )
 # Strings with one and the same Java hash: "Aa" and "BB".
 COLLIDING = ("x-AaAa", "x-BBBB", "x-AaBB", "x-BBAa")
-
-
-@pytest.fixture(params=jars.SITES)
-def broker(request):
-    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture
