@@ -2,8 +2,9 @@
 
 `--shuffle SEED` runs the test files in another order: no file may depend on an earlier one.
 
-`HYPOTHESIS_PROFILE` chooses `quick` (a fifth of the examples), `mutants` (three fifths, the same
-ones each time) or `ci`, which CI=true chooses too; a test asks for its number of examples with
+Of its Hypothesis examples a test runs half, and all of them with REBAL_FULL=1.
+`HYPOTHESIS_PROFILE` chooses `quick` (a fifth), `mutants` (three fifths, the same ones each time) or
+`ci`, which CI=true chooses too; a test asks for its number of examples with
 `tests.examples.examples`.
 
 `live` tests are skipped, with the reason, where no Java 17 is found or REBAL_LIVE=0; with CI=true
@@ -67,7 +68,8 @@ def _load_hypothesis_profile() -> None:
     # The time of an example depends on the machine more than on the code.
     slow = [hypothesis.HealthCheck.too_slow]
     register = hypothesis.settings.register_profile
-    register("rebal", deadline=None, suppress_health_check=slow)
+    whole = 100 if os.environ.get("REBAL_FULL") == "1" else 50
+    register("rebal", deadline=None, suppress_health_check=slow, max_examples=whole)
     register("quick", hypothesis.settings.get_profile("rebal"), max_examples=20)
     # The same examples for each mutant, and none made smaller: a failure is all that is asked.
     once = (hypothesis.Phase.explicit, hypothesis.Phase.generate)

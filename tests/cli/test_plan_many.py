@@ -195,7 +195,7 @@ def test_max_downtime_judges_moves_to_kip_848_and_back(
 
 def test_max_downtime_judges_a_sample_with_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """The longest stop of all restarts is longer than that of the sample, and within its bound."""
-    snapshot = sized(100, 500, "uniform")
+    snapshot = sized(70, 350, "uniform")
 
     def judged(limit: float) -> tuple[int, list[str]]:
         return planning.too_long(plan, limit, 1, 0)

@@ -5,30 +5,25 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from rebal.cli import app
 from rebal.planner.commands import READ_MORE, Given
 from rebal.planner.plan import Finding
 from rebal.planner.rules import rules
 from tests.planner.builder import context_of
+from tests.planner.rule_cases import cases_of
 
-RULES = Path(__file__).parents[1] / "data" / "rules"
 TYPED = Given(connection=("-b", "h:1"), evidence=("--probe",), plan="p.yaml", brokers="h:1")
 FILLED_IN = re.compile(r"CLIENT_ID|FAMILY|\b[A-Z_]{3,}=|=[A-Z_]{3,}\b(?<!=DEBUG)|HOST:PORT")
 
 
 def findings(rule: str) -> Iterator[Finding]:
     """Each finding of the rule's cases, with a command line that was typed."""
-    document = yaml.safe_load((RULES / f"{rule}.yaml").read_text(encoding="utf-8"))
-    for outcome in ("fires", "cannot_tell"):
-        cases = document[outcome]
-        for case in cases if isinstance(cases, list) else ():
-            yield from rules()[rule].check(context_of(case["group"], given=TYPED))
+    for case in cases_of(rule, "fires", "cannot_tell"):
+        yield from rules()[rule].check(context_of(case["group"], given=TYPED))
 
 
 @pytest.mark.parametrize("rule", sorted(rules()))

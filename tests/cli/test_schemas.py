@@ -10,7 +10,6 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-import yaml
 
 from rebal.cli import app, output
 from rebal.cli.journal import Journal
@@ -28,10 +27,10 @@ from rebal.planner.rehearsal.whatif.simulation import simulate
 from rebal.planner.verification.verify import entry_of, verify
 from tests.documents import checked, validator
 from tests.planner.builder import group_of
+from tests.planner.rule_cases import RULES, cases_of
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "cli" / "data" / "schemas"
-RULES = sorted((ROOT / "tests" / "data" / "rules").glob("RB*.yaml"))
 DEMO = sorted((ROOT / "cli" / "data" / "demo").glob("*.rebal.yaml"))
 GOALS = ("cooperative", "eager", "consumer")
 Said = pytest.CaptureFixture[str]
@@ -71,11 +70,9 @@ def test_names_are_listed_and_an_unknown_one_is_rejected(capsys: Said) -> None:
 
 
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.full)])
-@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
-def test_documents_of_rule_cases_fit(path: Path, every: int, tmp_path: Path) -> None:
-    listed = yaml.safe_load(path.read_text(encoding="utf-8")).values()
-    cases = [case for some in listed if isinstance(some, list) for case in some]
-    for number, case in enumerate(cases[::every]):
+@pytest.mark.parametrize("rule", RULES)
+def test_documents_of_rule_cases_fit(rule: str, every: int, tmp_path: Path) -> None:
+    for number, case in enumerate(cases_of(rule)[::every]):
         snapshot = group_of(case["group"])
         report = make_report(snapshot)
         body = InspectDocument(groups=[inspected_group(report)], failures=[])

@@ -26,13 +26,13 @@ Said = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def simulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> Simulate:
-    """Simulate a plan of 60 members as if that took long; return the code and what is printed."""
+    """Simulate a plan of 30 members as if that took long; return the code and what is printed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(sampled, "_TOO_LONG", 0.0)
     monkeypatch.setattr(sampled, "_SAMPLE", 0.0)
-    members = [{"id": f"m{n:02d}", "list": ["range"], "version": "4.1.1"} for n in range(60)]
-    group = group_of({"members": members, "elected": "range", "topics": {"orders": 120}})
+    members = [{"id": f"m{n:02d}", "list": ["range"], "version": "4.1.1"} for n in range(30)]
+    group = group_of({"members": members, "elected": "range", "topics": {"orders": 60}})
     with unpriced():
         plan = make_plan(group)
     Path("g.rebal.yaml").write_text(dump_snapshot(group))
@@ -57,16 +57,16 @@ def test_the_screen_names_the_sample_its_bounds_and_what_it_cannot_exclude(
     code, text = simulate()
     assert code == 0
     said = flat(text)
-    found = re.search(r"In a sample of (\d+) of 120 restarts, no member is rejected, and no", said)
+    found = re.search(r"In a sample of (\d+) of 60 restarts, no member is rejected, and no", said)
     assert found is not None
     assert int(found[1]) < 30
-    assert f"sample {found[1]} of 120 restarts rehearsed, one of each kind." in said
+    assert f"sample {found[1]} of 60 restarts rehearsed, one of each kind." in said
     assert re.search(r"partition-seconds are within ±\d+ %, and no partition stops for more", said)
     assert "A sample cannot exclude a danger that comes by chance" in said
     assert "--rehearse-all rehearses every restart, in about" in said
     assert "No member is rejected" not in said
-    assert re.search(r"step 1 +0:00 +3\d min", text)
-    assert re.search(r"step 2 +3\d:\d\d +3\d min", text)
+    assert re.search(r"step 1 +0:00 +1\d min", text)
+    assert re.search(r"step 2 +1\d:\d\d +1\d min", text)
 
 
 def test_all_restarts_are_rehearsed_where_that_is_asked_for(simulate: Simulate) -> None:
@@ -83,7 +83,7 @@ def test_the_document_has_the_sample(simulate: Simulate) -> None:
     assert code == 0
     one = checked(text)["runs"][0]["rehearsal"]
     found = one["sampled"]
-    assert found["restarts"] == 120
+    assert found["restarts"] == 60
     assert found["rehearsed"] < 30
     assert found["left_out"] == 0
     assert 0 < found["bound"] < 1
@@ -98,7 +98,7 @@ def test_the_document_has_the_sample(simulate: Simulate) -> None:
 def test_the_page_is_of_the_sample_and_draws_no_time(simulate: Simulate) -> None:
     code, page = simulate("-o", "html")
     assert code == 0
-    assert re.search(r"<dt>sample</dt><dd>\d+ of 120 restarts rehearsed, one of each kind", page)
+    assert re.search(r"<dt>sample</dt><dd>\d+ of 60 restarts rehearsed, one of each kind", page)
     assert "<script" not in page
     assert "<svg" not in page
     assert "<svg" in simulate("-o", "html", "--rehearse-all")[1]
@@ -108,10 +108,10 @@ def test_runs_and_comparisons_are_of_samples_too(simulate: Simulate) -> None:
     code, text = simulate("--runs", "3")
     assert code == 0
     assert "OVER 3 RUNS" in text
-    assert "of 120 restarts rehearsed" in flat(text)
+    assert "of 60 restarts rehearsed" in flat(text)
     code, text = simulate("--compare", "eager,plan")
     assert code == 0
-    assert flat(text).count("of 120 restarts rehearsed") == 2
+    assert flat(text).count("of 60 restarts rehearsed") == 2
     assert "sample eager: " in flat(text)
 
 
@@ -137,9 +137,9 @@ def test_a_kind_of_restart_that_is_left_out_is_not_verified_and_the_code_is_4(
 ) -> None:
     monkeypatch.setattr(sampled, "_MOST_KINDS", 0)
     members = [
-        {"id": f"m{n:02d}", "list": ["range"], "version": f"3.{n // 9}.{n % 9}"} for n in range(60)
+        {"id": f"m{n:02d}", "list": ["range"], "version": f"3.{n // 9}.{n % 9}"} for n in range(30)
     ]
-    group = group_of({"members": members, "elected": "range", "topics": {"orders": 120}})
+    group = group_of({"members": members, "elected": "range", "topics": {"orders": 60}})
     with unpriced():
         Path("p.yaml").write_text(dump_plan(make_plan(group)))
     code, text = simulate()
@@ -161,7 +161,7 @@ def test_max_downtime_is_not_verified_where_kinds_of_restart_were_not_rehearsed(
             {"id": f"m{n:02d}", "list": ["range"], "version": version}
             for n, version in enumerate(each)
         ]
-        group = group_of({"members": members, "elected": "range", "topics": {"orders": 120}})
+        group = group_of({"members": members, "elected": "range", "topics": {"orders": 60}})
         Path(f"{name}.yaml").write_text(dump_snapshot(group))
         words = ["--snapshot", f"{name}.yaml", "--max-downtime", "1d", "--details"]
         code = run(["plan-upgrade", *words])
@@ -177,7 +177,7 @@ def test_max_downtime_is_not_verified_where_kinds_of_restart_were_not_rehearsed(
 
 
 def test_a_ready_roll_out_is_sampled_and_a_crash_is_not(simulate: Simulate) -> None:
-    assert "of 60 restarts rehearsed" in flat(simulate("--script", "rolling", plan=False)[1])
+    assert "of 30 restarts rehearsed" in flat(simulate("--script", "rolling", plan=False)[1])
     assert "sample" not in simulate("--script", "crash", plan=False)[1]
 
 

@@ -1,7 +1,6 @@
 """The modules of the rooms, by file and by dotted name, and the imports between them."""
 
 import ast
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -28,15 +27,18 @@ def dotted(path: Path) -> str:
     return ".".join(("rebal", *parts) if parts[0] in ROOMS else parts)
 
 
-def imports(path: Path) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-    """Yield the line, the module and the imported names of each import, inside functions too."""
+@cache
+def imports(path: Path) -> list[tuple[int, str, tuple[str, ...]]]:
+    """Return the line, the module and the imported names of each import, inside functions too."""
+    found: list[tuple[int, str, tuple[str, ...]]] = []
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name, ()
+            found += [(node.lineno, alias.name, ()) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: a relative import hides its arrow"
-            yield node.lineno, node.module or "", tuple(alias.name for alias in node.names)
+            names = tuple(alias.name for alias in node.names)
+            found.append((node.lineno, node.module or "", names))
+    return found
 
 
 def import_graph(folders: tuple[str, ...]) -> dict[str, set[str]]:

@@ -3,11 +3,11 @@
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.house.modules import ROOMS, ROOT, files, tree
+
 WORDS = ROOT / "planner" / "advice" / "wording.py"
 # An imperative at the beginning of a clause, with whom or what it concerns.
 TELLS = re.compile(
@@ -21,29 +21,28 @@ FORBIDS = re.compile(r"[Rr]estart nothing|[Ss]top the old process first|will not
 FACTS = re.compile(r"run EAGER (?:from then on )?and stop all")
 
 
-def told(source: str) -> Iterator[tuple[int, str]]:
+def told(module: ast.Module) -> Iterator[tuple[int, str]]:
     """Each text that tells somebody to restart, by its line; docstrings do not count."""
-    tree = ast.parse(source)
     holders = (ast.FunctionDef, ast.ClassDef, ast.Module)
     docs = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in ast.walk(module)
         if isinstance(node, holders) and node.body and isinstance(node.body[0], ast.Expr)
     }
-    for node in ast.walk(tree):
+    for node in ast.walk(module):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
             text = FACTS.sub("", FORBIDS.sub("", node.value))
             if TELLS.search(text):
                 yield node.lineno, node.value
 
 
-@pytest.mark.parametrize("room", ["planner", "cli", "groups", "inspectors"])
+@pytest.mark.parametrize("room", ROOMS)
 def test_no_other_module_words_a_restart(room: str) -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line} {text[:80]!r}"
-        for path in sorted((ROOT / room).rglob("*.py"))
+        for path in files(room)
         if path != WORDS
-        for line, text in told(path.read_text())
+        for line, text in told(tree(path))
     ]
     assert wrong == [], (
         "ask planner/advice/actions.py, whose words are in planner/advice/wording.py"
@@ -52,7 +51,7 @@ def test_no_other_module_words_a_restart(room: str) -> None:
 
 def test_the_module_of_the_words_decides_nothing() -> None:
     assert "admitted" not in {
-        node.id for node in ast.walk(ast.parse(WORDS.read_text())) if isinstance(node, ast.Name)
+        node.id for node in ast.walk(tree(WORDS)) if isinstance(node, ast.Name)
     }
 
 
@@ -66,11 +65,11 @@ def test_the_module_of_the_words_decides_nothing() -> None:
     ],
 )
 def test_what_tells_a_restart_is_found(text: str) -> None:
-    assert list(told(f"x = {text!r}"))
+    assert list(told(ast.parse(f"x = {text!r}")))
 
 
 @pytest.mark.parametrize(
     "text", ["Restart nothing before that is known.", "each restart costs a rebalance"]
 )
 def test_what_tells_none_is_left_alone(text: str) -> None:
-    assert not list(told(f"x = {text!r}"))
+    assert not list(told(ast.parse(f"x = {text!r}")))

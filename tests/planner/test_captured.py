@@ -75,10 +75,12 @@ def test_no_step_that_is_called_ready_was_refused(
             rows.append(_row(source, story))
             for snapshot in story.snapshots:
                 start = story.next_start(snapshot.captured_at)
+                if start is None:
+                    continue
                 for goal in ("cooperative", "eager", "range", "sticky", "consumer"):
                     plan = make_plan(snapshot, goal)
-                    for step in plan.steps if start else ():
-                        if start is None or step.target_list != tuple(start["assignors"]):
+                    for step in plan.steps:
+                        if step.target_list != tuple(start["assignors"]):
                             continue
                         answered += 1
                         refused += start["refused"]

@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -25,11 +24,11 @@ from rebal.planner.verification.verify import verify
 from tests.planner.builder import group_of
 from tests.planner.plans import m as java
 from tests.planner.plans import plan
+from tests.planner.rule_cases import RULES, cases_of
 
 pytestmark = pytest.mark.usefixtures("no_costs")
 
 BASH = shutil.which("bash")
-RULES = Path(__file__).parents[1] / "data" / "rules"
 DEMO = Path(__file__).parents[2] / "cli" / "data" / "demo"
 RANGE = ["range"]
 TYPED = Given(
@@ -128,9 +127,8 @@ def lines_of(made: Plan) -> Iterator[str]:
 
 def plans(typed: Given) -> Iterator[Plan]:
     """A plan of each case of the rules, and of the demo's groups, to each goal."""
-    for file in sorted(RULES.glob("*.yaml")):
-        cases = yaml.safe_load(file.read_text(encoding="utf-8")).get("fires")
-        for case in cases if isinstance(cases, list) else ():
+    for rule in RULES:
+        for case in cases_of(rule, "fires"):
             for goal in ("cooperative", "eager", "consumer"):
                 try:
                     yield make_plan(group_of(case["group"]), goal, expect_members=9, given=typed)

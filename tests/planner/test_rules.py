@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from rebal.groups.model import Tri
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.risks import Risk
 from rebal.planner.rules import DuplicateRuleError, Trait, evaluate, rule, rules
+from tests.house.modules import ROOMS, ROOT, files, tree
 from tests.planner.builder import context_of, group_of
+from tests.planner.rule_cases import RULES, cases_of, document_of
 
-ROOT = Path(__file__).parents[2]
-DATA = ROOT / "tests" / "data" / "rules"
 OUTCOMES = {"fires": Tri.YES, "does_not_fire": Tri.NO, "cannot_tell": Tri.CANNOT_TELL}
 
 
 def cases() -> list[Any]:
     found = []
-    for path in sorted(DATA.glob("RB*.yaml")):
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for rule_id in RULES:
         for outcome in OUTCOMES:
-            listed = document[outcome]
-            for case in listed if isinstance(listed, list) else ():
-                name = f"{path.stem} {outcome}: {case['case']}"
-                found.append(pytest.param(path.stem, outcome, case, id=name))
+            for case in cases_of(rule_id, outcome):
+                name = f"{rule_id} {outcome}: {case['case']}"
+                found.append(pytest.param(rule_id, outcome, case, id=name))
     return found
 
 
@@ -55,9 +51,8 @@ def test_case(rule_id: str, outcome: str, case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("rule_id", sorted(rules()))
 def test_every_rule_has_its_cases(rule_id: str) -> None:
-    path = DATA / f"{rule_id}.yaml"
-    assert path.is_file(), f"{rule_id} has no cases"
-    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert rule_id in RULES, f"{rule_id} has no cases"
+    document = document_of(rule_id)
     assert document["fires"]
     assert document["does_not_fire"]
     # A rule that can always decide says why, in words.
@@ -66,7 +61,7 @@ def test_every_rule_has_its_cases(rule_id: str) -> None:
 
 
 def test_no_cases_without_a_rule() -> None:
-    assert {path.stem for path in DATA.glob("RB*.yaml")} == set(rules())
+    assert set(RULES) == set(rules())
 
 
 @pytest.mark.parametrize("rule_id", sorted(rules()))
@@ -86,10 +81,10 @@ def test_every_rule_is_documented(rule_id: str) -> None:
 def test_no_other_module_names_a_rule_to_treat_it_in_its_own_way() -> None:
     named = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.value}"
-        for room in ("cli", "planner", "groups", "inspectors")
-        for path in sorted((ROOT / room).rglob("*.py"))
+        for room in ROOMS
+        for path in files(room)
         if path.parents[1] != ROOT / "planner" / "rules" and path.name != "risks.py"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.Constant) and re.fullmatch(r"RB\d{3}", str(node.value))
     ]
     assert named == [], "declare a trait, a risk or a path of the rule, and ask for that"

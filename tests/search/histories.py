@@ -408,5 +408,5 @@ def found() -> dict[str, Known]:
     text = Path(__file__).with_name("found.yaml").read_text(encoding="utf-8")
     return {
         one["why"]: Known(History.read(one["history"]), one.get("ends", "finished"))
-        for one in yaml.safe_load(text)
+        for one in yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     }

@@ -15,7 +15,7 @@ from tests.search.mutations import MUTATIONS
 from tests.search.obey import rehearse
 from tests.search.run import kind_of, random_seeds, search, seeds, shrunk
 
-SHARDS, SHORT = 4, 360
+SHARDS, SHORT = 2, 160
 FULL_SHARDS, FULL = 20, 100_000
 MOST_TO_FIND = 10_000
 # A mutation, and a history that finds it.
@@ -97,7 +97,7 @@ def test_equal_histories_end_alike() -> None:
 
 def test_a_counter_example_shrinks_to_what_matters() -> None:
     with MUTATIONS[2]():
-        report = search(seeds(500, 0), most=1, shrinks=False)
+        report = search(seeds(10, FINDS[2]), most=1, shrinks=False)
         (found,) = report.found
         kind = kind_of(rehearse(found.history))
         small = shrunk(found.history, kind, most=60)

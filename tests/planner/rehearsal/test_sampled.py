@@ -28,9 +28,9 @@ def small_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     ("elected", "goal"),
     [
         ("range", "cooperative"),
-        ("range", "consumer"),
         ("uniform", "cooperative-sticky"),
-        ("cooperative-sticky", "eager"),
+        pytest.param("range", "consumer", marks=pytest.mark.full),
+        pytest.param("cooperative-sticky", "eager", marks=pytest.mark.full),
     ],
 )
 @pytest.mark.parametrize("batch", [1, pytest.param(2, marks=pytest.mark.full)])
