@@ -50,11 +50,11 @@ class Rollout(PlannedGroup):
         words = [
             str(Path(sys.executable).with_name("rebal")), "verify", str(self.file),
             "-b", self.broker.bootstrap, "--timeout", "2", *by, "--every", "0.5",
-            "--for", "90s", *more,
+            "--for", "180s", *more,
         ]  # fmt: skip
         with heard.open("w") as out, subprocess.Popen(words, stdout=out) as watching:
             try:
-                wait_for("not yet", lambda: "not yet" in heard.read_text(), timeout=30)
+                wait_for("not yet", lambda: "not yet" in heard.read_text(), timeout=60)
                 yield watching
             finally:
                 watching.kill()

@@ -72,7 +72,7 @@ class Rollout(Rolling):
         words = ["plan-upgrade", group, "--expect-members", "2", "--out", str(self.plan)]
         assert app.run([*words, "-b", broker.bootstrap]) == 0
 
-    def watch(self, *words: str, lasting: str = "90s") -> subprocess.Popen[bytes]:
+    def watch(self, *words: str, lasting: str = "180s") -> subprocess.Popen[bytes]:
         """`rebal verify --watch`, as a user has it running beside the roll-out."""
         command = [
             str(Path(sys.executable).with_name("rebal")), "verify", str(self.plan), *words,
@@ -85,7 +85,7 @@ class Rollout(Rolling):
         return self._said.read_text()
 
     def hear(self, text: str) -> None:
-        wait_for(repr(text), lambda: text in self.said(), timeout=30, every=0.1)
+        wait_for(repr(text), lambda: text in self.said(), timeout=60, every=0.1)
 
     def journal(self) -> list[dict[str, Any]]:
         lines = self.plan.with_suffix(".journal.jsonl").read_text().splitlines()
