@@ -33,7 +33,6 @@ JAVA_ASSIGNORS = {
     "eager-cooperative-sticky": "com.example.ShelfAssignor$Eager",
     "cooperative-range": "com.example.ShelfAssignor$Range",
 }
-SOFTWARE = (*(f"java-{version}" for version in jars.CLIENT_VERSIONS), *clients.PYTHON_SOFTWARE)
 _JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
 # Java's usual console layout, so that the file is what a container's log gives.
 _JAVA_LOG = {
@@ -252,7 +251,7 @@ def _start(
 class Members:
     """Starts members by software name and ends all of them at the end of the test.
 
-    The names are `SOFTWARE` and, where the test uses the fixture `other_clients`, those of
+    The names are `java-VERSION`, `clients.PYTHON_SOFTWARE` and, with the fixture `other_clients`,
     `clients.OTHER_SOFTWARE`. Java members of one version share a JVM (which outlives the test,
     members do not) unless `own=True`; every other client has its own process.
     """

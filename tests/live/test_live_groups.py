@@ -26,11 +26,8 @@ from tests.kafka.processes import wait_for
 from tests.live_support import config_of
 
 CLIENTS = {
-    "java-2.3.1": ("java-2.3.1", ["range"], None),
     "java-4.1.1 mixed": ("java-4.1.1", ["cooperative-sticky", "range"], None),
     "java-4.1.1 KIP-848": ("java-4.1.1", None, "consumer"),
-    "librdkafka": ("confluent-kafka", ["cooperative-sticky"], None),
-    "kafka-python": ("kafka-python", ["cooperative-sticky"], None),
 }
 
 

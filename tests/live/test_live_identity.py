@@ -36,22 +36,6 @@ def test_a_dynamic_id_stays_until_the_member_is_restarted(
     assert second["restarts"] != first["restarts"]
 
 
-def test_a_static_members_id_changes_with_each_restart(
-    kafka41: Broker, members: Members, group_id: str, topic_name: str
-) -> None:
-    service = Rolling(kafka41, members, group_id, topic_name, software="java-3.9.1")
-    for name in ("stays", "restarts"):
-        service.place(name, [], instance_id=name, session_timeout_ms=30_000)
-    service.settle()
-    first, generation = ids(kafka41, group_id), service.running["stays"].generation
-    service.restart("restarts", [])
-    second = ids(kafka41, group_id)
-    assert second["stays"] == first["stays"]
-    assert second["restarts"] != first["restarts"]
-    assert generation is not None
-    assert service.running["stays"].generation == generation, "a static restart is no rebalance"
-
-
 def test_an_expired_session_gives_a_new_id_without_a_new_process(
     kafka41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:

@@ -233,25 +233,6 @@ def test_a_log_of_another_broker_with_a_group_of_the_same_name(
     assert any("another" in note for note in told["notes"]), told["notes"]
 
 
-def test_a_member_that_left_before_the_plan_was_made(group: PlannedGroup) -> None:
-    group.begin(APPS[:2], MIXED)
-    group.begin(["app-2"], OLD)
-    group.stop("app-2")
-    group.settle()
-    body = group.make(*log_of(group))
-    (asked,) = [one for one in body["findings"] if one["rule"] == "RB121"]
-    assert "app-2 left" in asked["message"]
-    assert "[range]" in asked["message"]
-    assert "--expect-members 3" in asked["fix"]
-    assert (body["exit_code"], body["advice"]["action"]) == (4, "evidence")
-    for name in APPS[:2]:
-        group.restart(name, FINAL)
-    group.refuses("app-2", OLD, "InconsistentGroupProtocol")
-    told = group.verify("--expect-members", "3", *log_of(group))
-    assert told["exit_code"] == 3
-    assert not told["finished"]
-
-
 @pytest.mark.parametrize("prefixed", [False, True], ids=["merged", "with --prefix"])
 def test_logs_of_pods_with_one_client_id(
     prefixed: bool, group: PlannedGroup, members: Members, tmp_path: Path

@@ -56,11 +56,24 @@ KINDS = {
     "cooperative-dynamic": (["cooperative-sticky"], False),
     "cooperative-static": (["cooperative-sticky"], True),
 }
+PROBED = [
+    *(("kafka41", kind) for kind in KINDS),
+    ("kafka39", "eager-static"),
+    ("newest", "eager-static"),
+    pytest.param("kafka39", "eager-dynamic", marks=pytest.mark.full),
+    pytest.param("kafka39", "cooperative-dynamic", marks=pytest.mark.full),
+    pytest.param("kafka39", "cooperative-static", marks=pytest.mark.full),
+]
 
 
-def probe_200(broker: Broker, members: Members, kind: str, group: str, topic: str) -> None:
+@pytest.mark.parametrize(("site", "kind"), PROBED)
+def test_200_probes_leave_a_group_as_it_was(
+    site: str, kind: str, request: pytest.FixtureRequest, members: Members, group_id: str,
+    *, topic_name: str,
+) -> None:  # fmt: skip
+    broker, group = request.getfixturevalue(site), group_id
     lists, static = KINDS[kind]
-    own = started(broker, members, group, topic, static=static, lists=lists)
+    own = started(broker, members, group, topic_name, static=static, lists=lists)
     snapshot = read(broker, group)
     records = stored_generations(broker, group)
     events = [member.events for member in own]
@@ -87,33 +100,6 @@ def probe_200(broker: Broker, members: Members, kind: str, group: str, topic: st
         next(m.member_id for m in after.members if m.client_id == member.client_id)
         for member in own
     ]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_200_probes_leave_a_group_as_it_was(
-    kafka41: Broker, members: Members, group_id: str, topic_name: str, kind: str
-) -> None:
-    probe_200(kafka41, members, kind, group_id, topic_name)
-
-
-def test_200_probes_leave_a_group_of_the_scala_coordinator_as_it_was(
-    kafka39: Broker, members: Members, group_id: str, topic_name: str
-) -> None:
-    probe_200(kafka39, members, "eager-static", group_id, topic_name)
-
-
-def test_200_probes_leave_a_group_of_the_newest_coordinator_as_it_was(
-    newest: Broker, members: Members, group_id: str, topic_name: str
-) -> None:
-    probe_200(newest, members, "eager-static", group_id, topic_name)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("kind", KINDS)
-def test_200_probes_of_each_kind_on_the_scala_coordinator(
-    kafka39: Broker, members: Members, group_id: str, topic_name: str, kind: str
-) -> None:
-    probe_200(kafka39, members, kind, group_id, topic_name)
 
 
 @pytest.fixture
