@@ -87,17 +87,6 @@ def test_the_screen_shows_each_source_and_how_to_grant_the_missing_ones(
     ]
 
 
-def test_a_line_to_paste_is_never_folded(
-    examined: Callable[..., object], capsys: Said, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    examined(*ROWS)
-    app.run(["doctor", "checkout", "-b", "kafka-1:9092"])
-    lines = capsys.readouterr().out.splitlines()
-    assert f"  {ACL}" in lines
-    assert max(len(line) for line in lines if ACL not in line) <= 60
-
-
 def test_the_screen_names_no_administrator_when_nothing_is_missing(
     examined: Callable[..., object], capsys: Said
 ) -> None:

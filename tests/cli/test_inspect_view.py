@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Callable
 from datetime import timedelta
@@ -110,34 +109,6 @@ def test_the_screen_shows_state_protocol_support_members_and_findings(group: Mak
         "",
         "next:  rebal plan-upgrade checkout",
     ]
-
-
-@pytest.mark.parametrize("width", [40, 60, 80, 100, 140])
-def test_no_line_is_wider_than_the_terminal_and_no_list_is_lost(group: Make, width: int) -> None:
-    made = screen(report(group()), width=width)
-    assert max(map(len, made.splitlines())) <= width
-    if width >= 60:
-        assert "cooperative-sticky" in "".join(made.split())
-
-
-def test_no_column_is_lost_on_a_narrow_terminal(group: Make) -> None:
-    one = screen(report(group()), width=140)
-    two = screen(report(group()), width=80)
-    block = screen(report(group()), width=40)
-    assert "\nMEMBER            HOST " in one
-    assert re.search(r"^MEMBER +ASSIGNORS\nHOST +CLIENT +EVIDENCE +PARTS +LAG$", two, re.M)
-    assert re.search(
-        r"^checkout-1 …0001 .*cooperative-sticky, range.*\n10\.0\.0\.1 +req", two, re.M
-    )
-    for text in (one, two, block):
-        assert "no room" not in text
-        assert all(f"10.0.0.{n}" in text for n in (1, 2, 3))
-        assert text.count("request log") == 2
-    assert "checkout-1 …0001\n  host       10.0.0.1\n  client     java 3.9.1\n" in block
-    assert "  lag        6\n" in block
-    wide = screen(report(group()), width=4000, wide=True)
-    assert "no room" not in wide
-    assert "orders 0-3" in wide
 
 
 def doubted(snapshot: GroupSnapshot) -> Report:

@@ -99,25 +99,6 @@ def test_a_step_of_any_path_takes_six_lines_and_what_is_its_own(path: str) -> No
         assert sum(line.startswith("   cost") for line in lines) <= 1
 
 
-def test_how_to_restart_stands_once_above_the_steps() -> None:
-    text = screen(PLANS["mixed families"]())
-    assert text.count("one by one: stop cleanly") == 1
-    first, second, third = steps_of(text)
-    assert [any(line.startswith("   how") for line in one) for one in (first, second, third)] == [
-        False, True, False,
-    ]  # fmt: skip
-    reloaded = steps_of(screen(PLANS["one bounce, reloaded"]()))
-    assert "   how       restart shipping-0 with its CURRENT list" in "\n".join(reloaded[0])
-
-
-def test_what_a_step_needs_stands_with_what_blocks_it() -> None:
-    text = screen(PLANS["cut-over"]())
-    (lines,) = steps_of(text)
-    assert len(lines) == 6
-    after = text.partition("step 1: needs  an interruption is agreed")[2]
-    assert after.index("--ignore RB104") < after.index("blocks ")
-
-
 def test_a_step_names_as_many_members_as_there_is_room_for() -> None:
     members = [java(f"checkout-consumer-7d9f8b6c5d-{n:05}") for n in range(4)]
     lines = steps_of(screen(plan(members)))[0]
@@ -142,7 +123,15 @@ def test_each_further_client_family_takes_one_more_line(further: int) -> None:
     assert more.count("   with ") == 0
 
 
-@pytest.mark.parametrize("path", ["range", "half-way", "unknown", "static"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "half-way",
+        "static",
+        pytest.param("range", marks=pytest.mark.full),
+        pytest.param("unknown", marks=pytest.mark.full),
+    ],
+)
 def test_two_hundred_members_take_60_lines(path: str) -> None:
     lists = {"half-way": [BOTH, RANGE], "unknown": [None]}.get(path, [RANGE])
     static = path == "static"
@@ -160,21 +149,6 @@ def test_two_hundred_members_take_60_lines(path: str) -> None:
     assert "shipping-199" in wide or "i-199" in wide
 
 
-def test_what_keeps_the_members_safe_is_not_folded() -> None:
-    text = screen(PLANS["two bounces"]())
-    assert "one by one: stop cleanly (no kill or surge), start, wait for Stable" in text
-    assert (
-        "now:   restart shipping-0 with [cooperative-sticky, range]; one member at a time" in text
-    )
-    assert "first [cooperative-sticky, range], never straight back (RB108)" in text
-    assert re.search(r"gate +every member \(4\) supports cooperative-sticky\n", text)
-    static = " ".join(screen(PLANS["static"]()).split())
-    assert "no rebalance is expected, check the new member id (RB109)" in static
-    assert "never two processes with one id" in static
-    assert "stop all cleanly (every service, site), see the" in screen(PLANS["cut-over"]())
-    assert "no kill), see the group Stable with 3" in screen(PLANS["mixed families"]())
-
-
 def test_a_surge_is_named_with_its_workload() -> None:
     workload = KubernetesWorkload(kind="Deployment", name="orders", namespace="shop")
     source = Evidence(source=Source.CONFIG_FILE, detail="k.yaml", workload=workload)
@@ -185,41 +159,11 @@ def test_a_surge_is_named_with_its_workload() -> None:
     assert "Deployment orders: pause its autoscaler and GitOps sync; set maxSurge 0 (now" in text
 
 
-def test_a_cost_is_one_line_in_units_that_people_use() -> None:
-    wide, narrow = (screen(PLANS["two bounces"](), width) for width in (110, 80))
-    stops = "8 rebalances, each stops all 12 partitions"
-    assert f"about 2 min 6 s, {stops}; worst case 42 min 44 s" in wide
-    assert "each stops 6 of 12 partitions on average; worst case 57 min 42 s" in wide
-    assert "cost      ~2 min 6 s, 8 rebalances each stop all 12 partitions; worst 43 min" in narrow
-    assert "cost      ~2 min 16 s, 11 rebalances stop ~6 of 12 partitions; worst 58 min" in narrow
-    stop = " ".join(screen(PLANS["cut-over"]()).split())
-    assert re.search(r"cost nothing is consumed for about \d+ s; worst case", stop)
-    tasks = " ".join(screen(PLANS["connect"](), 120).split())
-    assert re.search(r"each stops 11 of 15 connectors and tasks on average; worst", tasks)
-
-
 def test_no_cost_says_that_all_0_partitions_stop() -> None:
     members = [{**java(f"a-{n}"), "owned": {}} for n in range(3)]
     text = screen(plan(members, topics={}))
     assert "all 0 partitions" not in text
     assert "of 0 partitions" not in text
-
-
-def test_configuration_and_commands_stay_on_one_line() -> None:
-    for line in screen(PLANS["two bounces"](), 40).splitlines():
-        if "partition.assignment" in line or "rebal plan-upgrade" in line:
-            assert line.endswith(("Assignor", "members 4"))
-
-
-def test_what_step_1_mends_stands_with_step_2_and_blocks_nothing_now() -> None:
-    text = screen(PLANS["two bounces, half-way"]())
-    first, second = steps_of(text)
-    assert "RB102" not in "\n".join(first)
-    assert "   not yet   RB102 shipping-0" in "\n".join(second)
-    assert "blocks" not in text
-    assert "\n             → " not in text, "the fix is step 1 itself"
-    details = screen(PLANS["two bounces, half-way"](), details=True)
-    assert "step 2: not yet" in details
 
 
 def test_three_blocking_findings_are_whole_and_the_others_are_counted() -> None:
