@@ -63,7 +63,7 @@ def reader(tmp_path: Path, kafka41: Broker) -> Reader:
 
 
 @pytest.mark.story
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_the_roll_out_ends_by_the_printed_lines_alone(  # noqa: PLR0917 - fixtures
     reader: Reader,
     kafka41: Broker,

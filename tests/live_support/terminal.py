@@ -38,7 +38,7 @@ class Shell:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=120,
         )
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr
@@ -76,7 +76,7 @@ class Terminal(Shell):
         """Run a printed line; rebal must not call it wrong, and Kafka's tools must take it."""
         done = subprocess.run(
             ["bash", "-c", line], cwd=self.folder, env=self.env() | env, capture_output=True,
-            text=True, check=False, timeout=60,
+            text=True, check=False, timeout=120,
         )  # fmt: skip
         good = (0, 3, 4) if line.startswith("rebal ") else (0,)
         assert done.returncode in good, f"{line}\n{done.returncode}\n{done.stdout}\n{done.stderr}"
