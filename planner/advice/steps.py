@@ -1,24 +1,58 @@
-"""Advice that carries out one step of a plan: `step_action`; each join is checked first."""
+"""Advice on a step: its first action (`step_action`), and what must come before it.
+
+Each join is checked first. A remedy comes before a restart that the coordinator would not admit: it
+gives a member the list that others need, has the coordinator remember every list again, adds the
+evidence that decides, or makes a new plan. The fix of a finding that restarts members is such an
+advice as a sentence.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.model import Tri
+from rebal.groups.model import GroupState, Knowledge, Tri
 from rebal.groups.streams import process_names, threads_of
-from rebal.planner.admission.check import Needs
-from rebal.planner.advice import actions as advised
-from rebal.planner.advice import remedies
+from rebal.planner.admission.check import Admission, Needs, admitted, restart
+from rebal.planner.admission.memory import INCONSISTENT, memory_of
+from rebal.planner.advice import wording as text
+from rebal.planner.advice.actions import (
+    LISTED,
+    TRIED,
+    acceptable,
+    as_it_runs,
+    cut_over_of,
+    evidence,
+    first,
+    nothing,
+    rebalance_of,
+    replan,
+    restart_of,
+    show,
+    start_of,
+    starts_with,
+    stated,
+    stop,
+    stop_and_start,
+    wait,
+    worded,
+)
 from rebal.planner.commands import AGREED
 from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.kinds import Action
 from rebal.planner.kip848 import allows, clients, online
 from rebal.planner.plan import Advice, Aim, Plan, Step, StepKind
-from rebal.planner.risks import stop_risk
+from rebal.planner.risks import Risk, stop_risk
 from rebal.planner.settings import classic_change, consumer_change
+from rebal.planner.verdict import worst
 
+# Up to so many static members are restarted one by one, with no rebalance, to cure a reload.
+_FEW: Final = 2
+# The answers of one rebalance are logged together.
+_TOGETHER: Final = timedelta(seconds=2)
 Actions = tuple[Advice, tuple[Advice, ...]]
 
 
@@ -49,7 +83,7 @@ def step_action(
     if step.aim is Aim.CLASSIC and made.assignors == step.target_list:
         families = {facts.family for facts in to_do if facts.member.member_id in made.members}
         change = classic_change(families.pop() if len(families) == 1 else None)
-        made = advised.worded(replace(made, change=change))
+        made = worded(replace(made, change=change))
     kept = context.given.plan is not None
     command = context.given.verify() if kept else step.gate.command
     barred = tuple(replace(one, step=step.id) for one in withheld)
@@ -68,30 +102,26 @@ def _of_aim(
     risk = stop_risk(plan.path)
     if risk is not None and not risk.accepted_in(ignore):
         agreed = context.accepting(risk.rule, AGREED)
-        return replace(advised.stop(step.precondition), command=agreed.line), ()
+        return replace(stop(step.precondition), command=agreed.line), ()
     if step.kind is StepKind.CUT_OVER:
         if not to_do:
-            return advised.replan(context, "no member is left to stop"), ()
-        made, withheld = remedies.cutting_over(
-            context, to_do, step.target_list, wide_list(plan, context)
-        )
+            return replan(context, "no member is left to stop"), ()
+        made, withheld = cutting_over(context, to_do, step.target_list, wide_list(plan, context))
         return _accepted(with_setting(made, step), withheld, ignore)
     if aim is Aim.REFRESH:
-        return remedies.cure_of(context), ()
+        return cure_of(context), ()
     if not to_do:
-        return advised.nothing("no member is left to restart in this step"), ()
+        return nothing("no member is left to restart in this step"), ()
     if aim is Aim.CONSUMER:
         return _converted(context, to_do, step), ()
     if aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC) and step.target_list:
-        made, withheld = remedies.narrowing(
-            context, to_do, step.target_list, wide_list(plan, context)
-        )
+        made, withheld = narrowing(context, to_do, step.target_list, wide_list(plan, context))
         return _accepted(made, withheld, ignore)
-    made = advised.restart_of(context, to_do[0])
+    made = restart_of(context, to_do[0])
     own, members = to_do[0].member.member_id, context.snapshot.members
     if (named := process_names(members).get(own)) is not None:
         threads = tuple(one.member_id for one in threads_of(members)[own])
-        made = advised.worded(replace(made, members=threads, names=(named,)))
+        made = worded(replace(made, members=threads, names=(named,)))
     return with_setting(made, step), ()
 
 
@@ -102,17 +132,17 @@ def with_setting(made: Advice, step: Step) -> Advice:
         return made
     versions = (Aim.STREAMS_NEW, Aim.STREAMS_BRIDGE, Aim.STREAMS_OLD, Aim.STREAMS_LATEST)
     brings = "version and configuration" if step.aim in versions else "configuration"
-    return advised.worded(replace(made, change=f"the {brings} of step {step.id}"))
+    return worded(replace(made, change=f"the {brings} of step {step.id}"))
 
 
 def _accepted(made: Advice, withheld: tuple[Advice, ...], ignore: Mapping[str, str]) -> Actions:
     """Return the open answer that the user accepted by ignoring a rule; a no is never accepted."""
-    chosen = next((one for one in withheld if advised.acceptable(one, ignore)), None)
+    chosen = next((one for one in withheld if acceptable(one, ignore)), None)
     if made.recommended or chosen is None:
         return made, withheld
     rest = tuple(one for one in withheld if one is not chosen)
     reason = f"accepted by you: {chosen.reason}"
-    return advised.worded(replace(chosen, verdict=Tri.YES, reason=reason)), rest
+    return worded(replace(chosen, verdict=Tri.YES, reason=reason)), rest
 
 
 def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
@@ -121,13 +151,13 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
     verdict = allows(answers)
     against = next((a for a in answers if a.allows is verdict is not Tri.YES), None)
     if verdict is Tri.NO and against is not None:
-        return advised.stop(against.why)
+        return stop(against.why)
     if verdict is Tri.CANNOT_TELL and against is not None:
         needs = Needs.LISTS if against in clients(context) else None
         if not context.snapshot.cluster.settings:
             needs = needs or Needs.BROKER
         if needs is not None:
-            return advised.show(context, needs, against.why)
+            return show(context, needs, against.why)
     made = Advice(
         action=Action.RESTART,
         members=(to_do[0].member.member_id,),
@@ -136,7 +166,7 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
         reason=against.why if against is not None else "the coordinator converts the group",
         change=consumer_change(to_do[0].family, step.config),
     )
-    return advised.worded(made)
+    return worded(made)
 
 
 def comes_before(step: Step, made: Advice, withheld: Sequence[Advice]) -> bool:
@@ -146,3 +176,255 @@ def comes_before(step: Step, made: Advice, withheld: Sequence[Advice]) -> bool:
     return made.assignors != step.target_list and any(
         one.assignors == step.target_list for one in withheld
     )
+
+
+def cutting_over(
+    context: Context,
+    stopped: Sequence[Facts],
+    assignors: tuple[str, ...],
+    wide: tuple[str, ...],
+) -> Actions:
+    """Return the advice to stop `stopped` together, and the restarts that are withheld.
+
+    Where the start is not admitted, the advice prepares it, as in `narrowing`.
+    """
+    made = cut_over_of(context, stopped, assignors)
+    if made.verdict is Tri.YES:
+        return made, ()
+    sent = memory_of(context, rejoined=True)
+    whole = [admitted(sent, stop_and_start(context, stopped, assignors))]
+    others = [facts for facts in context.members if facts not in stopped]
+    if (
+        context.reloaded is Tri.CANNOT_TELL
+        and not context.can_probe
+        and whole[0].verdict is Tri.YES
+    ):
+        # A probe answers no while the stopped members are in the group: it shows no cure.
+        return show(context, Needs.LOAD, made.reason), (made,)
+    remedy = _remedy(context, others, assignors, wide=wide, barred=made, by_lists=whole)
+    return remedy, (made,)
+
+
+def cure_of(context: Context) -> Advice:
+    """Return the cheapest way to have the coordinator remember every list again (RB113).
+
+    A rebalance makes every running member join with its whole list. A dynamic member's restart
+    starts one; a static member's restart does not, and shows the coordinator its own list only. So:
+    a dynamic member's restart; where all are static, a temporary member that joins and leaves (two
+    rebalances, whatever the size), or each one's restart where there are no more than two. If the
+    coordinator still holds a shortened list after a rebalance, that list is of a static member that
+    was down during the rebalance, and only its own restart helps. What was restarted since the plan
+    was made is not restarted for it again: then the time of the load, or of the logs, is missing. A
+    dynamic member is, where the probe itself shows that a load came after the restarts.
+    """
+    dynamic = [facts for facts in context.members if not facts.static]
+    static = [facts for facts in context.members if facts.static]
+    rested = not any(facts.member.member_id in context.restarted for facts in dynamic)
+    open_ = rested or (not static and _shortened(context))
+    if dynamic and (context.reloaded is Tri.YES or (context.reloaded is not Tri.NO and open_)):
+        return rebalance_of(context, dynamic)
+    suspects = _short(context, static)
+    down = _left_behind(context, suspects)
+    if suspects and (context.reloaded is Tri.NO or len(down or suspects) <= _FEW):
+        suspects = down or suspects
+        left = [f for f in suspects if f.member.member_id not in context.restarted]
+        if left:
+            return first(as_it_runs(context, facts) for facts in left[:TRIED])
+        why = f"{context.named(suspects)} joined again, and whether a load came later is not known"
+        return show(context, Needs.LOAD, why)
+    if not static:
+        why = "the coordinator's lists and the logs are at odds"
+        return _or_not_loaded(context, show(context, Needs.CONFLICT, why))
+    if context.reloaded is Tri.CANNOT_TELL and _undated(context):
+        why = "the logs show every list, and not whether it was sent after the load"
+        return show(context, Needs.CLOCK, why)
+    return rebalance_of(context, ())
+
+
+def _short(context: Context, static: Sequence[Facts]) -> list[Facts]:
+    """Return the static members whose list the coordinator may still hold as a load left it."""
+    open_ = {e.member_id for case in context.memory.cases for e in case if len(e.lists) > 1}
+    return [facts for facts in static if facts.member.member_id in open_]
+
+
+def _shortened(context: Context) -> bool:
+    """Return whether a probe denies an assignor that every member sent: a load came later."""
+    known = [facts.member.assignors for facts in context.members]
+    exact = all(one.knowledge is Knowledge.EXACT for one in known)
+    denied = context.memory.not_in_all
+    return exact and any(all(name in one.list for one in known) for name in denied)
+
+
+def _undated(context: Context) -> bool:
+    """Return whether logs show each member's list, and their zone alone would show when."""
+    members = [facts.member for facts in context.members]
+    return context.snapshot.undated_logs and all(
+        m.assignors.knowledge is Knowledge.EXACT and m.joined_at is None for m in members
+    )
+
+
+def _left_behind(context: Context, found: Sequence[Facts]) -> list[Facts]:
+    """Return those of `found` that did not join in the newest rebalance that the logs show.
+
+    A single join, such as a static member's restart, is no rebalance.
+    """
+    joined = [f.member.joined_at for f in context.members if f.member.joined_at is not None]
+    newest = max(joined, default=None)
+    if newest is None or sum(newest - at <= _TOGETHER for at in joined) < 2:
+        return []
+    return [
+        facts
+        for facts in found
+        if facts.member.joined_at is None or newest - facts.member.joined_at > _TOGETHER
+    ]
+
+
+def narrowing(
+    context: Context,
+    to_do: Sequence[Facts],
+    assignors: tuple[str, ...],
+    wide: tuple[str, ...],
+) -> Actions:
+    """Return the advice to restart one of `to_do` (not empty) with the list, and the restarts that
+    are withheld.
+
+    A member whose client does not start with the list, as its evidence has it, is left as it is.
+    Where none is admitted, the advice prepares it: give the `wide` list to the members that lack
+    the assignor, make the coordinator remember every list again, or add the evidence that decides.
+    """
+    able = [f for f in to_do if starts_with(context, f, assignors) is not Tri.NO]
+    if not able:
+        return _no_wide_list(context, to_do, assignors), ()
+    tried = [restart_of(context, facts, assignors) for facts in able[:TRIED]]
+    good = next((one for one in tried if one.verdict is Tri.YES), None)
+    withheld = tuple(one for one in tried if one.verdict is not Tri.YES)[:LISTED]
+    if good is not None:
+        return good, withheld
+    # Where some find the group full or their session out of bounds, the others may be admitted.
+    by_list = [one for one in tried if one.error in (None, INCONSISTENT)] or tried
+    barred = next((one for one in by_list if one.verdict is Tri.NO), by_list[0])
+    sent = memory_of(context, rejoined=True)
+    by_lists = [
+        admitted(sent, restart(sent, facts.member.member_id, assignors)) for facts in able[:TRIED]
+    ]
+    made = _remedy(context, context.members, assignors, wide=wide, barred=barred, by_lists=by_lists)
+    return made, withheld
+
+
+def _remedy(
+    context: Context,
+    others: Sequence[Facts],
+    assignors: tuple[str, ...],
+    *,
+    wide: tuple[str, ...],
+    barred: Advice,
+    by_lists: Sequence[Admission],
+) -> Advice:
+    """Return what must come before `barred`, which is not admitted.
+
+    `others` are those that may get the `wide` list, `by_lists` the answers once every member has
+    joined again with its whole list.
+    """
+    if context.group.state is not GroupState.STABLE:
+        return wait(barred.reason)
+    lacking = [f for f in others if {context.supports(f, name) for name in assignors} <= {Tri.NO}]
+    able = [f for f in lacking if starts_with(context, f, wide) is Tri.YES]
+    if able and wide:
+        back = first(restart_of(context, f, wide) for f in able[:TRIED])
+        if back.verdict is Tri.YES:
+            return back
+    elif lacking and wide:
+        return _no_wide_list(context, lacking, wide)
+    if barred.error not in (None, INCONSISTENT):
+        return stop(barred.reason)
+    if "broker settings" in barred.evidence_needed:
+        return show(context, Needs.BROKER, barred.reason)
+    asked = any(n in {*context.memory.in_all, *context.memory.not_in_all} for n in assignors)
+    if any(one.verdict is Tri.YES for one in by_lists):
+        if context.reloaded is not Tri.YES and not asked and context.can_probe:
+            return _or_not_loaded(context, show(context, Needs.PROBE, barred.reason))
+        return cure_of(context)
+    if barred.verdict is Tri.NO:
+        return replan(context, barred.reason)
+    if asked and context.reloaded is not Tri.NO and _knows_nothing_more(context):
+        return cure_of(context)
+    return evidence(context, barred.evidence_needed, barred.reason)
+
+
+def _or_not_loaded(context: Context, made: Advice) -> Advice:
+    """Return the evidence to give, or else the operator's word that no load came since the newest
+    rebalance that the logs show.
+    """
+    joined = [f.member.joined_at for f in context.members if f.member.joined_at is not None]
+    if len(joined) < len(context.members) or not context.restarted:
+        return made
+    since = f"{max(joined):%H:%M:%SZ}"
+    fact = f"no broker has stopped or moved since {since}, nor will until the plan is carried out"
+    return stated(context, made, Risk.FORGOTTEN_LISTS, fact)
+
+
+def _no_wide_list(context: Context, lacking: Sequence[Facts], wide: Sequence[str]) -> Advice:
+    """Return the advice where no client of these members is known to start with the wide list."""
+    open_ = [f for f in lacking if starts_with(context, f, wide) is Tri.CANNOT_TELL]
+    if not open_:
+        why = f"{context.named(lacking)} cannot start with [{', '.join(wide)}] (RB104)"
+        return replan(context, why)
+    why = f"the client of {context.named(open_)} is not known, and not every client starts with"
+    return show(context, Needs.LISTS, f"{why} [{', '.join(wide)}] (RB906)")
+
+
+def _knows_nothing_more(context: Context) -> bool:
+    """No list is known, so that a rebalance (which shows every list) is the next evidence."""
+    return not any(f.member.assignors.knowledge is Knowledge.EXACT for f in context.members)
+
+
+def restart_fix(
+    context: Context,
+    members: Sequence[Facts],
+    assignors: tuple[str, ...] = (),
+    *,
+    change: str = "",
+    then: str = "",
+) -> str:
+    """Return the fix that restarts `members`, if each of the restarts is admitted.
+
+    `change` is a sentence to put before it, `then` are words to add. If a restart is not admitted,
+    the fix says not to restart that member, and why.
+    """
+    refusing = [f for f in members if starts_with(context, f, assignors) is not Tri.YES]
+    if refusing:
+        return (
+            f"Do not restart {context.named(refusing)} with [{', '.join(assignors)}] yet: not "
+            "every client starts with a list of eager and cooperative assignors, and this one is "
+            "not known to (RB104, RB906)."
+        )
+    found = [restart_of(context, facts, assignors) for facts in members[:TRIED]]
+    answer = worst(one.verdict for one in found)
+    if answer is not Tri.YES:
+        return text.sentence(next(one for one in found if one.verdict is answer))
+    each = ", one at a time" if len(found) > 1 else ""
+    return text.restart_these(context.named(members), assignors, before=change, after=each + then)
+
+
+def cut_over_fix(
+    context: Context, members: Sequence[Facts], assignors: tuple[str, ...] = (), *, change: str = ""
+) -> str:
+    """Return the fix that stops `members` together and then starts them, if their start is
+    admitted.
+    """
+    made = cut_over_of(context, members, assignors)
+    return text.sentence(replace(made, change=change, text=""))
+
+
+def cure_fix(context: Context) -> str:
+    """Return the fix that makes the coordinator remember every list again (RB113)."""
+    return text.sentence(cure_of(context))
+
+
+def start_fix(context: Context, names: Sequence[str], step_list: tuple[str, ...] = ()) -> str:
+    """Return the fix that starts clients which are not in the group."""
+    elected = context.memory.elected
+    if elected is None:
+        return text.sentence(wait("nothing is elected: look again when the group is Stable"))
+    wanted = [step_list] if step_list else []
+    return text.sentence(start_of(context, names, [*wanted, (elected,)]))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
-from rebal.planner.advice.remedies import cure_of
+from rebal.planner.advice.steps import cure_of
 from rebal.planner.advice.wording import back_from_target
 from rebal.planner.clients import cooperative, custom
 from rebal.planner.commands import commands, sentences

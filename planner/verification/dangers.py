@@ -23,8 +23,7 @@ from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Tri
 from rebal.planner.admission.rejected import if_renamed
-from rebal.planner.advice.fixes import restart_fix
-from rebal.planner.advice.steps import wide_list
+from rebal.planner.advice.steps import restart_fix, wide_list
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import owned
 from rebal.planner.kinds import PathKind

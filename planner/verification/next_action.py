@@ -42,7 +42,7 @@ from rebal.planner.rules import Trait, has, rules
 from rebal.planner.timeouts import longest_session
 from rebal.planner.verification.dangers import Danger, DangerKind, decides
 from rebal.planner.verification.journal import JournalEntry, same_since
-from rebal.planner.verification.lag import unread
+from rebal.planner.verification.lag import owner_for, unread, without_owner
 from rebal.planner.verification.members import StepStanding
 from rebal.planner.verification.outsiders import (
     Doubt,
@@ -50,7 +50,6 @@ from rebal.planner.verification.outsiders import (
     OutsiderKind,
     missing_text,
 )
-from rebal.planner.verification.unowned import owner_for, without_owner
 
 _NO_LIST: Final = "no list is known that these clients start with and that leads on"
 

@@ -1,15 +1,27 @@
-"""A plan's group as a context with the plan's own goal and step numbers."""
+"""A plan's group as a context with the plan's own goal and step numbers, and what was said of it.
+
+The user states the number of members of the service, and who left for good, at any look. The plan
+records what was said when it was made, the journal what was said at later looks. A word about a
+client counts for what the evidence shows up to that moment: a client that is seen again is asked
+about again.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
-from rebal.groups.model import GroupSnapshot
+from msgspec.structs import replace
+
+from rebal.groups.evidence.absent import client_of, without_departed
+from rebal.groups.model import Departed, GroupSnapshot, Moment
 from rebal.planner.commands import Given
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
 from rebal.planner.plan import Accepted, Aim, Plan
 from rebal.planner.risks import Risk, own_class_risk, with_default_settings
+from rebal.planner.verification.journal import JournalEntry
 
 GOALS: Final = {"COOPERATIVE": COOPERATIVE, "EAGER": EAGER, "KIP-848": CONSUMER}
 
@@ -80,3 +92,80 @@ class PlanContext(Context):
         """Return the number of the first step that brings the target alone (else of the last)."""
         found = (s.id for s in self._plan.steps if s.target_list == (self._plan.target,))
         return next(found, len(self._plan.steps) or 1)
+
+
+def as_stated(
+    plan: Plan,
+    entries: Sequence[JournalEntry],
+    snapshot: GroupSnapshot,
+    given: Accepted | None,
+    expect_members: int | None,
+) -> tuple[Plan, GroupSnapshot, Accepted, int]:
+    """Return the plan and the group without the clients that left for good, all that was said so
+    far, and the number of members.
+
+    The group's departed members are those that may still return: of the plan's baseline and of this
+    look's logs, but none that the number of members counts. `entries` are the earlier looks, oldest
+    first; `given` and `expect_members` are this command line's.
+    """
+    accepted = _both(plan.accepted, given)
+    now = dict.fromkeys(accepted.departed, snapshot.captured_at)
+    since = now | departed_since(plan, entries)
+    counted = [entry.expected for entry in entries if entry.expected is not None]
+    number = expect_members or next(reversed(counted), accepted.members)
+    baseline = without_departed(plan.baseline, since)
+    plan = replace(plan, baseline=baseline)
+    if plan.accepted.members is None:
+        plan = replace(plan, expected_members=PlanContext(plan, baseline).expected)
+    seen = without_departed(snapshot, since)
+    return (
+        plan,
+        replace(seen, departed=tuple(_may_return(plan, entries, seen))),
+        replace(accepted, departed=tuple(since), members=number),
+        number or plan.expected_members or len(baseline.members),
+    )
+
+
+def departed_since(plan: Plan, entries: Sequence[JournalEntry]) -> dict[str, Moment]:
+    """Return the names of the clients that left for good, each with the time of that word: of the
+    plan and its journal.
+    """
+    since = {name: entry.at for entry in reversed(entries) for name in entry.departed}
+    return since | dict.fromkeys(plan.accepted.departed, plan.baseline.captured_at)
+
+
+def here_again(departed: Iterable[str], snapshot: GroupSnapshot) -> list[str]:
+    """Return the names that were said to have left for good and that are members."""
+    known = {name for one in snapshot.members for name in (client_of(one), one.member_id)}
+    return [name for name in departed if name in known]
+
+
+def _may_return(
+    plan: Plan, entries: Sequence[JournalEntry], snapshot: GroupSnapshot
+) -> Iterator[Departed]:
+    """Yield the departed members that the number of members does not count, the oldest first.
+
+    A member that the plan or a look saw in the group is counted. One that had departed before is
+    back when the group has more members of its client than the plan saw.
+    """
+    baseline = plan.baseline
+    here, then = (Counter(map(client_of, each.members)) for each in (snapshot, baseline))
+    before = [one for one in baseline.departed if here[client_of(one)] <= then[client_of(one)]]
+    yield from before
+    counted = {member.member_id for member in baseline.members}
+    counted |= {id_ for entry in entries for id_ in entry.ids}
+    asked = {client_of(one) for one in baseline.departed}
+    for one in snapshot.departed:
+        if one.member_id not in counted and client_of(one) not in asked:
+            yield one
+
+
+def _both(planned: Accepted, given: Accepted | None) -> Accepted:
+    if given is None:
+        return planned
+    return Accepted(
+        families={**planned.families, **given.families},
+        ignore={**planned.ignore, **given.ignore},
+        departed=tuple(dict.fromkeys([*planned.departed, *given.departed])),
+        members=planned.members,
+    )

@@ -35,7 +35,7 @@ from rebal.planner.verification.dangers import (
     live_findings,
     went_back,
 )
-from rebal.planner.verification.departed import as_stated, here_again
+from rebal.planner.verification.gates import Ledger
 from rebal.planner.verification.journal import (
     Confirmation,
     JournalEntry,
@@ -50,7 +50,6 @@ from rebal.planner.verification.journal import (
     remembered,
 )
 from rebal.planner.verification.lag import behind_of, lag_dangers, lag_of, not_judged
-from rebal.planner.verification.ledger import Ledger
 from rebal.planner.verification.members import (
     MemberStanding,
     StepStanding,
@@ -66,7 +65,7 @@ from rebal.planner.verification.outsiders import (
     new_refusals,
     outsiders_of,
 )
-from rebal.planner.verification.plan_context import GOALS, PlanContext
+from rebal.planner.verification.plan_context import GOALS, PlanContext, as_stated, here_again
 
 _T = TypeVar("_T")
 OLD: Final = timedelta(days=7)

@@ -16,6 +16,7 @@ from rebal.planner.admission.check import admitted, restart
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
 from rebal.planner.verification.journal import remembered
+from rebal.planner.verification.members import contrary_evidence
 from rebal.planner.verification.plan_context import PlanContext
 from rebal.planner.verification.verify import (
     ContradictedError,
@@ -25,7 +26,6 @@ from rebal.planner.verification.verify import (
     entry_of,
     verify,
 )
-from rebal.planner.verification.words import contrary_evidence
 from tests.examples import examples
 from tests.planner.looks import Story, app, bare, done, id_of, look
 

@@ -27,15 +27,15 @@ from rebal.inspectors.logs.requests import reader as requests
 from rebal.inspectors.logs.requests.lines import Outcome
 from rebal.planner.admission import check, memory, rejected
 from rebal.planner.advice import actions as advice
-from rebal.planner.advice import remedies
+from rebal.planner.advice import steps
 from rebal.planner.commands import Given
 from rebal.planner.context import Context
 from rebal.planner.facts import GroupFacts
 from rebal.planner.plan import Aim
 from rebal.planner.verification import (
     dangers,
+    gates,
     journal,
-    ledger,
     members,
     next_action,
     outsiders,
@@ -248,7 +248,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     # Once a member has left, all others are taken to have joined again.
     15: _defect((check, "after", _all_joined_again)),
     # Nobody is told to see that a restarted member has left.
-    16: _defect((remedies, "restart_of", _without_after)),
+    16: _defect((steps, "restart_of", _without_after)),
     # A gate holds below the expected number of members.
     17: _defect((Context, "missing", _value(property(lambda _: 0)))),
     # A danger leaves the exit code as it is.
@@ -261,7 +261,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     21: _defect((verify, "outsiders_of", _counted)),
     # No evidence is held against the operator's word.
     22: _defect(
-        (members, "contrary_evidence", _always(None)), (ledger.Ledger, "answers", _word_wins)
+        (members, "contrary_evidence", _always(None)), (gates.Ledger, "answers", _word_wins)
     ),
     # Nobody is missing.
     23: _defect((verify, "outsiders_of", _without(OutsiderKind.MISSING))),
@@ -290,7 +290,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     # The group is in its first step for ever.
     32: _defect((verify, "begun_step", _value(lambda plan, *_: plan.steps[0].id))),
     # A member that holds the target as well has done the step that drops the old assignor.
-    33: _defect((ledger, "proof_of", _target_is_enough)),
+    33: _defect((gates, "proof_of", _target_is_enough)),
     # A list that contradicts today's elected assignor is advised all the same.
     34: _defect((check, "_by_lists", _elected_is_enough)),
     # A member that owns nothing is idle at once.

@@ -1,6 +1,6 @@
 """RB606: fewer members than expected."""
 
-from rebal.planner.advice.fixes import start_fix
+from rebal.planner.advice.steps import start_fix
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import narrowing_step
 

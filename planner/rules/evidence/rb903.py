@@ -5,7 +5,7 @@ from typing import Final
 
 from rebal.groups.clients import default_list
 from rebal.groups.model import Knowledge
-from rebal.planner.advice.fixes import restart_fix
+from rebal.planner.advice.steps import restart_fix
 from rebal.planner.rules.next_start import unnamed
 from rebal.planner.rules.registry import (
     Context,

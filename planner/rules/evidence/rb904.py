@@ -6,7 +6,7 @@ from typing import Final
 from rebal.groups.model import Refusal
 from rebal.planner.admission.memory import INCONSISTENT
 from rebal.planner.admission.rejected import if_renamed, label, rejected_again, still_out
-from rebal.planner.advice.fixes import start_fix
+from rebal.planner.advice.steps import start_fix
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import narrowing_step, stable
 from rebal.planner.timeouts import longest_session

@@ -1,7 +1,7 @@
 """RB102: a member's list lacks the target when the old assignor is dropped."""
 
 from rebal.groups.model import Knowledge
-from rebal.planner.advice.fixes import cure_fix, restart_fix
+from rebal.planner.advice.steps import cure_fix, restart_fix
 from rebal.planner.rules.registry import (
     Context,
     Facts,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rebal.planner.advice.fixes import cut_over_fix
+from rebal.planner.advice.steps import cut_over_fix
 from rebal.planner.clients import is_mixed, refuses_mixed, speak_kip848, stays_eager
 from rebal.planner.context import CONSUMER, COOPERATIVE
 from rebal.planner.rules.next_start import will_not_start

@@ -1,7 +1,7 @@
 """RB106: a Java member with a mixed assignor list runs EAGER, whatever is elected."""
 
 from rebal.groups.model import Knowledge
-from rebal.planner.advice.fixes import restart_fix
+from rebal.planner.advice.steps import restart_fix
 from rebal.planner.clients import cooperative
 from rebal.planner.rules.registry import Context, Facts, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import by_lists, no_downgrade

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rebal.groups.model import Knowledge
-from rebal.planner.advice.fixes import restart_fix
+from rebal.planner.advice.steps import restart_fix
 from rebal.planner.clients import classes_of, custom
 from rebal.planner.context import COOPERATIVE_STICKY, EAGER
 from rebal.planner.rules.registry import Context, Findings, Risk, Severity, Tri, found, rule

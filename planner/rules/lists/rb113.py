@@ -1,6 +1,6 @@
 """RB113: the coordinator was reloaded and has forgotten the assignor lists."""
 
-from rebal.planner.advice.fixes import cure_fix
+from rebal.planner.advice.steps import cure_fix
 from rebal.planner.rules.registry import Context, Findings, Risk, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import by_lists, probing, stable
 

@@ -2,7 +2,7 @@
 
 from rebal.groups.model import RebalanceProtocol
 from rebal.groups.streams import EAGER_VALUES
-from rebal.planner.advice.fixes import restart_fix
+from rebal.planner.advice.steps import restart_fix
 from rebal.planner.context import EAGER
 from rebal.planner.programs import below_cooperative, running
 from rebal.planner.rules.registry import (

@@ -1,6 +1,6 @@
 """RB504: Connect workers use connect.protocol."""
 
-from rebal.planner.advice.fixes import restart_fix
+from rebal.planner.advice.steps import restart_fix
 from rebal.planner.programs import INCREMENTAL, offers
 from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
 from rebal.planner.rules.scope import connect_workers, planning

@@ -2,7 +2,7 @@
 
 from rebal.groups.model import RebalanceProtocol
 from rebal.groups.streams import COOPERATIVE_SINCE
-from rebal.planner.advice.fixes import restart_fix
+from rebal.planner.advice.steps import restart_fix
 from rebal.planner.programs import below_cooperative, running
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import planning, stable, streams_program

@@ -1,6 +1,6 @@
 """RB507: tasks run twice while Connect workers change to eager one by one."""
 
-from rebal.planner.advice.fixes import cut_over_fix, restart_fix
+from rebal.planner.advice.steps import cut_over_fix, restart_fix
 from rebal.planner.programs import INCREMENTAL, offers
 from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
 from rebal.planner.rules.scope import connect_workers, downgrade, planning
