@@ -208,15 +208,17 @@ def as_it_runs(context: Context, facts: Facts) -> Advice:
     return show(context, Needs.LISTS, reason)
 
 
-def first(found: Iterable[Advice]) -> Advice:
-    """Return the first that is admitted, else the first."""
-    first = None
+def first(found: Iterable[Advice], ignore: Mapping[str, str] | None = None) -> Advice:
+    """Return the first that is admitted, or that the user accepts by ignoring a rule; else the
+    first.
+    """
+    best = None
     for one in found:
-        if one.verdict is Tri.YES:
+        if one.verdict is Tri.YES or acceptable(one, ignore or {}):
             return one
-        first = first or one
-    assert first is not None
-    return first
+        best = best or one
+    assert best is not None
+    return best
 
 
 def starts_with(context: Context, facts: Facts, assignors: Sequence[str]) -> Tri:

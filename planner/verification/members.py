@@ -27,13 +27,13 @@ from rebal.groups.model import (
     Record,
     Tri,
 )
-from rebal.planner.advice.actions import TRIED, acceptable, restart_of
+from rebal.planner.advice.actions import TRIED, acceptable, first, restart_of
 from rebal.planner.clients import cooperative, is_mixed
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed, owned
 from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.risks import Risk
-from rebal.planner.verdict import agreed
+from rebal.planner.verdict import agreed, first_reason
 from rebal.planner.verification.gates import Ledger, Proof
 from rebal.planner.verification.journal import JournalEntry, assumed
 
@@ -98,8 +98,8 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
     )
     changed_since = False
     claimed = names and not found and (word is not None or doubt is None)
-    kept = ledger.kept.get(member.member_id)
-    against = contrary_evidence(context, facts, names, kept) if claimed else None
+    contrary = contrary_evidence(context, facts, names, ledger.kept.get(member.member_id))
+    against = next(contrary, None) if claimed else None
     if len(found) > 1:
         why = "evidence contradicts itself: " + ", ".join(
             f"{answer} ({where or 'now'})" for answer, where in found.items()
@@ -338,18 +338,13 @@ def _remembered(
     step: the advice begins that step with any member that is admitted.
     """
     later = plan.after(step)
-    if later is None or later.aim is not Aim.NARROW:
-        return
     left = [facts for facts in context.members if facts not in context.settled]
-    first = None
-    for facts in left[:TRIED]:
-        one = restart_of(context, facts, later.target_list)
-        if one.verdict is Tri.YES or acceptable(one, ignore):
-            return
-        first = first or one
-    if first is not None:
+    if later is None or later.aim is not Aim.NARROW or not left:
+        return
+    one = first((restart_of(context, f, later.target_list) for f in left[:TRIED]), ignore)
+    if not (one.verdict is Tri.YES or acceptable(one, ignore)):
         rule = Risk.FORGOTTEN_LISTS.rule
-        yield f"step {later.id} is not proven to be admitted: {first.reason} ({rule})"
+        yield f"step {later.id} is not proven to be admitted: {one.reason} ({rule})"
 
 
 def _named(members: Sequence[MemberStanding]) -> str:
@@ -381,23 +376,20 @@ def not_confirmable(
     `restarted`: its member id is new. `opened`: a look at the beginning of the step shows which
     member ids are new since. `newer` is the answer of `written_later`.
     """
-    names = confirmable_list(step)
-    if not names:
-        return "the step brings no list to confirm"
-    if not restarted:
-        return "not restarted since the step began: the same member id"
-    if not opened:
-        return "no earlier look shows the members that were there when the step began"
-    declared = facts.member.declared
-    if declared is None:
-        return None
+    names, declared = confirmable_list(step), facts.member.declared
+    rows = (
+        (not names, "the step brings no list to confirm"),
+        (not restarted, "not restarted since the step began: the same member id"),
+        (not opened, "no earlier look shows the members that were there when the step began"),
+    )
+    barred = first_reason(rows)
+    if barred is not None or declared is None:
+        return barred
+    file, says, brings = declared.evidence.detail, ", ".join(declared.list), ", ".join(names)
     if declared.group_protocol == "consumer":
-        return f"{declared.evidence.detail} says group.protocol=consumer"
-    if declared.list and declared.list != names:
-        shown = ", ".join(declared.list) or "no list"
-        return (
-            f"{declared.evidence.detail} says [{shown}], and the step brings [{', '.join(names)}]"
-        )
+        return f"{file} says group.protocol=consumer"
+    if says not in ("", brings):
+        return f"{file} says [{says}], and the step brings [{brings}]"
     return newer
 
 
@@ -412,31 +404,24 @@ def written_later(facts: Facts, first_seen: datetime) -> str | None:
         return None
     times = ((declared.evidence.at, "written"), (declared.created_at, "created"))
     begun = first_seen.replace(microsecond=0)
-    for at, what in times:
-        if at is not None and at > begun:
-            return (
-                f"{declared.evidence.detail} was {what} at {at:%b %d %H:%M:%SZ}, after this member "
-                f"was first seen at {first_seen:%b %d %H:%M:%SZ}: the file does not show what the "
-                "process was started with"
-            )
-    return None
+    reasons = (
+        f"{declared.evidence.detail} was {what} at {at:%b %d %H:%M:%SZ}, after this member "
+        f"was first seen at {first_seen:%b %d %H:%M:%SZ}: the file does not show what the "
+        "process was started with"
+        for at, what in times
+        if at is not None and at > begun
+    )
+    return next(reasons, None)
 
 
 def contrary_evidence(
-    context: Context, facts: Facts, names: Sequence[str], kept: datetime | None = None
-) -> str | None:
-    """Return the evidence against the statement that this member runs exactly `names`; None where
-    there is none.
-
-    `kept` is the time of an earlier look at which it had kept partitions: the list of a member id
-    never changes, so that stays evidence.
-    """
-    return next(_contrary(context, facts, tuple(names), kept), None)
-
-
-def _contrary(
-    context: Context, facts: Facts, names: tuple[str, ...], kept_before: datetime | None
+    context: Context, facts: Facts, names: tuple[str, ...], kept_before: datetime | None = None
 ) -> Iterator[str]:
+    """Yield the evidence against the statement that this member runs exactly `names`.
+
+    `kept_before` is the time of an earlier look at which it had kept partitions: the list of a
+    member id never changes, so that stays evidence.
+    """
     member, known = facts.member, facts.member.assignors
     if any(one.member_id in (None, member.member_id) for one in context.snapshot.contradictions):
         yield "the evidence on it contradicts itself"
@@ -456,8 +441,10 @@ def _contrary(
     if wanted is not None and told.value not in (wanted, RebalanceProtocol.CANNOT_TELL):
         yield f"it runs {told.value}: {told.why}"
     if wanted is RebalanceProtocol.EAGER and member.kept_partitions:
-        kept = member.kept_partitions
-        yield f"it kept {kept} partitions when it last joined, as no EAGER member does"
+        yield (
+            f"it kept {member.kept_partitions} partitions when it last joined, as no EAGER member "
+            "does"
+        )
     if wanted is RebalanceProtocol.EAGER and kept_before is not None:
         at = f"{kept_before:%b %d %H:%MZ}"
         yield f"it had kept partitions when it joined, as no EAGER member does (the journal, {at})"

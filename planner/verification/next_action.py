@@ -8,8 +8,8 @@ The order protects the members:
 4. members that are missing are started, or waited for; nothing is done to an unstable group;
 5. rejections of unknown time, whether the rejected clients belong to the service, whether they are
    out, and other open questions, before the restarts that they concern;
-6. the current step's members, then the first one of the next step (a new plan instead, where the
-   group no longer admits what this one brings);
+6. the current step's members while its gate is open (`OPEN`), then the first one of the next step
+   (a new plan instead, where the group no longer admits what this one brings);
 7. at the end: partitions that nobody owns, and owners that have not committed; then nothing is
    left.
 
@@ -22,7 +22,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -58,37 +57,24 @@ _NO_LIST: Final = "no list is known that these clients start with and that leads
 class Look:
     """One look at a plan's group, and what was found of it before the next action is chosen.
 
-    `seen` are the earlier looks, oldest first. `current` is the step that the group is in.
-    `outdated` is the reason why the plan no longer fits the group. `ignore` is rule id → reason.
-    `fresh` is the plan that would be made now, if
-    this one has no steps.
+    `seen` are the earlier looks, oldest first. `step` is the plan's step that the group is in,
+    `current` its standing, `later` the step after it. `outdated` is the reason why the plan no
+    longer fits the group. `ignore` is rule id → reason. `fresh` is the plan that would be made now,
+    if this one has no steps.
     """
 
     plan: Plan
     context: Context
     seen: Sequence[JournalEntry]
     current: StepStanding | None
+    step: Step | None
+    later: Step | None
     outsiders: Sequence[Outsider]
     dangers: Sequence[Danger]
     findings: Sequence[Finding]
     outdated: str | None
     ignore: Mapping[str, str]
     fresh: Plan | None
-
-    @cached_property
-    def step(self) -> Step | None:
-        """Return the plan's step that the group is in."""
-        return self.plan.step(self.current.id) if self.current is not None else None
-
-    @cached_property
-    def number(self) -> int | None:
-        """Return the number of that step."""
-        return self.step.id if self.step is not None else None
-
-    @cached_property
-    def later(self) -> Step | None:
-        """Return the step after it."""
-        return self.plan.after(self.step) if self.step is not None else None
 
     @property
     def holds(self) -> bool:
@@ -148,22 +134,20 @@ class Look:
 
 
 Candidate: TypeAlias = Callable[[Look], Advice | Actions | None]
+OpenCandidate: TypeAlias = Callable[[Look, Step, StepStanding], Advice | Actions | None]
 
 
 def next_action(look: Look) -> Actions:
     """Return the one thing to do from here, and the restarts that are withheld."""
-    for candidate in CANDIDATES:
-        found = candidate(look)
-        if found is None:
-            continue
-        made, withheld = found if isinstance(found, tuple) else (found, ())
-        made = _instead(look, made) if _changed_nothing(look, made) else made
-        made = replace(made, step=made.step or look.number)
-        given = look.context.given
-        if made.action is Action.NONE or made.command or given.plan is None:
-            return made, withheld
-        return replace(made, command=given.verify()), withheld
-    raise AssertionError("the last candidate always has an answer")
+    answers = (candidate(look) for candidate in CANDIDATES)
+    found = next(each for each in answers if each is not None)
+    made, withheld = found if isinstance(found, tuple) else (found, ())
+    made = _instead(look, made) if _changed_nothing(look, made) else made
+    made = replace(made, step=made.step or (look.step.id if look.step else None))
+    given = look.context.given
+    if made.action is Action.NONE or made.command or given.plan is None:
+        return made, withheld
+    return replace(made, command=given.verify()), withheld
 
 
 def _changed_nothing(look: Look, made: Advice) -> bool:
@@ -215,16 +199,15 @@ def start_rejected(look: Look) -> Advice | None:
     renamed = any(not (one.was_member or one.may_be_back) for one in out)
     gone = look.out(OutsiderKind.MISSING)
     out += [one for one in gone if one.instance_id or not renamed]
-    made = _start(look, out, None)
+    made = _start(look, out, look.lists(out))
     return _counted(look.context, made) if made.action is Action.START else made
 
 
 def heed_danger(look: Look) -> Advice | None:
     """Restart nothing while a danger stands that no restart ends."""
-    stopping = [each for each in look.dangers if not each.kind.curable]
-    if not stopping:
+    first = next((each for each in look.dangers if not each.kind.curable), None)
+    if first is None:
         return None
-    first = stopping[0]
     made = advised.stop(f"{first.message} {first.fix}")
     owners = look.members(first.members) if first.kind is DangerKind.LAG else ()
     return replace(made, commands=look.context.removals(owners))
@@ -250,11 +233,9 @@ def plan_again(look: Look) -> Advice | None:
     fresh = look.fresh
     if fresh is not None and not fresh.steps and fresh.verdict is not Verdict.DONE:
         if look.context.missing:
-            text = missing_text(look.context, look.outsiders)
-            return _counted(look.context, advised.wait(text))
+            return _wait_for_missing(look)
         return replace(fresh.advice, command=look.context.replan())
-    why = look.current.why if look.current is not None else ()
-    reason = why[0] if why else "this one has no step left"
+    reason = look.current.why[0] if look.current is not None else "this one has no step left"
     return advised.replan(look.context, reason, verdict=Tri.CANNOT_TELL)
 
 
@@ -268,8 +249,7 @@ def start_missing(look: Look) -> Advice | None:
     if not out and not context.members and step.kind is StepKind.CUT_OVER:
         out = [Outsider(kind=OutsiderKind.MISSING, name="the members")]
     if not out:
-        text = missing_text(context, look.outsiders)
-        return _counted(context, advised.wait(text))
+        return _wait_for_missing(look)
     if look.starts_alike:
         started = advised.start_of(context, ["the members"], [()])
         return with_setting(replace(started, names=tuple(one.name for one in out)), step)
@@ -277,11 +257,14 @@ def start_missing(look: Look) -> Advice | None:
     return _counted(context, made if made.recommended else replace(made, action=Action.WAIT))
 
 
+def _wait_for_missing(look: Look) -> Advice:
+    return _counted(look.context, advised.wait(missing_text(look.context, look.outsiders)))
+
+
 def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[str, ...]]:
     """Return the lists for missing members of `step`; an empty one is the list that each has."""
     if look.kip848 and step.kind is StepKind.CUT_OVER:
         return []
-    wide = wide_list(look.plan, look.context)
     if step.aim in (Aim.WIDEN, Aim.NARROW):
         return look.lists(out)
     if step.target_list:
@@ -289,7 +272,7 @@ def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[st
     if not look.context.members or not _may_hold_another(look):
         return [()]
     # A restart of another step may have left it with a list that is not admitted now.
-    return look.startable(out, [wide]) if wide else []
+    return look.startable(out, [wide_list(look.plan, look.context)])
 
 
 def _may_hold_another(look: Look) -> bool:
@@ -312,13 +295,12 @@ def _counted(context: Context, made: Advice) -> Advice:
     return advised.worded(replace(made, also=(*made.also, count)))
 
 
-def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]] | None) -> Advice:
+def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]) -> Advice:
     """Return the start of clients that are out with the first list that is admitted now.
 
     Where not all of them are admitted together, the first ones that are start.
     """
     context = look.context
-    lists = look.lists(out) if lists is None else lists
     if not lists and not look.kip848:
         return wait_for_stable(look) or advised.wait(_NO_LIST)
 
@@ -355,8 +337,8 @@ def wait_for_stable(look: Look) -> Advice | None:
 
 def date_rejection(look: Look) -> Advice | None:
     """Find out when a client was rejected: it may be out although nobody is missing."""
-    undated = look.out(OutsiderKind.REJECTED, Doubt.TIME)
-    if not undated or not look.holds:
+    undated = look.out(OutsiderKind.REJECTED, Doubt.TIME) if look.holds else []
+    if not undated:
         return None
     why = f"the log shows that {undated[0].label} was rejected, and not when"
     return advised.show(look.context, Needs.CLOCK, why)
@@ -382,9 +364,7 @@ def settle_question(look: Look) -> Advice | None:
 
 def begin_next_step(look: Look) -> Actions | None:
     """Restart the first member of the next step, once the gate of this one holds."""
-    if not look.holds or look.later is None:
-        return None
-    return _begin(look, look.later)
+    return _begin(look, look.later) if look.holds and look.later is not None else None
 
 
 def _begin(look: Look, later: Step) -> Actions | None:
@@ -404,16 +384,20 @@ def _begin(look: Look, later: Step) -> Actions | None:
     return _or_outdated(look, (made, withheld)) if made.action is not Action.NONE else None
 
 
-def carry_on(look: Look) -> Actions | None:
-    """Restart the next member of the current step, or one whose file is newer than its process."""
+def carry_on(look: Look) -> Advice | Actions | None:
+    """Do what the current step still needs while its gate is open: the first of `OPEN`."""
     if look.current is None or look.step is None or look.holds:
         return None
-    left = look.current.to_do or look.current.changed_since
+    answers = (candidate(look, look.step, look.current) for candidate in OPEN)
+    return next(each for each in answers if each is not None)
+
+
+def restart_next(look: Look, step: Step, now: StepStanding) -> Actions | None:
+    """Restart the next member of the step, or one whose file is newer than its process."""
+    left = look.members(now.to_do or now.changed_since)
     if not left:
         return None
-    members = look.members(left)
-    found = step_action(look.plan, look.step, look.context, members, ignore=look.ignore)
-    return _or_outdated(look, found)
+    return _or_outdated(look, step_action(look.plan, step, look.context, left, ignore=look.ignore))
 
 
 def _or_outdated(look: Look, found: Actions) -> Actions:
@@ -425,20 +409,16 @@ def _or_outdated(look: Look, found: Actions) -> Actions:
     return replace(advised.replan(look.context, look.outdated), step=made.step), withheld
 
 
-def confirm_by_hand(look: Look) -> Advice | None:
+def confirm_by_hand(look: Look, step: Step, now: StepStanding) -> Advice | None:
     """Have the operator confirm what no evidence shows, where nothing else is open."""
-    now, step = look.current, look.step
-    if now is None or step is None or look.holds or not now.by_hand:
-        return None
-    if len(now.by_hand) != len(now.unknown):
+    if not now.by_hand or len(now.by_hand) != len(now.unknown):
         return None
     return advised.confirm(look.context, step.id, look.members(now.by_hand), now.by_hand_list)
 
 
-def show_lists(look: Look) -> Advice | None:
+def show_lists(look: Look, _: Step, now: StepStanding) -> Advice | None:
     """Add the evidence of members whose list is not known."""
-    now = look.current
-    if now is None or look.step is None or look.holds or not now.unknown:
+    if not now.unknown:
         return None
     rest = [each for each in now.unknown if each not in now.by_hand]
     why = f"the list of {listed([facts.name for facts in look.members(rest)])} was not seen"
@@ -446,21 +426,18 @@ def show_lists(look: Look) -> Advice | None:
     return advised.show(look.context, needs, why)
 
 
-def prepare_next_step(look: Look) -> Actions | None:
+def prepare_next_step(look: Look, _: Step, __: StepStanding) -> Actions | None:
     """Do what the next, narrowing step needs, where that alone keeps this one's gate open."""
-    if look.holds or look.later is None or look.later.aim is not Aim.NARROW:
+    if look.later is None or look.later.aim is not Aim.NARROW:
         return None
     here = {facts.member.member_id for facts in look.context.members}
     at_odds = any(one.member_id in (None, *here) for one in look.context.snapshot.contradictions)
     return _begin(look, look.later) if here and not at_odds else None
 
 
-def wait_for_gate(look: Look) -> Advice | None:
+def wait_for_gate(_: Look, __: Step, now: StepStanding) -> Advice:
     """Wait for what keeps the gate open."""
-    if look.current is None or look.step is None or look.holds:
-        return None
-    why = look.current.why[0] if look.current.why else "no member is in the group"
-    return advised.wait(why)
+    return advised.wait(now.why[0])
 
 
 def count_rejected(look: Look) -> Advice | None:
@@ -512,6 +489,13 @@ def end(look: Look) -> Advice:
     return advised.nothing(proof if vouched else "the plan is carried out")
 
 
+OPEN: Final[tuple[OpenCandidate, ...]] = (
+    restart_next,
+    confirm_by_hand,
+    show_lists,
+    prepare_next_step,
+    wait_for_gate,
+)
 CANDIDATES: Final[tuple[Candidate, ...]] = (
     start_rejected,
     heed_danger,
@@ -525,10 +509,6 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
     settle_question,
     begin_next_step,
     carry_on,
-    confirm_by_hand,
-    show_lists,
-    prepare_next_step,
-    wait_for_gate,
     find_owner,
     wait_for_commits,
     end,

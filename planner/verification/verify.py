@@ -198,6 +198,8 @@ def verify(
             context=context,
             seen=seen,
             current=current,
+            step=now,
+            later=later,
             outsiders=outsiders,
             dangers=found,
             findings=findings,
