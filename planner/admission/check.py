@@ -79,7 +79,6 @@ class Settle(Record, frozen=True, kw_only=True):
 
 
 Event: TypeAlias = Leave | Join | Settle
-Action: TypeAlias = Sequence[Event]
 
 
 class Needs(StrEnum):
@@ -113,7 +112,7 @@ class Admission(Record, frozen=True, kw_only=True):
     needs: Needs | None = None
 
 
-def admitted(memory: CoordinatorMemory, action: Action) -> Admission:
+def admitted(memory: CoordinatorMemory, action: Sequence[Event]) -> Admission:
     """Return whether every join of `action`, in its order, is admitted, and ends no member.
 
     Each action has a join. The answer is that of the first one that is not admitted. If all are
@@ -236,7 +235,7 @@ def _closed(memory: CoordinatorMemory, join: Join) -> Admission | None:
     return _rejects_classic(memory, "it joins with the classic protocol")
 
 
-def _ended(memory: CoordinatorMemory, action: Action) -> Admission | None:
+def _ended(memory: CoordinatorMemory, action: Sequence[Event]) -> Admission | None:
     """Return the answer where the rebalance of `action` ends classic members that stay."""
     if memory.classic_joins is Tri.YES:
         return None
@@ -331,7 +330,8 @@ def _by_lists(memory: CoordinatorMemory, join: Join) -> Admission:
 
 def _common(memory: CoordinatorMemory, join: Join) -> Admission:
     """Return the answer of the remembered lists: a common assignor in all worlds, or in none."""
-    kept = [each for each in memory.in_all if all(_sure(entry, each) for entry in memory.came)]
+    came = [held.names for entry in memory.came for held in entry.lists]
+    kept = [each for each in memory.in_all if all(each in names for names in came)]
     elected = memory.elected if memory.elected in kept else None
     by = _by(join, elected, kept)
     if by is not None:
@@ -354,8 +354,9 @@ def _common(memory: CoordinatorMemory, join: Join) -> Admission:
         always = frozenset.intersection(*(least for least, _ in worlds))
         name = next((each for each in join.assignors if each in always), None)
         return Admission(verdict=Tri.YES, reason=_why_yes(memory, name, elected))
+    holding = list(_holding(memory, join.assignors))
     if not any(most for _, most in worlds):
-        guilty = _guilty(memory, join.assignors)
+        guilty = [entry for entry, says in holding if says == {Tri.NO}]
         return Admission(
             verdict=Tri.NO,
             error=INCONSISTENT,
@@ -363,24 +364,21 @@ def _common(memory: CoordinatorMemory, join: Join) -> Admission:
             reason=_why_no(memory, join.assignors, guilty) + f": {shown} is rejected "
             f"({INCONSISTENT})",
         )
-    unsure = _unsure(memory, join.assignors)
+    open_ = [entry for entry, says in holding if Tri.CANNOT_TELL in says]
+    unsure = _named(open_ or memory.entries)
     if not any(least for least, _ in worlds):
         return Admission(
             verdict=Tri.CANNOT_TELL,
             needs=Needs.RELOAD,
-            reason=f"a coordinator load has shortened the list of {_named(unsure)}: {shown} is "
+            reason=f"a coordinator load has shortened the list of {unsure}: {shown} is "
             "rejected until the members have joined again with their whole lists",
         )
     return Admission(
         verdict=Tri.CANNOT_TELL,
         needs=_needs(memory, join.assignors),
-        reason=f"it is not known whether the coordinator's list of {_named(unsure)} holds "
+        reason=f"it is not known whether the coordinator's list of {unsure} holds "
         f"{' or '.join(join.assignors)}",
     )
-
-
-def _sure(entry: Entry, name: str) -> bool:
-    return all(name in held.names for held in entry.lists)
 
 
 def _by(join: Join, elected: str | None, kept: Sequence[str]) -> str | None:
@@ -413,17 +411,6 @@ def _holding(memory: CoordinatorMemory, names: Sequence[str]) -> Iterator[tuple[
         held = lists[entry.member_id]
         said = {agreed(one.holds(name) for one in held) for name in names if name not in sure}
         yield entry, said | {Tri.YES for name in names if name in sure}
-
-
-def _guilty(memory: CoordinatorMemory, names: Sequence[str]) -> tuple[Entry, ...]:
-    """Entries that hold none of `names` for certain."""
-    return tuple(entry for entry, says in _holding(memory, names) if says == {Tri.NO})
-
-
-def _unsure(memory: CoordinatorMemory, names: Sequence[str]) -> tuple[Entry, ...]:
-    """Entries of which it is not known whether they hold one of `names`."""
-    found = tuple(entry for entry, says in _holding(memory, names) if Tri.CANNOT_TELL in says)
-    return found or memory.entries
 
 
 def _needs(memory: CoordinatorMemory, names: Sequence[str]) -> Needs:

@@ -292,31 +292,25 @@ def _cases(
     """Return the histories that fit what is known of the last load."""
     own = {f.member.member_id: _own(f, names, elected) for f in counted}
     if rejoined or context.remembers or _never_loaded(context):
-        sent = tuple(_entry(f, (own[f.member.member_id],)) for f in counted)
-        return (sent,)
+        return (tuple(_entry(f, (own[f.member.member_id],)) for f in counted),)
     forgotten = Held(names=frozenset({elected}), exact=True) if elected else Held()
     rebalanced, loaded = [], []
     for facts in counted:
         mine = own[facts.member.member_id]
         static, since = facts.static, _joined_since(context, facts)
-        if elected and (elected in mine.lacks or (mine.exact and elected not in mine.names)):
-            # No history makes such a list one of this group: the contradiction must stay visible.
-            rebalanced.append(_entry(facts, (mine,)))
-            loaded.append(_entry(facts, (mine,)))
-            continue
-        both = (mine, forgotten)
-        kept = both if static and since is not Tri.YES else (mine,)
-        left = both if static else (forgotten,)
-        rebalanced.append(_entry(facts, kept, mine))
-        loaded.append(_entry(facts, (mine,) if since is Tri.YES else left, mine))
+        # No history makes such a list one of this group: the contradiction must stay visible.
+        at_odds = elected in mine.lacks or (mine.exact and elected not in mine.names)
+        whole = since is Tri.YES or (elected is not None and at_odds)
+        left = (mine, forgotten) if static else (forgotten,)
+        rebalanced.append(_entry(facts, left if static and not whole else (mine,), mine))
+        loaded.append(_entry(facts, (mine,) if whole else left, mine))
     cases = {
         Tri.NO: (tuple(rebalanced),),
         Tri.YES: (tuple(loaded),),
         Tri.CANNOT_TELL: (tuple(rebalanced), tuple(loaded)),
     }
-    if context.reloaded is Tri.NO and _rejection_proves_load(context, counted):
-        return cases[Tri.CANNOT_TELL]
-    return cases[context.reloaded]
+    refuted = context.reloaded is Tri.NO and _rejection_proves_load(context, counted)
+    return cases[Tri.CANNOT_TELL if refuted else context.reloaded]
 
 
 def _rejection_proves_load(context: GroupFacts, counted: list[Facts]) -> bool:

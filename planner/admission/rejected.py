@@ -68,8 +68,8 @@ def label(one: Refusal) -> str:
 
 def if_renamed(instance_id: str | None) -> str:
     """Return the sentence with the option that ends an instance id; empty for a dynamic client."""
-    name = instance_id
-    return f" If {name} left for good, or was renamed: --departed {name}." if name else ""
+    said = f" If {instance_id} left for good, or was renamed: --departed {instance_id}."
+    return said if instance_id else ""
 
 
 def client_key(one: Refusal | Departed) -> tuple[str, ...]:

@@ -61,16 +61,15 @@ def restart_of(context: Context, facts: Facts, assignors: tuple[str, ...] = ()) 
     names = assignors or _next_list(facts)
     answer = _asked(context, facts, names, killed=False)
     after = []
-    dynamic = not facts.static
-    if answer.verdict is Tri.YES and dynamic:
+    if answer.verdict is Tri.YES and facts.static:
+        after.append(f"never run two processes with the instance id {facts.member.instance_id}")
+    elif answer.verdict is Tri.YES:
         killed = _asked(context, facts, names, killed=True)
         if killed.verdict is not Tri.YES:
             after.append(
                 f"see that {facts.name} has left the group before it starts: beside its old entry "
                 f"it is {'rejected' if killed.verdict is Tri.NO else 'not known to be admitted'}"
             )
-    if answer.verdict is Tri.YES and not dynamic:
-        after.append(f"never run two processes with the instance id {facts.member.instance_id}")
     return worded(
         Advice(
             action=Action.RESTART,
@@ -178,15 +177,16 @@ def rebalance_of(context: Context, dynamic: Sequence[Facts]) -> Advice:
         return first(as_it_runs(context, facts) for facts in dynamic[:TRIED])
     common = () if online else _common_list(context)
     join = Join(assignors=common or None, kip848=online)
-    made = Advice(
-        action=Action.TEMPORARY,
-        assignors=common,
-        change=consumer_change(None) if online else "",
-        after=text.TEMPORARY_AFTER,
-        risks=tuple(_risks(context, ())),
-        **_judged(context, admitted(context.memory, [join])),
+    return worded(
+        Advice(
+            action=Action.TEMPORARY,
+            assignors=common,
+            change=consumer_change(None) if online else "",
+            after=text.TEMPORARY_AFTER,
+            risks=tuple(_risks(context, ())),
+            **_judged(context, admitted(context.memory, [join])),
+        )
     )
-    return worded(made)
 
 
 def as_it_runs(context: Context, facts: Facts) -> Advice:
@@ -196,8 +196,9 @@ def as_it_runs(context: Context, facts: Facts) -> Advice:
     """
     runs, declared = facts.member.assignors, _next_list(facts)
     exact = runs.knowledge is Knowledge.EXACT
-    loose = any(one.may_start for one in context.snapshot.unmatched)
-    unbound = loose and facts.member.declared is None
+    unbound = facts.member.declared is None and any(
+        one.may_start for one in context.snapshot.unmatched
+    )
     named = exact and (unbound or declared != runs.list)
     made = restart_of(context, facts, runs.list if named else ())
     if made.verdict is not Tri.YES or exact or not unbound:
@@ -265,8 +266,8 @@ def wait(reason: str) -> Advice:
 
 def stop(reason: str, *, by: str = "this") -> Advice:
     """Return the advice to restart nothing until the operator has dealt with `by`, a rule's id."""
-    made = Advice(action=Action.STOP, verdict=Tri.NO, reason=reason)
-    return replace(made, text=f"restart nothing more until {by} is dealt with")
+    text_ = f"restart nothing more until {by} is dealt with"
+    return Advice(action=Action.STOP, verdict=Tri.NO, reason=reason, text=text_)
 
 
 def nothing(reason: str) -> Advice:
@@ -301,11 +302,11 @@ def confirm(context: Context, step: int, members: Sequence[Facts], names: Sequen
     `names` is the assignor list to confirm (empty: another setting, which is confirmed for all of
     them).
     """
-    words: tuple[str, ...] = ("--confirm", str(step))
+    words: tuple[str, ...] = ()
     reason = "looked at each of them"
     if names:
-        words += options("--member", ids(members[:LISTED]))
-        words += option("--list", ",".join(names))
+        shown = options("--member", ids(members[:LISTED]))
+        words = (*shown, *option("--list", ",".join(names)))
         reason = f"each process was started with this list after step {step} began"
     return worded(
         Advice(
@@ -316,7 +317,7 @@ def confirm(context: Context, step: int, members: Sequence[Facts], names: Sequen
             verdict=Tri.CANNOT_TELL,
             reason="no evidence shows it",
             evidence_needed=_kinds(context, _EVIDENCE[Needs.LISTS]),
-            command=context.given.confirm(*words, "--reason", reason),
+            command=context.given.confirm("--confirm", str(step), *words, "--reason", reason),
             step=step,
             also=tuple(_next_rebalance(context, members, names)),
         )
@@ -347,8 +348,7 @@ def count(reason: str, here: int, more: int) -> Advice:
         f"give the number of members: {reason}; --expect-members {here + more} if {belong} to the "
         f"service, --expect-members {here} if not"
     )
-    made = Advice(action=Action.EVIDENCE, verdict=Tri.CANNOT_TELL, reason=reason)
-    return replace(made, text=said)
+    return Advice(action=Action.EVIDENCE, verdict=Tri.CANNOT_TELL, reason=reason, text=said)
 
 
 def open_question(finding: Finding) -> Advice:
@@ -394,14 +394,16 @@ def _judged(context: Context, answer: Admission) -> dict[str, Any]:
 def _asked(
     context: Context, facts: Facts, names: tuple[str, ...] | None, *, killed: bool
 ) -> Admission:
-    events = restart(
+    return admitted(
         context.memory,
-        facts.member.member_id,
-        names,
-        killed=killed,
-        session_ms=_session(context, facts.member),
+        restart(
+            context.memory,
+            facts.member.member_id,
+            names,
+            killed=killed,
+            session_ms=_session(context, facts.member),
+        ),
     )
-    return admitted(context.memory, events)
 
 
 def _session(context: Context, member: Member) -> int | None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.model import GroupState, Knowledge, Tri
+from rebal.groups.model import Knowledge, Tri
 from rebal.groups.streams import process_names, threads_of
 from rebal.planner.admission.check import Admission, Needs, admitted, restart
 from rebal.planner.admission.memory import INCONSISTENT, memory_of
@@ -101,8 +101,8 @@ def _of_aim(
     aim = step.aim
     risk = stop_risk(plan.path)
     if risk is not None and not risk.accepted_in(ignore):
-        agreed = context.accepting(risk.rule, AGREED)
-        return replace(stop(step.precondition), command=agreed.line), ()
+        agreed = context.accepting(risk.rule, AGREED).line
+        return replace(stop(step.precondition), command=agreed), ()
     if step.kind is StepKind.CUT_OVER:
         if not to_do:
             return replan(context, "no member is left to stop"), ()
@@ -233,11 +233,14 @@ def cure_of(context: Context) -> Advice:
         why = f"{context.named(suspects)} joined again, and whether a load came later is not known"
         return show(context, Needs.LOAD, why)
     if not static:
-        why = "the coordinator's lists and the logs are at odds"
-        return _or_not_loaded(context, show(context, Needs.CONFLICT, why))
+        odds = show(context, Needs.CONFLICT, "the coordinator's lists and the logs are at odds")
+        return _or_not_loaded(context, odds)
     if context.reloaded is Tri.CANNOT_TELL and _undated(context):
-        why = "the logs show every list, and not whether it was sent after the load"
-        return show(context, Needs.CLOCK, why)
+        return show(
+            context,
+            Needs.CLOCK,
+            "the logs show every list, and not whether it was sent after the load",
+        )
     return rebalance_of(context, ())
 
 
@@ -320,13 +323,11 @@ def _remedy(
     barred: Advice,
     by_lists: Sequence[Admission],
 ) -> Advice:
-    """Return what must come before `barred`, which is not admitted.
+    """Return what must come before `barred`, which is not admitted; the group is Stable.
 
     `others` are those that may get the `wide` list, `by_lists` the answers once every member has
     joined again with its whole list.
     """
-    if context.group.state is not GroupState.STABLE:
-        return wait(barred.reason)
     lacking = [f for f in others if {context.supports(f, name) for name in assignors} <= {Tri.NO}]
     able = [f for f in lacking if starts_with(context, f, wide) is Tri.YES]
     if able and wide:
@@ -346,7 +347,9 @@ def _remedy(
         return cure_of(context)
     if barred.verdict is Tri.NO:
         return replan(context, barred.reason)
-    if asked and context.reloaded is not Tri.NO and _knows_nothing_more(context):
+    known = any(f.member.assignors.knowledge is Knowledge.EXACT for f in context.members)
+    # Where no list is known, a rebalance, which shows every list, is the next evidence.
+    if asked and context.reloaded is not Tri.NO and not known:
         return cure_of(context)
     return evidence(context, barred.evidence_needed, barred.reason)
 
@@ -358,8 +361,10 @@ def _or_not_loaded(context: Context, made: Advice) -> Advice:
     joined = [f.member.joined_at for f in context.members if f.member.joined_at is not None]
     if len(joined) < len(context.members) or not context.restarted:
         return made
-    since = f"{max(joined):%H:%M:%SZ}"
-    fact = f"no broker has stopped or moved since {since}, nor will until the plan is carried out"
+    fact = (
+        f"no broker has stopped or moved since {max(joined):%H:%M:%SZ}, nor will until the plan is "
+        "carried out"
+    )
     return stated(context, made, Risk.FORGOTTEN_LISTS, fact)
 
 
@@ -371,11 +376,6 @@ def _no_wide_list(context: Context, lacking: Sequence[Facts], wide: Sequence[str
         return replan(context, why)
     why = f"the client of {context.named(open_)} is not known, and not every client starts with"
     return show(context, Needs.LISTS, f"{why} [{', '.join(wide)}] (RB906)")
-
-
-def _knows_nothing_more(context: Context) -> bool:
-    """No list is known, so that a rebalance (which shows every list) is the next evidence."""
-    return not any(f.member.assignors.knowledge is Knowledge.EXACT for f in context.members)
 
 
 def restart_fix(

@@ -6,7 +6,7 @@ It decides nothing. A text is made either from an `Advice` that the admission ch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rebal.groups.model import Tri
@@ -135,11 +135,9 @@ def restart_these(who: str, assignors: Sequence[str], *, before: str, after: str
     return f"{before} Restart {who}{brings}{after}.".lstrip()
 
 
-def in_order(labels: Sequence[str]) -> Iterator[str]:
-    """Yield the instructions for a rolling restart of these members, in this order."""
-    yield ONE_AT_A_TIME
-    yield f"in this order: {listed(labels, 20)}"
-    yield AFTER_EACH
+def in_order(labels: Sequence[str]) -> tuple[str, ...]:
+    """Return the instructions for a rolling restart of these members, in this order."""
+    return ONE_AT_A_TIME, f"in this order: {listed(labels, 20)}", AFTER_EACH
 
 
 def stop_some_in_short(left: int, target: str) -> str:
@@ -155,17 +153,16 @@ def start_all(change: str, warning: str = "") -> str:
     return f"start all members with {change}{f'; {warning}' if warning else ''}"
 
 
-def stop_these(who: str) -> str:
-    """Return the instruction to stop some members while the others keep running."""
+def stop_some_then_start(who: str, left: int, target: str) -> tuple[str, ...]:
+    """Return the instructions to stop some members and start them, while `left` others keep
+    running.
+    """
     return (
         f"stop all of these cleanly: {who} (a member that is killed counts with its old list until "
-        "its session ends)"
+        "its session ends)",
+        f"check that the group is Stable with {left} members and that {target} is elected",
+        f"start them with [{target}]",
     )
-
-
-def start_these(assignors: Sequence[str]) -> str:
-    """Return the instruction to start the stopped members while the others keep running."""
-    return f"start them with [{', '.join(assignors)}]"
 
 
 def stop_then_start(whom: str, how: str) -> str:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
     back_from_stop,
-    start_these,
     stop_some_in_short,
+    stop_some_then_start,
     stop_then_start,
-    stop_these,
 )
 from rebal.planner.clients import able, cooperative
 from rebal.planner.commands import NamedCommand
@@ -82,12 +81,7 @@ def _stop_and_start(context: Context, number: int) -> Step:
             f"so all of them stop before one starts with [{context.target}]",
             "the others keep running: only the partitions that move to them and back stop",
         ),
-        order=(
-            stop_these(context.named(stopped, 20)),
-            f"check that the group is Stable with {left} members and that {context.target} is "
-            "elected",
-            start_these((context.target,)),
-        ),
+        order=stop_some_then_start(context.named(stopped, 20), left, context.target),
         to_do=ids(stopped),
         gate=gate_of(
             context,

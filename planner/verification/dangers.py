@@ -87,14 +87,13 @@ class Danger(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 def dangers(
     plan: Plan,
-    entries: Sequence[JournalEntry],
+    seen: Sequence[JournalEntry],
     context: Context,
     rejected: Sequence[Outsider],
 ) -> tuple[Danger, ...]:
-    """Return all present dangers; `entries` are the earlier looks, oldest first, `rejected` the
-    clients that were rejected and have not rejoined.
+    """Return the present dangers of members; `seen` are the earlier looks that succeeded, oldest
+    first, `rejected` the clients that were rejected and have not rejoined.
     """
-    seen = [entry for entry in entries if entry.blind is None]
     return (
         *_rejected(rejected, context),
         *_storm(plan, seen, context),
@@ -103,18 +102,16 @@ def dangers(
 
 
 def went_back(
-    plan: Plan, context: Context, number: int, views: Mapping[int, Sequence[MemberStanding]]
+    plan: Plan, context: Context, step: Step | None, members: Sequence[MemberStanding]
 ) -> Iterator[Danger]:
     """Yield a danger if a member lacks the target in a narrowing step, since the next restarted
     member would be rejected.
     """
-    step = plan.step(number)
-    if step is None or step.aim is not Aim.NARROW or not context.stable:
-        return
-    if not any(member.done is Tri.YES or member.restarted for member in views[number]):
+    begun = any(member.done is Tri.YES or member.restarted for member in members)
+    if step is None or step.aim is not Aim.NARROW or not context.stable or not begun:
         return
     lacking = context.lacking
-    widened = any(each.aim is Aim.WIDEN and each.id < number for each in plan.steps)
+    widened = any(each.aim is Aim.WIDEN and each.id < step.id for each in plan.steps)
     if lacking and (widened or len(lacking) < len(context.members)):
         named = context.named(lacking)
         yield Danger(
@@ -398,11 +395,6 @@ def _gates(plan: Plan, finding: Finding, step: Step | None) -> bool:
 def _answered(plan: Plan, context: Context, finding: Finding) -> bool:
     if not rules()[finding.rule].dealt_with(plan.path, context, finding, verifying=True):
         return False
-    stopped = [step for step in plan.steps if step.left_out]
-    known = {facts.member.member_id: facts for facts in context.members}
-    return not stopped or all(_is_stopped(stopped, known.get(id_)) for id_ in finding.members)
-
-
-def _is_stopped(steps: Sequence[Step], facts: Facts | None) -> bool:
-    """Return whether this member's client is one that the plan stops."""
-    return facts is not None and any(facts.family in step.left_out for step in steps)
+    stopped = {family for step in plan.steps for family in step.left_out}
+    families = {facts.member.member_id: facts.family for facts in context.members}
+    return not stopped or all(families.get(id_) in stopped for id_ in finding.members)

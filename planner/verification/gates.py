@@ -292,8 +292,6 @@ class Ledger:
 
     def _from_journal(self, entries: Iterable[JournalEntry]) -> None:
         for entry in entries:
-            if entry.blind is not None:
-                continue
             where = f"the journal, {entry.at:%b %d %H:%MZ}"
             for member in entry.members:
                 self.first_seen.setdefault(member.member_id, entry.at)

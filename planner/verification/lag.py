@@ -243,10 +243,9 @@ class _Owners:
         """
         longest = timedelta()
         begun: dict[Place, tuple[datetime, Lag, timedelta]] = {}
-        looks = [(entry.at, entry.behind or ()) for entry in self._seen]
+        lately = (entry for entry in self._seen if self.now - entry.at <= LONGEST)
+        looks = [(entry.at, entry.behind or ()) for entry in lately]
         for at, behind in (*looks, (self.now, self.behind.values())):
-            if self.now - at > LONGEST:
-                continue
             for one in behind:
                 place = one.topic, one.partition
                 since, first, lasted = begun.get(place, (at, one, timedelta()))
@@ -263,8 +262,7 @@ def _growth(
     seen: Sequence[JournalEntry], snapshot: GroupSnapshot, owners: _Owners
 ) -> Iterator[Danger]:
     """Yield the danger of lag that grew at every look for five minutes, although members commit."""
-    lag, committed = lag_of(snapshot)
-    now = snapshot.captured_at
+    (lag, committed), now = lag_of(snapshot), snapshot.captured_at
     if lag is None or committed is None:
         return
     since, last, began = None, lag, committed
@@ -334,11 +332,9 @@ def without_owner(context: Context) -> tuple[str, ...]:
 
 def _is_at_rest(snapshot: GroupSnapshot) -> bool:
     group = snapshot.group
-    if group.state is not GroupState.STABLE:
-        return False
-    if group.type is GroupType.CLASSIC and group.protocol_type == "consumer":
-        return all(member.subscription is not None for member in snapshot.members)
-    return group.type is GroupType.CONSUMER
+    shown = all(member.subscription is not None for member in snapshot.members)
+    classic = group.type is GroupType.CLASSIC and group.protocol_type == "consumer" and shown
+    return group.state is GroupState.STABLE and (classic or group.type is GroupType.CONSUMER)
 
 
 def owner_for(context: Context, entries: Sequence[JournalEntry], unowned: Sequence[str]) -> Advice:
@@ -351,6 +347,5 @@ def owner_for(context: Context, entries: Sequence[JournalEntry], unowned: Sequen
     same = [entry.at for entry in entries if entry.ids == ids]
     if not same or context.snapshot.captured_at - same[0] < _SECOND_ROUND:
         return wait(f"{why} yet")
-    dynamic = [facts for facts in context.members if not facts.static]
-    made = rebalance_of(context, dynamic)
+    made = rebalance_of(context, [facts for facts in context.members if not facts.static])
     return worded(replace(made, also=(why,)))

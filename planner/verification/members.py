@@ -107,7 +107,8 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
     elif left_out(step, facts) and done is not Tri.YES:
         why = "takes no part in this step"
     elif found:
-        why = _why(proof, done, found[done])
+        before = "proven done" if done is Tri.YES else "proven not done"
+        why = proof.why if proof.done is done else f"{before} ({found[done]})"
         if done is Tri.NO and not there and newer is None:
             why += _against_its_file(step, facts)
         if there and done is Tri.NO:
@@ -127,9 +128,9 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
     else:
         by_hand = proof.by_hand
         changed_since = doubt is not None and doubt is newer and against is None
-        file = newer if changed_since else None
-        seen = proof.why if word is None else ""
-        why = seen or against or file or doubt or _unknown(context, step.aim)
+        shown = proof.why if word is None else ""
+        # Without a doubt, a list to confirm is by hand, so that evidence speaks against it here.
+        why = shown or against or doubt or ""
     return MemberStanding(
         member_id=member.member_id,
         name=facts.name,
@@ -167,20 +168,6 @@ def _may_be_done(step: Step, proof: Proof, facts: Facts, ledger: Ledger) -> bool
     """Return whether the member may have had the step's setting before the step began."""
     unknown = proof.by_hand and facts.member.member_id in step.unknown
     return unknown or ledger.came_finished(step, facts)
-
-
-def _why(proof: Proof, done: Tri, where: str) -> str:
-    if proof.done is done:
-        return proof.why
-    return f"{'proven done' if done is Tri.YES else 'proven not done'} ({where})"
-
-
-def _unknown(context: Context, aim: Aim) -> str:
-    if aim is Aim.CONSUMER:
-        return "its protocol is not known"
-    more = ", --probe" if aim is Aim.WIDEN and context.snapshot.probe is None else ""
-    more += ", --inventory" if aim in (Aim.NARROW, Aim.CLASSIC) else ""
-    return f"new member id, its list is not known (--client-log{more}, --request-log)"
 
 
 class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -240,8 +227,8 @@ def step_standing(
         refuted.append("the group is still a KIP-848 group: it was not converted (RB401)")
     by_hand = [member for member in by[Tri.CANNOT_TELL] if member.by_hand]
     unseen = [member for member in by[Tri.CANNOT_TELL] if not member.by_hand]
-    by_lists = aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC)
-    lists_accepted = by_lists and Risk.UNKNOWN_LISTS.accepted_in(ignore)
+    by_lists = (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC)
+    lists_accepted = aim in by_lists and Risk.UNKNOWN_LISTS.accepted_in(ignore)
     not_known, to_confirm, accepted = [], [], []
     if unseen and lists_accepted and not any(m.proven for m in unseen):
         rule = Risk.UNKNOWN_LISTS.rule
@@ -286,18 +273,18 @@ def step_standing(
 
 def begun_step(
     plan: Plan,
-    entries: Sequence[JournalEntry],
+    seen: Sequence[JournalEntry],
     context: Context,
     ledger: Ledger,
     gates: Mapping[int, StepStanding],
 ) -> int | None:
     """Return the last step that has begun: a member completed it, or came or left while it was
-    open, or its gate holds beside that of the step before it.
+    open, or its gate holds beside that of the step before it. `seen` are the earlier looks that
+    succeeded, oldest first.
     """
     if not plan.steps:
         return None
     here = {facts.member.member_id for facts in context.members}
-    seen = [entry for entry in entries if entry.blind is None]
     current = plan.steps[0].id
     for before, step in zip(plan.steps, plan.steps[1:], strict=False):
         own = {f.member.member_id for f in context.members if _tells(plan, step, f)}
@@ -319,9 +306,8 @@ def _tells(plan: Plan, step: Step, facts: Facts) -> bool:
     Where a step stops some clients together and starts them with the last list, only their answers
     count for that step, and none of theirs for the step after it.
     """
-    aside = any(left_out(each, facts) for each in plan.steps)
-    stops = any(each.left_out for each in plan.steps) and step.kind is StepKind.CUT_OVER
-    return aside is stops
+    stops = step.kind is StepKind.CUT_OVER and any(each.left_out for each in plan.steps)
+    return any(left_out(each, facts) for each in plan.steps) is stops
 
 
 def _stopped(step: Step, held: Sequence[JournalEntry]) -> frozenset[str]:

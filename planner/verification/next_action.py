@@ -443,12 +443,9 @@ def wait_for_gate(_: Look, __: Step, now: StepStanding) -> Advice:
 def count_rejected(look: Look) -> Advice | None:
     """Ask for the number of members where rejected clients may belong to the service."""
     out = look.out(OutsiderKind.REJECTED, Doubt.COUNT) if look.holds else []
-    here, one = len(look.context.members), len(out) == 1
-    reason = (
-        f"{listed([each.label for each in out])} {'was' if one else 'were'} rejected and "
-        f"{'has' if one else 'have'} not rejoined"
-    )
-    return advised.count(reason, here, len(out)) if out else None
+    were, have = ("was", "has") if len(out) == 1 else ("were", "have")
+    reason = f"{listed([one.label for one in out])} {were} rejected and {have} not rejoined"
+    return advised.count(reason, len(look.context.members), len(out)) if out else None
 
 
 def wait_for_entry(look: Look) -> Advice | None:
@@ -482,11 +479,10 @@ def end(look: Look) -> Advice:
     """Say that nothing is left to do."""
     if look.later is not None:
         return advised.nothing("no member is left to restart in this step")
-    if look.current is None:
+    if look.current is None or not look.current.vouched:
         return advised.nothing("the plan is carried out")
     vouched = [facts.name for facts in look.members(look.current.vouched)]
-    proof = f"finished; {by_word(len(look.current.done), vouched)}"
-    return advised.nothing(proof if vouched else "the plan is carried out")
+    return advised.nothing(f"finished; {by_word(len(look.current.done), vouched)}")
 
 
 OPEN: Final[tuple[OpenCandidate, ...]] = (

@@ -9,7 +9,7 @@ doubt (`Doubt`), and the end of a plan waits for what decides.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
@@ -125,11 +125,17 @@ def outsiders_of(
     gone = _gone(plan, seen, context)
     newest_first = [*_rejections(plan, seen, context, estimated=estimated)][::-1]
     rejections = sorted(newest_first, key=lambda each: each.doubt is not Doubt.NONE)
-    places = _Places(context.snapshot, [each.one for each in rejections])
+    known = [(each.client_id, each.host) for each in context.snapshot.members]
+    known += [(each.one.client_id, each.one.host) for each in rejections]
+    places: dict[str, set[str]] = defaultdict(set)
+    for client_id, host in known:
+        places[client_id].add(address(host))
     missing = list(_missing(plan, seen, context, gone, places))
-    families = dict(plan.accepted.families)
-    families |= {f.name: f.family for f in context.members if f.family and f.family_proven}
-    families |= {one.instance_id or one.client_id: one.family for one in missing if one.family}
+    families = {
+        **plan.accepted.families,
+        **{f.name: f.family for f in context.members if f.family and f.family_proven},
+        **{one.instance_id or one.client_id: one.family for one in missing if one.family},
+    }
     every = {one.family for one in missing}
     same = every.pop() if len(every) == 1 else families.get("*")
     rejected: list[Outsider] = []
@@ -156,7 +162,7 @@ def outsiders_of(
         rejected.append(
             Outsider(
                 kind=OutsiderKind.REJECTED,
-                name=places.name(who or "a client", one),
+                name=_placed(who or "a client", one, context, places),
                 doubt=doubt,
                 client_id=one.client_id,
                 instance_id=one.instance_id,
@@ -203,24 +209,18 @@ def _paired(one: Refusal, missing: Sequence[Outsider]) -> Outsider | None:
     return min(same, key=lambda each: each.host != address(one.host), default=None)
 
 
-class _Places:
-    """The addresses of each client id, which tell its processes apart."""
+def _placed(
+    name: str, one: Member | Refusal, context: Context, places: Mapping[str, set[str]]
+) -> str:
+    """Return the name, with its address where the client id does not identify one process.
 
-    def __init__(self, snapshot: GroupSnapshot, out: Sequence[Refusal]) -> None:
-        self._snapshot = snapshot
-        self._of: dict[str, set[str]] = defaultdict(set)
-        for member in snapshot.members:
-            self._of[member.client_id].add(address(member.host))
-        for one in out:
-            self._of[one.client_id].add(address(one.host))
-
-    def name(self, name: str, one: Member | Refusal) -> str:
-        """Return the name, with its address where the client id does not identify one process."""
-        everyone = {*self._of[one.client_id], address(one.host)}
-        shared = len(everyone) > 1 or is_automatic(self._snapshot.group.group_id, one.client_id)
-        if not one.host or one.instance_id or not (shared or not one.client_id):
-            return name
-        return f"{name} ({address(one.host)})"
+    `places` are the addresses of each client id.
+    """
+    known = {*places.get(one.client_id, ()), address(one.host)}
+    shared = len(known) > 1 or is_automatic(context.group.group_id, one.client_id)
+    if not one.host or one.instance_id or not (shared or not one.client_id):
+        return name
+    return f"{name} ({address(one.host)})"
 
 
 def _mixed(family: str | None) -> Tri:
@@ -234,7 +234,7 @@ def _missing(
     seen: Sequence[JournalEntry],
     context: Context,
     gone: Sequence[Member],
-    places: _Places,
+    places: Mapping[str, set[str]],
 ) -> Iterator[Outsider]:
     """Yield the members `gone`; they are in doubt where more are gone than are missing."""
     said, labels = plan.accepted.families, names(gone)
@@ -252,7 +252,7 @@ def _missing(
         open_ = family is None and (member.instance_id or member.client_id) in left_open
         yield Outsider(
             kind=OutsiderKind.MISSING,
-            name=places.name(labels[member.member_id], member),
+            name=_placed(labels[member.member_id], member, context, places),
             doubt=Doubt.NONE if len(gone) <= context.missing else Doubt.NAME,
             client_id=member.client_id,
             instance_id=member.instance_id,

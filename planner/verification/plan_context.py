@@ -108,7 +108,13 @@ def as_stated(
     look's logs, but none that the number of members counts. `entries` are the earlier looks, oldest
     first; `given` and `expect_members` are this command line's.
     """
-    accepted = _both(plan.accepted, given)
+    planned, given = plan.accepted, given or Accepted()
+    accepted = Accepted(
+        families={**planned.families, **given.families},
+        ignore={**planned.ignore, **given.ignore},
+        departed=tuple(dict.fromkeys([*planned.departed, *given.departed])),
+        members=planned.members,
+    )
     now = dict.fromkeys(accepted.departed, snapshot.captured_at)
     since = now | departed_since(plan, entries)
     counted = [entry.expected for entry in entries if entry.expected is not None]
@@ -158,14 +164,3 @@ def _may_return(
     for one in snapshot.departed:
         if one.member_id not in counted and client_of(one) not in asked:
             yield one
-
-
-def _both(planned: Accepted, given: Accepted | None) -> Accepted:
-    if given is None:
-        return planned
-    return Accepted(
-        families={**planned.families, **given.families},
-        ignore={**planned.ignore, **given.ignore},
-        departed=tuple(dict.fromkeys([*planned.departed, *given.departed])),
-        members=planned.members,
-    )

@@ -26,7 +26,7 @@ from rebal.planner.kinds import Action, PathKind
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Advice, Finding, Plan, Setting, Verdict
 from rebal.planner.rules import Trait, has
-from rebal.planner.verdict import UNPROVEN, exit_code
+from rebal.planner.verdict import UNPROVEN, exit_code, first_reason
 from rebal.planner.verification.dangers import (
     Danger,
     dangers,
@@ -166,13 +166,13 @@ def verify(
     the words of this command line; without them printed commands repeat the plan's.
     """
     ahead = [entry for entry in entries if entry.at > snapshot.captured_at]
-    entries = [entry for entry in entries if entry.at <= snapshot.captured_at]
-    seen = [entry for entry in entries if entry.blind is None]
+    past = (entry for entry in entries if entry.at <= snapshot.captured_at)
+    seen = [entry for entry in past if entry.blind is None]
     known = remembered(plan, seen, snapshot)
-    plan, known, accepted, expected = as_stated(plan, entries, known, accepted, expect_members)
+    plan, known, accepted, expected = as_stated(plan, seen, known, accepted, expect_members)
     context = PlanContext(plan, known, expected, accepted, given)
     outsiders = outsiders_of(plan, seen, context, estimated=accepted.members is None)
-    ledger = Ledger(plan, entries, context, ahead)
+    ledger = Ledger(plan, seen, context, ahead)
     views = {each.id: standing_of(context, each, ledger) for each in plan.steps}
     missing = missing_text(context, outsiders)
     gates = {
@@ -181,15 +181,19 @@ def verify(
         )
         for each in plan.steps
     }
-    number = step if step is not None else begun_step(plan, entries, context, ledger, gates)
+    number = step if step is not None else begun_step(plan, seen, context, ledger, gates)
     fresh = _new_plan(plan, known, expected, accepted)
     current = gates.get(number) if number is not None else _still_done(plan, fresh)
     gate = current.gate if current else Tri.CANNOT_TELL
     now = plan.step(number)
     later = plan.after(now) if now else None
     rejected = [one for one in outsiders if one.kind is OutsiderKind.REJECTED and one.sure]
-    found = [*dangers(plan, entries, context, rejected), *lag_dangers(seen, context)]
-    found += went_back(plan, context, number, views) if number is not None else ()
+    members = tuple(views.get(number or 0, ()))
+    found = [
+        *dangers(plan, seen, context, rejected),
+        *lag_dangers(seen, context),
+        *went_back(plan, context, now, members),
+    ]
     findings = live_findings(plan, context, accepted.ignore, later if gate is Tri.YES else now)
     drift = changes_since(plan, context)
     advice, withheld = next_action(
@@ -208,13 +212,12 @@ def verify(
             fresh=fresh,
         )
     )
-    danger = bool(found) or any(decides(finding, Tri.YES) for finding in findings)
-    danger = danger or advice.verdict is Tri.NO
+    forbidden = any(decides(finding, Tri.YES) for finding in findings)
+    danger = bool(found) or forbidden or advice.verdict is Tri.NO
     # A gate that opens a step holds only where the step's first restart is admitted.
     opens = later is not None and advice.recommended and not comes_before(later, advice, withheld)
-    opens = opens or advice.action is Action.NONE
-    unsure = not opens or any(decides(finding, Tri.CANNOT_TELL) for finding in findings)
-    holds = gate is Tri.YES and not unsure
+    unsure = any(decides(finding, Tri.CANNOT_TELL) for finding in findings)
+    holds = gate is Tri.YES and (opens or advice.action is Action.NONE) and not unsure
     return Standing(
         group_id=plan.group_id,
         at=snapshot.captured_at,
@@ -236,7 +239,7 @@ def verify(
         departed=accepted.departed,
         lag=lag_of(snapshot)[0],
         steps=tuple(gates.values()),
-        members=tuple(views[number]) if number in views else (),
+        members=members,
         outsiders=outsiders,
         dangers=tuple(found),
         findings=_with_start(findings, advice, snapshot),
@@ -245,7 +248,7 @@ def verify(
             *(f"{name} left for good" for name in accepted.departed),
         ),
         client_log=log_coverage(snapshot),
-        unverified=tuple(one.name for one in views.get(number or 0, ()) if one.vouched),
+        unverified=tuple(one.name for one in members if one.vouched),
         notes=tuple(
             _notes(
                 plan,
@@ -278,11 +281,10 @@ def _config(
         or advice.action not in (Action.RESTART, Action.CUT_OVER)
     ):
         return ()
-    open_ = set(standings[step.id].to_do)
-    fits = advice.assignors == step.target_list and open_.issuperset(advice.members)
-    clients = {f.family for f in context.members if f.member.member_id in advice.members}
-    proven = all(f.family_proven for f in context.members if f.member.member_id in advice.members)
-    own = tuple(one for one in step.config if proven and one.family in clients)
+    fits = {*advice.members} <= {*standings[step.id].to_do} and advice.assignors == step.target_list
+    changed = [facts for facts in context.members if facts.member.member_id in advice.members]
+    clients = {facts.family if facts.family_proven else None for facts in changed}
+    own = tuple(one for one in step.config if None not in clients and one.family in clients)
     return (own or step.config) if fits else ()
 
 
@@ -326,19 +328,18 @@ def confirm(
     if named and not chosen:
         done = ", ".join(f"{one.name} ({one.why})" for one in named)
         raise DoneAlreadyError(f"--confirm {step}: done already, nothing is recorded: {done}.")
-    by_list = bool(standing.by_hand_list)
-    if not standing.by_hand and not by_list:
+    if not standing.by_hand and not standing.by_hand_list:
         raise NothingToConfirmError(
             f"--confirm {step}: this step needs no confirmation: evidence can still settle what is "
             f"open ({standing.why[0]})."
         )
-    against = [danger.message for danger in asked.dangers]
-    against += [f"{why}." for why in standing.firm]
+    against = [
+        *(f", because evidence contradicts it: {danger.message}" for danger in asked.dangers),
+        *(f", because evidence contradicts it: {why}." for why in standing.firm),
+        *(f": {one.name}: {one.why}." for one in chosen if not one.by_hand),
+    ]
     if against:
-        raise ContradictedError(f"not confirmed, because evidence contradicts it: {against[0]}")
-    open_ = next((one for one in chosen if not one.by_hand), None)
-    if open_ is not None:
-        raise ContradictedError(f"not confirmed: {open_.name}: {open_.why}.")
+        raise ContradictedError(f"not confirmed{against[0]}")
     return Confirmation(
         step=step,
         reason=reason,
@@ -353,22 +354,25 @@ def _check_list(standing: StepStanding, members: Sequence[str], names: tuple[str
     Raises:
         NothingToConfirmError: they do not.
     """
-    wanted = ",".join(standing.by_hand_list)
-    if wanted and not (members and names):
-        raise NothingToConfirmError(
-            f"--confirm {standing.id}: name the members and the list that they run: "
-            f"--member NAME --list {wanted}."
-        )
-    if names and not wanted:
-        raise NothingToConfirmError(
-            f"--confirm {standing.id}: no assignor list is confirmed in this step: leave --list "
-            "out."
-        )
-    if names != standing.by_hand_list:
-        raise NothingToConfirmError(
-            f"--confirm {standing.id}: --list {','.join(names)} is not the list of this step: a "
-            f"member has completed it with {wanted} alone."
-        )
+    wanted, given = ",".join(standing.by_hand_list), ",".join(names)
+    rows = (
+        (
+            wanted and not (members and names),
+            f"name the members and the list that they run: --member NAME --list {wanted}.",
+        ),
+        (
+            given and not wanted,
+            "no assignor list is confirmed in this step: leave --list out.",
+        ),
+        (
+            given != wanted,
+            f"--list {given} is not the list of this step: a member has completed it with "
+            f"{wanted} alone.",
+        ),
+    )
+    wrong = first_reason(rows)
+    if wrong:
+        raise NothingToConfirmError(f"--confirm {standing.id}: {wrong}")
 
 
 def _chosen(
@@ -532,7 +536,6 @@ def _elected(plan: Plan, context: Context) -> Iterator[Change]:
 
 def _cluster(was: GroupSnapshot, now: GroupSnapshot) -> Iterator[Change]:
     for one in environment(was, now):
-        values = f"{one.before} and is {one.after} now"
         if one.what == "partitions" and one.before and one.after:
             yield Change(
                 what="partitions",
@@ -540,10 +543,12 @@ def _cluster(was: GroupSnapshot, now: GroupSnapshot) -> Iterator[Change]:
                 "the plan's steps stay valid, its costs do not",
             )
         elif one.what == "version":
-            text = f"the brokers ran {one.before} and run {one.after} now"
-            yield Change(what="version", text=text)
+            yield Change(
+                what="version", text=f"the brokers ran {one.before} and run {one.after} now"
+            )
         elif one.what in _LIMITS:
-            yield Change(what=one.what, text=f"the brokers' {one.what} was {values}")
+            text = f"the brokers' {one.what} was {one.before} and is {one.after} now"
+            yield Change(what=one.what, text=text)
 
 
 def _new_plan(
