@@ -64,8 +64,7 @@ def wide_list(plan: Plan, context: Context) -> tuple[str, ...]:
     step = next((each for each in plan.steps if each.aim is Aim.WIDEN), None)
     target = () if context.target == CONSUMER else (context.target,)
     names = step.target_list if step is not None else target
-    more = [context.elected] if context.elected is not None else []
-    return tuple(dict.fromkeys([*names, *more]))
+    return tuple(dict.fromkeys(filter(None, [*names, context.elected])))
 
 
 def step_action(
@@ -84,8 +83,7 @@ def step_action(
         families = {facts.family for facts in to_do if facts.member.member_id in made.members}
         change = classic_change(families.pop() if len(families) == 1 else None)
         made = worded(replace(made, change=change))
-    kept = context.given.plan is not None
-    command = context.given.verify() if kept else step.gate.command
+    command = context.given.verify() if context.given.plan is not None else step.gate.command
     barred = tuple(replace(one, step=step.id) for one in withheld)
     return replace(made, command=made.command or command, step=step.id), barred
 
@@ -152,12 +150,10 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
     against = next((a for a in answers if a.allows is verdict is not Tri.YES), None)
     if verdict is Tri.NO and against is not None:
         return stop(against.why)
-    if verdict is Tri.CANNOT_TELL and against is not None:
-        needs = Needs.LISTS if against in clients(context) else None
-        if not context.snapshot.cluster.settings:
-            needs = needs or Needs.BROKER
-        if needs is not None:
-            return show(context, needs, against.why)
+    by_client = against in clients(context)
+    unread = by_client or not context.snapshot.cluster.settings
+    if verdict is Tri.CANNOT_TELL and against is not None and unread:
+        return show(context, Needs.LISTS if by_client else Needs.BROKER, against.why)
     made = Advice(
         action=Action.RESTART,
         members=(to_do[0].member.member_id,),

@@ -141,11 +141,11 @@ def _rejected(out: Sequence[Outsider], context: Context) -> Iterator[Danger]:
     shares = "shares" if len(causes) == 1 else "share"
     because = f", because {named} {shares} no assignor with it" if causes else ""
     errors = ", ".join(sorted({one.error for one in out if one.error}))
-    several = len(out) > 1
-    many = f"{len(out)} clients were" if several else "was"
-    absent = f"{'have' if several else 'has'} not rejoined"
-    if any(one.may_be_back for one in out):
-        absent = f"no log shows that {'all of them' if several else 'it'} rejoined"
+    many, have, them = "was", "has", "it"
+    if len(out) > 1:
+        many, have, them = f"{len(out)} clients were", "have", "all of them"
+    back = any(one.may_be_back for one in out)
+    absent = f"no log shows that {them} rejoined" if back else f"{have} not rejoined"
     yield Danger(
         kind=DangerKind.REJECTED,
         message=f"{whom}: {many} rejected ({errors}){because}, and {absent}. A Java or "
@@ -387,9 +387,8 @@ def _gates(plan: Plan, finding: Finding, step: Step | None) -> bool:
         unplanned = plan.path is PathKind.NONE and finding.before_step is None
         return unplanned or has(finding, Trait.NEXT_START)
     # The client matters to the mixed list only; the gate proves the target alone.
-    if has(finding, Trait.CLIENT_UNKNOWN) and step.aim is Aim.NARROW:
-        return False
-    return finding.before_step is None or finding.before_step <= step.id
+    mixes = has(finding, Trait.CLIENT_UNKNOWN) and step.aim is Aim.NARROW
+    return not mixes and (finding.before_step is None or finding.before_step <= step.id)
 
 
 def _answered(plan: Plan, context: Context, finding: Finding) -> bool:

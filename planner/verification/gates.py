@@ -70,23 +70,39 @@ def _widen(context: Context, _: Step, facts: Facts) -> Proof:
 
 
 def _narrow(context: Context, _: Step, facts: Facts) -> Proof:
-    target = context.target
+    target, told = context.target, context.runs(facts)
     supports, old = context.supports(facts, target), context.holds_old(facts)
-    if supports is Tri.NO:
-        return Proof(done=Tri.NO, why=_list(facts) or f"its list has no {target}")
-    if old is Tri.YES and target in disproved(facts.member):
-        return Proof(done=Tri.NO, why=f"runs EAGER: {context.runs(facts).why}")
-    if old is Tri.YES:
-        return Proof(done=Tri.NO, why=_list(facts) or "still holds an assignor that the step drops")
-    if supports is Tri.YES and old is Tri.NO:
-        return Proof(done=Tri.YES, why=_list(facts) or "kept its partitions when it rejoined")
-    if context.own_class(facts, target):
-        said = f"the class behind {target} is not Kafka's own, so its protocol is not proven"
-        return Proof(done=Tri.CANNOT_TELL, why=said)
-    told = context.runs(facts)
-    if told.value is RebalanceProtocol.COOPERATIVE and context.goal == COOPERATIVE:
-        return Proof(done=Tri.CANNOT_TELL, why=_may_follow_the_vote(facts, told.why))
-    return Proof(done=Tri.CANNOT_TELL)
+    runs_cooperative = told.value is RebalanceProtocol.COOPERATIVE
+    rows = (
+        (supports is Tri.NO, Tri.NO, _list(facts) or f"its list has no {target}"),
+        (
+            old is Tri.YES and target in disproved(facts.member),
+            Tri.NO,
+            f"runs EAGER: {told.why}",
+        ),
+        (
+            old is Tri.YES,
+            Tri.NO,
+            _list(facts) or "still holds an assignor that the step drops",
+        ),
+        (
+            supports is Tri.YES and old is Tri.NO,
+            Tri.YES,
+            _list(facts) or "kept its partitions when it rejoined",
+        ),
+        (
+            context.own_class(facts, target),
+            Tri.CANNOT_TELL,
+            f"the class behind {target} is not Kafka's own, so its protocol is not proven",
+        ),
+        (
+            runs_cooperative and context.goal == COOPERATIVE,
+            Tri.CANNOT_TELL,
+            _may_follow_the_vote(facts, told.why),
+        ),
+        (True, Tri.CANNOT_TELL, ""),
+    )
+    return next(Proof(done=done, why=why) for holds, done, why in rows if holds)
 
 
 def _may_follow_the_vote(facts: Facts, shown: str) -> str:

@@ -98,8 +98,8 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
     )
     changed_since = False
     claimed = names and not found and (word is not None or doubt is None)
-    contrary = contrary_evidence(context, facts, names, ledger.kept.get(member.member_id))
-    against = next(contrary, None) if claimed else None
+    kept = ledger.kept.get(member.member_id)
+    against = contrary_evidence(context, facts, names, kept) if claimed else None
     if len(found) > 1:
         why = "evidence contradicts itself: " + ", ".join(
             f"{answer} ({where or 'now'})" for answer, where in found.items()
@@ -402,38 +402,55 @@ def written_later(facts: Facts, first_seen: datetime) -> str | None:
 
 def contrary_evidence(
     context: Context, facts: Facts, names: tuple[str, ...], kept_before: datetime | None = None
-) -> Iterator[str]:
-    """Yield the evidence against the statement that this member runs exactly `names`.
+) -> str | None:
+    """Return the evidence against the statement that this member runs exactly `names`; None where
+    there is none.
 
     `kept_before` is the time of an earlier look at which it had kept partitions: the list of a
     member id never changes, so that stays evidence.
     """
-    member, known = facts.member, facts.member.assignors
-    if any(one.member_id in (None, member.member_id) for one in context.snapshot.contradictions):
-        yield "the evidence on it contradicts itself"
-    if known.knowledge is Knowledge.EXACT and not assumed(member):
-        yield f"evidence shows its list: [{', '.join(known.list)}]"
-    for name in names:
-        if name in known.lacks or context.supports(facts, name) is Tri.NO:
-            yield f"evidence shows that its list has no {name}"
-        if context.own_class(facts, name):
-            yield f"the class behind {name} is not Kafka's own"
-    for name in sorted(context.names_held(member) - set(names)):
-        yield f"evidence shows that its list holds {name}"
-    if is_mixed(names) and context.takes_mixed(facts) is Tri.NO:
-        yield "its client does not start with eager and cooperative assignors in one list"
-    told = context.runs(facts)
+    member, known, told = facts.member, facts.member.assignors, context.runs(facts)
     wanted = _PROTOCOLS.get(agreed(map(cooperative, names)))
-    if wanted is not None and told.value not in (wanted, RebalanceProtocol.CANNOT_TELL):
-        yield f"it runs {told.value}: {told.why}"
-    if wanted is RebalanceProtocol.EAGER and member.kept_partitions:
-        yield (
-            f"it kept {member.kept_partitions} partitions when it last joined, as no EAGER member "
-            "does"
-        )
-    if wanted is RebalanceProtocol.EAGER and kept_before is not None:
-        at = f"{kept_before:%b %d %H:%MZ}"
-        yield f"it had kept partitions when it joined, as no EAGER member does (the journal, {at})"
+    eager = wanted is RebalanceProtocol.EAGER
+    at = f"{kept_before:%b %d %H:%MZ}" if kept_before is not None else ""
     admission = restart_of(context, facts, names)
-    if admission.verdict is Tri.NO:
-        yield f"the coordinator rejects this list now: {admission.reason}"
+    at_odds = {None, member.member_id} & {c.member_id for c in context.snapshot.contradictions}
+    exact = known.knowledge is Knowledge.EXACT and not assumed(member)
+    rows: list[tuple[object, str]] = [
+        (at_odds, "the evidence on it contradicts itself"),
+        (exact, f"evidence shows its list: [{', '.join(known.list)}]"),
+    ]
+    for name in names:
+        lacks = name in known.lacks or context.supports(facts, name) is Tri.NO
+        rows += [
+            (lacks, f"evidence shows that its list has no {name}"),
+            (context.own_class(facts, name), f"the class behind {name} is not Kafka's own"),
+        ]
+    rows += [
+        *(
+            (name, f"evidence shows that its list holds {name}")
+            for name in sorted(context.names_held(member) - {*names})
+        ),
+        (
+            is_mixed(names) and context.takes_mixed(facts) is Tri.NO,
+            "its client does not start with eager and cooperative assignors in one list",
+        ),
+        (
+            wanted and told.value not in (wanted, RebalanceProtocol.CANNOT_TELL),
+            f"it runs {told.value}: {told.why}",
+        ),
+        (
+            eager and member.kept_partitions,
+            f"it kept {member.kept_partitions} partitions when it last joined, as no EAGER member "
+            "does",
+        ),
+        (
+            eager and at,
+            f"it had kept partitions when it joined, as no EAGER member does (the journal, {at})",
+        ),
+        (
+            admission.verdict is Tri.NO,
+            f"the coordinator rejects this list now: {admission.reason}",
+        ),
+    ]
+    return first_reason(rows)

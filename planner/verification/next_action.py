@@ -369,10 +369,9 @@ def begin_next_step(look: Look) -> Actions | None:
 
 def _begin(look: Look, later: Step) -> Actions | None:
     context = look.context
-    if later.aim is Aim.NARROW:
-        left = [f for f in context.members if f not in context.settled]
-    else:
-        left = [f for f in context.members if f.member.member_id not in later.done]
+    settled = tuple(f.member.member_id for f in context.settled)
+    done = settled if later.aim is Aim.NARROW else later.done
+    left = [f for f in context.members if f.member.member_id not in done]
     order = {member_id: n for n, member_id in enumerate((*later.to_do, *later.unknown))}
     left.sort(key=lambda f: (order.get(f.member.member_id, len(order)), f.name))
     if later.kind is StepKind.CUT_OVER:

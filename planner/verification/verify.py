@@ -249,18 +249,16 @@ def verify(
         ),
         client_log=log_coverage(snapshot),
         unverified=tuple(one.name for one in members if one.vouched),
-        notes=tuple(
-            _notes(
-                plan,
-                snapshot,
-                len(ahead),
-                first_seconds(seen, context),
-                not_judged(snapshot) if gate is Tri.YES and now and not later else None,
-                *(
-                    f"{name} was said to have left for good (--departed) and is in the group"
-                    for name in here_again(accepted.departed, snapshot)
-                ),
-            )
+        notes=_notes(
+            plan,
+            snapshot,
+            len(ahead),
+            first_seconds(seen, context),
+            not_judged(snapshot) if gate is Tri.YES and now and not later else None,
+            *(
+                f"{name} was said to have left for good (--departed) and is in the group"
+                for name in here_again(accepted.departed, snapshot)
+            ),
         ),
         exit_code=exit_code(Tri.NO if danger else Tri.YES if holds else Tri.CANNOT_TELL),
     )
@@ -487,25 +485,32 @@ def _news(fact: _T, known: tuple[object, object] | None) -> _T | None:
     return None if known is not None and fact in known else fact
 
 
-def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, *said: str | None) -> Iterator[str]:
-    yield from filter(None, said)
-    if plan.baseline.redacted:
-        yield "the plan's baseline is redacted, so its member ids say nothing about the live group"
+def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, *said: str | None) -> tuple[str, ...]:
+    """Return what was `said` of this look, and what makes the plan or the journal less sure.
+
+    `late` is the number of the journal's entries that are later than this look.
+    """
     age = snapshot.captured_at - plan.baseline.captured_at
-    if age >= OLD:
-        yield (
+    past = sum(one.times for one in new_refusals(plan, snapshot))
+    rows = (
+        (
+            plan.baseline.redacted,
+            "the plan's baseline is redacted, so its member ids say nothing about the live group",
+        ),
+        (
+            age >= OLD,
             f"the plan is {age.days} days old: its member count, order and costs may be out of "
-            "date; make a new one"
-        )
-    if late:
-        yield (
+            "date; make a new one",
+        ),
+        (
+            late,
             f"journal entries later than this look, left out: {late} (the clocks of two machines "
-            "differ, or this is an old snapshot)"
-        )
-    past = new_refusals(plan, snapshot)
-    if past:
-        yield f"joins rejected since the plan was made: {sum(one.times for one in past)}"
-    yield from snapshot.notes
+            "differ, or this is an old snapshot)",
+        ),
+        (past, f"joins rejected since the plan was made: {past}"),
+    )
+    noted = [text for holds, text in rows if holds]
+    return (*filter(None, said), *noted, *snapshot.notes)
 
 
 def changes_since(plan: Plan, context: Context) -> tuple[Change, ...]:

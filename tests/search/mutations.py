@@ -261,7 +261,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     21: _defect((verify, "outsiders_of", _counted)),
     # No evidence is held against the operator's word.
     22: _defect(
-        (members, "contrary_evidence", _value(lambda *_: iter(()))),
+        (members, "contrary_evidence", _always(None)),
         (gates.Ledger, "answers", _word_wins),
     ),
     # Nobody is missing.
