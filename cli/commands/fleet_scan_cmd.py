@@ -88,10 +88,6 @@ def command(
         list[str] | None,
         typer.Option("--spark-conf", metavar="KEY=VALUE", help="One setting of Spark; repeatable."),
     ] = None,
-    spark_jars: Annotated[
-        list[str] | None,
-        typer.Option("--spark-jars", metavar="JAR,...", help="Jars of Spark's Kafka source."),
-    ] = None,
     lake_option: params.LakeOption = None,
     form: Annotated[
         output.Format,
@@ -111,14 +107,10 @@ def command(
     if len(given) > 1 or (given and bootstrap):
         named = " and ".join(given + (["-b"] if bootstrap else []))
         raise UsageError(f"{named}: a scan reads records from one source; give only one.")
-    config = tokens = None
+    config = None
     if not given and (bootstrap or profile or command_config or not request_log):
         connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
         config = connection.config()
-        with _as_usage():
-            from rebal.inspectors.fleet.sources.kafka_options import token_address
-
-            tokens = token_address(config)
     from rebal.cli.render.fleet.document import summary_document
     from rebal.cli.render.fleet.summary import summary_lines
     from rebal.inspectors.fleet.job import ScanOrder, run_scan, run_scans
@@ -143,8 +135,6 @@ def command(
         spark=SparkSettings(
             master=master,
             conf=tuple(params.key_and_value("--spark-conf", text) for text in spark_conf or ()),
-            jars=tuple(jar for text in spark_jars or () for jar in text.split(",") if jar),
-            tokens=tokens,
         ),
     )
     if every is not None:
@@ -170,7 +160,7 @@ def command(
 
 @contextmanager
 def _as_usage() -> Iterator[None]:
-    """Report a setting that Java's client does not support as a usage error."""
+    """Report a setting that a scan cannot use as a usage error."""
     try:
         yield
     except SettingError as error:

@@ -8,15 +8,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from rebal.groups.errors import RebalError
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.fleet.sources.kafka_options import java_options, no_token
 from rebal.inspectors.fleet.spark.errors import SparkError, failed_job
 from rebal.inspectors.fleet.spark.progress import Tasks, describe, watch
 from rebal.inspectors.fleet.spark.session import SparkSettings, any_secret, require, spark_session
+from rebal.inspectors.fleet.spark.tasks import cores_of
 from rebal.inspectors.logs.text_input import cannot_read
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from rebal.inspectors.fleet.sources.source import Source
 
 Say = Callable[[str], None]
+_Plan = Callable[[int], "Source"]
+_UNAUTHORIZED: Final = "TOPIC_AUTHORIZATION_FAILED"
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,9 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
     cluster = find_cluster(order.out, order.cluster, told, whose=whose)
     found = find_last(order.out, cluster)
     last = None if order.full else found
-    what = _look(order, last)
+    plan = _look(order, last)
     with contextlib.ExitStack() as started:
-        spark = started.enter_context(spark_session(order.spark, kafka=order.config is not None))
+        spark = started.enter_context(spark_session(order.spark))
         # Only now is the lake written to: a scan that cannot start leaves nothing there. Spark ends
         # before the run does, so that no task writes after it.
         making = new_run(order.out, cluster, full=order.full, retain=order.retain)
@@ -84,7 +87,7 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
                 raise lost(order.out, cluster)
             try:
                 with watch(spark, tasks) if tasks is not None else contextlib.nullcontext():
-                    manifest = _carry_out(spark, run, order, what, say)
+                    manifest = _carry_out(spark, run, order, plan, say)
             except RebalError:
                 raise
             except Exception as error:
@@ -106,7 +109,7 @@ def run_scans(
         RebalError: the first scan failed; what was wrong, in one sentence.
     """
     require(order.spark, secrets=order.secrets)
-    with spark_session(order.spark, kafka=order.config is not None):
+    with spark_session(order.spark):
         began = time.monotonic()
         yield run_scan(order, say, tasks)
         order = replace(order, full=False)
@@ -132,8 +135,8 @@ def _cluster(order: ScanOrder) -> tuple[str | None, str]:
     return None, "the files are"
 
 
-def _look(order: ScanOrder, previous: Manifest | None) -> Any:
-    """Look at the sources before Spark is started; return what the source needs to be read.
+def _look(order: ScanOrder, previous: Manifest | None) -> _Plan | None:
+    """Look at the sources before Spark is started; return what makes a source for so many cores.
 
     `previous` is the scan that this one goes on from (None: it reads everything).
     """
@@ -147,39 +150,28 @@ def _look(order: ScanOrder, previous: Manifest | None) -> Any:
         if not os.access(path, os.R_OK):
             raise cannot_read(path, PermissionError())
     if order.config is not None:
-        from rebal.inspectors.fleet.sources.kafka import find_range
+        from rebal.inspectors.fleet.sources.kafka import find_range, read_kafka
 
-        java_options(order.config)
-        return find_range(order.config, previous)
+        return partial(read_kafka, order.config, find_range(order.config, previous))
     if order.segments:
-        from rebal.inspectors.fleet.sources.segments import find_segments
+        from rebal.inspectors.fleet.sources.segments import find_segments, read_segments
 
-        return find_segments(order.segments)
+        return partial(read_segments, find_segments(order.segments))
     if order.offsets:
-        from rebal.inspectors.fleet.sources.captured import find_files
+        from rebal.inspectors.fleet.sources.captured import find_files, read_files
 
-        return find_files(order.offsets)
+        return partial(read_files, find_files(order.offsets))
     return None
 
 
-def _carry_out(spark: SparkSession, run: Run, order: ScanOrder, what: Any, say: Say) -> Manifest:
+def _carry_out(
+    spark: SparkSession, run: Run, order: ScanOrder, plan: _Plan | None, say: Say
+) -> Manifest:
     from rebal.inspectors.fleet.scan import scan
 
-    source: Source | None = None
-    if order.config is not None:
-        from rebal.inspectors.fleet.sources.kafka import read_kafka
-
-        source = read_kafka(spark, order.config, what)
-        for note in source.notes:
-            say(note)
-    elif order.segments:
-        from rebal.inspectors.fleet.sources.segments import read_segments
-
-        source = read_segments(spark, what)
-    elif order.offsets:
-        from rebal.inspectors.fleet.sources.captured import read_files
-
-        source = read_files(spark, what)
+    source = None if plan is None else plan(cores_of(spark))
+    for note in source.notes if source is not None else ():
+        say(note)
     return scan(
         spark,
         run,
@@ -190,20 +182,14 @@ def _carry_out(spark: SparkSession, run: Run, order: ScanOrder, what: Any, say: 
     )
 
 
-_NO_TOKEN: Final = ("LoginException", "OAuth configuration", "SaslAuthenticationException")
-
-
 def _in_words(error: Exception, order: ScanOrder) -> SparkError:
     """Return the error in one sentence, with the commands that help."""
     text, config = f"{error} {getattr(error, 'java_exception', '')}", order.config
     if config is None:
         return SparkError(failed_job(text))
-    text = config.scrub(text)
-    if "AuthorizationException" in text:
-        from rebal.inspectors.fleet.sources.kafka import NEEDED, grants
+    if _UNAUTHORIZED in text:
+        from rebal.inspectors.fleet.sources.kafka import NEEDED, grant
 
         said = f"this user may not read the records of __consumer_offsets: {NEEDED}."
-        return SparkError(said, *grants(config))
-    if config.oauth is not None and any(sign in text for sign in _NO_TOKEN):
-        return SparkError(no_token(config.oauth))
-    return SparkError(failed_job(text))
+        return SparkError(said, grant(config))
+    return SparkError(failed_job(config.scrub(text)))

@@ -57,7 +57,7 @@ from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
 from rebal.inspectors.fleet.runs import REQUESTS
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
 from rebal.inspectors.fleet.sources.source import Source
-from rebal.inspectors.fleet.spark.tasks import cores_of, in_tasks, is_local, numbered
+from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, in_tasks, is_local, numbered
 from rebal.inspectors.fleet.timeline.rows import OPEN
 from rebal.inspectors.fleet.timeline.timeline import Options
 from rebal.inspectors.fleet.writer import FOLDERS, WORK, PartWriter
@@ -115,7 +115,7 @@ def scan(
     if source is not None:
         more = f" and {len(source.names) - 3:,} more" if len(source.names) > 3 else ""
         say(f"reading {', '.join(source.names[:3])}{more}")
-        totals = read_records(run, source)
+        totals = read_records(spark, run, source)
     if request_logs:
         say("reading the request logs")
         logs = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
@@ -269,9 +269,8 @@ def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
             loads.append(Load(kind, _paths(touched), gone))
     if not loads:
         return None
-    return in_tasks(
-        numbered(now.spark, len(loads)), partial(carry, target=run.target, loads=loads), REPORT_DDL
-    )
+    work = partial(in_shares, shares=loads, work=partial(carry, target=run.target))
+    return in_tasks(numbered(now.spark, len(loads)), work, REPORT_DDL)
 
 
 def _paths(files: Sequence[DataFile]) -> tuple[str, ...]:

@@ -24,37 +24,17 @@ REQUEST_LOG = CAPTURES / "kafka-request.log.gz"
 Tables = dict[str, list[dict[str, Any]]]
 
 
-def kafka_jars() -> tuple[str, ...]:
-    """Spark's Kafka source and what Spark does not bring itself, from the harness's jars."""
-    import pyspark
-
-    from tests.kafka import jars
-
-    folder = Path(jars.classpath(f"spark-kafka-{pyspark.__version__}").removesuffix("/*"))
-    wanted = ("spark-sql-kafka-", "spark-token-provider-kafka-", "kafka-clients-", "commons-pool2-")
-    found = tuple(
-        sorted(str(path) for path in folder.glob("*.jar") if path.name.startswith(wanted))
-    )
-    assert len(found) == len(wanted), found
-    return found
-
-
 @pytest.fixture(scope="session")
-def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """The one session, as its start takes longer than most tests: two threads, 700 MB.
-
-    It has Spark's Kafka source where a live test may ask for it: pure tests wait for no download.
-    """
+def spark() -> Iterator[SparkSession]:
+    """The one session, as its start takes longer than most tests: two threads, 700 MB."""
     from rebal.inspectors.fleet.spark.session import SparkSettings, require, spark_session
 
-    live = any(item.get_closest_marker("live") for item in request.session.items)
     settings = SparkSettings(
         master="local[2]",
         conf=(("spark.driver.memory", "700m"), ("spark.sql.shuffle.partitions", "2")),
-        jars=kafka_jars() if live else (),
     )
     require(settings, secrets=False)
-    with spark_session(settings, kafka=live) as session:
+    with spark_session(settings) as session:
         yield session
 
 

@@ -48,7 +48,7 @@ def records(target_folder: Path, numbers: range = range(GROUPS * EACH)) -> Total
     }
     rows = in_columns(pa.table(given), SOURCE)
     batches = rows.to_batches(max_chunksize=1000)
-    return reported(take_in(batches, target_in(target_folder), None, 2**62))
+    return reported(take_in(batches, target_in(target_folder), iter, 2**62))
 
 
 def reported(batches: Iterable[pa.RecordBatch]) -> Totals:
@@ -91,11 +91,8 @@ def test_files_of_many_scans_that_become_one_are_sorted_by_group(
         )
     ]
     monkeypatch.setattr(writer, "_FEW", 5)
-    load = pa.record_batch([pa.array([0])], names=["load"])
     target = target_in(tmp_path, scans + 1)
-    (file,) = reported(carry([load], target, [Load("records", tuple(paths), whole=True)])).files(
-        "records"
-    )
+    (file,) = reported(carry(Load("records", tuple(paths), whole=True), target)).files("records")
     assert file.rows == GROUPS
     assert row_groups_read(tmp_path, file.path, ONE_GROUP) == 1
     found = rows_of(tmp_path, file.path)
@@ -192,5 +189,5 @@ def test_a_line_that_an_earlier_scan_could_not_read_is_known_by_its_file(tmp_pat
         {"source": "a", "value": b"broken", "partition": 0, "offset": 10},
     ]
     rows = pa.Table.from_pylist(given, SOURCE).to_batches()
-    found = [row for batch in only_new(rows, None, known) for row in batch.to_pylist()]
+    found = [row for batch in only_new(rows, iter, known) for row in batch.to_pylist()]
     assert [(row["source"], row["offset"]) for row in found] == [("b", None), ("a", 10)]

@@ -1,4 +1,4 @@
-"""A fleet scan that logs in with tokens: rebal's own clients, and Spark's, in Java, after them."""
+"""A fleet scan that logs in with tokens: the driver's clients, then those of its tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote_plus
 
 import pytest
@@ -22,17 +22,13 @@ from rebal.inspectors.connection.config import resolve
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.scans import clusters_of
 from rebal.inspectors.fleet.sources import kafka as kafka_source
-from rebal.inspectors.fleet.spark.session import SparkSettings, spark_session
+from rebal.inspectors.fleet.sources.kafka import find_range
 from tests.fleet import test_cluster
-from tests.fleet.conftest import kafka_jars, read_tables, without_sources
+from tests.fleet.conftest import read_tables, without_sources
 from tests.fleet.tablefiles import last_scan
 from tests.fleet.test_sources_live import commit, in_transaction
-from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.issuer import Issuer
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -79,7 +75,7 @@ def signer() -> Signer:
 
 @pytest.fixture(scope="module")
 def broker(signer: Signer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """It checks signatures, as real ones do: Java's client takes no token without one."""
+    """It checks signatures, as real ones do."""
     keys = tmp_path_factory.mktemp("keys") / "jwks.json"
     keys.write_text(signer.jwks())
     package = "org.apache.kafka.common.security.oauthbearer"
@@ -87,7 +83,7 @@ def broker(signer: Signer, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     settings = {
         f"{prefix}.server.callback.handler.class": f"{package}.OAuthBearerValidatorCallbackHandler",
         f"{prefix}.oauthbearer.jwks.endpoint.url": f"file://{keys}",
-        # Issuers have claims of their own for the user; Java's client looks for `sub`.
+        # Issuers have claims of their own for the user.
         f"{prefix}.oauthbearer.sub.claim.name": "user",
     }
     with Broker("3.9.1", settings=settings) as made:
@@ -155,7 +151,7 @@ def test_tokens_of_an_endpoint(
         "scope": "kafka read",
         "authorization": f"Basic {login}",
     }
-    assert len(issuer.asked) > 1, "Java's client has not asked"
+    assert len(issuer.asked) > 1, "no task has asked"
     assert all(asked == expected for asked in issuer.asked)
 
 
@@ -189,52 +185,27 @@ def test_the_token_in_a_file(
     assert without_sources(read_tables(tmp_path / "out")) == plain
 
 
-def test_that_nothing_is_left_to_read_is_asked_with_a_token_too(
-    broker: Broker, issuer: Issuer, spark: SparkSession, scan: Scan, tmp_path: Path
+def test_markers_of_an_aborted_transaction_are_no_records(
+    broker: Broker, issuer: Issuer, scan: Scan, tmp_path: Path
 ) -> None:
-    """Markers of an aborted transaction are no records: librdkafka has to say so."""
-    file = properties(broker, issuer.url, tmp_path)
-    scan("--command-config", file, "--out", tmp_path / "out")
+    file, out = properties(broker, issuer.url, tmp_path), tmp_path / "out"
+    scan("--command-config", file, "--out", out)
     in_transaction(broker, "checkout", "orders", 99, end=False)
-    config = resolve(None, [], file, None, {}, 5000)
-    what = kafka_source.find_range(config, last_scan(tmp_path / "out"))
-    assert what.partitions
-    assert not kafka_source.read_kafka(spark, config, what).holds_records()
-
-
-def test_the_secret_is_in_no_plan_and_the_address_is_allowed(
-    broker: Broker, issuer: Issuer, spark: SparkSession, tmp_path: Path
-) -> None:
-    config = resolve(None, [], properties(broker, issuer.url, tmp_path), None, {}, 5000)
-    rows = kafka_source.read_kafka(spark, config, kafka_source.find_range(config, None)).rows
-    told: Any = rows._jdf  # type: ignore[operator]
-    plan = told.queryExecution().toString()
-    assert "kafka" in plan.lower()
-    assert "s3cret" not in plan
-    settings = SparkSettings(tokens=issuer.url)
-    with spark_session(settings, kafka=True) as session:
-        jvm: Any = session.sparkContext._jvm
-        allowed = jvm.System.getProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls")
-    assert issuer.url in allowed.split(",")
+    before = last_scan(out)
+    assert find_range(resolve(None, [], file, None, {}, 5000), before).partitions
+    scan("--command-config", file, "--out", out)
+    assert last_scan(out).read == before.read
+    assert last_scan(out).offsets == before.offsets
 
 
 @pytest.mark.full
-def test_executors_of_a_cluster_with_a_client_that_asks_which_addresses_are_allowed(
+def test_executors_of_a_cluster(
     broker: Broker, plain: object, issuer: Issuer, cluster: str, tmp_path: Path
 ) -> None:
-    """The list that is there already, of another address, would refuse the issuer's."""
-    other = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=http://127.0.0.1:9/token"
-    newer = str(next(Path(jars.classpath("clients-3.9.1")[:-2]).glob("kafka-clients-3.9.1.jar")))
-    source = [newer if "kafka-clients-" in jar else jar for jar in kafka_jars()]
-    conf = (
-        "spark.driver.memory=512m", "spark.executor.memory=512m", "spark.sql.shuffle.partitions=2",
-        f"spark.driver.extraJavaOptions={other}", f"spark.executor.extraJavaOptions={other}",
-    )  # fmt: skip
     command = [
         test_cluster.REBAL, "fleet", "scan", "--out", tmp_path / "out", "--master", cluster,
         "--command-config", properties(broker, issuer.url, tmp_path),
-        "--spark-jars", ",".join(source),
-        *(word for each in conf for word in ("--spark-conf", each)),
+        "--spark-conf", "spark.driver.memory=512m", "--spark-conf", "spark.executor.memory=512m",
     ]  # fmt: skip
     issuer.asked.clear()
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
@@ -243,23 +214,29 @@ def test_executors_of_a_cluster_with_a_client_that_asks_which_addresses_are_allo
     logs = [path.read_text() for path in tmp_path.glob("work*/app-*/*/std*")]
     assert logs, "no executor ran"
     assert "s3cret" not in "".join(logs)
-    # rebal, the driver's JVM and an executor's.
-    assert len(issuer.asked) > 2
+    assert len(issuer.asked) > 1
 
 
-@pytest.mark.parametrize("fault", ["refuses", "gone", "file gone", "file not fresh"])
-def test_a_token_is_there_no_more_when_java_asks(
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("refuses", "client.id or its secret (401: invalid_client)"),
+        ("gone", "cannot reach the token endpoint"),
+        ("file gone", "cannot read the token"),
+        ("file not fresh", "the token expired"),
+    ],
+)
+def test_a_token_is_there_no_more_when_tasks_ask(
     broker: Broker, scan: Scan, tmp_path: Path, *,
-    signer: Signer, fault: str, monkeypatch: pytest.MonkeyPatch,
+    signer: Signer, fault: str, says: str, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    found = kafka_source.find_range
     kept = tmp_path / "token"
     kept.write_text(signer.token(user="admin"))
     with Issuer(600) as issuer:
         issuer.body = signer.answer(user="admin")
 
-        def find_range(*words: Any) -> Any:
-            made = found(*words)
+        def found_late(*words: Any) -> Any:
+            made = find_range(*words)
             match fault:
                 case "refuses":
                     issuer.status, issuer.body = 401, None
@@ -271,14 +248,12 @@ def test_a_token_is_there_no_more_when_java_asks(
                     kept.write_text(signer.token(-60, user="admin"))
             return made
 
-        monkeypatch.setattr(kafka_source, "find_range", find_range)
+        monkeypatch.setattr(kafka_source, "find_range", found_late)
         from_file = fault.startswith("file")
         file = properties(broker, f"file://{kept}" if from_file else issuer.url, tmp_path)
-        words = ("--command-config", file, "--timeout", "2", "--out", tmp_path / "out")
+        words = ("--command-config", file, "--timeout", "5", "--out", tmp_path / "out")
         said = scan(*words, code=1)
-    setting = "sasl.oauthbearer.token.endpoint.url"
-    what = f"the token of {setting}: it reads" if from_file else f"a token of {setting}, and"
-    assert f"Spark's Kafka client could not log in with {what}" in said
+    assert says in said
     assert said.count("\n") == 2
     assert "s3cret" not in said
     assert "eyJ" not in said
@@ -292,7 +267,10 @@ def test_no_token_or_none_that_the_broker_takes(
         other.body = Signer().answer(user="admin")
         url, says = {
             "dead": ("http://127.0.0.1:9/token", "cannot reach the token endpoint"),
-            "silent": (f"http://127.0.0.1:{silent.getsockname()[1]}/token", "within 2 s"),
+            "silent": (
+                f"http://127.0.0.1:{silent.getsockname()[1]}/token",
+                "did not answer",
+            ),
             "unknown key": (other.url, "rejected the token of OAUTHBEARER"),
             "refuses": (other.url, "client.id or its secret (401: invalid_client)"),
         }[fault]
@@ -304,17 +282,3 @@ def test_no_token_or_none_that_the_broker_takes(
     assert said.count("\n") == 1
     assert "s3cret" not in said
     assert clusters_of(find_place(str(tmp_path / "out"))) == ()
-
-
-def test_a_token_that_java_cannot_read_is_said_before_anybody_is_asked(
-    scan: Scan, tmp_path: Path
-) -> None:
-    words = ("-X", "bootstrap.servers=127.0.0.1:9", "-X", "security.protocol=SASL_SSL")
-    words += ("-X", "sasl.mechanism=OAUTHBEARER", "--out", tmp_path / "out")
-    url = "sasl.oauthbearer.token.endpoint.url=file://"
-    (tmp_path / "token").write_text("opaque")
-    said = scan(*words, "-X", f"{url}{tmp_path}/token", code=2)
-    assert "takes only signed JWTs that name their end (exp) and a user (sub)" in said
-    assert "opaque" not in said
-    said = scan(*words, "-X", f"{url}{tmp_path}/the%20token", code=2)
-    assert "give the file another name" in said

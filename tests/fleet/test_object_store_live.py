@@ -23,7 +23,7 @@ from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.increments.compact import compact
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
-from rebal.inspectors.fleet.sources.captured import find_files, plan_parquet, read_tasks
+from rebal.inspectors.fleet.sources.captured import find_files, read_files
 from rebal.inspectors.fleet.sources.request_files import blocks, share_out
 from rebal.inspectors.tables.reader import Tables as LakeTables
 from rebal.inspectors.tables.reader import open_tables
@@ -129,12 +129,8 @@ def test_captures_and_logs_in_an_object_store_are_read_as_files_are(
 
 def _rows(paths: list[str]) -> pa.Table:
     """The records at these paths."""
-    found = find_files(paths)
-    text, _ = share_out([path for path, form in found if form == "text"], 1)
-    groups = plan_parquet([path for path, form in found if form == "parquet"], 1)
-    tasks = [*text, *groups]
-    numbers = pa.record_batch([pa.array(range(len(tasks)), pa.int64())], names=["task"])
-    return pa.Table.from_batches(read_tasks([numbers], tasks))
+    source = read_files(find_files(paths), 1)
+    return pa.Table.from_batches(batch for share in source.shares for batch in source.read(share))
 
 
 # A scan that is killed while it writes, with a file that is open in each kind of folder.

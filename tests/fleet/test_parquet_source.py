@@ -12,7 +12,7 @@ import pytest
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.sources import captured as captured_source
-from rebal.inspectors.fleet.sources.captured import plan_parquet, read_tasks, shaped
+from rebal.inspectors.fleet.sources.captured import plan_parquet, read_parts, shaped
 from rebal.inspectors.fleet.sources.request_files import share_out
 from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE
 
@@ -90,12 +90,11 @@ def test_tasks_share_out_the_row_groups(tmp_path: Path, monkeypatch: pytest.Monk
     for least in (1, 3, 8, 50):
         tasks = plan_parquet([str(path)], least)
         assert min(least, 7) <= len(tasks) <= min(least, 8)
-        numbers = pa.RecordBatch.from_pydict({"id": list(range(len(tasks)))})
-        rows = [row for batch in read_tasks([numbers], tasks) for row in batch.to_pylist()]
+        rows = [row for one in tasks for batch in read_parts(one) for row in batch.to_pylist()]
         assert [row["offset"] for row in rows] == list(range(40))
         assert {row["source"] for row in rows} == {"a b+c.parquet"}
     monkeypatch.setattr(captured_source, "_BYTES", 1)
-    assert [batch.num_rows for batch in read_tasks([numbers], tasks)] == [1] * 40
+    assert [batch.num_rows for one in tasks for batch in read_parts(one)] == [1] * 40
     monkeypatch.setattr(captured_source, "_TASK", 1)
     assert len(plan_parquet([str(path)], 1)) == 8
 

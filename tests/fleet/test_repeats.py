@@ -28,7 +28,7 @@ def reported(folder: Path, tasks: Sequence[Places], rows: int) -> Totals:
     target = Target(Place(str(folder)), "scan", 1)
     found = Totals()
     for places in tasks:
-        for batch in take_in(batches(places, rows), target, None, 0):
+        for batch in take_in(batches(places, rows), target, iter, 0):
             found.take(batch.to_pylist())
     return found
 

@@ -82,10 +82,10 @@ def rows(tmp_path: Path, *segments: bytes) -> list[dict[str, object]]:
     folder.mkdir()
     for number, data in enumerate(segments):
         (folder / f"{number * 100:020}.log").write_bytes(data)
-    ((partition, files),) = find_segments([str(folder)])
-    assert partition == 7
+    (share,) = find_segments([str(folder)])
+    assert share[0] == 7
     made: list[dict[str, object]] = []
-    for each in read_partition(partition, files):
+    for each in read_partition(share):
         assert each.schema == SOURCE
         made += each.to_pylist()
     return made

@@ -1,32 +1,28 @@
 """What Spark's JVM is started with."""
 
 import os
-import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pyspark
 import pytest
-from packaging.version import Version
 
 from rebal.inspectors.fleet import job
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.spark import session
-from rebal.inspectors.fleet.spark.errors import NEWEST, SparkError, start_error
+from rebal.inspectors.fleet.spark.errors import SparkError, start_error
 from rebal.inspectors.fleet.spark.session import SparkSettings, _configuration
 from tests.fleet.conftest import OFFSETS
 from tests.fleet.tablefiles import last_scan
-from tests.house.modules import ROOT
 
 OPTIONS = "spark.driver.extraJavaOptions"
 
 
 @pytest.mark.parametrize("chosen", ["-Xss4m", "-XX:TieredStopAtLevel=4 -Dsun.net.spi=x"])
 def test_a_users_own_jvm_options_stay_and_win(chosen: str) -> None:
-    plain = _configuration(SparkSettings(), kafka=False)
-    users = _configuration(SparkSettings(conf=((OPTIONS, chosen),)), kafka=False)
+    plain = _configuration(SparkSettings())
+    users = _configuration(SparkSettings(conf=((OPTIONS, chosen),)))
     # Of two values of a flag the JVM takes the later one.
     assert users[OPTIONS] == f"{plain[OPTIONS]} {chosen}"
     assert {**users, OPTIONS: ""} == {**plain, OPTIONS: ""}
@@ -44,7 +40,7 @@ def test_the_processs_environment_is_given_back(monkeypatch: pytest.MonkeyPatch)
     for name in ("SPARK_LOCAL_IP", "SPARK_BUFFER_SIZE"):
         monkeypatch.delenv(name, raising=False)
     before = dict(os.environ)
-    with pytest.raises(SparkError), session.spark_session(SparkSettings(), kafka=False):
+    with pytest.raises(SparkError), session.spark_session(SparkSettings()):
         raise AssertionError("it was started")
     assert dict(os.environ) == before
 
@@ -54,37 +50,16 @@ def test_a_scan_whose_spark_does_not_start_leaves_nothing_in_the_lake(
     there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise SparkError("no Kafka source")
+        raise SparkError("no Java")
 
     monkeypatch.setattr(job, "require", lambda *_, **__: None)
     monkeypatch.setattr(job, "spark_session", refuse)
     lake = tmp_path / "lake"
     if there:
         lake.mkdir()
-    with pytest.raises(SparkError, match="no Kafka source"):
+    with pytest.raises(SparkError, match="no Java"):
         job.run_scan(job.ScanOrder(out=Place(str(lake)), offsets=(str(OFFSETS),)), print)
     assert list(tmp_path.rglob("*")) == ([lake] if there else [])
-
-
-def test_packages_of_a_user_are_fetched_beside_sparks_kafka_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv("SPARK_HOME", raising=False)
-    name, delta = "spark.jars.packages", "io.delta:delta-spark_2.13:4.0.0"
-    settings = SparkSettings(conf=((name, delta),))
-    assert _configuration(settings, kafka=False)[name] == delta
-    source = _configuration(SparkSettings(), kafka=True)[name]
-    assert _configuration(settings, kafka=True)[name] == f"{source},{delta}"
-
-
-@pytest.mark.parametrize("chosen", ["", "-Xss4m"])
-def test_executors_may_get_tokens_from_one_address(chosen: str) -> None:
-    options = "spark.executor.extraJavaOptions"
-    settings = SparkSettings(conf=((options, chosen),), tokens='http://i/token?a="b"')
-    made = _configuration(settings, kafka=False)[options]
-    name = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
-    assert shlex.split(made) == [*chosen.split(), f'-D{name}=http://i/token?a="b"']
 
 
 @pytest.mark.live
@@ -119,43 +94,3 @@ def test_a_spark_master_that_does_not_answer_is_named() -> None:
     log = "ERROR StandaloneSchedulerBackend: Reason: All masters are unresponsive! Giving up.\n"
     told = start_error(RuntimeError("Cannot call methods on a stopped SparkContext"), log)
     assert str(told).startswith("no Spark master answers: check the address in --master")
-
-
-_SOURCE = "org.apache.spark#spark-sql-kafka-0-10_2.13;4.3.0"
-_NO_TOKENS = "org.apache.spark#spark-token-provider-kafka-0-10_2.13;4.1.3"
-
-
-@pytest.mark.parametrize(
-    ("log", "said"),
-    [
-        (
-            f"[unresolved dependency: {_SOURCE}: not found]",
-            "the Kafka source of Spark 4.3.0 cannot be had: Maven Central has no "
-            "org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0: install the newest PySpark of "
-            f"which it can, pip install 'pyspark=={NEWEST}', or give the jars with --spark-jars.",
-        ),
-        (f"[unresolved dependency: {_NO_TOKENS}: not found]", "the Kafka source of Spark 4.1.3"),
-        (
-            f"[unresolved dependency: {_SOURCE}: not found]\nServer access error at url x",
-            "the jars of Spark's Kafka source could not be fetched: check the way",
-        ),
-        (
-            "[unresolved dependency: io.delta#delta-spark_2.13;9: not found]",
-            "the jars of Spark's Kafka source could not be fetched: check the way",
-        ),
-    ],
-)
-def test_a_spark_whose_kafka_source_cannot_be_had_is_named_with_one_to_install(
-    log: str, said: str
-) -> None:
-    gone = f'Exception in thread "main" java.lang.RuntimeException: {log}\n\tat org.apache.spark\n'
-    told = str(start_error(RuntimeError("[JAVA_GATEWAY_EXITED]"), gone))
-    assert told.startswith(said)
-    assert "\n" not in told
-
-
-def test_the_extra_brings_no_newer_pyspark_than_the_newest_that_was_tried() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extra = project["optional-dependencies"]["fleet"]
-    assert f"pyspark>=4,<={NEWEST}" in extra
-    assert Version(pyspark.__version__) <= Version(NEWEST)

@@ -108,20 +108,6 @@ def test_files_that_executors_wrote_to_a_disk_of_their_own_are_an_error(tmp_path
     check_seen(Place(str(tmp_path)), totals)
 
 
-@pytest.mark.parametrize(
-    ("cause", "says"),
-    [
-        ("org.apache.kafka.common.errors.SaslAuthenticationException: no", "could not log in"),
-        ("javax.net.ssl.SSLHandshakeException: PKIX path", "does not trust the broker"),
-        ("org.apache.kafka.common.errors.TimeoutException: 60000 ms", "had no answer"),
-        ("java.util.concurrent.TimeoutException: Cannot fetch record for offset", "had no answer"),
-        ("java.util.concurrent.TimeoutException: Futures timed out", "the Spark job failed"),
-    ],
-)
-def test_what_kafkas_client_in_spark_meets_is_one_sentence(cause: str, says: str) -> None:
-    assert says in failed_job(f"Job aborted due to stage failure\nCaused by: {cause}\n")
-
-
 FREED = """
 from pathlib import Path
 

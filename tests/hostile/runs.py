@@ -30,7 +30,6 @@ from rebal.inspectors.connection import auth, settings
 from rebal.inspectors.fleet import job
 from rebal.inspectors.fleet.lake import run as lake_run
 from rebal.inspectors.fleet.sources.request_files import blocks, share_out
-from rebal.inspectors.fleet.sources.segments import read_partition
 from rebal.inspectors.fleet.spark.errors import SparkError
 from tests.hostile.broker import WAYS, WrongBroker
 from tests.hostile.ground import KINDS, LAKE, SECRET, make_ground
@@ -416,10 +415,11 @@ def _no_run(*_: Any, **__: Any) -> Any:
     return contextlib.nullcontext(SimpleNamespace(previous=None))
 
 
-def _read_sources(_: Any, __: Any, order: job.ScanOrder, what: Any, ___: Any) -> Any:
+def _read_sources(_: Any, __: Any, order: job.ScanOrder, plan: Any, ___: Any) -> Any:
     """Read what the tasks of a scan would read."""
-    for partition, names in what if order.segments else ():
-        for rows in read_partition(partition, names):
+    source = plan(1) if order.segments else None
+    for share in source.shares if source is not None else ():
+        for rows in source.read(share):
             rows.validate()
     parts = share_out(order.request_logs, 1)[0] if order.request_logs else []
     for part in itertools.chain.from_iterable(parts):

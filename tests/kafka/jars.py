@@ -52,8 +52,6 @@ def _logging(version: str) -> tuple[str, ...]:
 
 
 ARTIFACTS: dict[str, tuple[str, ...]] = {
-    # Spark's Kafka source, of the version that is locked for the tests.
-    "spark-kafka-4.0.0": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",),
     **{
         f"broker-{version}": (f"org.apache.kafka:kafka_2.13:{version}", *_logging(version))
         for version in (*BROKER_VERSIONS, *RARE_BROKER_VERSIONS)

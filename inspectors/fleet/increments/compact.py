@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from rebal.inspectors.fleet.files import ALL, Wanted
 from rebal.inspectors.fleet.increments.choice import NEWEST, newest_states
 from rebal.inspectors.fleet.increments.work import Load, carry
@@ -121,11 +119,10 @@ def _put_together(
         if last is None or run.previous != last:
             raise LakeError(_beside(place, cluster))
         newest, done = newest_states(run), Totals()
-        first = pa.record_batch([pa.array([0], pa.int64())], names=["load"])
         for kind, files in chunks:
             only = Wanted(newest=newest) if kind in NEWEST else ALL
             load = Load(kind, tuple(one.path for one in files), staying=only, whole=True)
-            for report in carry([first], run.target, [load]):
+            for report in carry(load, run.target):
                 done.take(report.to_pylist())
         run.finish(last, done)
 

@@ -30,7 +30,7 @@ from rebal.inspectors.fleet.schemas import (
     TIMELINE,
     in_columns,
 )
-from rebal.inspectors.fleet.spark.tasks import cores_of, in_tasks, numbered, numbers_in, shares_of
+from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, in_tasks, numbered, shares_of
 from rebal.inspectors.fleet.writer import RUN_KINDS
 
 _SHARE: Final = 64 << 20
@@ -71,7 +71,7 @@ def gather(spark: SparkSession, wanted: Gather, schema: pa.Schema) -> DataFrame:
     """Return the rows of the pieces in this schema: `RUNS`, `TIMELINE` or `COMMIT_PARTS`."""
     sizes = {number: piece.size for number, piece in enumerate(wanted.pieces)}
     shares = shares_of(sizes, cores_of(spark))
-    work = partial(_read, wanted=wanted, shares=shares, schema=schema)
+    work = partial(in_shares, shares=shares, work=partial(_read, wanted=wanted, schema=schema))
     rows = from_arrow_schema(schema, prefer_timestamp_ntz=False)
     return in_tasks(numbered(spark, len(shares)), work, rows)
 
@@ -87,16 +87,10 @@ def tasks_for(pieces: Iterable[Piece], cores: int) -> int:
     return 1 if size <= _LITTLE else cores * max(1, -(-size // (_SHARE * cores)))
 
 
-def _read(
-    batches: Iterable[pa.RecordBatch],
-    wanted: Gather,
-    shares: Sequence[Sequence[int]],
-    schema: pa.Schema,
-) -> Iterator[pa.RecordBatch]:
-    for share in numbers_in(batches):
-        for number in shares[share]:
-            for rows in _rows(wanted.place, wanted.pieces[number], schema):
-                yield from rows.to_batches()
+def _read(share: Sequence[int], wanted: Gather, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for number in share:
+        for rows in _rows(wanted.place, wanted.pieces[number], schema):
+            yield from rows.to_batches()
 
 
 def _rows(place: Place, piece: Piece, schema: pa.Schema) -> Iterator[pa.Table]:

@@ -8,7 +8,7 @@ together with others of its kind; so are small files, once there are many.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -18,7 +18,6 @@ from rebal.inspectors.fleet.commits.table import commit_groups, merge_commits, w
 from rebal.inspectors.fleet.files import ALL, Wanted, opened, rows_in
 from rebal.inspectors.fleet.runs import in_order, pack, unpack
 from rebal.inspectors.fleet.schemas import SCAN, TEXT, TIME, with_columns
-from rebal.inspectors.fleet.spark.tasks import numbers_in
 from rebal.inspectors.fleet.timeline.rows import DAMAGED
 from rebal.inspectors.fleet.timeline.timeline import WAITING, Options, make_tables
 from rebal.inspectors.fleet.writer import WRITTEN, PartWriter, Target
@@ -93,14 +92,11 @@ class Load(NamedTuple):
     whole: bool = False
 
 
-def carry(
-    batches: Iterable[pa.RecordBatch], target: Target, loads: Sequence[Load]
-) -> Iterator[pa.RecordBatch]:
-    """Carry out the loads whose numbers the batches hold; yield reports."""
+def carry(load: Load, target: Target) -> Iterator[pa.RecordBatch]:
+    """Carry out a load; yield a report."""
     writer = PartWriter(target)
-    for number in numbers_in(batches):
-        for path in loads[number].paths:
-            _carry(loads[number], path, target, writer)
+    for path in load.paths:
+        _carry(load, path, target, writer)
     yield from writer.report()
 
 

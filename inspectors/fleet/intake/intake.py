@@ -71,11 +71,11 @@ class Known:
 
 
 def only_new(
-    batches: Iterable[pa.RecordBatch], read: Work | None, known: Known
+    batches: Iterable[pa.RecordBatch], read: Work, known: Known
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a source's rows without those that an earlier scan has read."""
+    """Yield what `read` makes of the batches without the rows that an earlier scan has read."""
     broken: frozenset[tuple[str, bytes]] | None = None
-    for batch in batches if read is None else read(batches):
+    for batch in read(batches):
         rows = _later(pa.Table.from_batches([batch]), known.after)
         if rows["offset"].null_count and known.broken:
             broken = known.lines() if broken is None else broken
@@ -85,15 +85,16 @@ def only_new(
 
 
 def take_in(
-    batches: Iterable[pa.RecordBatch], target: Target, read: Work | None, latest: int
+    batches: Iterable[pa.RecordBatch], target: Target, read: Work, latest: int
 ) -> Iterator[pa.RecordBatch]:
     """One task's part of the source → its files in the lake, and its report.
 
-    `latest` is the last time that can be, by the clock of the machine that scans.
+    `read` makes rows of `SOURCE`, and perhaps `COPIES`, of the batches. `latest` is the last time
+    that can be, by the clock of the machine that scans.
     """
     writer = PartWriter(target)
     commits, runs = CommitSums(), _Runs("records", writer)
-    for batch in batches if read is None else read(batches):
+    for batch in read(batches):
         rows = pa.Table.from_batches([batch])
         if not len(rows):
             continue

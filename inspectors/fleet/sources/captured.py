@@ -9,11 +9,10 @@ brings rows with these columns to the form of `SOURCE`, wherever they come from.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -26,10 +25,7 @@ from rebal.inspectors.fleet.schemas import TEXT, TIME
 from rebal.inspectors.fleet.sources.files import absolute, is_folder, list_files, opened_file
 from rebal.inspectors.fleet.sources.request_files import Part, blocks, share_out
 from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE, TOPIC, Source
-from rebal.inspectors.fleet.spark.tasks import cores_of, numbered, numbers_in, shares_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from rebal.inspectors.fleet.spark.tasks import shares_of
 
 _TEXT: Final = (".jsonl", ".ndjson", ".json")
 _PARQUET_MAGIC: Final = b"PAR1"
@@ -75,27 +71,22 @@ def find_files(paths: Sequence[str]) -> list[tuple[str, str]]:
     return [(file, _form(file)) for path in paths for file in _files(path)]
 
 
-def read_files(spark: SparkSession, files: Sequence[tuple[str, str]]) -> Source:
-    """Return the records in captured files, as `find_files` gives them.
+def read_files(files: Sequence[tuple[str, str]], cores: int) -> Source:
+    """Return the records in captured files, as `find_files` gives them, for so many cores.
 
     Raises:
         DocumentError: Parquet without the columns that are needed.
     """
-    cores = cores_of(spark)
     text, _ = share_out([path for path, form in files if form == "text"], cores)
     parquet = plan_parquet([path for path, form in files if form == "parquet"], cores)
-    tasks: list[Sequence[Part | RowGroup]] = [*text, *parquet]
     names = tuple(sorted({Path(path).name for path, _ in files}))
-    return Source(numbered(spark, len(tasks)), names, partial(read_tasks, tasks=tasks))
+    return Source(names, [*text, *parquet], read_parts)
 
 
-def read_tasks(
-    batches: Iterable[pa.RecordBatch], tasks: Sequence[Sequence[Part | RowGroup]]
-) -> Iterator[pa.RecordBatch]:
-    """Yield what the tasks read whose numbers the batches hold, as batches of `SOURCE`."""
-    for number in numbers_in(batches):
-        for one in tasks[number]:
-            yield from read_lines(one) if isinstance(one, Part) else read_group(one)
+def read_parts(parts: Sequence[Part | RowGroup]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in parts of files as batches of `SOURCE`."""
+    for one in parts:
+        yield from read_lines(one) if isinstance(one, Part) else read_group(one)
 
 
 def read_lines(part: Part) -> Iterator[pa.RecordBatch]:

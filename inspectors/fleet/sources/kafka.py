@@ -1,52 +1,61 @@
-"""`__consumer_offsets` of a live cluster through Spark's own Kafka source; it only reads.
+"""`__consumer_offsets` of a live cluster, read by Spark's tasks with librdkafka; it only reads.
 
-The ranges are fixed by the brokers' own begin and end offsets before Spark starts: what is to be
-read is known, so reading nothing from it is an error. Partitions are assigned, never subscribed to
-(that would make a consumer group), and transactions that were aborted are left out.
+The ranges are fixed by the brokers' own begin and end offsets before Spark starts. Partitions are
+assigned, never subscribed to (that would make a consumer group), and transactions that were aborted
+are left out.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Any, Final
 
-from confluent_kafka import Consumer, TopicPartition
+import pyarrow as pa
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    Message,
+    TopicPartition,
+)
+from msgspec.structs import replace
 
 from rebal.groups.commands import Command
 from rebal.groups.model import Record
 from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.connection.settings import Pem
 from rebal.inspectors.connection.tokens import token_of
 from rebal.inspectors.connection.translate import to_confluent
-from rebal.inspectors.errors import ConnectError, RequestError
+from rebal.inspectors.errors import ConnectError, RequestError, SettingError
+from rebal.inspectors.files import read_text
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.fleet.sources.kafka_options import java_options, subject_claim
-from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source
+from rebal.inspectors.fleet.sources.source import TOPIC, Source, SourceRow, batch_of
+from rebal.inspectors.fleet.spark.tasks import shares_of
 from rebal.inspectors.kafka.brokers import ClusterReading
 from rebal.inspectors.kafka.doctor import acl
 from rebal.inspectors.kafka.read import read_brokers
 from rebal.inspectors.kafka.session import connect
 from rebal.inspectors.kafka.wire import Deadline
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-GROUP_PREFIX: Final = "rebal-fleet"
-NEEDED: Final = (
-    f"grant READ on it, and READ on the groups with the prefix {GROUP_PREFIX}: Spark's consumer "
-    "has such a name; no group is made"
-)
+GROUP: Final = "rebal-fleet"
+NEEDED: Final = "grant READ on it"
+_TASKS_PER_CORE: Final = 4
+_LEAST: Final = 50_000
+"""Offsets for one task: each task costs a tenth of a second and a login."""
+_AT_ONCE: Final = 4000
+_QUEUED_KB: Final = 16 << 10
+"""Records of a batch, and kilobytes that wait for it."""
 
 
 class KafkaRange(Record, frozen=True, kw_only=True):
     """The offsets to read of each partition: from the first up to, not including, the second.
 
-    `notes` say what cannot be read; `subject` is the claim that names the user in OAUTHBEARER's
-    tokens; `brokers` is what the brokers say beside records.
+    `notes` say what cannot be read; `brokers` is what the brokers say beside records.
     """
 
     partitions: dict[int, tuple[int, int]]
-    subject: str | None = None
     brokers: ClusterReading | None = None
     notes: tuple[str, ...] = ()
 
@@ -57,9 +66,7 @@ def find_cluster_id(config: ClusterConfig) -> str | None:
     Raises:
         ConnectError: the cluster cannot be reached, or the login is rejected.
         RequestError: no broker describes the cluster.
-        SettingError: a token that Java's client cannot use.
     """
-    _subject(config)
     with connect(config) as session:
         return session.resources.cluster(Deadline(config.timeout_ms))[0]
 
@@ -71,9 +78,7 @@ def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
         ConnectError: the login is rejected.
         RequestError: the topic is not there or may not be described, or it is not the one that
             `previous` read.
-        SettingError: a token that Java's client cannot use.
     """
-    subject = _subject(config)
     deadline = Deadline(config.timeout_ms)
     with connect(config) as session:
         found, failed = session.resources.topics([TOPIC], deadline)
@@ -105,99 +110,128 @@ def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
         notes += brokers.notes
     except (ConnectError, RequestError) as error:
         notes.append(f"what the brokers say of themselves was not read: {error}")
-    return KafkaRange(partitions=wanted, subject=subject, brokers=brokers, notes=tuple(notes))
+    return KafkaRange(partitions=wanted, brokers=brokers, notes=tuple(notes))
 
 
-def read_kafka(spark: SparkSession, config: ClusterConfig, what: KafkaRange) -> Source:
-    """Return the records in `what`, as a source."""
-    from pyspark.sql import functions as sql
+def read_kafka(config: ClusterConfig, what: KafkaRange, cores: int) -> Source:
+    """Return the records in `what`, as a source for so many cores.
 
-    address = config.bootstrap
-    if not what.partitions:
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        empty = spark.createDataFrame([], from_arrow_schema(SOURCE, prefer_timestamp_ntz=False))
-        return Source(empty, (address,), notes=what.notes, brokers=what.brokers)
-    starts = {str(partition): start for partition, (start, _) in what.partitions.items()}
-    ends = {str(partition): end for partition, (_, end) in what.partitions.items()}
-    rows = (
-        spark.read.format("kafka")
-        .options(**java_options(config, what.subject))
-        .option("assign", json.dumps({TOPIC: sorted(what.partitions)}))
-        .option("startingOffsets", json.dumps({TOPIC: starts}))
-        .option("endingOffsets", json.dumps({TOPIC: ends}))
-        # Spark's consumer asks for its group's commits; there are none, and no group is made. Its
-        # name is another one each time: Spark keeps consumers by it, with their settings.
-        .option("groupIdPrefix", GROUP_PREFIX)
-        # Compaction may remove records between two looks; the counts are compared all the same.
-        .option("failOnDataLoss", "false")
-        .load()
-        .select(
-            "key",
-            "value",
-            "partition",
-            "offset",
-            "timestamp",
-            sql.lit(address).alias("source"),
-            sql.lit(None).cast("string").alias("problem"),
-        )
-    )
+    Raises:
+        SettingError: a PEM file that cannot be read.
+    """
+    sizes = {number: end - start for number, (start, end) in what.partitions.items()}
+    total = sum(sizes.values())
+    tasks = min(_TASKS_PER_CORE * cores, -(-total // _LEAST))
     return Source(
-        rows,
-        (address,),
-        holds_records=partial(_holds_records, config, what),
+        names=(config.bootstrap,),
+        shares=[
+            {number: what.partitions[number] for number in share}
+            for share in shares_of(sizes, tasks)
+        ],
+        read=partial(read_partitions, config=_carried(config)),
         notes=what.notes,
         brokers=what.brokers,
     )
 
 
-def _holds_records(config: ClusterConfig, what: KafkaRange) -> bool:
-    """Return whether `what` holds a record; offsets alone may be those of transaction markers."""
-    settings = to_confluent(config) | {
-        "group.id": GROUP_PREFIX,
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "isolation.level": "read_committed",
-    }
-    deadline = Deadline(config.timeout_ms)
-    consumer = Consumer(settings)
+def read_partitions(
+    partitions: Mapping[int, tuple[int, int]], config: ClusterConfig
+) -> Iterator[pa.RecordBatch]:
+    """Yield the committed records in these ranges as batches of `SOURCE`.
+
+    A range is read to its end: a record after it, or the broker's word that no more is there.
+
+    Raises:
+        ConnectError: no broker answers any more, or there is no token.
+        RequestError: a broker rejects it.
+    """
+    left = {number: end for number, (_, end) in partitions.items()}
+    wait = max(1.0, config.timeout_ms / 1000)
+    if config.oauth is not None:
+        # librdkafka waits for its first token, and does not say why there is none.
+        token_of(config.oauth, wait)
+    trouble: list[str] = []
+    consumer = Consumer(_settings(config) | {"error_cb": lambda error: trouble.append(error.str())})
     try:
-        left = set(what.partitions)
-        consumer.assign([TopicPartition(TOPIC, n, what.partitions[n][0]) for n in sorted(left)])
-        while left and not deadline.over:
-            message = consumer.poll(deadline.left())
-            if message is None:
-                continue
-            number = message.partition()
-            assert number is not None
-            if message.error() is None and (message.offset() or 0) < what.partitions[number][1]:
-                return True
-            left.discard(number)
-        # Without an answer nothing is proven, and an empty report must not pass.
-        return bool(left)
+        places = [TopicPartition(TOPIC, n, start) for n, (start, _) in partitions.items()]
+        consumer.assign(places)
+        while left:
+            first = consumer.poll(wait)
+            if first is None:
+                why = f": {trouble[-1]}" if trouble else ""
+                raise ConnectError(f"{TOPIC}: no answer within {wait:g} s{why}.", "timeout")
+            rows: list[SourceRow] = []
+            for message in (first, *consumer.consume(_AT_ONCE, 0)):
+                error = message.error()
+                if error is not None and message.topic() is None:
+                    # It looks for its group's coordinator, which this user may not see: no matter.
+                    trouble.append(error.str())
+                    continue
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise RequestError(error.name(), f"{TOPIC}: {error.name()}: {error.str()}")
+                number, offset = message.partition() or 0, message.offset() or 0
+                if number not in left:
+                    continue
+                if offset >= left[number]:
+                    del left[number]
+                    consumer.pause([TopicPartition(TOPIC, number)])
+                elif error is None:
+                    rows.append(_row(message, config.bootstrap))
+            yield batch_of(rows)
     finally:
         consumer.close()
 
 
-def _subject(config: ClusterConfig) -> str | None:
-    if config.oauth is None:
-        return None
-    return subject_claim(token_of(config.oauth, config.timeout_ms / 1000).value)
+def _settings(config: ClusterConfig) -> dict[str, Any]:
+    return to_confluent(config) | {
+        # It makes no group: partitions are assigned, and nothing is committed.
+        "group.id": GROUP,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+        "check.crcs": True,
+        # Records may be removed between two looks: the counts are compared all the same.
+        "auto.offset.reset": "earliest",
+        "queued.max.messages.kbytes": _QUEUED_KB,
+    }
+
+
+def _row(message: Message, address: str) -> SourceRow:
+    kind, time = message.timestamp()
+    micros = None if kind == TIMESTAMP_NOT_AVAILABLE else time * 1000
+    key, value = message.key(), message.value()
+    return key, value, message.partition(), message.offset(), micros, address, None
+
+
+def _carried(config: ClusterConfig) -> ClusterConfig:
+    """Return the connection with the text of its PEM files: executors need none."""
+    return replace(
+        config,
+        ca=_inline(config.ca),
+        certificate=_inline(config.certificate),
+        key=_inline(config.key),
+    )
+
+
+def _inline(pem: Pem | None) -> Pem | None:
+    if pem is None or pem.file is None:
+        return pem
+    try:
+        return Pem(inline=read_text(Path(pem.file)))
+    except OSError:
+        raise SettingError(f"{pem.file}: is not a PEM file that can be read.") from None
 
 
 def _refused(error: RequestError, config: ClusterConfig) -> RequestError:
     if error.name == "TOPIC_AUTHORIZATION_FAILED":
         why = f"{TOPIC}: this user may not describe it: {NEEDED}"
-        return RequestError(error.name, why, *grants(config))
+        return RequestError(error.name, why, grant(config))
     why = f"{TOPIC}: {error.reason}"
     if error.name.startswith("UNKNOWN_TOPIC_OR_PART"):
         why = f"the cluster has no topic {TOPIC}: no group has ever joined or committed there"
     return RequestError(error.name, why)
 
 
-def grants(config: ClusterConfig) -> tuple[Command, Command]:
-    """Return the commands that allow this user to read what a scan reads."""
-    return (
-        acl(config, "READ", "--topic", TOPIC),
-        acl(config, "READ", "--group", GROUP_PREFIX, "--resource-pattern-type", "prefixed"),
-    )
+def grant(config: ClusterConfig) -> Command:
+    """Return the command that allows this user to read what a scan reads."""
+    return acl(config, "READ", "--topic", TOPIC)

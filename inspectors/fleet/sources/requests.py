@@ -7,7 +7,7 @@ that concern no group none passes through the JVM.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.sources.request_files import Part, blocks, share_out
 from rebal.inspectors.fleet.sources.request_rows import COUNTED, RequestLines
-from rebal.inspectors.fleet.spark.tasks import cores_of, in_tasks, numbered, numbers_in
+from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, in_tasks, numbered
 from rebal.inspectors.logs.lines import Zone
 
 _TASKS_PER_CORE: Final = 4
@@ -43,23 +43,20 @@ def read_requests(
     """
     shares, read = share_out(paths, _TASKS_PER_CORE * cores_of(spark), known)
     schema = from_arrow_schema(COUNTED, prefer_timestamp_ntz=False)
-    work = partial(_read_shares, shares=shares, zone=zone)
+    work = partial(in_shares, shares=shares, work=partial(_read, zone=zone))
     return in_tasks(numbered(spark, len(shares)), work, schema), tuple(read)
 
 
-def _read_shares(
-    batches: Iterable[pa.RecordBatch], shares: Sequence[Sequence[Part]], zone: Zone
-) -> Iterator[pa.RecordBatch]:
-    """Yield rows of `COUNTED` of the shares whose numbers the batches hold."""
+def _read(parts: Sequence[Part], zone: Zone) -> Iterator[pa.RecordBatch]:
+    """Yield rows of `COUNTED` of parts of logs."""
     found = RequestLines(zone)
-    for number in numbers_in(batches):
-        for part in shares[number]:
-            name = Path(part.path).name
-            for position, text, problem in blocks(part):
-                found.read(text, name, position)
-                if problem is not None:
-                    found.add_problem(problem, name, position + len(text))
-                if len(found) >= _ROWS:
-                    yield found.take()
+    for part in parts:
+        name = Path(part.path).name
+        for position, text, problem in blocks(part):
+            found.read(text, name, position)
+            if problem is not None:
+                found.add_problem(problem, name, position + len(text))
+            if len(found) >= _ROWS:
+                yield found.take()
     found.add_counts()
     yield found.take()

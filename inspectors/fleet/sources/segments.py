@@ -15,9 +15,8 @@ import struct
 from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 from kafka.errors import KafkaError
@@ -26,12 +25,8 @@ from kafka.record.legacy_records import LegacyRecordBatch
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.files import opened, read_text
-from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE, TOPIC, Source
-from rebal.inspectors.fleet.spark.tasks import numbered, numbers_in
+from rebal.inspectors.fleet.sources.source import SKIPPED, TOPIC, Source, SourceRow, batch_of
 from rebal.inspectors.logs.text_input import cannot_read
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _PROPERTIES: Final = "meta.properties"
 _FOLDER: Final = re.compile(rf"{TOPIC}-(\d+)(?:\.[0-9a-f]+-(?:future|stray))?")
@@ -111,26 +106,15 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def read_segments(spark: SparkSession, found: Sequence[tuple[int, list[str]]]) -> Source:
+def read_segments(found: Sequence[tuple[int, list[str]]], _cores: int) -> Source:
     """Return the records in segments, as `find_segments` gives them; a task for each folder."""
-    numbers = [partition for partition, _ in found]
-    return Source(
-        numbered(spark, len(found)),
-        tuple(sorted({f"{TOPIC}-{number}" for number in numbers})),
-        partial(_read_tasks, found=found),
-    )
+    names = sorted({f"{TOPIC}-{partition}" for partition, _ in found})
+    return Source(tuple(names), found, read_partition)
 
 
-def _read_tasks(
-    batches: Iterable[pa.RecordBatch], found: Sequence[tuple[int, list[str]]]
-) -> Iterator[pa.RecordBatch]:
-    for number in numbers_in(batches):
-        yield from read_partition(*found[number])
-
-
-def read_partition(partition: int, files: Iterable[str]) -> Iterator[pa.RecordBatch]:
+def read_partition(share: tuple[int, Sequence[str]]) -> Iterator[pa.RecordBatch]:
     """Yield the segments of one partition, in order, as batches of `SOURCE`."""
-    files = list(files)
+    partition, files = share
     ends = _transactions(files)
     rows = _Rows(partition)
     for file in files:
@@ -211,7 +195,7 @@ class _Rows:
     def __init__(self, partition: int) -> None:
         self.source = ""
         self._partition = partition
-        self._rows: list[tuple[Any, ...]] = []
+        self._rows: list[SourceRow] = []
         self._bytes = 0
 
     @property
@@ -228,10 +212,8 @@ class _Rows:
         self.add(((None, None, offset, time) for _, _, offset, time in records), what)
 
     def take(self) -> pa.RecordBatch:
-        columns = list(zip(*self._rows, strict=True)) or [()] * len(SOURCE)
-        self._rows, self._bytes = [], 0
-        arrays = [pa.array(column, one.type) for one, column in zip(SOURCE, columns, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=SOURCE)
+        rows, self._rows, self._bytes = self._rows, [], 0
+        return batch_of(rows)
 
 
 def _batches(file: str, rows: _Rows, *, check: bool = True) -> Iterator[Any]:

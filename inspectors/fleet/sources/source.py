@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from rebal.inspectors.fleet.schemas import RECORDS
-from rebal.inspectors.fleet.spark.tasks import Work
 from rebal.inspectors.kafka.brokers import ClusterReading
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 TOPIC: Final = "__consumer_offsets"
 SOURCE: Final = RECORDS.append(pa.field("problem", pa.string()))
 """`schemas.RECORDS` and `problem`: null for a record; else why it is none, or `SKIPPED` and what
 beside records it is."""
+SourceRow = tuple[bytes | None, bytes | None, int | None, int | None, int | None, str, str | None]
+"""A row of `SOURCE`; its time is microseconds since 1970."""
 SKIPPED: Final = "skipped: "
 
 
 @dataclass(frozen=True)
 class Source:
-    """`rows` are what tasks are given; `names` says where they come from.
+    """Records in shares, one for each task; `names` says where they come from.
 
-    `read` makes batches of `SOURCE` of a task's rows (None: they are such rows). `holds_records`
-    asks the source itself, in another way, whether there is something to read, so that reading
-    nothing can be an error. `notes` are for the operator, and `brokers` is what those of a live
-    cluster said.
+    `read` makes batches of `SOURCE` of a share, wherever the task runs. `notes` are for the
+    operator, and `brokers` is what those of a live cluster said.
     """
 
-    rows: DataFrame
     names: tuple[str, ...]
-    read: Work | None = None
-    holds_records: Callable[[], bool] = lambda: False
+    shares: Sequence[Any]
+    read: Callable[[Any], Iterator[pa.RecordBatch]]
     notes: tuple[str, ...] = ()
     brokers: ClusterReading | None = None
+
+
+def batch_of(rows: Sequence[SourceRow]) -> pa.RecordBatch:
+    """Return these rows as a batch of `SOURCE`."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(SOURCE)
+    arrays = [pa.array(column, one.type) for one, column in zip(SOURCE, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SOURCE)

@@ -30,25 +30,19 @@ def active_session() -> SparkSession | None:
     return None if found is None or found.is_stopped else found
 
 
-def require_server(url: str, jars: Sequence[str], *, secrets: bool) -> None:
+def require_server(url: str, *, secrets: bool) -> None:
     """Check that the client of Spark Connect is installed and that a server listens at `url`.
 
     A session that this process has already is not asked.
 
     Args:
         url: The server's address, `sc://HOST:PORT/;key=value`.
-        jars: Jars that only the server can load.
         secrets: Whether passwords and keys will travel to the server.
 
     Raises:
-        SparkError: it is not so, or jars are given.
+        SparkError: it is not so.
         SettingError: secrets would travel in plain text.
     """
-    if jars:
-        raise SparkError(
-            "--spark-jars: a server of Spark Connect loads its jars when it is started: name them "
-            "there and leave the option out."
-        )
     for name in ("grpc", "grpc_status", "google.rpc"):
         try:
             __import__(name)
@@ -111,11 +105,8 @@ def remote_session(
         names = settings.keys() - set(_NOT_THE_SESSIONS)
         before = {key: session.conf.get(key, None) for key in names}
         try:
-            for key, old in before.items():
-                # What the server hides stays hidden.
-                both = old and ".redaction." in key and key not in given
-                value = f"{old}|{settings[key]}" if both else settings[key]
-                _set(session, key, value, given=key in given)
+            for key in before:
+                _set(session, key, settings[key], given=key in given)
             yield session
         finally:
             if ours is None:

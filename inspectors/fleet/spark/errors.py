@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
 from rebal.groups.errors import RebalError
 
-NEWEST: Final = "4.2.0"
-"""The newest PySpark whose Kafka source has been fetched and tried; the extra `fleet` brings it."""
 _LONGEST: Final = 300
-_NOT_THERE: Final = re.compile(
-    r"(?:unresolved dependency|download failed): "
-    r"(org\.apache\.spark)#([\w.-]+kafka[\w.-]+);([\d.]+)"
-)
 _KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
-    (
-        ("kafka.common.errors.SaslAuthenticationException",),
-        "Spark's Kafka client could not log in: check user, password and mechanism.",
-    ),
-    (
-        ("kafka.common.errors.SslAuthenticationException", "SSLHandshakeException"),
-        "Spark's Kafka client does not trust the broker: check ssl.ca.location.",
-    ),
-    (
-        ("kafka.common.errors.TimeoutException", "Cannot fetch record for offset"),
-        "Spark's Kafka client had no answer from the brokers: check --timeout.",
-    ),
     (
         ("Python worker exited unexpectedly",),
         "the Python process of a task was killed or crashed, perhaps for lack of memory: scan "
@@ -40,11 +21,6 @@ _KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
     (
         ("RETRIES_EXCEEDED",),
         "the server of Spark Connect no longer answers: scan again once it does.",
-    ),
-    (
-        ("Failed to find data source: kafka", "ClassNotFoundException: kafka"),
-        "this Spark has no Kafka source: give its jars with --spark-jars, or leave that option "
-        "out so that they are fetched; a server of Spark Connect needs them when it is started.",
     ),
     (
         ("no such file; check the path",),
@@ -92,19 +68,6 @@ def failed_job(text: str) -> str:
 
 def start_error(error: Exception, log: str) -> SparkError:
     """Return why Spark did not start: `error` is the driver's, `log` what the JVM printed."""
-    missing = _NOT_THERE.search(log)
-    if missing is not None and "Server access error" not in log and missing[3] != NEWEST:
-        return SparkError(
-            f"the Kafka source of Spark {missing[3]} cannot be had: Maven Central has no "
-            f"{':'.join(missing.groups())}: install the newest PySpark of which it can, "
-            f"pip install 'pyspark=={NEWEST}', or give the jars with --spark-jars."
-        )
-    if "unresolved dependency" in log or "download failed" in log:
-        return SparkError(
-            "the jars of Spark's Kafka source could not be fetched: check the way to Maven "
-            "Central, name a mirror with --spark-conf spark.jars.ivySettings=FILE, or give the "
-            "jars with --spark-jars."
-        )
     if "All masters are unresponsive" in log:
         return SparkError(
             "no Spark master answers: check the address in --master, and the way to its port."

@@ -23,7 +23,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from rebal.groups.model import Record
-from rebal.inspectors.files import expanded
 from rebal.inspectors.fleet.spark.connect import active_session, remote_session, require_server
 from rebal.inspectors.fleet.spark.errors import SparkError, start_error
 from rebal.inspectors.fleet.spark.process import end, environment, is_loopback, require_java
@@ -32,14 +31,6 @@ from rebal.inspectors.fleet.spark.shipping import ship
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PACKAGES: Final = "spark.jars.packages"
-_KAFKA_SOURCE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
-# Spark brings these itself; fetching them again would double the download.
-_OWN_OF_SPARK: Final = (
-    "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime,"
-    "com.google.code.findbugs:jsr305,org.lz4:lz4-java,org.xerial.snappy:snappy-java,"
-    "org.slf4j:slf4j-api,org.scala-lang.modules:scala-parallel-collections_2.13"
-)
 _LOG: Final = "spark.log"
 _SECRETS: Final = (
     "(?i)secret|password|token|jaas|keystore|credential|sas[._]|(?:access|account)[._]?key"
@@ -51,15 +42,6 @@ _SQL: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
-    # Otherwise Spark's Kafka source finds no partition of an internal topic and reads nothing.
-    "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
-    "spark.sql.redaction.options.regex": _SECRETS,
-}
-# A server of Spark Connect shows each plan in its UI and event log, its sources' options included.
-_IN_PLANS: Final = {
-    "spark.sql.redaction.string.regex": (
-        rf'key: "[^"]*(?:{_SECRETS})[^"]*"\s+value: "(?:[^"\\]|\\.)*+"'
-    ),
 }
 # Tasks take and give back large buffers all the time. Arrow's own allocator gives them back to the
 # system so soon that a tenth of their time goes into getting them again, and glibc's asks for huge
@@ -69,37 +51,21 @@ _WORKERS: Final = {
     "spark.executorEnv.GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
 }
-# Kafka's Java clients from 4.0 on take tokens from the addresses in this list and no others; those
-# of 3.9.1 do so where it is set.
-_TOKENS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
-_EXECUTORS: Final = "spark.executor.extraJavaOptions"
 # The JVM of a scan is young as long as it lives: compiling at once and simply halves its CPU until
 # the tables of small inputs are there. Fully warm, what passes through it takes a fifth more: the
 # Kafka source, request logs. With a log of 1 GB that has not yet made up for the start.
 _YOUNG_JVM: Final = "-XX:TieredStopAtLevel=1"
 _DRIVER: Final = "spark.driver.extraJavaOptions"
-_IVY_SETTINGS: Final = """\
-<ivysettings>
-  <settings defaultResolver="central"/>
-  <caches lockStrategy="artifact-lock-nio"/>
-  <resolvers>
-    <ibiblio name="central" m2compatible="true"/>
-  </resolvers>
-</ivysettings>
-"""
 
 
 class SparkSettings(Record, frozen=True, kw_only=True):
-    """The settings of Spark: `--master`, `--spark-conf` (later ones win) and `--spark-jars`.
+    """The settings of Spark: `--master` and `--spark-conf` (later ones win).
 
-    Without a master, spark-submit's or SPARK_REMOTE is taken, else this machine. `tokens` is the
-    one address that Kafka's client in the JVMs may get tokens from.
+    Without a master, spark-submit's or SPARK_REMOTE is taken, else this machine.
     """
 
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
-    jars: tuple[str, ...] = ()
-    tokens: str | None = None
 
     @property
     def local(self) -> bool:
@@ -126,8 +92,8 @@ def any_secret(names: Iterable[str]) -> bool:
 
 
 @contextmanager
-def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSession]:
-    """Yield a session for one job; with `kafka` Spark's Kafka source is on its class path.
+def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
+    """Yield a session for one job.
 
     A Spark context or a Spark Connect session that this process has already is used, and left
     running. Call `require` before.
@@ -136,7 +102,7 @@ def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSess
         SparkError: Spark did not start.
     """
     if settings.remote:
-        with remote_session(settings.url, _SQL | _IN_PLANS, settings.conf) as session:
+        with remote_session(settings.url, _SQL, settings.conf) as session:
             ship(session)
             yield session
     elif _running_context() is not None:
@@ -146,12 +112,12 @@ def spark_session(settings: SparkSettings, *, kafka: bool) -> Iterator[SparkSess
         ship(session)
         yield _set_up(session, settings)
     else:
-        with _own_context(settings, kafka) as session:
+        with _own_context(settings) as session:
             yield session
 
 
 @contextmanager
-def _own_context(settings: SparkSettings, kafka: bool) -> Iterator[SparkSession]:
+def _own_context(settings: SparkSettings) -> Iterator[SparkSession]:
     """Yield a session of a Spark that is started for the block."""
     # Py4j tells the root logger of each interrupted call, and that would print it.
     quiet = logging.NullHandler()
@@ -160,7 +126,7 @@ def _own_context(settings: SparkSettings, kafka: bool) -> Iterator[SparkSession]
     litter = Path("artifacts").absolute()
     is_users = litter.exists()
     with environment(), tempfile.TemporaryDirectory(prefix="rebal-spark-") as folder:
-        context = _start(settings, kafka, Path(folder))
+        context = _start(settings, Path(folder))
         # PySpark's handler talks to the JVM on the connection that the interrupted call waits on.
         with contextlib.suppress(ValueError):
             signal.signal(signal.SIGINT, before)
@@ -202,12 +168,6 @@ def _set_up(session: SparkSession, settings: SparkSettings) -> SparkSession:
     chosen = dict(settings.conf)
     for key, value in _SQL.items():
         session.conf.set(key, chosen.get(key, value))
-    if settings.tokens is not None:
-        # The driver's JVM, which local executors share.
-        jvm: Any = session.sparkContext._jvm
-        others = jvm.System.getProperty(_TOKENS)
-        allowed = f"{others},{settings.tokens}" if others else settings.tokens
-        jvm.System.setProperty(_TOKENS, allowed)
     return session
 
 
@@ -229,12 +189,12 @@ def require(settings: SparkSettings, *, secrets: bool) -> None:
             ) from None
     if settings.remote:
         secrets = secrets or any_secret(key for key, _ in settings.conf)
-        require_server(settings.url, settings.jars, secrets=secrets)
+        require_server(settings.url, secrets=secrets)
     elif _running_context() is None:
         require_java()
 
 
-def _start(settings: SparkSettings, kafka: bool, folder: Path) -> Any:
+def _start(settings: SparkSettings, folder: Path) -> Any:
     """Return a new Spark context, in a JVM of its own or in the one that spark-submit has started.
 
     What spark-submit was told comes first.
@@ -252,7 +212,7 @@ def _start(settings: SparkSettings, kafka: bool, folder: Path) -> Any:
         settings = msgspec.structs.replace(settings, master=master)
     elif _loopback(settings):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    made = _configuration(settings, kafka)
+    made = _configuration(settings)
     ours = {key: made[key] for key in ("spark.master", *chosen)}
     conf = SparkConf(loadDefaults=False)
     for key, value in {**made, **told, **ours}.items():
@@ -268,7 +228,7 @@ def _start(settings: SparkSettings, kafka: bool, folder: Path) -> Any:
         raise start_error(error, log.read_text(errors="replace")) from None
 
 
-def _configuration(settings: SparkSettings, kafka: bool) -> dict[str, str]:
+def _configuration(settings: SparkSettings) -> dict[str, str]:
     made = {
         "spark.app.name": "rebal fleet",
         "spark.master": settings.url,
@@ -284,18 +244,8 @@ def _configuration(settings: SparkSettings, kafka: bool) -> dict[str, str]:
         made["spark.sql.shuffle.partitions"] = str(max(4, 2 * (os.cpu_count() or 1)))
     if _loopback(settings):
         made |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-    if settings.jars:
-        made["spark.jars"] = ",".join(settings.jars)
-    elif kafka and not _has_kafka_source():
-        made |= _packages()
-    packages = [made.get(_PACKAGES), dict(settings.conf).get(_PACKAGES)]
     made |= dict(settings.conf) | {"spark.master": settings.url}
-    if all(packages):
-        made[_PACKAGES] = ",".join(filter(None, packages))
     made[_DRIVER] = f"{_YOUNG_JVM} {made.get(_DRIVER, '')}".rstrip()
-    if settings.tokens is not None:
-        word = f"-D{_TOKENS}={settings.tokens}".replace("\\", "\\\\").replace('"', '\\"')
-        made[_EXECUTORS] = f'{made.get(_EXECUTORS, "")} "{word}"'.strip()
     return made
 
 
@@ -303,39 +253,3 @@ def _loopback(settings: SparkSettings) -> bool:
     if settings.local:
         return True
     return is_loopback(urlsplit(settings.url.split(",")[0]).hostname or "")
-
-
-def _has_kafka_source() -> bool:
-    import pyspark
-
-    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
-    return any((home / "jars").glob("spark-sql-kafka-0-10_*.jar"))
-
-
-def _packages() -> dict[str, str]:
-    """Spark's Kafka source of the running Spark's version, fetched by Ivy into a folder of ours.
-
-    Ivy's own settings look into the local Maven repository first, and one that holds POMs without
-    jars breaks it: hence one resolver and one folder, and nothing of the user's.
-    """
-    from pyspark import __version__
-
-    cache = expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "rebal" / "ivy"
-    settings = cache / "ivysettings.xml"
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        fresh = cache / f".ivysettings-{os.getpid()}"
-        with fresh.open("w") as out:
-            out.write(_IVY_SETTINGS)
-        os.replace(fresh, settings)
-    except OSError as error:
-        raise SparkError(
-            f"{cache}: Spark's Kafka source cannot be stored there ({error.strerror}): set "
-            "XDG_CACHE_HOME to a folder that can be written to, or give its jars with --spark-jars."
-        ) from None
-    return {
-        _PACKAGES: f"{_KAFKA_SOURCE}:{__version__}",
-        "spark.jars.excludes": _OWN_OF_SPARK,
-        "spark.jars.ivySettings": str(settings),
-        "spark.jars.ivy": str(cache),
-    }

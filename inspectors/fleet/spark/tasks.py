@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Final, TypeVar
 from zipimport import zipimporter
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _Part = TypeVar("_Part")
+_Share = TypeVar("_Share")
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ALL: Final = 2**31 - 1
@@ -48,10 +49,15 @@ def numbered(spark: SparkSession, tasks: int) -> DataFrame:
     return spark.range(0, tasks, 1, max(1, tasks))
 
 
-def numbers_in(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """Yield the numbers that a task of `numbered` has got."""
+def in_shares(
+    batches: Iterable[pa.RecordBatch],
+    shares: Sequence[_Share],
+    work: Callable[[_Share], Iterator[pa.RecordBatch]],
+) -> Iterator[pa.RecordBatch]:
+    """Yield what `work` makes of the shares whose numbers a task of `numbered` has got."""
     for batch in batches:
-        yield from batch.column(0).to_pylist()
+        for number in batch.column(0).to_pylist():
+            yield from work(shares[number])
 
 
 def in_tasks(rows: DataFrame, work: Work, schema: StructType | str) -> DataFrame:
