@@ -1,7 +1,7 @@
-"""Rows of one Parquet file of the lake: of some groups, and since some time, alone.
+"""Rows of one Parquet file of the lake: all, or those that a condition wants.
 
-Files are sorted by group, and the statistics of their row groups tell which of these may hold a
-row that is wanted: the others are not read.
+Files are sorted by group, and Arrow tells by the statistics of their row groups which of these may
+hold a row that is wanted: the others are not read.
 """
 
 from __future__ import annotations
@@ -9,47 +9,21 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple, TypeVar
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rebal.inspectors.fleet.lake.place import Place
-from rebal.inspectors.fleet.schemas import SCAN, in_columns
+from rebal.inspectors.fleet.schemas import SCAN, TEXT, in_columns
 
-_T = TypeVar("_T", str, int)
 _ROWS: Final = 4096
 _LARGE: Final = {"rows", "document"}
 _FEW: Final = 64
 """Rows of a batch, and of one with large values: a run may have a megabyte."""
-
-
-class Wanted(NamedTuple):
-    """The rows of a file that are wanted: of `groups` (None: of all), runs that last up to the time
-    `since` or later (microseconds since 1970; None: whenever), or only those without a time.
-
-    Of `newest` (`group_id`, `scan_id`) are each group's rows that this scan wrote (None: all are).
-    """
-
-    groups: pa.Array | None = None
-    since: int | None = None
-    timeless: bool = False
-    newest: pa.Table | None = None
-
-    def rows(self, rows: pa.Table) -> pa.Table:
-        """Return those of these rows that are wanted."""
-        if self.groups is not None:
-            rows = rows.filter(pc.is_in(rows["group_id"], self.groups))
-        if self.newest is not None:
-            place = pc.index_in(rows["group_id"], self.newest["group_id"])
-            rows = rows.filter(pc.equal(rows[SCAN.name], self.newest[SCAN.name].take(place)))
-        if self.since is not None:
-            rows = rows.filter(pc.greater_equal(rows["until"].cast(pa.int64()), self.since))
-        return rows.filter(pc.is_null(rows["at"])) if self.timeless else rows
-
-
-ALL: Final = Wanted()
+_BETWEEN: Final = "\0"
+"""No name of a group holds it."""
 
 
 @contextmanager
@@ -63,29 +37,59 @@ def opened(place: Place, path: str) -> Iterator[pq.ParquetFile]:
         yield pq.ParquetFile(found)
 
 
-def rows_in(file: pq.ParquetFile, columns: pa.Schema, wanted: Wanted = ALL) -> Iterator[pa.Table]:
-    """Rows of an open file in these columns; one that the file does not have is null."""
-    found = _row_groups(file.metadata, wanted)
-    at_once = _ROWS if _LARGE.isdisjoint(columns.names) else _FEW
-    for batch in file.iter_batches(at_once, row_groups=found, columns=columns.names):
-        rows = wanted.rows(in_columns(batch, columns))
-        if len(rows):
-            yield rows
+def rows_in(file: pq.ParquetFile, columns: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the rows of an open file in these columns; one that the file does not have is null."""
+    for batch in file.iter_batches(_at_once(columns), columns=columns.names):
+        yield in_columns(batch, columns)
 
 
 def read_rows(
-    place: Place, path: str, columns: pa.Schema, wanted: Wanted = ALL
+    place: Place, path: str, columns: pa.Schema, wanted: pc.Expression | None = None
 ) -> Iterator[pa.Table]:
-    """Rows of a file of the lake, as `rows_in`.
+    """Yield the rows of a file of the lake in these columns: those `wanted` (None: all).
 
     Raises:
         LakeError: the store does not give the file.
     """
-    with opened(place, path) as file:
-        yield from rows_in(file, columns, wanted)
+    if wanted is None:
+        with opened(place, path) as file:
+            yield from rows_in(file, columns)
+        return
+    # It loads pandas, which readers of whole tables do without.
+    from pyarrow.dataset import ParquetFileFormat
+
+    with place.errors():
+        file = ParquetFileFormat().make_fragment(path, filesystem=place.files())
+        found = file.to_batches(
+            schema=columns, filter=wanted, batch_size=_at_once(columns), use_threads=False
+        )
+        for batch in found:
+            if len(batch):
+                yield in_columns(batch, columns)
 
 
-def may_hold(low: _T | None, high: _T | None, names: Sequence[_T]) -> bool:
+def _at_once(columns: pa.Schema) -> int:
+    return _ROWS if _LARGE.isdisjoint(columns.names) else _FEW
+
+
+def of_groups(groups: pa.Array) -> pc.Expression:
+    """Return the condition for rows of these groups."""
+    return pc.field("group_id").isin(groups)
+
+
+def of_scans(rows: pa.Table) -> pc.Expression:
+    """Return the condition for rows of these groups by these scans (`group_id`, `scan_id`)."""
+    scans = rows[SCAN.name].combine_chunks()
+    written = _written(rows["group_id"].combine_chunks(), scans.cast(TEXT))
+    one = _written(pc.field("group_id"), pc.field(SCAN.name).cast(TEXT))
+    return pc.field(SCAN.name).isin(pc.unique(scans)) & one.isin(written)
+
+
+def _written(group: pa.Array | pc.Expression, scan: pa.Array | pc.Expression) -> pa.Array:
+    return pc.binary_join_element_wise(group, scan, _BETWEEN)
+
+
+def may_hold(low: str | None, high: str | None, names: Sequence[str]) -> bool:
     """Return whether one of the sorted `names` is from `low` to `high` (None: not known)."""
     if low is None or high is None:
         return bool(names)
@@ -96,36 +100,3 @@ def may_hold(low: _T | None, high: _T | None, names: Sequence[_T]) -> bool:
 def sorted_names(groups: pa.Array) -> list[str]:
     """Return the groups as `may_hold` takes them."""
     return sorted(groups.to_pylist())
-
-
-def _row_groups(about: pq.FileMetaData, wanted: Wanted) -> list[int]:
-    """Return the numbers of the row groups that may hold a row that is wanted."""
-    found = set(range(about.num_row_groups))
-    if wanted.groups is not None:
-        names = sorted_names(wanted.groups)
-        for number, known in _statistics(about, "group_id"):
-            if known.has_min_max and not may_hold(known.min, known.max, names):
-                found.discard(number)
-    if wanted.newest is not None:
-        scans = sorted(pc.unique(wanted.newest[SCAN.name]).to_pylist())
-        for number, known in _statistics(about, SCAN.name):
-            if known.has_min_max and not may_hold(known.min, known.max, scans):
-                found.discard(number)
-    if wanted.since is not None:
-        for number, known in _statistics(about, "until"):
-            if known.has_min_max and known.max_raw < wanted.since:
-                found.discard(number)
-    if wanted.timeless:
-        for number, known in _statistics(about, "at"):
-            if known.null_count == 0:
-                found.discard(number)
-    return sorted(found)
-
-
-def _statistics(about: pq.FileMetaData, name: str) -> Iterator[tuple[int, pq.Statistics]]:
-    """Yield each row group's number and its statistics of a column, where it has them."""
-    leaf = [about.schema.column(place).path for place in range(about.num_columns)].index(name)
-    for number in range(about.num_row_groups):
-        known = about.row_group(number).column(leaf).statistics
-        if known is not None:
-            yield number, known

@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rebal.groups import VERSION
 from rebal.inspectors.clock import micros, moment
-from rebal.inspectors.fleet.files import ALL, Wanted, may_hold, read_rows, sorted_names
+from rebal.inspectors.fleet.files import may_hold, of_scans, read_rows, sorted_names
 from rebal.inspectors.fleet.increments.choice import (
     NEWEST,
     Choice,
@@ -172,14 +172,15 @@ def _write(now: _Scan, named: Collection[str], damaged: frozenset[str] = frozens
 def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
     """Return reports of tasks that write the rows of groups with news."""
     run, totals = now.run, now.totals
-    going = Wanted(choice.go_on["group_id"].combine_chunks())
+    going = choice.go_on["group_id"].combine_chunks()
     pieces: list[Piece] = []
     for kind in ("records", "requests"):
         pieces += pieces_of(kind, totals.files(kind))
-        pieces += pieces_of(kind, run.earlier(kind), Wanted(choice.anew))
+        pieces += pieces_of(kind, run.earlier(kind), choice.anew)
     for kind in NEWEST:
-        pieces += pieces_of(kind, run.earlier(kind), going._replace(newest=choice.go_on))
-    pieces += pieces_of("requests", run.earlier("requests"), going._replace(timeless=True))
+        pieces += pieces_of(kind, run.earlier(kind), going, of_scans(choice.go_on))
+    timeless = pc.field("at").is_null()
+    pieces += pieces_of("requests", run.earlier("requests"), going, timeless)
     if not pieces:
         return None
     recorded = frozenset(choice.recorded.to_pylist())
@@ -247,7 +248,7 @@ def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
     """Return reports of tasks that write what is replaced in part, and join small files."""
     run = now.run
     told = pc.is_in(now.states["group_id"], choice.groups)
-    newest = Wanted(newest=now.states.filter(pc.invert(told)))
+    newest = of_scans(now.states.filter(pc.invert(told)))
     known = now.states.filter(told)["group_id"].combine_chunks()
     again = known.filter(pc.is_in(known, choice.anew))
     loads: list[Load] = []
@@ -263,7 +264,7 @@ def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
         names = sorted_names(gone)
         touched = [one for one in files if one not in small and may_hold(one.low, one.high, names)]
         if small:
-            staying = newest if kind in NEWEST else ALL
+            staying = newest if kind in NEWEST else None
             loads.append(Load(kind, _paths(small), gone, staying, whole=True))
         if touched:
             loads.append(Load(kind, _paths(touched), gone))

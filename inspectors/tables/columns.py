@@ -7,9 +7,8 @@ microseconds since 1970: `clock.moment` makes one of them a datetime.
 
 from __future__ import annotations
 
-from array import array
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -55,47 +54,22 @@ def values(column: pa.ChunkedArray) -> Sequence[Any]:
 
 
 def _texts(column: pa.ListArray) -> list[tuple[str, ...] | None]:
-    flat = values(_chunked(column.values))
-    same: dict[tuple[str, ...], tuple[str, ...]] = {}
-    made: list[tuple[str, ...] | None] = []
-    for bounds in _bounds(column):
-        if bounds is None:
-            made.append(None)
-            continue
-        found = tuple(flat[bounds[0] : bounds[1]])
-        made.append(same.setdefault(found, found))
-    return made
+    found = _cut(column, column.values.to_pylist(), tuple)
+    same = {one: one for one in found}
+    return [same[one] for one in found]
 
 
 def _partitions(column: pa.ListArray) -> list[dict[str, Partitions] | None]:
-    structs = column.values
-    topics = values(_chunked(structs.field("topic")))
-    lists = structs.field("partitions")
-    numbers = array("i", lists.values.to_pylist())
-    inner = list(_bounds(lists))
-    same: dict[bytes, Partitions] = {}
-
-    def entry(number: int) -> Partitions:
-        low, high = inner[number] or (0, 0)
-        cut = numbers[low:high]
-        key = cut.tobytes()
-        if key not in same:
-            same[key] = Partitions(cut)
-        return same[key]
-
-    return [
-        None if bounds is None else {topics[n]: entry(n) for n in range(*bounds)}
-        for bounds in _bounds(column)
-    ]
+    topics, lists = (column.values.field(name) for name in ("topic", "partitions"))
+    numbers = [tuple(one or ()) for one in lists.to_pylist()]
+    same = {one: Partitions(one) for one in set(numbers)}
+    return _cut(column, list(zip(topics.to_pylist(), map(same.get, numbers), strict=True)), dict)
 
 
-def _bounds(column: pa.ListArray) -> Iterator[tuple[int, int] | None]:
-    """Return the bounds of each list in `column.values`; None for a null one."""
+def _cut(column: pa.ListArray, items: Sequence[Any], kind: Callable[[Any], Any]) -> list[Any]:
+    """Return the lists of a column, whose values are `items`, as this kind; null is None."""
     pairs, valid = pairwise(column.offsets.to_pylist()), column.is_valid().to_pylist()
-    return (pair if there else None for pair, there in zip(pairs, valid, strict=True))
-
-
-def _chunked(values_: pa.Array) -> pa.ChunkedArray:
-    import pyarrow as pa
-
-    return pa.chunked_array([values_])
+    return [
+        kind(items[low:high]) if there else None
+        for (low, high), there in zip(pairs, valid, strict=True)
+    ]

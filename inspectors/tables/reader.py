@@ -111,18 +111,21 @@ class Tables:
     def _parts(self, path: str, rows: int, schema: pa.Schema, group: str | None) -> list[pa.Table]:
         import pyarrow as pa
 
-        from rebal.inspectors.fleet.files import ALL, Wanted, opened, rows_in
+        from rebal.inspectors.fleet.files import of_groups, opened, read_rows, rows_in
 
-        wanted = ALL if group is None else Wanted(pa.array([group], pa.string()))
-        columns = schema
-        if group is not None and "group_id" not in schema.names:
-            columns = schema.append(pa.field("group_id", pa.string()))
+        columns, wanted = schema, None
+        if group is not None:
+            wanted = of_groups(pa.array([group], pa.string()))
+            if "group_id" not in schema.names:
+                columns = schema.append(pa.field("group_id", pa.string()))
         try:
             with opened(self._place, path) as file:
                 if file.metadata.num_rows != rows:
                     raise self._broken(path, f"has {file.metadata.num_rows} rows, not {rows}")
-                parts = rows_in(file, columns, wanted)
-                return [part.select(schema.names) for part in parts]
+                if wanted is None:
+                    return list(rows_in(file, schema))
+            parts = read_rows(self._place, path, columns, wanted)
+            return [part.select(schema.names) for part in parts]
         except LakeError as error:
             raise self._broken(path, f"cannot be read ({str(error).rstrip('.')})") from None
 

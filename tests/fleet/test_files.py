@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from pyarrow.dataset import ParquetFileFormat
 
-from rebal.inspectors.fleet import files, writer
-from rebal.inspectors.fleet.files import Wanted, opened, read_rows, rows_in
+from rebal.inspectors.fleet import writer
+from rebal.inspectors.fleet.files import of_groups, of_scans, read_rows
 from rebal.inspectors.fleet.increments.work import Load, carry, tell
 from rebal.inspectors.fleet.intake.intake import Known, only_new, take_in, take_requests
 from rebal.inspectors.fleet.reports import Totals
@@ -21,6 +23,7 @@ from rebal.inspectors.fleet.schemas import (
     RUNS,
     SCAN,
     STATES,
+    TIME,
     TIMELINE,
     in_columns,
 )
@@ -32,7 +35,7 @@ from rebal.inspectors.fleet.writer import PartWriter
 from tests.fleet.tablefiles import target_in
 
 GROUPS, EACH = 40, 200
-ONE_GROUP = Wanted(pa.array(["group-17"]))
+ONE_GROUP = of_groups(pa.array(["group-17"]))
 
 
 def records(target_folder: Path, numbers: range = range(GROUPS * EACH)) -> Totals:
@@ -58,9 +61,10 @@ def reported(batches: Iterable[pa.RecordBatch]) -> Totals:
     return totals
 
 
-def row_groups_read(folder: Path, path: str, wanted: Wanted) -> int:
-    with opened(target_in(folder).place, path) as file:
-        return len(files._row_groups(file.metadata, wanted))
+def row_groups_read(folder: Path, path: str, wanted: pc.Expression) -> int:
+    """How many row groups may hold what is wanted, by the statistics that were written."""
+    file = ParquetFileFormat().make_fragment(path, filesystem=target_in(folder).place.files())
+    return len(file.subset(wanted).row_groups)
 
 
 def test_records_are_written_once_by_group_and_of_one_group_little_is_read(
@@ -70,7 +74,7 @@ def test_records_are_written_once_by_group_and_of_one_group_little_is_read(
     made = records(tmp_path).made
     assert set(made) == {"records"}
     (file,) = made["records"]
-    assert row_groups_read(tmp_path, file.path, Wanted()) >= 8
+    assert row_groups_read(tmp_path, file.path, pc.scalar(True)) >= 8
     assert row_groups_read(tmp_path, file.path, ONE_GROUP) == 1
     found = rows_of(tmp_path, file.path)
     assert found["group_id"].to_pylist() == ["group-17"] * EACH
@@ -120,14 +124,15 @@ def requests(folder: Path, times: list[int | None]) -> Totals:
 def test_requests_before_a_time_and_those_with_a_time_are_not_read(tmp_path: Path) -> None:
     start = 1_760_000_000_000_000
     (file,) = requests(tmp_path, [start + n for n in range(9000)] + [None]).files("requests")
+    late = pc.field("until") >= pa.scalar(start + 8500, TIME)
     for wanted, groups, rows in (
-        (Wanted(since=start + 8500), 9, 500),
-        (Wanted(timeless=True), 1, 1),
-        (Wanted(pa.array(["group-00001"]), since=start + 8500), 0, 0),
+        (late, 9, 500),
+        (pc.field("at").is_null(), 1, 1),
+        (of_groups(pa.array(["group-00001"])) & late, 0, 0),
     ):
         assert row_groups_read(tmp_path, file.path, wanted) == groups
-        with opened(target_in(tmp_path).place, file.path) as opened_file:
-            assert sum(len(one) for one in rows_in(opened_file, RUNS, wanted)) == rows
+        found = read_rows(target_in(tmp_path).place, file.path, RUNS, wanted)
+        assert sum(map(len, found)) == rows
 
 
 def test_of_states_only_the_newest_are_read(tmp_path: Path) -> None:
@@ -135,14 +140,10 @@ def test_of_states_only_the_newest_are_read(tmp_path: Path) -> None:
     writer.write("states", pa.Table.from_pylist([{"group_id": "a"}, {"group_id": "b"}], STATES))
     (file,) = reported(writer.report()).files("states")
     place, number = target_in(tmp_path).place, target_in(tmp_path).number
-    older = Wanted(pa.array(["a"]), newest=written_by({"a": number + 1}))
+    older = of_scans(written_by({"a": number + 1}))
     assert row_groups_read(tmp_path, file.path, older) == 0
-    (rows,) = read_rows(
-        place,
-        file.path,
-        STATES.append(SCAN),
-        Wanted(newest=written_by({"a": number, "b": number - 1})),
-    )
+    newest = of_scans(written_by({"a": number, "b": number - 1}))
+    (rows,) = read_rows(place, file.path, STATES.append(SCAN), newest)
     assert rows["group_id"].to_pylist() == ["a"]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from rebal.inspectors.fleet.files import ALL, Wanted
+from rebal.inspectors.fleet.files import of_scans
 from rebal.inspectors.fleet.increments.choice import NEWEST, newest_states
 from rebal.inspectors.fleet.increments.work import Load, carry
 from rebal.inspectors.fleet.lake.place import LakeError, Place
@@ -120,8 +120,8 @@ def _put_together(
             raise LakeError(_beside(place, cluster))
         newest, done = newest_states(run), Totals()
         for kind, files in chunks:
-            only = Wanted(newest=newest) if kind in NEWEST else ALL
-            load = Load(kind, tuple(one.path for one in files), staying=only, whole=True)
+            staying = of_scans(newest) if kind in NEWEST else None
+            load = Load(kind, tuple(one.path for one in files), staying=staying, whole=True)
             for report in carry(load, run.target):
                 done.take(report.to_pylist())
         run.finish(last, done)

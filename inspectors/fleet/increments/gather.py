@@ -13,11 +13,12 @@ from functools import partial
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebal.inspectors.fleet.commits.table import as_parts
-from rebal.inspectors.fleet.files import ALL, Wanted, may_hold, read_rows, sorted_names
+from rebal.inspectors.fleet.files import may_hold, of_groups, read_rows, sorted_names
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.runs import pack, runs_of
@@ -47,7 +48,7 @@ class Piece(NamedTuple):
     kind: str
     path: str
     size: int
-    wanted: Wanted = ALL
+    wanted: pc.Expression | None = None
 
 
 class Gather(NamedTuple):
@@ -57,13 +58,22 @@ class Gather(NamedTuple):
     pieces: Sequence[Piece]
 
 
-def pieces_of(kind: str, files: Iterable[DataFile], wanted: Wanted = ALL) -> list[Piece]:
-    """Return the files that may hold wanted rows as pieces."""
-    names = None if wanted.groups is None else sorted_names(wanted.groups)
+def pieces_of(
+    kind: str,
+    files: Iterable[DataFile],
+    groups: pa.Array | None = None,
+    wanted: pc.Expression | None = None,
+) -> list[Piece]:
+    """Return the files that may hold rows of these groups (None: of any) as pieces.
+
+    Of their rows only those `wanted` are (None: all).
+    """
+    if groups is None:
+        return [Piece(kind, one.path, one.size, wanted) for one in files]
+    names, of = sorted_names(groups), of_groups(groups)
+    both = of if wanted is None else of & wanted
     return [
-        Piece(kind, one.path, one.size, wanted)
-        for one in files
-        if names is None or may_hold(one.low, one.high, names)
+        Piece(kind, one.path, one.size, both) for one in files if may_hold(one.low, one.high, names)
     ]
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.inspectors.fleet.commits.table import commit_groups, merge_commits, write_commits
-from rebal.inspectors.fleet.files import ALL, Wanted, opened, rows_in
+from rebal.inspectors.fleet.files import of_groups, read_rows
 from rebal.inspectors.fleet.runs import in_order, pack, unpack
 from rebal.inspectors.fleet.schemas import SCAN, TEXT, TIME, with_columns
 from rebal.inspectors.fleet.timeline.rows import DAMAGED
@@ -81,14 +81,14 @@ def tell_commits(
 class Load(NamedTuple):
     """Files of a kind that one task looks through.
 
-    With `whole` they are written again in any case. `without` are the groups whose rows go; of
-    states, only the rows stay that `staying` wants.
+    With `whole` they are written again in any case. `without` are the groups whose rows go; of the
+    others only those stay for which `staying` is true (None: all).
     """
 
     kind: str
     paths: tuple[str, ...]
     without: pa.Array = NO_GROUPS
-    staying: Wanted = ALL
+    staying: pc.Expression | None = None
     whole: bool = False
 
 
@@ -101,10 +101,10 @@ def carry(load: Load, target: Target) -> Iterator[pa.RecordBatch]:
 
 
 def _carry(load: Load, path: str, target: Target, writer: PartWriter) -> None:
-    with opened(target.place, path) as file:
-        if not load.whole and next(rows_in(file, _GROUP, Wanted(load.without)), None) is None:
-            return
-        writer.said.gone.add(path)
-        for rows in rows_in(file, WRITTEN[load.kind].append(SCAN), load.staying):
-            gone = pc.is_in(rows["group_id"], load.without)
-            writer.write(load.kind, rows.filter(pc.invert(gone)))
+    gone = of_groups(load.without)
+    if not load.whole and next(read_rows(target.place, path, _GROUP, gone), None) is None:
+        return
+    writer.said.gone.add(path)
+    staying = ~gone if load.staying is None else ~gone & load.staying
+    for rows in read_rows(target.place, path, WRITTEN[load.kind].append(SCAN), staying):
+        writer.write(load.kind, rows)

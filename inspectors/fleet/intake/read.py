@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -15,14 +16,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.logs import zone_name, zone_offset
 from rebal.groups.wire.offsets_topic import GROUP_METADATA, KINDS, generation_in
-from rebal.inspectors.fleet.files import Wanted
 from rebal.inspectors.fleet.increments.gather import Gather, gather, pieces_of
 from rebal.inspectors.fleet.intake.intake import COPIES, Known, only_new, take_in, take_requests
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.sweep import Freed, remove
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
-from rebal.inspectors.fleet.schemas import REQUESTS, TEXT, TIMELINE
+from rebal.inspectors.fleet.schemas import REQUESTS, TEXT, TIME, TIMELINE
 from rebal.inspectors.fleet.sources.request_rows import COUNTED, COUNTS
 from rebal.inspectors.fleet.sources.requests import read_requests
 from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source
@@ -217,7 +217,7 @@ def _find_zone(rows: DataFrame, run: Run, totals: Totals, before: int | None) ->
     if not synced:
         return before
     groups = pa.array(sorted({group_id for group_id, _ in synced}), TEXT)
-    pieces = pieces_of("records", records, Wanted(groups))
+    pieces = pieces_of("records", records, groups)
     written = _written_in(gather(rows.sparkSession, Gather(run.place, pieces), TIMELINE))
     apart = [timedelta(microseconds=synced[key] - written[key]) for key in synced.keys() & written]
     found = [zone for zone in set(map(zone_offset, apart)) if zone is not None]
@@ -270,9 +270,10 @@ def _not_known(fresh: DataFrame, run: Run, mark: Column) -> DataFrame:
     ).collect()[0]
     pieces = []
     if since is not None:
-        pieces += pieces_of("requests", known, Wanted(pa.array(groups, TEXT), since=since))
+        late = pc.field("until") >= pa.scalar(since, TIME)
+        pieces += pieces_of("requests", known, pa.array(groups, TEXT), late)
     if timeless:
-        pieces += pieces_of("requests", known, Wanted(timeless=True))
+        pieces += pieces_of("requests", known, wanted=pc.field("at").is_null())
     if not pieces:
         return fresh
     before = gather(fresh.sparkSession, Gather(run.place, pieces), TIMELINE)
