@@ -14,13 +14,12 @@ from typing import Final, TypeVar
 
 from rebal.groups.compact import Partitions
 from rebal.groups.model import Record, Subscription, TopicPartitions
-from rebal.groups.wire.schema import Cursor, Message
+from rebal.groups.wire.schema import Cursor, Message, nullable_bytes, nullable_text, plain_text
 
 _T = TypeVar("_T")
 _NEWEST: Final = 3
-_INT16, _UINT16 = struct.Struct(">h").unpack_from, struct.Struct(">H").unpack_from
+_INT16 = struct.Struct(">h").unpack_from
 _INT32, _UINT32 = struct.Struct(">i").unpack_from, struct.Struct(">I").unpack_from
-_NULL_TEXT: Final = b"\xff\xff"
 _SUBSCRIPTION: Final = Message("ConsumerProtocolSubscription")
 _ASSIGNMENT: Final = Message("ConsumerProtocolAssignment")
 
@@ -98,16 +97,16 @@ def _directly(data: bytes, read: Callable[[bytes, int], tuple[_T, int]]) -> _T |
 def _subscription(data: bytes, version: int) -> tuple[Subscription, int]:
     (count,), at, topics = _UINT32(data, 2), 6, []
     for _ in range(count):
-        topic, at = _text(data, at)
+        topic, at = plain_text(data, at)
         topics.append(topic)
-    user_data, at = _filled(data, at)
+    user_data, at = nullable_bytes(data, at)
     owned = generation_id = rack_id = None
     if version >= 1:
         owned, at = _by_name(data, at)
     if version >= 2:
         (generation_id,), at = _INT32(data, at), at + 4
     if version >= 3:
-        rack_id, at = (None, at + 2) if data[at:] == _NULL_TEXT else _text(data, at)
+        rack_id, at = nullable_text(data, at)
     found = Subscription(
         version=version,
         topics=tuple(topics),
@@ -121,29 +120,15 @@ def _subscription(data: bytes, version: int) -> tuple[Subscription, int]:
 
 def _assignment(data: bytes, version: int) -> tuple[ConsumerAssignment, int]:
     partitions, at = _by_name(data, 2)
-    user_data, at = _filled(data, at)
+    user_data, at = nullable_bytes(data, at)
     found = ConsumerAssignment(version=version, partitions=partitions, user_data=user_data)
     return found, at
-
-
-def _text(data: bytes, at: int) -> tuple[str, int]:
-    (size,) = _UINT16(data, at)
-    end = at + 2 + int(size)
-    return data[at + 2 : end].decode(), end
-
-
-def _filled(data: bytes, at: int) -> tuple[bytes | None, int]:
-    (size,) = _INT32(data, at)
-    end = at + 4 + max(0, int(size))
-    if size < -1 or end > len(data):
-        raise ValueError(size)
-    return None if size == -1 else data[at + 4 : end], end
 
 
 def _by_name(data: bytes, at: int) -> tuple[dict[str, Partitions], int]:
     (count,), at, found = _UINT32(data, at), at + 4, {}
     for _ in range(count):
-        topic, at = _text(data, at)
+        topic, at = plain_text(data, at)
         (size,) = _UINT32(data, at)
         end = at + 4 + 4 * size
         # Against the bytes that are left before anything is allocated.

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from functools import cache
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rebal.groups.errors import WireError
 from rebal.groups.model import GroupType, Record
-from rebal.groups.wire.schema import Message
+from rebal.groups.wire.schema import Message, nullable_text, plain_bytes, plain_text
 
 OFFSET_COMMITS: Final = (0, 1)
 GROUP_METADATA: Final = 2
@@ -183,72 +182,77 @@ def decode_group_metadata(data: bytes) -> GroupMetadata:
     return GroupMetadata(version=version, **found)
 
 
-class MemberBytes(NamedTuple):
-    """A stored member: all up to its subscription, its subscription and its assignment."""
-
-    head: bytes
-    subscription: bytes
-    assignment: bytes
-
-
-_SPLIT: Final = 3
-"""The version that is split, which brokers since 2.3 write."""
+_DIRECT: Final = 3
+"""The version that is read directly, which brokers since 2.3 write."""
 _INT16: Final = struct.Struct(">h").unpack_from
 _INT32: Final = struct.Struct(">i").unpack_from
-_NOBODY: Final = bytes(4)
+_TWO_INT32: Final = struct.Struct(">ii").unpack_from
+_INT64_INT32: Final = struct.Struct(">qi").unpack_from
 
 
-def split_group_metadata(data: bytes) -> tuple[bytes, list[MemberBytes]]:
-    """Return the same value without members, and its members' bytes; only lengths are read.
+def group_metadata_head(data: bytes) -> tuple[GroupMetadata, int, int]:
+    """Return a value without its members, how many they are, and where the first one begins.
 
     Raises:
-        WireError: another version, or lengths that do not add up.
+        WireError: another version, or a fault, which `decode_group_metadata` names.
     """
     try:
-        (version,) = _INT16(data, 0)
-        at = _after_texts(data, 2, 1) + 4
-        at = _after_texts(data, at, 2) + 8
-        (count,) = _INT32(data, at)
-        nobody, members = data[:at] + _NOBODY, []
-        at += 4
-        for _ in range(count):
-            begin = at
-            at = _after_texts(data, at, 4) + 8
-            sent = at + 4
-            given = sent + _INT32(data, at)[0] + 4
-            end = given + _INT32(data, given - 4)[0]
-            if not at < sent < given <= end <= len(data):
-                raise WireError("A length does not fit.")
-            members.append(MemberBytes(data[begin:at], data[sent : given - 4], data[given:end]))
-            at = end
-    except struct.error as error:
+        protocol_type, at = plain_text(data, 2)
+        (generation,) = _INT32(data, at)
+        protocol, at = nullable_text(data, at + 4)
+        leader, at = nullable_text(data, at)
+        state_timestamp_ms, count = _INT64_INT32(data, at)
+    except (struct.error, ValueError) as error:
         raise WireError(str(error)) from None
-    if version != _SPLIT or count < 0:
+    (version,) = _INT16(data)
+    if version != _DIRECT or count < 0:
         raise WireError(f"Version {version} with {count} members.")
-    return nobody, members
+    group = GroupMetadata(
+        version=version,
+        protocol_type=protocol_type,
+        generation=generation,
+        protocol=protocol,
+        leader=leader,
+        state_timestamp_ms=state_timestamp_ms,
+    )
+    return group, count, at + 12
+
+
+def group_metadata_member(data: bytes, at: int) -> tuple[GroupMetadataMember, int]:
+    """Return the member that begins at this place of such a value, and where it ends.
+
+    Raises:
+        WireError: as `group_metadata_head`.
+    """
+    try:
+        member_id, at = plain_text(data, at)
+        instance_id, at = nullable_text(data, at)
+        client_id, at = plain_text(data, at)
+        client_host, at = plain_text(data, at)
+        rebalance_timeout_ms, session_timeout_ms = _TWO_INT32(data, at)
+        subscription, at = plain_bytes(data, at + 8)
+        assignment, at = plain_bytes(data, at)
+    except (struct.error, ValueError) as error:
+        raise WireError(str(error)) from None
+    member = GroupMetadataMember(
+        member_id=member_id,
+        instance_id=instance_id,
+        client_id=client_id,
+        client_host=client_host,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        session_timeout_ms=session_timeout_ms,
+        subscription=subscription,
+        assignment=assignment,
+    )
+    return member, at
 
 
 def generation_in(head: bytes) -> int:
     """Return the generation that a GroupMetadataValue begins with, -1 where it is cut off."""
     try:
-        return int(_INT32(head, _after_texts(head, 2, 1))[0])
-    except struct.error:
+        return int(_INT32(head, plain_text(head, 2)[1])[0])
+    except (struct.error, ValueError):
         return -1
-
-
-def _after_texts(data: bytes, at: int, count: int) -> int:
-    for _ in range(count):
-        (size,) = _INT16(data, at)
-        at += 2
-        if size > 0:
-            at += size
-    return at
-
-
-@cache
-def member_head_reader() -> Callable[[bytes], tuple[Any, ...]]:
-    """Return a function that reads `MemberBytes.head`: the fields, as a tuple."""
-    return _GROUP_METADATA.entries("members", _SPLIT, until="subscription")
 
 
 class OffsetCommit(Record, frozen=True, kw_only=True):

@@ -22,6 +22,10 @@ from rebal.groups.errors import WireError
 Read = Callable[["Cursor", str], Any]
 """A reader of one value; the text names the value in errors."""
 _LEFT_OUT: Final = "-"
+_UINT16: Final = struct.Struct(">H").unpack_from
+_UINT32: Final = struct.Struct(">I").unpack_from
+_NULL_TEXT: Final = b"\xff" * 2
+_NULL_BYTES: Final = b"\xff" * 4
 
 
 class Cursor:
@@ -78,6 +82,44 @@ def _fixed(form: str) -> Read:
         return value
 
     return read
+
+
+def plain_text(data: bytes, at: int) -> tuple[str, int]:
+    """Return the text at this place and where it ends, which may be behind the last byte.
+
+    This and the next ones read bytes without a fault, without a schema.
+
+    Raises:
+        struct.error: its length is cut off.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    (size,) = _UINT16(data, at)
+    end = at + 2 + int(size)
+    return data[at + 2 : end].decode(), end
+
+
+def nullable_text(data: bytes, at: int) -> tuple[str | None, int]:
+    """Return the text at this place or None, and where it ends; as `plain_text`."""
+    return (None, at + 2) if data.startswith(_NULL_TEXT, at) else plain_text(data, at)
+
+
+def plain_bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    """Return the bytes at this place and where they end.
+
+    Raises:
+        struct.error: their length is cut off.
+        ValueError: they are, or are null.
+    """
+    (size,) = _UINT32(data, at)
+    end = at + 4 + int(size)
+    if end > len(data):
+        raise ValueError(size)
+    return data[at + 4 : end], end
+
+
+def nullable_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
+    """Return the bytes at this place or None, and where they end; as `plain_bytes`."""
+    return (None, at + 4) if data.startswith(_NULL_BYTES, at) else plain_bytes(data, at)
 
 
 def _varint(cursor: Cursor, about: str) -> int:
@@ -324,15 +366,6 @@ class Message:
         body = self._bodies.get(version) or self._body(version, cursor)
         return version, body(cursor, ""), cursor
 
-    def entries(self, array: str, version: int, *, until: str) -> Callable[[bytes], Any]:
-        """Return a function that reads one array entry: the fields before `until`, as a tuple."""
-        fields = _entry_fields(self._schema, array)
-        read = self._struct(
-            fields[: [field.key for field in fields].index(until)], version, None, flexible=False
-        )
-        title = self._schema.title
-        return lambda raw: read(Cursor(raw, title), "")
-
     def _body(self, version: int, cursor: Cursor) -> Read:
         low, high = self._range
         if version > high and self._schema.newer == "as-highest":
@@ -427,7 +460,3 @@ def _smallest(field: Field, flexible: bool) -> int:
     if field.kind in _FIXED:
         return _FIXED[field.kind][1]
     return 1 if flexible else 2 if field.kind == "string" else 4
-
-
-def _entry_fields(known: Schema, array: str) -> tuple[Field, ...]:
-    return next(field.fields for field in known.fields if field.key == array)

@@ -14,17 +14,18 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rebal.groups.errors import WireError
+from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
 from rebal.groups.wire.offsets_topic import (
     GroupMetadata,
     GroupMetadataMember,
     decode_group_metadata,
 )
 from rebal.inspectors.fleet.timeline.values import (
-    UNTOLD,
-    Identity,
-    Member,
-    read_assignment,
-    read_subscription,
+    NOTHING,
+    Named,
+    PartitionList,
+    Subscription,
+    partition_list,
     read_value,
 )
 from tests.examples import examples
@@ -134,40 +135,44 @@ def histories(draw: st.DrawFn) -> list[GroupMetadata]:
     return made
 
 
-def as_seen(value: GroupMetadata) -> list[tuple[Any, ...]]:
-    """What the strict codec says of each member, decoded apart from the reader under test."""
-    read, consumer = read_subscription.__wrapped__, value.protocol_type == "consumer"
+def as_read(value: GroupMetadata) -> list[tuple[Any, ...]]:
+    """What the strict codec says of each member, apart from the reader under test."""
+    read: list[tuple[Any, ...]] = []
+    for one in value.members:
+        identity = (
+            one.member_id, one.instance_id, one.client_id, one.client_host,
+            one.rebalance_timeout_ms, one.session_timeout_ms, "classic",
+        )  # fmt: skip
+        said: tuple[Any, ...] = (None, Subscription())
+        given: PartitionList | None = None
+        if value.protocol_type == "consumer":
+            said, given = subscription(one.subscription), assignment(one.assignment)
+        read.append((identity, *said, given))
+    return read
+
+
+def subscription(data: bytes) -> tuple[int | None, Subscription]:
+    try:
+        read = decode_subscription(data)
+    except WireError as error:
+        return None, Subscription(error=str(error))
+    owned = partition_list(read.owned_partitions)
+    said = Subscription(read.version, read.topics, owned, read.rack_id, read.user_data)
+    return read.generation_id, said
+
+
+def assignment(data: bytes) -> PartitionList | None:
+    try:
+        return partition_list(decode_assignment(data).partitions) if data else NOTHING
+    except WireError:
+        return None
+
+
+def told(members: Sequence[Named]) -> list[tuple[Any, ...]]:
     return [
-        what(
-            Member(
-                Identity(
-                    one.member_id,
-                    one.instance_id,
-                    one.client_id,
-                    one.client_host,
-                    one.rebalance_timeout_ms,
-                    one.session_timeout_ms,
-                    "classic",
-                ),
-                read(one.subscription)[0] if consumer else UNTOLD,
-            ),
-            one.assignment if consumer else None,
-        )
-        for one in value.members
+        (one.identity, generation, one.subscription, one.assignment.partitions)
+        for one, generation in members
     ]
-
-
-def what(member: Member, assignment: bytes | None) -> tuple[Any, ...]:
-    sent = member.subscription
-    given = None if assignment is None else read_assignment.__wrapped__(assignment).partitions
-    return (
-        *member.identity, sent.generation, sent.version, sent.topics, sent.owned, sent.rack,
-        sent.user_data, sent.error, given,
-    )  # fmt: skip
-
-
-def told(members: Sequence[Member]) -> list[tuple[Any, ...]]:
-    return [(*what(one, None)[:-1], one.assignment.partitions) for one in members]
 
 
 def head(value: GroupMetadata) -> tuple[Any, ...]:
@@ -194,18 +199,42 @@ def test_values_read_one_after_another_say_what_each_says_alone(
                 read_value(raw)
         else:
             found, named = read_value(raw)
-            assert (head(found), told(named)) == (head(alone), as_seen(alone))
+            assert (head(found), told(named)) == (head(alone), as_read(alone))
 
 
-def test_a_member_that_says_the_same_again_is_the_same_object() -> None:
+SENT = struct.pack(">hi", 3, 1) + text("t") + struct.pack(">i", -1) + partitions([0])
+AGAIN = {
+    "no generation": (SENT[:1] + b"\x01" + SENT[2:], (None, None)),
+    "version 2": (SENT[:1] + b"\x02" + SENT[2:] + struct.pack(">i", 5), (5, 6)),
+    "no rack": (SENT + struct.pack(">i", 5) + RACKS[0], (5, 6)),
+    "a rack": (SENT + struct.pack(">i", 5) + RACKS[1], (5, 6)),
+}
+
+
+@pytest.mark.parametrize(("sent", "generations"), AGAIN.values(), ids=AGAIN)
+def test_a_member_that_says_the_same_again_is_the_same_object(
+    sent: bytes, generations: tuple[int | None, ...]
+) -> None:
     story = Story()
-    story.generation(60, 1, [M("a", (0,)), M("b", (1,), generation=1)])
-    story.generation(120, 2, [M("a", (0,)), M("b", (1,), generation=2)])
+    story.generation(60, 1, [M("a", (0,)), M("b", (1,), sent=sent)])
+    story.generation(120, 2, [M("b", (1,), sent=with_generation(sent, 6)), M("a", (0,))])
     (_, first), (_, second) = (read_value(row["value"]) for row in story.rows)
-    assert second[0] is first[0]
-    assert second[1] is not first[1]
-    assert second[1].subscription.generation == 2
-    assert second[1].assignment is first[1].assignment
+    assert second[1][0] is first[0][0]
+    assert second[0][0] is first[1][0]
+    assert (first[1][1], second[0][1]) == generations
+
+
+def test_a_member_whose_bytes_tell_no_place_of_the_generation() -> None:
+    """Bytes follow the last field: the whole is decoded anew wherever it is another one."""
+    sent = SENT + struct.pack(">i", 5) + RACKS[0] + b"more"
+    story = Story()
+    for number, generation in enumerate((5, 5, 6), 1):
+        said = sent.replace(struct.pack(">i", 5), struct.pack(">i", generation))
+        story.generation(60 * number, number, [M("b", (1,), sent=said)])
+    found = [read_value(row["value"]).members[0] for row in story.rows]
+    assert [generation for _, generation in found] == [5, 5, 6]
+    assert found[0][0] is found[1][0]
+    assert found[0][0] is not found[2][0]
 
 
 def test_equal_subscriptions_of_members_in_other_racks_are_told_apart() -> None:
@@ -228,7 +257,7 @@ def test_equal_subscriptions_of_members_in_other_racks_are_told_apart() -> None:
         state_timestamp_ms=-1, members=members,
     )  # fmt: skip
     _, found = read_value(written(value))
-    assert [one.subscription.rack for one in found] == ["eu-1", "eu-2", "eu-3"]
+    assert [one.subscription.rack for one, _ in found] == ["eu-1", "eu-2", "eu-3"]
 
 
 def test_a_value_that_claims_very_many_members() -> None:

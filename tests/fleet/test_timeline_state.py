@@ -127,4 +127,4 @@ def shape_of(kind: Any) -> Any:
 def test_every_change_of_a_document_has_a_schema_of_its_own() -> None:
     """If this fails, raise `SCHEMA`, and note both numbers here."""
     shape = repr(shape_of(inspect.type_info(GroupState)))
-    assert (SCHEMA, zlib.crc32(shape.encode())) == (4, 2889031672)
+    assert (SCHEMA, zlib.crc32(shape.encode())) == (5, 1352568565)

@@ -31,10 +31,12 @@ from rebal.inspectors.fleet.timeline.values import (
     Assignment,
     Identity,
     Member,
+    Named,
     PartitionList,
+    Sent,
     Server,
     Subscription,
-    subscription,
+    read_subscription,
 )
 
 _STABLE: Final = 0
@@ -42,7 +44,7 @@ _CHANGES_MEMBERS: Final = frozenset(
     {kinds.CONSUMER_GROUP_MEMBER_METADATA, kinds.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
      kinds.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER}
 )  # fmt: skip
-Epoch = tuple[Generation, list[Member]]
+Epoch = tuple[Generation, list[Named]]
 """An epoch as a generation, and its members."""
 
 
@@ -237,10 +239,10 @@ class ConsumerGroup(Struct, array_like=True):
 
     def _seen(
         self, member_id: str, known: ConsumerGroupMember, member: MemberRecords, shared: Shared
-    ) -> Member:
-        said = Subscription(topics=known.topics, rack=known.rack_id)
+    ) -> Named:
+        sent = Sent(Subscription(topics=known.topics, rack=known.rack_id))
         if known.supported_protocols:
-            said = subscription(known.supported_protocols[0].metadata)
+            sent = read_subscription(known.supported_protocols[0].metadata)
         now, target = member.current, member.target
         identity = Identity(
             member_id,
@@ -251,9 +253,9 @@ class ConsumerGroup(Struct, array_like=True):
             known.session_timeout_ms,
             "consumer" if known.supported_protocols is None else "classic",
         )
-        return Member(
+        seen = Member(
             identity,
-            said,
+            sent.subscription,
             Assignment(NOTHING if now is None else self._list(now.assigned, shared)),
             Server(
                 None if target is None else self._list(target.partitions, shared),
@@ -261,6 +263,7 @@ class ConsumerGroup(Struct, array_like=True):
                 known.rack_id,
             ),
         )
+        return seen, sent.generation
 
     def _assignor(self) -> str | None:
         """Return the server-side assignor that all members ask for; None: the broker decides."""

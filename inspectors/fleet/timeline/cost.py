@@ -78,10 +78,11 @@ def _showed(of: Rebalance, span: MemberSpan, member: Member) -> tuple[bool, bool
     if said.owned:
         return True, False
     had = before.assignment.partitions
-    if of.old is None or not had or said.says_the_same(before.subscription):
+    if of.old is None or not had or said == before.subscription:
         return span.kept, False
     synced = of.before is not None and member.member_id in of.before.synced
-    return False, synced and said.owned is not None and said.generation == of.old.number
+    rejoined = of.change.generations[member] == of.old.number
+    return False, synced and said.owned is not None and rejoined
 
 
 def _revoked_late(of: Rebalance, member: Member) -> int | None:

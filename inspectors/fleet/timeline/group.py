@@ -30,7 +30,7 @@ from rebal.inspectors.fleet.timeline.logged import heard_at, write_members
 from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC, Generation
 from rebal.inspectors.fleet.timeline.shared import Shared
 from rebal.inspectors.fleet.timeline.state import GroupState
-from rebal.inspectors.fleet.timeline.values import KEPT, Member, Value, read_value
+from rebal.inspectors.fleet.timeline.values import KEPT, Named, Value, read_value
 
 _decode_key: Final = lru_cache(maxsize=KEPT)(kinds.decode_key)
 _MOST_NAMED: Final = 20
@@ -242,7 +242,7 @@ def _classic(
     shared: Shared,
     record: Record,
     value: GroupMetadata,
-    members: Sequence[Member],
+    members: Sequence[Named],
 ) -> None:
     at = record.at
     state.protocol_type = value.protocol_type or state.protocol_type
@@ -299,7 +299,7 @@ def _error(shared: Shared, record: Record, error: str) -> None:
     )
 
 
-def _ended(at: int, value: GroupMetadata, members: Sequence[Member]) -> int:
+def _ended(at: int, value: GroupMetadata, members: Sequence[Named]) -> int:
     """Return when the rebalance of a group's first record ended; the record may be a later rewrite.
 
     The state's time is then far before the record's, for a static member's restart keeps it.
@@ -308,6 +308,7 @@ def _ended(at: int, value: GroupMetadata, members: Sequence[Member]) -> int:
     if not members or not 0 < stamp <= at:
         return at
     longest = max(
-        one.identity.rebalance_timeout_ms or one.identity.session_timeout_ms or 0 for one in members
+        one.identity.rebalance_timeout_ms or one.identity.session_timeout_ms or 0
+        for one, _ in members
     )
     return stamp if at - stamp > longest * MILLI else at

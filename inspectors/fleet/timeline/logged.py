@@ -20,13 +20,15 @@ from rebal.inspectors.fleet.timeline.values import (
     UNTOLD,
     Identity,
     Member,
+    Named,
+    Sent,
     Subscription,
     read_assignment,
-    subscription,
+    read_subscription,
 )
 
 
-def generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Generation, list[Member]]:
+def generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Generation, list[Named]]:
     """Return the generation that a log shows, and its members where it shows all of them."""
     members = []
     consumer = logged.protocol_type in (None, "consumer")
@@ -43,9 +45,9 @@ def generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Genera
             known.session_timeout_ms,
             "classic",
         )
-        said = subscription(sent) if sent and consumer else UNTOLD
+        said = read_subscription(sent) if sent and consumer else Sent(UNTOLD)
         assigned = read_assignment(given.get(member_id, b"")) if consumer else NOT_GIVEN
-        members.append(Member(identity, said, assigned))
+        members.append((Member(identity, said.subscription, assigned), said.generation))
     generation = Generation(
         number=logged.number,
         ended=logged.last_at if logged.ended is None else logged.ended,
@@ -83,7 +85,7 @@ def write_members(
         )
         member = Member(identity, Subscription(topics=logged.topics))
         write(
-            MemberSpan(member, logged.first_epoch, logged.first_at),
+            MemberSpan(member, None, logged.first_epoch, logged.first_at),
             Place(logged.incarnation, logged.last_epoch, None, logged.last_at),
             state.facts,
             rows,

@@ -27,11 +27,13 @@ class Place(NamedTuple):
 class MemberSpan(Struct, eq=False, array_like=True):
     """A member that is in the group, since `first_generation` without a change.
 
-    `joined_at` is None where it may have been there before; `timed` is whether it is evidence of
-    when. `kept` is whether it named partitions that it still owned when it joined last.
+    `generation` is the one in its subscription. `joined_at` is None where it may have been there
+    before; `timed` is whether it is evidence of when. `kept` is whether it named partitions that it
+    still owned when it joined last.
     """
 
     member: Member
+    generation: int | None
     first_generation: int | None
     first_at: int
     joined_at: int | None = None
@@ -52,12 +54,13 @@ def go_on(
     changed: Iterable[tuple[MemberSpan, Member]], last: Place, now: Place,
     facts: RequestFacts, rows: Rows,
 ) -> None:  # fmt: skip
-    """Go on with the same members in a later generation: add a row of each that changed."""
+    """Go on with members that changed in a later generation: add a row of each that shows it."""
     for span, member in changed:
         if not span.member.same_row(member):
             write(span, last, facts, rows)
             span.first_generation, span.first_at = now.generation, now.at
         span.member = member
+        span.kept |= bool(member.subscription.owned)
 
 
 def write(
@@ -82,6 +85,7 @@ def write(
         first_generation=span.first_generation,
         last_generation=last.generation,
         member=member,
+        subscription_generation=span.generation,
         heard=said,
         leader=None if last.leader is None else last.leader == member.member_id,
         first_at=span.first_at,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from rebal.inspectors.fleet.timeline.members import MemberSpan
 from rebal.inspectors.fleet.timeline.values import (
     NOTHING,
     Member,
+    Named,
     Partition,
     partitions_in,
 )
@@ -51,6 +52,7 @@ class Generation(Struct, kw_only=True, array_like=True):
 class Change:
     """Difference between the present members and those of a generation: new, gone and changed.
 
+    `generations` are those in the members' subscriptions.
     `stayed` are all that are in both, each as it was and as it is, until they are brought on;
     `changed` are those of them that said or got something else. `replaced` are static members that
     came back, by their new ids. `slipped` are those that went while the generation before was
@@ -58,13 +60,14 @@ class Change:
     without the last one to leave.
     """
 
-    def __init__(self, before: Mapping[str, MemberSpan], members: Sequence[Member]) -> None:
+    def __init__(self, before: Mapping[str, MemberSpan], members: Iterable[Named]) -> None:
+        self.generations = dict(members)
         self.new: list[Member] = []
         self.stayed: list[tuple[MemberSpan, Member]] = []
         self.gone: list[MemberSpan] = []
         self.slipped: Sequence[MemberSpan] = ()
         self.replaced: dict[str, MemberSpan] = {}
-        for member in members:
+        for member in self.generations:
             span = before.get(member.member_id)
             if span is None:
                 self.new.append(member)
@@ -72,7 +75,7 @@ class Change:
                 self.stayed.append((span, member))
         self.changed = [(span, member) for span, member in self.stayed if span.member is not member]
         if len(self.stayed) != len(before):
-            ids = {member.member_id for member in members}
+            ids = {member.member_id for member in self.generations}
             self.gone = [one for key, one in before.items() if key not in ids]
         instances = {one.member.identity.instance_id: one for one in self.gone}
         for member in self.new:

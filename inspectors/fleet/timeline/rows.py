@@ -40,9 +40,8 @@ _SAID: Final = {
     "identity": {name: name for name in ("member_id", "protocol_type", *HEARD[:5])},
     "server": {"target": "target", "topic_regex": "regex", "rack_id": "rack"},
     "subscription": {
-        "subscription_version": "version", "subscription_generation": "generation",
-        "topics": "topics", "owned": "owned", "user_data": "user_data", "rack_id": "rack",
-        "error": "error",
+        "subscription_version": "version", "topics": "topics", "owned": "owned",
+        "user_data": "user_data", "rack_id": "rack", "error": "error",
     },
     "assignment": {
         "assignment": "partitions", "assignment_user_data": "user_data", "error": "error",

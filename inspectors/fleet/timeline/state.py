@@ -24,7 +24,7 @@ from rebal.inspectors.fleet.timeline.lists import Lists
 from rebal.inspectors.fleet.timeline.members import Members, MemberSpan
 from rebal.inspectors.fleet.timeline.rebalances import Generation, Owners
 
-SCHEMA: Final = 4
+SCHEMA: Final = 5
 """Raise it with every change of a type that a state holds; a release alone does not change it."""
 
 
@@ -80,7 +80,7 @@ class GroupState(Struct, kw_only=True, array_like=True):
     group at all; where none do, `logged` is what happens at its own time.
     """
 
-    schema: Literal[4] = SCHEMA
+    schema: Literal[5] = SCHEMA
     group_id: str
     type: GroupType = GroupType.UNKNOWN
     protocol_type: str | None = None

@@ -1,39 +1,42 @@
 """Members of a generation: who they are, their subscriptions and assignments.
 
 A group's members send the same bytes generation after generation, and what changes is mostly the
-generation number inside them. So a group's record is split into its members' bytes, and equal
-pieces are decoded once, by the one strict codec in groups/wire: what it refuses is refused here.
+generation number inside them. So a member is known again by its bytes but for that number, and is
+the same object as before; the number stands beside it. Others' bytes are decoded, equal ones once,
+by the one strict codec in groups/wire: what it refuses is refused here.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from struct import pack, unpack
 from typing import Final, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import force_setattr
 
 from rebal.groups.errors import WireError
 from rebal.groups.model import TopicPartitions
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
 from rebal.groups.wire.offsets_topic import (
     GroupMetadata,
-    MemberBytes,
+    GroupMetadataMember,
     decode_group_metadata,
-    member_head_reader,
-    split_group_metadata,
+    group_metadata_head,
+    group_metadata_member,
 )
 
 KEPT: Final = 16_384
-"""How many decoded pieces of each sort are remembered."""
+"""How many members, and decoded pieces of each sort, are remembered."""
 _SETS: Final = 2048
 _NULL_RACK: Final = b"\xff\xff"
 _V3: Final = b"\x00\x03"
+_NO_RACK: Final = 2
+"""The version of a subscription that has a generation and no rack."""
 _CONSUMER: Final = "consumer"
 _CLASSIC: Final = "classic"
-_READ_HEAD: Final = member_head_reader()
+_INT32: Final = struct.Struct(">i").unpack_from
 _DEFAULT_SESSION_MS: Final = 45_000
 
 
@@ -74,28 +77,23 @@ def partitions_in(given: PartitionList) -> frozenset[Partition]:
     pairs = [
         (topic, number)
         for topic, raw in zip(given.topics, given.numbers, strict=True)
-        for number in unpack(f">{len(raw) // 4}i", raw)
+        for number in struct.unpack(f">{len(raw) // 4}i", raw)
     ]
     return frozenset(pairs)
 
 
 class Subscription(Struct, frozen=True, array_like=True):
-    """A member's subscription; `error` says why it could not be read (None: it was).
+    """A member's subscription but for its generation; `error` says why it could not be read.
 
-    `owned` is None where the version has no such field, `generation` too (-1: the member has none).
+    `error` is None where it could; `owned` is None where the version has no such field.
     """
 
     version: int | None = None
     topics: tuple[str, ...] | None = None
     owned: PartitionList | None = None
-    generation: int | None = None
     rack: str | None = None
     user_data: bytes | None = None
     error: str | None = None
-
-    def says_the_same(self, other: Subscription) -> bool:
-        """Return whether the two differ in nothing but the generation."""
-        return self is other or self == replace(other, generation=self.generation)
 
 
 class Assignment(Struct, frozen=True, array_like=True):
@@ -146,7 +144,8 @@ _NO_SERVER: Final = Server()
 class Member(Struct, eq=False, array_like=True):
     """One member in one generation, as a source shows it; None: the source does not say.
 
-    The same object in the next generation is the same member, unchanged.
+    The same object in the next generation is the same member, and its subscription may differ in
+    its generation alone.
     """
 
     identity: Identity
@@ -179,7 +178,7 @@ class Member(Struct, eq=False, array_like=True):
         return Member(identity, self.subscription, self.assignment, self.server)
 
     def same_row(self, other: Member) -> bool:
-        """Return whether a row of `members` would say the same, the generation aside."""
+        """Return whether a row of `members` would say the same of both."""
         mine, its = self.subscription, other.subscription
         return (
             self.assignment.partitions == other.assignment.partitions
@@ -189,20 +188,43 @@ class Member(Struct, eq=False, array_like=True):
         )
 
 
-def subscription(data: bytes) -> Subscription:
-    """Return the subscription in `data`."""
+Named = tuple[Member, int | None]
+"""A member of a generation, and the generation in its subscription: -1, the member has none; None,
+the version has no such field."""
+
+
+class Sent(NamedTuple):
+    """A subscription and its generation, which stands `tail` bytes before the end of the bytes.
+
+    `tail` is None where there is none, or where the bytes do not tell its place.
+    """
+
+    subscription: Subscription
+    generation: int | None = None
+    tail: int | None = None
+
+
+def read_subscription(data: bytes) -> Sent:
+    """Return the subscription in `data`; those that differ in the generation alone are equal."""
     if data.startswith(_V3) and data.endswith(_NULL_RACK):
-        known = _but_generation(data[:-6])
-        if known is not None:
-            return replace(known, generation=int.from_bytes(data[-6:-2], "big", signed=True))
-    return read_subscription(data)[0]
+        sent = _sent(data[:-6] + bytes(4) + _NULL_RACK)
+        if sent.tail is not None:
+            return sent._replace(generation=_INT32(data, len(data) - 6)[0])
+    return _sent(data)
 
 
 @lru_cache(maxsize=KEPT)
-def _but_generation(start: bytes) -> Subscription | None:
-    """Return a subscription up to its generation; None where that does not determine all of it."""
-    found, determined = read_subscription(start + bytes(4) + _NULL_RACK)
-    return found if determined else None
+def _sent(data: bytes) -> Sent:
+    try:
+        read = decode_subscription(data)
+    except WireError as error:
+        return Sent(Subscription(error=str(error)))
+    owned = partition_list(read.owned_partitions)
+    said = Subscription(read.version, read.topics, owned, read.rack_id, read.user_data)
+    if read.generation_id is None or read.wire is not None:
+        return Sent(said, read.generation_id)
+    rack = b"" if read.version == _NO_RACK else struct.pack(">h", 0) + (read.rack_id or "").encode()
+    return Sent(said, read.generation_id, len(rack))
 
 
 def partition_list(partitions: TopicPartitions | None) -> PartitionList | None:
@@ -212,26 +234,8 @@ def partition_list(partitions: TopicPartitions | None) -> PartitionList | None:
     topics = tuple(sorted(partitions))
     return PartitionList(
         topics,
-        tuple(pack(f">{len(partitions[topic])}i", *partitions[topic]) for topic in topics),
+        tuple(struct.pack(f">{len(partitions[topic])}i", *partitions[topic]) for topic in topics),
     )
-
-
-@lru_cache(maxsize=KEPT)
-def read_subscription(data: bytes) -> tuple[Subscription, bool]:
-    """Return the subscription, and whether what it says determines each of its bytes."""
-    try:
-        read = decode_subscription(data)
-    except WireError as error:
-        return Subscription(error=str(error)), False
-    found = Subscription(
-        read.version,
-        read.topics,
-        partition_list(read.owned_partitions),
-        read.generation_id,
-        read.rack_id,
-        read.user_data,
-    )
-    return found, read.wire is None
 
 
 @lru_cache(maxsize=KEPT)
@@ -250,7 +254,30 @@ class Value(NamedTuple):
     """A classic group's record without its members, and whom it names."""
 
     group: GroupMetadata
-    members: Sequence[Member]
+    members: Sequence[Named]
+
+
+class Known(NamedTuple):
+    """A member as it was last read: its bytes up to the generation and after it, and what they say.
+
+    Where that has no place of its own, `before` is all of the bytes, and `generation` what they say
+    of it.
+    """
+
+    member: Member
+    before: bytes
+    after: bytes = b""
+    gap: int = 0
+    generation: int | None = None
+
+    def is_at(self, data: bytes, at: int) -> bool:
+        """Return whether the member says the same at this place."""
+        after = at + len(self.before) + self.gap
+        return data.startswith(self.before, at) and data.startswith(self.after, after)
+
+
+_KNOWN: Final[dict[tuple[bool, bytes], Known]] = {}
+"""Members by the bytes of their ids, of groups of consumers and of others."""
 
 
 def read_value(data: bytes) -> Value:
@@ -260,35 +287,47 @@ def read_value(data: bytes) -> Value:
         WireError: as `decode_group_metadata`.
     """
     try:
-        nobody, parts = split_group_metadata(data)
-        group = decode_group_metadata(nobody)
-        consumer = group.protocol_type == _CONSUMER
-        return Value(group, [_member(part, consumer) for part in parts])
+        group, count, at = group_metadata_head(data)
+        consumer, members = group.protocol_type == _CONSUMER, []
+        for _ in range(count):
+            key = consumer, data[at : at + 2 + int.from_bytes(data[at : at + 2], "big")]
+            known = _KNOWN.get(key)
+            if known is None or not known.is_at(data, at):
+                known = _know(key, data, at)
+            at += len(known.before)
+            generation = _INT32(data, at)[0] if known.gap else known.generation
+            at += known.gap + len(known.after)
+            members.append((known.member, generation))
     except WireError:
         # of another version, or broken: the codec says by itself what is wrong with it
         group = decode_group_metadata(data)
-    members = []
-    for one in group.members:
-        identity = Identity(
-            one.member_id, one.instance_id, one.client_id, one.client_host,
-            one.rebalance_timeout_ms, one.session_timeout_ms, _CLASSIC,
-        )  # fmt: skip
         consumer = group.protocol_type == _CONSUMER
-        members.append(_made(identity, one.subscription, one.assignment, consumer))
+        read = [_read(one, consumer) for one in group.members]
+        members = [(member, sent.generation) for member, sent in read]
     return Value(group, members)
 
 
-@lru_cache(maxsize=KEPT)
-def _member(part: MemberBytes, consumer: bool) -> Member:
-    return _made(_identity(part.head), part.subscription, part.assignment, consumer)
+def _know(key: tuple[bool, bytes], data: bytes, at: int) -> Known:
+    """Read the member at this place, and remember it."""
+    one, end = group_metadata_member(data, at)
+    member, sent = _read(one, key[0])
+    if sent.tail is None:
+        known = Known(member, data[at:end], generation=sent.generation)
+    else:
+        after = end - len(one.assignment) - 4 - sent.tail
+        known = Known(member, data[at : after - 4], data[after:end], gap=4)
+    if len(_KNOWN) >= KEPT:
+        _KNOWN.clear()
+    _KNOWN[key] = known
+    return known
 
 
-@lru_cache(maxsize=KEPT)
-def _identity(head: bytes) -> Identity:
-    return Identity._make((*_READ_HEAD(head), _CLASSIC))
-
-
-def _made(identity: Identity, sent: bytes, given: bytes, consumer: bool) -> Member:
+def _read(one: GroupMetadataMember, consumer: bool) -> tuple[Member, Sent]:
+    identity = Identity(
+        one.member_id, one.instance_id, one.client_id, one.client_host,
+        one.rebalance_timeout_ms, one.session_timeout_ms, _CLASSIC,
+    )  # fmt: skip
     if not consumer:
-        return Member(identity)
-    return Member(identity, subscription(sent), read_assignment(given))
+        return Member(identity), Sent(UNTOLD)
+    sent = read_subscription(one.subscription)
+    return Member(identity, sent.subscription, read_assignment(one.assignment)), sent
