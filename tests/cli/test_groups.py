@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -123,26 +122,6 @@ def test_verdict_is_that_of_the_plan_to_the_goal(asked: Any, capsys: Said) -> No
     assert lines["done"]["to"] == "KIP-848"
     assert lines["done"]["verdict"] != "done"
     assert app.run(["groups", "-b", "k:1", "--to", "nonsense"]) == 2
-
-
-@pytest.mark.parametrize(
-    ("width", "headers"),
-    [
-        (40, "VERDICT GROUP PROTOCOL LAG"),
-        (80, "VERDICT GROUP STATE PROTOCOL MEMBERS LAG"),
-        (140, "VERDICT GROUP STATE PROTOCOL ASSIGNOR MEMBERS LAG WHY"),
-    ],
-)
-def test_columns_that_do_not_fit_are_named(
-    cluster: list[GroupSnapshot], width: int, headers: str
-) -> None:
-    text = output.render(overview_view(made(cluster), GIVEN), width=width)
-    table = text.split("\n\n")[1].splitlines()
-    assert max(map(len, table)) <= width
-    assert table[0].split() == headers.split()
-    left_out = {"STATE", "ASSIGNOR", "MEMBERS", "LAG", "WHY"} - set(headers.split())
-    note = " ".join(table[9:])
-    assert set(re.findall("[A-Z]+", note)) == left_out
 
 
 def test_long_or_hostile_name_is_whole_and_moves_no_other_line(

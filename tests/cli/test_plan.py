@@ -68,36 +68,6 @@ def test_the_text_answers_first_and_ends_with_what_was_not_checked(
     assert lines[-1].split()[0] == "next:"
 
 
-def test_a_narrow_terminal_never_folds_what_is_to_be_pasted(
-    group: Make, save: Any, capsys: Said, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    path = save(group())
-    monkeypatch.setattr("sys.stdout.isatty", lambda: False)
-    assert plan(path) == 0
-    text = capsys.readouterr().out
-    assert "CooperativeStickyAssignor,org.apache.kafka.clients.consumer.RangeAssignor\n" in text
-    assert any(len(line) <= 60 for line in text.splitlines())
-
-
-@pytest.mark.parametrize("width", [80, 100])
-def test_on_a_terminal_lines_hang_and_what_is_to_be_pasted_stays_whole(
-    group: Make, save: Any, capsys: Said, monkeypatch: pytest.MonkeyPatch, width: int
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    assert plan(save(group())) == 0
-    lines = capsys.readouterr().out.splitlines()
-    long = [line for line in lines if len(line) > width]
-    assert long, "the configuration alone is wider than this terminal"
-    for line in long:
-        pasted = line.split()
-        commands = ("rebal plan-upgrade ", "kafka-configs.sh ")
-        whole = ("partition.assignment.strategy=", *commands)
-        assert any(text in line for text in whole), pasted
-    step = next(n for n, line in enumerate(lines) if line.startswith("1  "))
-    assert all(line.startswith(("   ", "1  ")) for line in lines[step : lines.index("", step)])
-
-
 def test_times_of_a_saved_group_are_not_those_of_its_capture(
     group: Make, save: Any, capsys: Said
 ) -> None:
