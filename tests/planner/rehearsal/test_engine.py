@@ -20,18 +20,6 @@ from tests.planner.rehearsal.scenes import (
 ALL = ("m0", "m1", "m2")
 
 
-def test_two_bounces_end_cooperative_and_no_partition_has_two_owners() -> None:
-    run = play(
-        scene(RANGE, RANGE, RANGE),
-        *(restart(name, to=BOTH) for name in ALL),
-        *(restart(name, to=DONE) for name in ALL),
-    )
-    assert (run.state, run.assignor, run.at_rest) == ("Stable", "cooperative-sticky", True)
-    assert run.measures.rejected == run.measures.twice == 0
-    assert [member.protocol for member in run.members] == ["COOPERATIVE"] * 3
-    assert sorted(member.owned for member in run.members) == [4, 4, 4]
-
-
 def test_each_restart_of_a_range_group_is_two_rebalances_that_stop_everything() -> None:
     run = play(scene(RANGE, RANGE, RANGE), restart("m1"))
     assert [one.stopped for one in run.rebalances] == [12, 12]
@@ -42,32 +30,6 @@ def test_a_cooperative_join_has_a_follow_up_and_stops_only_what_moves() -> None:
     run = play(scene(DONE, DONE, DONE), restart("m1"))
     assert [one.stopped for one in run.rebalances] == [4, 4, 0]
     assert [one.members for one in run.rebalances] == [2, 3, 3]
-
-
-def test_bounce_2_before_bounce_1_is_rejected_and_the_others_take_over() -> None:
-    run = play(scene(RANGE, RANGE, RANGE), restart("m1", to=DONE))
-    assert told(run, "rejected") == [("m1", "INCONSISTENT_GROUP_PROTOCOL")]
-    assert [member.state for member in run.members] == ["running", "rejected", "running"]
-    assert sum(member.owned for member in run.members) == 12
-
-
-def test_a_forgotten_member_outlives_those_that_were_changed_rightly() -> None:
-    run = play(
-        scene(BOTH, BOTH, RANGE, elected="range"), restart("m0", to=DONE), restart("m1", to=DONE)
-    )
-    assert told(run, "rejected") == [(name, "INCONSISTENT_GROUP_PROTOCOL") for name in ("m0", "m1")]
-    assert [member.owned for member in run.members] == [0, 0, 12]
-
-
-def test_a_direct_downgrade_is_rejected() -> None:
-    run = play(scene(DONE, DONE), restart("m0", to=RANGE))
-    assert told(run, "rejected") == [("m0", "INCONSISTENT_GROUP_PROTOCOL")]
-
-
-def test_librdkafka_does_not_start_with_a_list_of_both_kinds() -> None:
-    run = play(scene(RANGE, RANGE, family="librdkafka"), restart("m0", to=BOTH))
-    assert [who for who, _ in told(run, "did not start")] == ["m0"]
-    assert run.members[1].owned == 12
 
 
 def test_librdkafka_tries_again_after_a_rejection_until_it_is_admitted() -> None:
@@ -118,17 +80,6 @@ def test_a_frozen_member_finds_itself_removed_and_comes_back() -> None:
     assert told(run, "removed") == [("m0", "its session timed out")]
     assert run.measures.twice == run.measures.twice_past > 0
     assert [member.owned for member in run.members] == [6, 6]
-
-
-def test_a_reload_between_the_bounces_leaves_the_elected_assignor_of_each_list() -> None:
-    wrong_order = ("range", "cooperative-sticky")
-    moved = Event(do=Deed.COORDINATOR, seconds=1.0)
-    run = play(
-        scene(wrong_order, wrong_order, static=True), moved, restart("m0", to=DONE, seconds=5.0)
-    )
-    assert told(run, "rejected") == [("m0", "INCONSISTENT_GROUP_PROTOCOL")]
-    right = play(scene(BOTH, BOTH, static=True), moved, restart("m0", to=DONE, seconds=5.0))
-    assert told(right, "rejected") == []
 
 
 def test_a_full_group_admits_nobody() -> None:
