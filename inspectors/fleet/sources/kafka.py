@@ -7,6 +7,7 @@ are left out.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -155,18 +156,22 @@ def read_partitions(
     try:
         places = [TopicPartition(TOPIC, n, start) for n, (start, _) in partitions.items()]
         consumer.assign(places)
+        heard = time.monotonic()
         while left:
             first = consumer.poll(wait)
-            if first is None:
+            # Errors alone are no answer, however many come.
+            if first is None or time.monotonic() - heard > wait:
                 why = f": {trouble[-1]}" if trouble else ""
                 raise ConnectError(f"{TOPIC}: no answer within {wait:g} s{why}.", "timeout")
             rows: list[SourceRow] = []
+            answered = False
             for message in (first, *consumer.consume(_AT_ONCE, 0)):
                 error = message.error()
                 if error is not None and message.topic() is None:
                     # It looks for its group's coordinator, which this user may not see: no matter.
                     trouble.append(error.str())
                     continue
+                answered = True
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
                     raise RequestError(error.name(), f"{TOPIC}: {error.name()}: {error.str()}")
                 number, offset = message.partition() or 0, message.offset() or 0
@@ -178,6 +183,8 @@ def read_partitions(
                 elif error is None:
                     rows.append(_row(message, config.bootstrap))
             yield batch_of(rows)
+            if answered:
+                heard = time.monotonic()
     finally:
         consumer.close()
 
@@ -197,8 +204,8 @@ def _settings(config: ClusterConfig) -> dict[str, Any]:
 
 
 def _row(message: Message, address: str) -> SourceRow:
-    kind, time = message.timestamp()
-    micros = None if kind == TIMESTAMP_NOT_AVAILABLE else time * 1000
+    kind, at = message.timestamp()
+    micros = None if kind == TIMESTAMP_NOT_AVAILABLE else at * 1000
     key, value = message.key(), message.value()
     return key, value, message.partition(), message.offset(), micros, address, None
 
