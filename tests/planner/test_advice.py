@@ -281,3 +281,11 @@ def test_advice_that_restarts_nobody_names_its_step() -> None:
     made = plan([java("a", RANGE), java("b", RANGE)])
     nobody, _ = step_action(made, made.steps[1], context_of({}), (), ignore={})
     assert (nobody.action, nobody.step) == ("none", 2)
+
+
+def test_a_stop_of_members_that_are_gone_asks_for_a_new_plan() -> None:
+    """Only a new plan tells what is left to do: the step is not called done."""
+    made = plan([java("a", RANGE), java("b", RANGE, family="librdkafka")], reloaded=False)
+    gone, withheld = step_action(made, made.steps[1], context_of({}), (), ignore={})
+    assert (gone.action, gone.step, withheld) == ("replan", 2, ())
+    assert gone.reason == "no member is left to stop"

@@ -6,10 +6,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rebal.groups.model import GroupSnapshot
+from rebal.groups.model import Coordinator, CoordinatorKind, GroupSnapshot
 from rebal.planner.commands import Given
 from rebal.planner.kinds import Action
 from rebal.planner.paths import make_plan
+from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.outsiders import OutsiderKind
 from rebal.planner.verification.verify import verify
 from tests.planner.builder import AT
@@ -156,3 +157,11 @@ def test_no_option_is_named_that_the_command_refuses() -> None:
     out = rejected("app-0", 2)
     now = verify(plan, [], look(3, [], state="Empty", elected=None, refusals=out))
     assert "--expect-members 0" not in now.next, now.next
+
+
+def test_a_look_without_its_coordinator_tells_no_load() -> None:
+    now = Coordinator(broker_id=1, kind=CoordinatorKind.JAVA, leader_epoch=4)
+    before = JournalEntry(at=AT, plan="", group_id="g", broker_id=1, leader_epoch=3)
+    assert before.is_before_load(now)
+    assert not before.is_before_load(None)
+    assert not replace(before, broker_id=None).is_before_load(now)
