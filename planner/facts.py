@@ -140,6 +140,11 @@ class GroupFacts:
         made = [self._facts(member, labels[member.member_id]) for member in self.snapshot.members]
         return tuple(sorted(made, key=lambda facts: (natural(facts.name), facts.member.member_id)))
 
+    @cached_property
+    def by_id(self) -> Mapping[str, Facts]:
+        """Return member id → member."""
+        return {facts.member.member_id: facts for facts in self.members}
+
     def _facts(self, member: Member, name: str) -> Facts:
         software = member.software
         family = software.family if software else None

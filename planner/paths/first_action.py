@@ -30,8 +30,8 @@ def first_action(plan: Plan, context: Context) -> Actions:
             return _hindered(plan, step, context), ()
         made = advised.start_of(context, ["the members"], [step.target_list])
         return with_setting(made, step), ()
-    by_id = {facts.member.member_id: facts for facts in context.members}
-    left = [by_id[each] for each in (*step.to_do, *step.unknown) if each in by_id]
+    open_ = (*step.to_do, *step.unknown)
+    left = [context.by_id[each] for each in open_ if each in context.by_id]
     made, withheld = step_action(plan, step, context, left, ignore=plan.accepted.ignore)
     own = made.assignors == step.target_list or step.aim is Aim.REFRESH
     if step.exit_code and made.recommended and own:

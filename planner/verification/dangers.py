@@ -316,8 +316,9 @@ def _owns_nothing(member_id: str, entry: JournalEntry) -> bool:
 
 
 def _each_since(context: Context, idle: Mapping[str, datetime]) -> str:
-    labels = {facts.member.member_id: facts.name for facts in context.members}
-    return ", ".join(f"{labels[id_]} (since {since:%H:%M:%SZ})" for id_, since in idle.items())
+    return ", ".join(
+        f"{context.by_id[id_].name} (since {since:%H:%M:%SZ})" for id_, since in idle.items()
+    )
 
 
 def unfairly_idle(snapshot: GroupSnapshot) -> list[Member]:
@@ -395,5 +396,6 @@ def _answered(plan: Plan, context: Context, finding: Finding) -> bool:
     if not rules()[finding.rule].dealt_with(plan.path, context, finding, verifying=True):
         return False
     stopped = {family for step in plan.steps for family in step.left_out}
-    families = {facts.member.member_id: facts.family for facts in context.members}
-    return not stopped or all(families.get(id_) in stopped for id_ in finding.members)
+    return not stopped or all(
+        id_ in context.by_id and context.by_id[id_].family in stopped for id_ in finding.members
+    )

@@ -343,8 +343,7 @@ def owner_for(context: Context, entries: Sequence[JournalEntry], unowned: Sequen
     The second round of a rebalance may still come, until the members were the same for 10 s.
     """
     why = f"{listed(unowned)} {'has' if len(unowned) == 1 else 'have'} no owner"
-    ids = {facts.member.member_id for facts in context.members}
-    same = [entry.at for entry in entries if entry.ids == ids]
+    same = [entry.at for entry in entries if entry.ids == context.by_id.keys()]
     if not same or context.snapshot.captured_at - same[0] < _SECOND_ROUND:
         return wait(f"{why} yet")
     made = rebalance_of(context, [facts for facts in context.members if not facts.static])

@@ -284,7 +284,7 @@ def begun_step(
     """
     if not plan.steps:
         return None
-    here = {facts.member.member_id for facts in context.members}
+    here = context.by_id.keys()
     current = plan.steps[0].id
     for before, step in zip(plan.steps, plan.steps[1:], strict=False):
         own = {f.member.member_id for f in context.members if _tells(plan, step, f)}

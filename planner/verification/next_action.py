@@ -106,8 +106,7 @@ class Look:
 
     def members(self, ids: Sequence[str]) -> list[Facts]:
         """Return those of these members that are in the group."""
-        by_id = {facts.member.member_id: facts for facts in self.context.members}
-        return [by_id[each] for each in ids if each in by_id]
+        return [self.context.by_id[each] for each in ids if each in self.context.by_id]
 
     def lists(self, out: Sequence[Outsider]) -> list[tuple[str, ...]]:
         """Return the lists that lead on and that all these clients start with, the elected one
@@ -159,7 +158,7 @@ def _changed_nothing(look: Look, made: Advice) -> bool:
     if not (made.recommended and made.changes_nothing):
         return False
     changed = 0 if made.action is Action.TEMPORARY else 2
-    ids, now = {f.member.member_id for f in look.context.members}, look.context.generation or 0
+    ids, now = look.context.by_id.keys(), look.context.generation or 0
     for entry in reversed(look.seen):
         same = entry.advised
         if same is None or made.action not in (same.action, same.instead_of):
@@ -429,9 +428,9 @@ def prepare_next_step(look: Look, _: Step, __: StepStanding) -> Actions | None:
     """Do what the next, narrowing step needs, where that alone keeps this one's gate open."""
     if look.later is None or look.later.aim is not Aim.NARROW:
         return None
-    here = {facts.member.member_id for facts in look.context.members}
-    at_odds = any(one.member_id in (None, *here) for one in look.context.snapshot.contradictions)
-    return _begin(look, look.later) if here and not at_odds else None
+    here = {None, *look.context.by_id}
+    at_odds = any(one.member_id in here for one in look.context.snapshot.contradictions)
+    return _begin(look, look.later) if look.context.members and not at_odds else None
 
 
 def wait_for_gate(_: Look, __: Step, now: StepStanding) -> Advice:

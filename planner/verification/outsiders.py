@@ -423,13 +423,12 @@ def _hidden_until(
     doubt, nor is a rejection that was older than a session when the plan was made.
     """
     static = [facts for facts in context.members if facts.static]
-    ids = {facts.member.member_id for facts in context.members}
     lasts = longest_session(facts.member for facts in static)
     same = same_since(
         seen,
         context.snapshot.captured_at,
         lambda entry: (
-            entry.ids == ids
+            entry.ids == context.by_id.keys()
             and entry.expected == counted
             and not entry.is_before_load(context.group.coordinator)
         ),
