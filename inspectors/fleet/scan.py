@@ -40,7 +40,6 @@ from rebal.inspectors.fleet.increments.choice import (
     told_until,
 )
 from rebal.inspectors.fleet.increments.gather import (
-    Gather,
     Piece,
     by_group,
     gather,
@@ -185,7 +184,7 @@ def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
         return None
     recorded = frozenset(choice.recorded.to_pylist())
     options = Options(_topics(now), now.breaks, recorded, told_until(now.news), now.span)
-    rows = gather(now.spark, Gather(run.place, pieces), RUNS)
+    rows = gather(now.spark, run.place, pieces, RUNS)
     rows = by_group(rows, tasks_for(pieces, cores_of(now.spark))).sortWithinPartitions("group_id")
     return in_tasks(rows, partial(tell, target=run.target, options=options), REPORT_DDL)
 
@@ -240,7 +239,7 @@ def _tell_commits(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | 
         tell_commits, target=run.target, span=now.span, known=known, leaving=leaving, log=log
     )
     totals.gone |= {one.path for kind in _COMMITS for one in run.earlier(kind)}
-    rows = gather(now.spark, Gather(run.place, pieces), COMMIT_PARTS)
+    rows = gather(now.spark, run.place, pieces, COMMIT_PARTS)
     return in_tasks(by_group(rows, tasks_for(pieces, cores_of(now.spark))), work, REPORT_DDL)
 
 

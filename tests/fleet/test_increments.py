@@ -22,7 +22,6 @@ from rebal.inspectors.fleet import scan as scanning
 from rebal.inspectors.fleet.increments import choice
 from rebal.inspectors.fleet.increments.choice import Choice, choose
 from rebal.inspectors.fleet.increments.compact import compact
-from rebal.inspectors.fleet.increments.gather import Gather
 from rebal.inspectors.fleet.intake import read as reading
 from rebal.inspectors.fleet.lake import table
 from rebal.inspectors.fleet.lake.place import find_place
@@ -273,9 +272,9 @@ def test_lines_of_a_slower_broker_are_compared_with_those_of_their_groups_alone(
     found: list[str] = []
     gather = reading.gather
 
-    def noted(spark: Any, wanted: Gather, schema: Any) -> Any:
-        found.extend(str(piece.wanted) for piece in wanted.pieces)
-        return gather(spark, wanted, schema)
+    def noted(spark: Any, place: Any, pieces: Any, schema: Any) -> Any:
+        found.extend(str(piece.wanted) for piece in pieces)
+        return gather(spark, place, pieces, schema)
 
     monkeypatch.setattr(reading, "gather", noted)
     scan("--request-log", second, "--out", out)

@@ -251,7 +251,7 @@ def check_clusters_at_once(place: Place, *, clusters: int, commits: int) -> None
 
     def of_cluster(number: int) -> None:
         table, name = LakeTable(place, "groups", columns), f"c{number}"
-        table.create()
+        table.create("rebal/x")
         before: tuple[DataFile, ...] = ()
         for commit in range(1, commits + 1):
             after = (DataFile(f"{name}-{commit}.parquet", 1, 10),)
@@ -281,7 +281,7 @@ def test_a_commit_that_never_succeeds(
     from deltalake.exceptions import CommitFailedError
 
     table = LakeTable(find_place(str(tmp_path)), "groups", pa.schema([("group_id", pa.string())]))
-    table.create()
+    table.create("rebal/x")
     commit = DeltaTable.create_write_transaction
 
     def refused(*given: Any, **more: Any) -> None:
@@ -312,7 +312,7 @@ def test_a_table_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
     place = find_place(str(tmp_path))
     DeltaTable.create(place.table("groups"), pa.schema([("theirs", pa.string())]))
     with pytest.raises(LakeError, match="the table groups there is another than rebal's"):
-        LakeTable(place, "groups", pa.schema([("group_id", pa.string())])).create()
+        LakeTable(place, "groups", pa.schema([("group_id", pa.string())])).create("rebal/x")
     (column,) = DeltaTable(place.table("groups")).schema().fields
     assert column.name == "theirs"
 

@@ -174,7 +174,7 @@ def commit(place: Place, writer: int, number: int) -> int | None:
 
 def test_of_commits_at_the_same_moment_one_is_made(place: Place) -> None:
     """The server refuses the second file of the same name: If-None-Match of PutObject."""
-    LakeTable(place, "groups", _COLUMNS).create()
+    LakeTable(place, "groups", _COLUMNS).create("rebal/x")
     with ThreadPoolExecutor(3) as pool:
         for number in range(1, 6):
             made = list(pool.map(commit, [place] * 3, range(3), [number] * 3))

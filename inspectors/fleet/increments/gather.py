@@ -51,13 +51,6 @@ class Piece(NamedTuple):
     wanted: pc.Expression | None = None
 
 
-class Gather(NamedTuple):
-    """Pieces of the lake to be read."""
-
-    place: Place
-    pieces: Sequence[Piece]
-
-
 def pieces_of(
     kind: str,
     files: Iterable[DataFile],
@@ -77,11 +70,12 @@ def pieces_of(
     ]
 
 
-def gather(spark: SparkSession, wanted: Gather, schema: pa.Schema) -> DataFrame:
+def gather(
+    spark: SparkSession, place: Place, pieces: Sequence[Piece], schema: pa.Schema
+) -> DataFrame:
     """Return the rows of the pieces in this schema: `RUNS`, `TIMELINE` or `COMMIT_PARTS`."""
-    sizes = {number: piece.size for number, piece in enumerate(wanted.pieces)}
-    shares = shares_of(sizes, cores_of(spark))
-    work = partial(in_shares, shares=shares, work=partial(_read, wanted=wanted, schema=schema))
+    shares = shares_of([(piece, piece.size) for piece in pieces], cores_of(spark))
+    work = partial(in_shares, shares=shares, work=partial(_read, place=place, schema=schema))
     rows = from_arrow_schema(schema, prefer_timestamp_ntz=False)
     return in_tasks(numbered(spark, len(shares)), work, rows)
 
@@ -97,9 +91,9 @@ def tasks_for(pieces: Iterable[Piece], cores: int) -> int:
     return 1 if size <= _LITTLE else cores * max(1, -(-size // (_SHARE * cores)))
 
 
-def _read(share: Sequence[int], wanted: Gather, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for number in share:
-        for rows in _rows(wanted.place, wanted.pieces[number], schema):
+def _read(pieces: Sequence[Piece], place: Place, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for piece in pieces:
+        for rows in _rows(place, piece, schema):
             yield from rows.to_batches()
 
 

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.logs import zone_name, zone_offset
 from rebal.groups.wire.offsets_topic import GROUP_METADATA, KINDS, generation_in
-from rebal.inspectors.fleet.increments.gather import Gather, gather, pieces_of
+from rebal.inspectors.fleet.increments.gather import gather, pieces_of
 from rebal.inspectors.fleet.intake.intake import COPIES, Known, only_new, take_in, take_requests
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.sweep import Freed, remove
@@ -218,7 +218,7 @@ def _find_zone(rows: DataFrame, run: Run, totals: Totals, before: int | None) ->
         return before
     groups = pa.array(sorted({group_id for group_id, _ in synced}), TEXT)
     pieces = pieces_of("records", records, groups)
-    written = _written_in(gather(rows.sparkSession, Gather(run.place, pieces), TIMELINE))
+    written = _written_in(gather(rows.sparkSession, run.place, pieces, TIMELINE))
     apart = [timedelta(microseconds=synced[key] - written[key]) for key in synced.keys() & written]
     found = [zone for zone in set(map(zone_offset, apart)) if zone is not None]
     return found[0] // timedelta(milliseconds=1) if len(found) == 1 else before
@@ -276,7 +276,7 @@ def _not_known(fresh: DataFrame, run: Run, mark: Column) -> DataFrame:
         pieces += pieces_of("requests", known, wanted=pc.field("at").is_null())
     if not pieces:
         return fresh
-    before = gather(fresh.sparkSession, Gather(run.place, pieces), TIMELINE)
+    before = gather(fresh.sparkSession, run.place, pieces, TIMELINE)
     return fresh.join(before.select(mark.alias("mark")).distinct(), "mark", "left_anti")
 
 

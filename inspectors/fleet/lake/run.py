@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -60,9 +61,7 @@ class Run:
         self._found = found
         self._last = found.last()
         self.previous = None if full else self._last
-        self.retain = retain
-        if retain is None and self._last is not None:
-            self.retain = self._last.retain
+        self.retain = self._last.retain if retain is None and self._last else retain
         self._app = app_of(cluster)
         self._known: dict[str, tuple[DataFile, ...]] = {}
 
@@ -177,15 +176,10 @@ def new_run(
     place.probe(token_of(cluster, 0))
     scans = Scans(place)
     tables = [LakeTable(place, name, columns_of(name)) for name in STORED]
-    scans.create()
     app = app_of(cluster)
-
-    def prepare(table: LakeTable) -> int:
-        table.create()
-        return table.number(app)
-
+    last = scans.create(app)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        number = 1 + max(scans.number(app), *pool.map(prepare, tables))
+        number = 1 + max(last, *pool.map(partial(LakeTable.create, app=app), tables))
     run = Run(place, cluster, number, scans.of(cluster), full=full, retain=retain)
     try:
         yield run

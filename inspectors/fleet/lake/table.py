@@ -62,20 +62,22 @@ class LakeTable:
         self._name = name
         self._schema = pa.schema([pa.field(CLUSTER, pa.string()), *schema])
 
-    def create(self) -> None:
+    def create(self, app: str) -> int:
         """Make an empty table unless there is one; a column that it does not have is added.
+
+        Returns the number of the last transaction of `app` that was committed, 0 if none was.
 
         Raises:
             LakeError: the store does not let it happen, or the table there is not of this kind.
         """
-        self._commit(self._create)
+        return self._commit(self._create).transaction_version(app) or 0
 
-    def _create(self) -> None:
+    def _create(self) -> DeltaTable:
         from deltalake import DeltaTable, Schema
 
         url, options = self._place.table(self._name), dict(self._place.options)
         if not DeltaTable.is_deltatable(url, options):
-            DeltaTable.create(
+            return DeltaTable.create(
                 url,
                 Schema.from_arrow(self._schema),
                 mode="ignore",
@@ -83,7 +85,6 @@ class LakeTable:
                 configuration=dict(_SETTINGS),
                 storage_options=options,
             )
-            return
         table = self._open(None)
         if table.metadata().partition_columns != [CLUSTER]:
             raise LakeError(
@@ -94,6 +95,7 @@ class LakeTable:
         fresh = [one for one in Schema.from_arrow(self._schema).fields if one.name not in known]
         if fresh:
             table.alter.add_columns(fresh)
+        return table
 
     def number(self, app: str) -> int:
         """Return the number of the last transaction of `app` that was committed, 0 if none was."""

@@ -151,7 +151,7 @@ def plan_parquet(paths: Sequence[str], least: int) -> list[list[RowGroup]]:
     Raises:
         DocumentError: a file is damaged, or has not the columns that are needed.
     """
-    sizes: dict[RowGroup, int] = {}
+    groups: list[tuple[RowGroup, int]] = []
     for path in map(absolute, paths):
         try:
             with opened_file(path) as opened:
@@ -161,10 +161,10 @@ def plan_parquet(paths: Sequence[str], least: int) -> list[list[RowGroup]]:
                     group = file.metadata.row_group(number)
                     columns = (group.column(n) for n in range(group.num_columns))
                     size = sum(column.total_compressed_size for column in columns)
-                    sizes[RowGroup(path, number)] = size
+                    groups.append((RowGroup(path, number), size))
         except pa.ArrowException:
             raise DocumentError(f"{path}: is no whole Parquet file; capture it again.") from None
-    return shares_of(sizes, max(least, -(-sum(sizes.values()) // _TASK)))
+    return shares_of(groups, max(least, -(-sum(size for _, size in groups) // _TASK)))
 
 
 def _check_columns(path: str, schema: pa.Schema) -> None:

@@ -8,10 +8,10 @@ are left out.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import (
@@ -50,13 +50,21 @@ _QUEUED_KB: Final = 16 << 10
 """Records of a batch, and kilobytes that wait for it."""
 
 
+class PartitionRange(NamedTuple):
+    """Offsets to read of a partition: from the first up to, not including, the second."""
+
+    number: int
+    start: int
+    end: int
+
+
 class KafkaRange(Record, frozen=True, kw_only=True):
-    """The offsets to read of each partition: from the first up to, not including, the second.
+    """The offsets to read of the partitions that have something new.
 
     `notes` say what cannot be read; `brokers` is what the brokers say beside records.
     """
 
-    partitions: dict[int, tuple[int, int]]
+    partitions: tuple[PartitionRange, ...]
     brokers: ClusterReading | None = None
     notes: tuple[str, ...] = ()
 
@@ -88,7 +96,7 @@ def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
             raise _refused(failed.get(TOPIC, left_out), config)
         edges = session.resources.edges(TOPIC, found[0].partitions, deadline)
     read = previous.offsets if previous else {}
-    wanted: dict[int, tuple[int, int]] = {}
+    wanted: list[PartitionRange] = []
     notes: list[str] = []
     for partition, (begin, stable, end) in sorted(edges.items()):
         start = max(begin, read.get(partition, -1) + 1)
@@ -104,14 +112,14 @@ def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
                 f"so {end - stable:,} offsets are left for a later scan."
             )
         if start < stable:
-            wanted[partition] = (start, stable)
+            wanted.append(PartitionRange(partition, start, stable))
     brokers = None
     try:
         brokers = read_brokers(config)
         notes += brokers.notes
     except (ConnectError, RequestError) as error:
         notes.append(f"what the brokers say of themselves was not read: {error}")
-    return KafkaRange(partitions=wanted, brokers=brokers, notes=tuple(notes))
+    return KafkaRange(partitions=tuple(wanted), brokers=brokers, notes=tuple(notes))
 
 
 def read_kafka(config: ClusterConfig, what: KafkaRange, cores: int) -> Source:
@@ -120,15 +128,11 @@ def read_kafka(config: ClusterConfig, what: KafkaRange, cores: int) -> Source:
     Raises:
         SettingError: a PEM file that cannot be read.
     """
-    sizes = {number: end - start for number, (start, end) in what.partitions.items()}
-    total = sum(sizes.values())
-    tasks = min(_TASKS_PER_CORE * cores, -(-total // _LEAST))
+    parts = [(one, one.end - one.start) for one in what.partitions]
+    tasks = min(_TASKS_PER_CORE * cores, -(-sum(size for _, size in parts) // _LEAST))
     return Source(
         names=(config.bootstrap,),
-        shares=[
-            {number: what.partitions[number] for number in share}
-            for share in shares_of(sizes, tasks)
-        ],
+        shares=shares_of(parts, tasks),
         read=partial(read_partitions, config=_carried(config)),
         notes=what.notes,
         brokers=what.brokers,
@@ -136,7 +140,7 @@ def read_kafka(config: ClusterConfig, what: KafkaRange, cores: int) -> Source:
 
 
 def read_partitions(
-    partitions: Mapping[int, tuple[int, int]], config: ClusterConfig
+    ranges: Sequence[PartitionRange], config: ClusterConfig
 ) -> Iterator[pa.RecordBatch]:
     """Yield the committed records in these ranges as batches of `SOURCE`.
 
@@ -146,7 +150,7 @@ def read_partitions(
         ConnectError: no broker answers any more, or there is no token.
         RequestError: a broker rejects it.
     """
-    left = {number: end for number, (_, end) in partitions.items()}
+    left = {one.number: one.end for one in ranges}
     wait = max(1.0, config.timeout_ms / 1000)
     if config.oauth is not None:
         # librdkafka waits for its first token, and does not say why there is none.
@@ -154,8 +158,7 @@ def read_partitions(
     trouble: list[str] = []
     consumer = Consumer(_settings(config) | {"error_cb": lambda error: trouble.append(error.str())})
     try:
-        places = [TopicPartition(TOPIC, n, start) for n, (start, _) in partitions.items()]
-        consumer.assign(places)
+        consumer.assign([TopicPartition(TOPIC, one.number, one.start) for one in ranges])
         heard = time.monotonic()
         while left:
             first = consumer.poll(wait)

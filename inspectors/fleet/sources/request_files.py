@@ -88,7 +88,7 @@ def share_out(
         for path, (begin, size) in plain_files.items()
         for at in range(begin, size, most)
     ]
-    shares = shares_of({part: part.end - part.begin for part in plain}, -(-new // most))
+    shares = shares_of([(part, part.end - part.begin) for part in plain], -(-new // most))
     return packed + shares, [log for log in logs if log.until]
 
 

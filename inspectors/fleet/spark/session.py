@@ -41,7 +41,6 @@ _SQL: Final = {
     # Records of group metadata are large: the default of 10,000 rows could be 1 GB.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
-    "spark.sql.legacy.parquet.nanosAsLong": "true",
 }
 # Tasks take and give back large buffers all the time. Arrow's own allocator gives them back to the
 # system so soon that a tenth of their time goes into getting them again, and glibc's asks for huge

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Final, TypeVar
 from zipimport import zipimporter
@@ -32,11 +32,11 @@ _ALL: Final = 2**31 - 1
 _MANY: Final = 1 << 16
 
 
-def shares_of(parts: Mapping[_Part, int], tasks: int) -> list[list[_Part]]:
-    """Return parts in their order, in so many shares of about one size, or fewer."""
-    total, held = sum(parts.values()), 0
+def shares_of(parts: Sequence[tuple[_Part, int]], tasks: int) -> list[list[_Part]]:
+    """Return parts, given with their sizes, in so many shares of about one size, or fewer."""
+    total, held = sum(size for _, size in parts), 0
     shares: list[list[_Part]] = []
-    for part, size in parts.items():
+    for part, size in parts:
         if held * tasks >= total * len(shares):
             shares.append([])
         shares[-1].append(part)
