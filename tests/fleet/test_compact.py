@@ -82,17 +82,6 @@ def test_small_files_are_put_together_and_every_scan_reads_as_before(tmp_path: P
     assert rows_of(tmp_path, 8)["records"] == 7
 
 
-def test_columns_that_an_older_version_did_not_write_are_null(tmp_path: Path) -> None:
-    lake_of(tmp_path, 3)
-    for file in tmp_path.glob("records/*/*.parquet"):
-        rows = pq.ParquetFile(file).read()
-        pq.write_table(rows.drop_columns(["until"]), file)
-    assert compacted(tmp_path).small == 3
-    check(tmp_path, 1, 2, 3)
-    newest = max(tmp_path.glob("records/*/*.parquet"))
-    assert pq.ParquetFile(newest).read()["until"].null_count == 3
-
-
 def test_of_states_each_groups_newest_stays(tmp_path: Path) -> None:
     place = find_place(str(tmp_path))
     for number in range(1, 5):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rebal.inspectors.fleet.lake.place import PROBE, Place
@@ -140,22 +140,17 @@ def remove(place: Place, freed: Sequence[Freed]) -> None:
                     files.delete_dir(folder)
 
 
-def _below(place: Place, found: FileInfo) -> Iterator[FileInfo]:
-    """Yield the file, or all that are in the folder."""
-    from pyarrow.fs import FileType
-
-    if found.type is FileType.File:
-        yield found
-    else:
-        for one in _list(place, found.path):
-            yield from _below(place, one)
+def _below(place: Place, found: FileInfo) -> list[FileInfo]:
+    """Return the file, or all that are in the folder."""
+    if found.is_file:
+        return [found]
+    return [one for one in _list(place, found.path, recursive=True) if one.is_file]
 
 
-def _list(place: Place, folder: str) -> list[FileInfo]:
+def _list(place: Place, folder: str, *, recursive: bool = False) -> list[FileInfo]:
     from pyarrow.fs import FileSelector
 
+    selector = FileSelector(folder, allow_not_found=True, recursive=recursive)
     with place.errors():
-        found: list[FileInfo] = place.files().get_file_info(
-            FileSelector(folder, allow_not_found=True)
-        )
+        found: list[FileInfo] = place.files().get_file_info(selector)
     return found
