@@ -94,7 +94,10 @@ def _batch(table: str, rows: Sequence[Any]) -> pa.RecordBatch:
     if table == "members":
         return member_batch(rows)
     schema = _SCHEMAS[table]
-    arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
+    arrays = [
+        pa.array([row.get(name) for row in rows], kind)
+        for name, kind in zip(schema.names, schema.types, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
