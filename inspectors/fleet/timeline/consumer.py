@@ -44,7 +44,7 @@ _CHANGES_MEMBERS: Final = frozenset(
     {kinds.CONSUMER_GROUP_MEMBER_METADATA, kinds.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
      kinds.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER}
 )  # fmt: skip
-Epoch = tuple[Generation, list[Named]]
+Epoch = tuple[Generation, Named]
 """An epoch as a generation, and its members."""
 
 
@@ -122,11 +122,11 @@ class ConsumerGroup(Struct, array_like=True):
         """Return the members as they are in this epoch; none without an epoch."""
         if self.epoch is None:
             return []
-        members = [
+        members = dict(
             self._seen(member_id, one.metadata, one, shared)
             for member_id, one in self.members.items()
             if one.metadata is not None
-        ]
+        )
         new = Generation(
             number=self.epoch,
             ended=self.replaced or (self.done if self.done is not None else at),
@@ -239,7 +239,7 @@ class ConsumerGroup(Struct, array_like=True):
 
     def _seen(
         self, member_id: str, known: ConsumerGroupMember, member: MemberRecords, shared: Shared
-    ) -> Named:
+    ) -> tuple[Member, int | None]:
         sent = Sent(Subscription(topics=known.topics, rack=known.rack_id))
         if known.supported_protocols:
             sent = read_subscription(known.supported_protocols[0].metadata)

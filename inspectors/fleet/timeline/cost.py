@@ -5,40 +5,42 @@ from __future__ import annotations
 from typing import Final
 
 from rebal.groups.model import GroupType, RebalanceProtocol
-from rebal.inspectors.fleet.timeline.facts import LoggedMember, RequestFacts
 from rebal.inspectors.fleet.timeline.members import MemberSpan
 from rebal.inspectors.fleet.timeline.protocol import Kind, Protocols
 from rebal.inspectors.fleet.timeline.rebalances import Generation, Rebalance, may_be_slow
-from rebal.inspectors.fleet.timeline.values import NOTHING, Member, partitions_in
+from rebal.inspectors.fleet.timeline.values import NOTHING, Assignment, Member, partitions_in
 
-_UNHEARD: Final = LoggedMember()
+Software = tuple[tuple[str, ...] | None, str | None, str | None]
+"""A member's list, and its software and version, as the log shows them."""
+Asked = tuple[Software | None, bool, bool, str | None]
+"""What decides on a member's kind in a given generation: its software (None: no log shows it),
+whether it kept or gave up partitions (`Kind`), and the protocol that it speaks."""
+_UNSAID: Final = (None, None, None)
 
 
-class Kinds:
-    """The kinds of members that there are in one generation."""
+class Ran(dict[Asked, RebalanceProtocol | None]):
+    """The protocols that the members of a generation ran, of each kind asked for once."""
 
-    def __init__(self, generation: Generation, facts: RequestFacts, protocols: Protocols) -> None:
-        self.generation = generation
-        self._logged = facts.members
+    def __init__(self, generation: Generation, protocols: Protocols) -> None:
+        super().__init__()
+        self._generation = generation
         self._protocols = protocols
-        self._found: dict[tuple[object, ...], Kind] = {}
+        self._kinds: set[Kind] = set()
 
-    def of(self, member: Member, kept: bool, gave_up: bool) -> Kind:
-        """Return the member's kind, if it kept partitions or gave up all (`Kind`)."""
-        logged, speaks = self._logged.get(member.member_id, _UNHEARD), member.identity.protocol_type
-        said = logged.assignors, logged.software_name, logged.software_version
-        found = self._found.get((said, kept, gave_up, speaks))
-        if found is None:
-            now = self.generation
-            found = self._found[said, kept, gave_up, speaks] = Kind(
-                now.type, now.protocol_type, now.assignor, *said, kept, gave_up,
-                speaks if now.type is GroupType.CONSUMER else None,
-            )  # fmt: skip
-        return found
+    def __missing__(self, asked: Asked) -> RebalanceProtocol | None:
+        said, kept, gave_up, speaks = asked
+        now = self._generation
+        kind = Kind(
+            now.type, now.protocol_type, now.assignor, *(said or _UNSAID), kept, gave_up,
+            speaks if now.type is GroupType.CONSUMER else None,
+        )  # fmt: skip
+        self._kinds.add(kind)
+        self[asked] = self._protocols.ran(kind)
+        return self[asked]
 
-    def protocol(self) -> str | None:
+    def of_group(self) -> str | None:
         """Return the protocol that the group ran, by all that were asked for."""
-        return self._protocols.of_group(frozenset(self._found.values()))
+        return self._protocols.of_group(frozenset(self._kinds))
 
 
 def cost_of(of: Rebalance, protocols: Protocols) -> tuple[str | None, int | None]:
@@ -49,27 +51,37 @@ def cost_of(of: Rebalance, protocols: Protocols) -> tuple[str | None, int | None
     protocol is not known. By the records each had got its assignment; the log of the generation
     before may show that one had not yet.
     """
-    old, new = of.old, of.new
-    now = then = Kinds(new, of.facts, protocols)
+    old, new, change = of.old, of.new, of.change
+    now = then = Ran(new, protocols)
     if old is not None:
         same = (old.assignor, old.type, old.protocol_type)
         if same != (new.assignor, new.type, new.protocol_type):
-            then = Kinds(old, of.facts, protocols)
+            then = Ran(old, protocols)
+    software = {
+        member_id: (one.assignors, one.software_name, one.software_version)
+        for member_id, one in of.facts.members.items()
+    }
+    late = frozenset() if of.before is None else of.before.unsynced - of.before.synced
     counts: list[int | None] = []
-    for span, member in of.change.stayed:
-        gave_up = False
+    for span, member in change.stayed:
+        had, who, gave_up = span.member.assignment, member.identity, False
         if member is not span.member:
             span.kept, gave_up = _showed(of, span, member)
-        kind = now.of(member, span.kept, gave_up)
-        if span.member.assignment.count:
-            ran = kind if then is now else then.of(member, span.kept, gave_up)
-            counts.append(_stopped(of, protocols.ran(ran), span, member))
-    for member in of.change.new:
-        now.of(member, bool(member.subscription.owned), False)
+        asked = software.get(who.member_id), span.kept, gave_up, who.protocol_type
+        ran = now[asked]
+        if then is not now:
+            ran = then[asked]
+        if had.count:
+            if who.member_id in late and had.count > 0:
+                had = Assignment(member.subscription.owned or NOTHING)
+            counts.append(_stopped(ran, had, member.assignment))
+    for member in change.new:
+        who, kept = member.identity, bool(member.subscription.owned)
+        now[software.get(who.member_id), kept, False, who.protocol_type]
         counts.append(_revoked_late(of, member))
     told = old.size is not None if old is not None else new.number == 1
-    known = [count for count in counts if count is not None]
-    return now.protocol(), sum(known) if told and len(known) == len(counts) else None
+    is_known = told and None not in counts
+    return now.of_group(), sum(filter(None, counts)) if is_known else None
 
 
 def _showed(of: Rebalance, span: MemberSpan, member: Member) -> tuple[bool, bool]:
@@ -81,7 +93,7 @@ def _showed(of: Rebalance, span: MemberSpan, member: Member) -> tuple[bool, bool
     if of.old is None or not had or said == before.subscription:
         return span.kept, False
     synced = of.before is not None and member.member_id in of.before.synced
-    rejoined = of.change.generations[member] == of.old.number
+    rejoined = of.change.members[member] == of.old.number
     return False, synced and said.owned is not None and rejoined
 
 
@@ -106,18 +118,12 @@ def _revoked_late(of: Rebalance, member: Member) -> int | None:
     return None if may_be else 0
 
 
-def _stopped(
-    of: Rebalance, ran: RebalanceProtocol | None, span: MemberSpan, member: Member
-) -> int | None:
+def _stopped(ran: RebalanceProtocol | None, had: Assignment, given: Assignment) -> int | None:
     """Return the number of partitions that one member stopped, by the protocol that it ran."""
-    had, given = span.member.assignment.partitions, member.assignment.partitions
-    if had is None or ran is None:
-        return None
-    before = of.before
-    if before is not None and member.member_id in before.unsynced - before.synced:
-        had = member.subscription.owned or NOTHING
-    if ran is RebalanceProtocol.EAGER:
+    if ran is RebalanceProtocol.EAGER and had.count >= 0:
         return had.count
-    if given is None:
+    if ran is None or had.partitions is None or given.partitions is None:
         return None
-    return 0 if given is had else len(partitions_in(had) - partitions_in(given))
+    if given is had:
+        return 0
+    return len(partitions_in(had.partitions) - partitions_in(given.partitions))

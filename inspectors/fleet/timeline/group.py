@@ -8,7 +8,7 @@ group's structure rests on that order alone, and on what the records name, never
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -242,7 +242,7 @@ def _classic(
     shared: Shared,
     record: Record,
     value: GroupMetadata,
-    members: Sequence[Named],
+    members: Named,
 ) -> None:
     at = record.at
     state.protocol_type = value.protocol_type or state.protocol_type
@@ -299,7 +299,7 @@ def _error(shared: Shared, record: Record, error: str) -> None:
     )
 
 
-def _ended(at: int, value: GroupMetadata, members: Sequence[Named]) -> int:
+def _ended(at: int, value: GroupMetadata, members: Named) -> int:
     """Return when the rebalance of a group's first record ended; the record may be a later rewrite.
 
     The state's time is then far before the record's, for a static member's restart keeps it.
@@ -308,7 +308,6 @@ def _ended(at: int, value: GroupMetadata, members: Sequence[Named]) -> int:
     if not members or not 0 < stamp <= at:
         return at
     longest = max(
-        one.identity.rebalance_timeout_ms or one.identity.session_timeout_ms or 0
-        for one, _ in members
+        one.identity.rebalance_timeout_ms or one.identity.session_timeout_ms or 0 for one in members
     )
     return stamp if at - stamp > longest * MILLI else at

@@ -5,7 +5,6 @@ A new incarnation begins each time that the group is created again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from msgspec import structs
@@ -36,7 +35,7 @@ _MOST_SKIPPED: Final = 100
 """A longer gap of generation numbers is missing input, not so many rebalances that failed."""
 
 
-def advance(state: GroupState, shared: Shared, new: Generation, members: Sequence[Named]) -> None:
+def advance(state: GroupState, shared: Shared, new: Generation, members: Named) -> None:
     """Go on to the next generation, or to the same one that was written again."""
     if state.generation is not None and new.number < state.generation.number:
         end(state, shared, None, None, state.generation.completed)
@@ -74,7 +73,7 @@ def advance(state: GroupState, shared: Shared, new: Generation, members: Sequenc
         logged.ended = new.ended
     before = state.facts.generations.get(old.number) if old is not None else None
     rebalance = Rebalance(old, new, change, state.facts, logged, before)
-    _rebalanced(state, shared, rebalance, members)
+    _rebalanced(state, shared, rebalance)
     _settle(state, shared, rebalance)
     state.generation = new
     generations = state.facts.generations
@@ -106,9 +105,9 @@ def _replace(state: GroupState, shared: Shared, event: Logged) -> None:
         return
     logged = state.facts.member(event.now)
     stayed = [one for one in state.members.values() if one is not span]
-    members = [(one.member, one.generation) for one in stayed]
+    members = {one.member: one.generation for one in stayed}
     again = span.member.under(event.now, logged.client_id, logged.host)
-    members.append((again, span.generation))
+    members[again] = span.generation
     leader = event.leader or now.leader
     new = structs.replace(
         now, ended=event.at, source=LOG, size=len(members), leader=leader, timed=True
@@ -191,7 +190,7 @@ def _last(state: GroupState) -> Place:
     return Place(state.incarnation, now.number, now.leader, now.ended)
 
 
-def _rebalanced(state: GroupState, shared: Shared, of: Rebalance, named: Sequence[Named]) -> None:
+def _rebalanced(state: GroupState, shared: Shared, of: Rebalance) -> None:
     """Add the rebalance's row; a new group's first record (generation 0) is none."""
     old, new = of.old, of.new
     protocol = stopped = assigned = None
@@ -201,7 +200,7 @@ def _rebalanced(state: GroupState, shared: Shared, of: Rebalance, named: Sequenc
         return
     was_known = old.size is not None if old is not None else new.number == 1
     known = of.change if was_known and new.size is not None else None
-    members = [member for member, _ in named]
+    members = of.change.members
     counts = [member.assignment.count for member in members]
     if new.size is not None and -1 not in counts:
         assigned = sum(counts)
@@ -269,15 +268,14 @@ def _settle(state: GroupState, shared: Shared, of: Rebalance) -> None:
         closed = left is not None or not new.timed
         state.incidents.left(span, at, reason, others, shared.rows, closed=closed)
     go_on(of.change.changed, last, now, facts, shared.rows)
-    generations = of.change.generations
     for span, member in of.change.stayed:
-        span.generation = generations[member]
+        span.generation = of.change.members[member]
     known = (of.old is not None and of.old.size is not None) or new.number <= 1
     for member in of.change.new:
         joined_at = new.ended if known or member.member_id in of.change.replaced else None
         kept = bool(member.subscription.owned)
         state.members[member.member_id] = MemberSpan(
-            member, generations[member], new.number, new.ended, joined_at, new.timed, kept
+            member, of.change.members[member], new.number, new.ended, joined_at, new.timed, kept
         )
 
 

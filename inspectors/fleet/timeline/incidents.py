@@ -16,7 +16,7 @@ A member's own session timeout is the measure of what is soon: it is what its op
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -26,7 +26,7 @@ from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY
 from rebal.inspectors.fleet.timeline.members import MemberSpan
 from rebal.inspectors.fleet.timeline.rebalances import Generation
 from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.values import Member
+from rebal.inspectors.fleet.timeline.values import Member, shortest_session_ms
 
 STORM: Final = "storm"
 CRASH_LOOP: Final = "crash loop"
@@ -96,7 +96,7 @@ class Incidents(Struct, array_like=True):
     streaks: dict[Key, Streak] = {}
     hidden: list[tuple[int, str, str]] = []
 
-    def rebalanced(self, new: Generation, members: Sequence[Member], rows: Rows) -> None:
+    def rebalanced(self, new: Generation, members: Collection[Member], rows: Rows) -> None:
         """Note that a rebalance to these members was completed."""
         if members and new.timed:
             self._in_storm(new, members, rows)
@@ -112,16 +112,16 @@ class Incidents(Struct, array_like=True):
         if storm is not None:
             storm.again(at or storm.last_at)
 
-    def _in_storm(self, new: Generation, members: Sequence[Member], rows: Rows) -> None:
+    def _in_storm(self, new: Generation, members: Collection[Member], rows: Rows) -> None:
         started, storm = new.started or new.ended, self.streaks.get(_STORM)
-        soon = min(one.session_ms for one in members) * MILLI
+        soon = shortest_session_ms(members) * MILLI
         if storm is None or started - storm.last_at > soon:
             self._end(_STORM, rows)
             storm = self.streaks[_STORM] = Streak(started, started)
         storm.again(new.ended)
         storm.most = max(storm.most, len(members))
 
-    def _owners(self, at: int, members: Sequence[Member], rows: Rows) -> None:
+    def _owners(self, at: int, members: Collection[Member], rows: Rows) -> None:
         """Members that own nothing while others do."""
         empty = {one.member_id for one in members if one.assignment.count == 0}
         for key in [key for key in self.streaks if key[0] == "empty" and key[1] not in empty]:

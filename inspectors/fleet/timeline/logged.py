@@ -28,9 +28,9 @@ from rebal.inspectors.fleet.timeline.values import (
 )
 
 
-def generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Generation, list[Named]]:
+def generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Generation, Named]:
     """Return the generation that a log shows, and its members where it shows all of them."""
-    members = []
+    members = {}
     consumer = logged.protocol_type in (None, "consumer")
     given = logged.assignments or {}
     for member_id in sorted(logged.members.keys() | given.keys()) if given else ():
@@ -47,7 +47,7 @@ def generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Genera
         )
         said = read_subscription(sent) if sent and consumer else Sent(UNTOLD)
         assigned = read_assignment(given.get(member_id, b"")) if consumer else NOT_GIVEN
-        members.append((Member(identity, said.subscription, assigned), said.generation))
+        members[Member(identity, said.subscription, assigned)] = said.generation
     generation = Generation(
         number=logged.number,
         ended=logged.last_at if logged.ended is None else logged.ended,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -52,7 +52,6 @@ class Generation(Struct, kw_only=True, array_like=True):
 class Change:
     """Difference between the present members and those of a generation: new, gone and changed.
 
-    `generations` are those in the members' subscriptions.
     `stayed` are all that are in both, each as it was and as it is, until they are brought on;
     `changed` are those of them that said or got something else. `replaced` are static members that
     came back, by their new ids. `slipped` are those that went while the generation before was
@@ -60,23 +59,21 @@ class Change:
     without the last one to leave.
     """
 
-    def __init__(self, before: Mapping[str, MemberSpan], members: Iterable[Named]) -> None:
-        self.generations = dict(members)
+    def __init__(self, before: Mapping[str, MemberSpan], members: Named) -> None:
+        self.members = members
         self.new: list[Member] = []
         self.stayed: list[tuple[MemberSpan, Member]] = []
-        self.gone: list[MemberSpan] = []
         self.slipped: Sequence[MemberSpan] = ()
         self.replaced: dict[str, MemberSpan] = {}
-        for member in self.generations:
-            span = before.get(member.member_id)
+        left = dict(before)
+        for member in members:
+            span = left.pop(member.identity.member_id, None)
             if span is None:
                 self.new.append(member)
             else:
                 self.stayed.append((span, member))
         self.changed = [(span, member) for span, member in self.stayed if span.member is not member]
-        if len(self.stayed) != len(before):
-            ids = {member.member_id for member in self.generations}
-            self.gone = [one for key, one in before.items() if key not in ids]
+        self.gone = list(left.values())
         instances = {one.member.identity.instance_id: one for one in self.gone}
         for member in self.new:
             span = instances.get(member.identity.instance_id)

@@ -9,8 +9,9 @@ by the one strict codec in groups/wire: what it refuses is refused here.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -36,8 +37,10 @@ _NO_RACK: Final = 2
 """The version of a subscription that has a generation and no rack."""
 _CONSUMER: Final = "consumer"
 _CLASSIC: Final = "classic"
+_UINT16: Final = struct.Struct(">H").unpack_from
 _INT32: Final = struct.Struct(">i").unpack_from
 _DEFAULT_SESSION_MS: Final = 45_000
+_TOLD_SESSION: Final = attrgetter("identity.session_timeout_ms")
 
 
 class PartitionList(Struct, frozen=True, cache_hash=True, array_like=True):
@@ -188,9 +191,15 @@ class Member(Struct, eq=False, array_like=True):
         )
 
 
-Named = tuple[Member, int | None]
-"""A member of a generation, and the generation in its subscription: -1, the member has none; None,
-the version has no such field."""
+def shortest_session_ms(members: Iterable[Member]) -> int:
+    """Return the shortest session timeout of these members."""
+    told = set(map(_TOLD_SESSION, members))
+    return min(ms or _DEFAULT_SESSION_MS for ms in told)
+
+
+Named = Mapping[Member, int | None]
+"""The members of a generation, each with the generation in its subscription: -1, the member has
+none; None, the version has no such field."""
 
 
 class Sent(NamedTuple):
@@ -209,7 +218,7 @@ def read_subscription(data: bytes) -> Sent:
     if data.startswith(_V3) and data.endswith(_NULL_RACK):
         sent = _sent(data[:-6] + bytes(4) + _NULL_RACK)
         if sent.tail is not None:
-            return sent._replace(generation=_INT32(data, len(data) - 6)[0])
+            return Sent(sent.subscription, _INT32(data, len(data) - 6)[0], sent.tail)
     return _sent(data)
 
 
@@ -254,30 +263,27 @@ class Value(NamedTuple):
     """A classic group's record without its members, and whom it names."""
 
     group: GroupMetadata
-    members: Sequence[Named]
+    members: Named
 
 
-class Known(NamedTuple):
-    """A member as it was last read: its bytes up to the generation and after it, and what they say.
+class Known(Struct, frozen=True):
+    """A member as it was last read: its bytes `before` the generation and `after` it.
 
-    Where that has no place of its own, `before` is all of the bytes, and `generation` what they say
-    of it.
+    That stands `said` bytes from their beginning, and `rest` is where it ends. Where its place is
+    not known `before` is all of the bytes, and `generation` what they say of it.
     """
 
     member: Member
     before: bytes
-    after: bytes = b""
-    gap: int = 0
+    after: bytes
+    rest: int
+    size: int
+    said: int | None = None
     generation: int | None = None
 
-    def is_at(self, data: bytes, at: int) -> bool:
-        """Return whether the member says the same at this place."""
-        after = at + len(self.before) + self.gap
-        return data.startswith(self.before, at) and data.startswith(self.after, after)
 
-
-_KNOWN: Final[dict[tuple[bool, bytes], Known]] = {}
-"""Members by the bytes of their ids, of groups of consumers and of others."""
+_KNOWN: Final[dict[bool, dict[bytes, Known]]] = {True: {}, False: {}}
+"""Members of groups of consumers, and of others, by the bytes of their ids."""
 
 
 def read_value(data: bytes) -> Value:
@@ -288,37 +294,41 @@ def read_value(data: bytes) -> Value:
     """
     try:
         group, count, at = group_metadata_head(data)
-        consumer, members = group.protocol_type == _CONSUMER, []
+        consumer, members = group.protocol_type == _CONSUMER, {}
+        known_by_id = _KNOWN[consumer]
         for _ in range(count):
-            key = consumer, data[at : at + 2 + int.from_bytes(data[at : at + 2], "big")]
-            known = _KNOWN.get(key)
-            if known is None or not known.is_at(data, at):
-                known = _know(key, data, at)
-            at += len(known.before)
-            generation = _INT32(data, at)[0] if known.gap else known.generation
-            at += known.gap + len(known.after)
-            members.append((known.member, generation))
-    except WireError:
+            known = known_by_id.get(data[at : at + 2 + _UINT16(data, at)[0]])
+            if known is None or not (
+                data.startswith(known.before, at) and data.startswith(known.after, at + known.rest)
+            ):
+                known = _know(data, at, consumer)
+            generation = known.generation
+            if known.said is not None:
+                (generation,) = _INT32(data, at + known.said)
+            members[known.member] = generation
+            at += known.size
+    except (WireError, struct.error):
         # of another version, or broken: the codec says by itself what is wrong with it
         group = decode_group_metadata(data)
         consumer = group.protocol_type == _CONSUMER
         read = [_read(one, consumer) for one in group.members]
-        members = [(member, sent.generation) for member, sent in read]
+        members = {member: sent.generation for member, sent in read}
     return Value(group, members)
 
 
-def _know(key: tuple[bool, bytes], data: bytes, at: int) -> Known:
+def _know(data: bytes, at: int, consumer: bool) -> Known:
     """Read the member at this place, and remember it."""
     one, end = group_metadata_member(data, at)
-    member, sent = _read(one, key[0])
-    if sent.tail is None:
-        known = Known(member, data[at:end], generation=sent.generation)
-    else:
-        after = end - len(one.assignment) - 4 - sent.tail
-        known = Known(member, data[at : after - 4], data[after:end], gap=4)
-    if len(_KNOWN) >= KEPT:
-        _KNOWN.clear()
-    _KNOWN[key] = known
+    member, sent = _read(one, consumer)
+    known = Known(member, data[at:end], b"", 0, end - at, None, sent.generation)
+    if sent.tail is not None:
+        rest = end - len(one.assignment) - 4 - sent.tail
+        before, after = data[at : rest - 4], data[rest:end]
+        known = Known(member, before, after, rest - at, end - at, len(before))
+    by_id = _KNOWN[consumer]
+    if len(by_id) >= KEPT:
+        by_id.clear()
+    by_id[data[at : at + 2 + _UINT16(data, at)[0]]] = known
     return known
 
 
