@@ -45,6 +45,8 @@ NEEDED: Final = "grant READ on it"
 _TASKS_PER_CORE: Final = 4
 _LEAST: Final = 50_000
 """Offsets for one task: each task costs a tenth of a second and a login."""
+_PATIENCE: Final = 60.0
+"""Seconds without a record, at least, after which a broker is silent: a quota may hold it back."""
 _AT_ONCE: Final = 4000
 _QUEUED_KB: Final = 16 << 10
 """Records of a batch, and kilobytes that wait for it."""
@@ -151,10 +153,11 @@ def read_partitions(
         RequestError: a broker rejects it.
     """
     left = {one.number: one.end for one in ranges}
-    wait = max(1.0, config.timeout_ms / 1000)
+    seconds = config.timeout_ms / 1000
+    wait = max(_PATIENCE, seconds)
     if config.oauth is not None:
         # librdkafka waits for its first token, and does not say why there is none.
-        token_of(config.oauth, wait)
+        token_of(config.oauth, seconds)
     trouble: list[str] = []
     consumer = Consumer(_settings(config) | {"error_cb": lambda error: trouble.append(error.str())})
     try:
