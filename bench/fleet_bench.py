@@ -212,7 +212,7 @@ def _scans(what: str, path: str) -> Iterator[float]:
         yield from _in_parts(settings, Path(path))
         return
     given = {"offsets": (path,)} if what == "offsets" else {"request_logs": (path,)}
-    with spark_session(settings, kafka=False), tempfile.TemporaryDirectory() as out:
+    with spark_session(settings), tempfile.TemporaryDirectory() as out:
         for run in itertools.count():
             begin = time.perf_counter()
             run_scan(ScanOrder(out=find_place(f"{out}/{run}"), **given), say=_silent)
@@ -226,7 +226,7 @@ def _in_parts(settings: Any, folder: Path) -> Iterator[float]:
     from rebal.inspectors.fleet.spark.session import spark_session
 
     files = sorted(folder.iterdir(), key=lambda one: int(one.stem))
-    with spark_session(settings, kafka=False), tempfile.TemporaryDirectory() as out:
+    with spark_session(settings), tempfile.TemporaryDirectory() as out:
         for file in files:
             begin = time.perf_counter()
             run_scan(ScanOrder(out=find_place(out), offsets=(str(file),)), say=_silent)
