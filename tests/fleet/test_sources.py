@@ -197,6 +197,7 @@ def test_errors_of_a_consumer_without_an_answer_end_a_scan(monkeypatch) -> None:
         def close(self) -> None: ...
 
     monkeypatch.setattr(kafka, "Consumer", Down)
+    monkeypatch.setattr(kafka, "_PATIENCE", 0)
     parts = [kafka.PartitionRange(0, 0, 5)]
     with pytest.raises(ConnectError, match=r"no answer within 1 s: .*[Bb]roker"):
         list(kafka.read_partitions(parts, ClusterConfig(bootstrap="b", timeout_ms=1000)))
