@@ -99,7 +99,7 @@ def bare_python(tmp_path: Path) -> Path:
 
 
 @pytest.mark.live
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(420)
 def test_a_standalone_cluster_makes_the_same_tables(
     master: str, bare_python: Path, tmp_path: Path, local_tables: dict[str, list[object]]
 ) -> None:
@@ -117,7 +117,7 @@ def test_a_standalone_cluster_makes_the_same_tables(
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if not line.startswith("rebal: ")] == []
