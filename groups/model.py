@@ -8,7 +8,7 @@ guess. A fact without evidence of its own rests on `GroupSnapshot.evidence`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -545,35 +545,6 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
     def probe_answers(self) -> tuple[ProbeAnswer, ...]:
         """Answers of the probe; empty if it was not run or is void."""
         return self.probe.answers if self.probe is not None and self.probe.refused is None else ()
-
-    @property
-    def rebalanced_since_load(self) -> bool:
-        """True if a rebalance has certainly completed, with every member, since the coordinator
-        loaded the group.
-
-        Only then does a probe's "no" show that a list lacks the assignor: after a load the
-        coordinator holds the elected assignor alone. A static member that is down then does not
-        rejoin, and stays a member until its session ends, which begins anew with each rebalance.
-        """
-        coordinator = self.group.coordinator
-        if coordinator is None or coordinator.rebalanced_since_load is not Tri.YES:
-            return False
-        static = [member for member in self.members if member.instance_id is not None]
-        return coordinator.leader_epoch == 0 or all(
-            self._rejoined_since(member, coordinator.loaded_at) for member in static
-        )
-
-    def _rejoined_since(self, member: Member, loaded_at: datetime | None) -> bool:
-        """Return whether a static member has certainly joined since a load of its group."""
-        if member.joined_at is not None and loaded_at is not None and member.joined_at > loaded_at:
-            return True
-        session = member.timeouts.session_ms if member.timeouts is not None else None
-        rebalanced_at = self.group.generation_at
-        return (
-            session is not None
-            and rebalanced_at is not None
-            and self.captured_at - rebalanced_at > timedelta(milliseconds=session)
-        )
 
     def __post_init__(self) -> None:
         """Make `Lags` of any `Lag`s."""

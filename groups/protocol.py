@@ -28,6 +28,7 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
+from rebal.groups.reloads import has_whole_lists
 from rebal.groups.streams import protocol_by_version
 
 _EAGER: Final = RebalanceProtocol.EAGER
@@ -215,7 +216,7 @@ def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
     for answer in snapshot.probe_answers:
         if answer.supported is Tri.YES:
             supported[answer.assignor] = None
-        elif answer.supported is Tri.NO and snapshot.rebalanced_since_load:
+        elif answer.supported is Tri.NO and has_whole_lists(snapshot):
             unsupported[answer.assignor] = None
         elif answer.supported is Tri.NO:
             doubtful[answer.assignor] = None

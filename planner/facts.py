@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
 from functools import cached_property
 from typing import Final
 
@@ -31,12 +30,11 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.protocol import ProtocolAnswer, member_protocol
+from rebal.groups.reloads import has_whole_lists
 from rebal.planner.clients import able, refuted
 from rebal.planner.verdict import agreed, opposite
 
 KEYS: Final = 4
-CLOCKS: Final = timedelta(seconds=5)
-"""How far two machines' clocks may differ unseen."""
 _STATED: Final = Evidence(source=Source.ASSUMED)
 
 
@@ -267,7 +265,7 @@ class GroupFacts:
         answers = {answer.supported for answer in probe.answers if answer.assignor == assignor}
         if answers == {Tri.YES}:
             return Tri.YES
-        if answers == {Tri.NO} and self.snapshot.rebalanced_since_load:
+        if answers == {Tri.NO} and has_whole_lists(self.snapshot):
             return Tri.NO
         return Tri.CANNOT_TELL
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Final, Literal
 
 from rebal.groups.data import load_data
@@ -108,7 +108,6 @@ class FaultTable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return (*self.rules, *self.others)
 
 
-@cache
 def table() -> FaultTable:
     """Return all known faults, and the rules that are declared as data."""
     return load_data("version_faults.yaml", FaultTable, "rebal.planner.rules")

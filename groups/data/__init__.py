@@ -17,7 +17,10 @@ _LOADED: Final[dict[tuple[str, str], Any]] = {}
 
 
 def load_data(name: str, kind: type[_T], package: str = __name__) -> _T:
-    """Return the contents of a YAML file of `package` (by default of this one) as a `kind`."""
+    """Return the contents of a YAML file of `package` (by default of this one) as a `kind`.
+
+    A file is read once.
+    """
     with _LOCK:
         if (package, name) not in _LOADED:
             text = files(package).joinpath(name).read_text(encoding="utf-8")

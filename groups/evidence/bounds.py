@@ -22,6 +22,7 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
+from rebal.groups.reloads import has_whole_lists
 
 COOPERATIVE_STICKY: Final = "cooperative-sticky"
 # the eager-only assignors that a client with a fixed rebalance protocol can hold beside it
@@ -43,7 +44,7 @@ def with_bounds(snapshot: GroupSnapshot) -> GroupSnapshot:
     borrowed = borrowed_names(snapshot)
     members = [_bounded(member, snapshot, borrowed) for member in snapshot.members]
     for answer in snapshot.probe_answers:
-        if answer.supported is Tri.NO and snapshot.rebalanced_since_load:
+        if answer.supported is Tri.NO and has_whole_lists(snapshot):
             members = _all_but_one(members, answer)
     return replace(snapshot, members=tuple(members))
 
@@ -61,7 +62,7 @@ def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
         held = snapshot.members and all(
             member.assignors.holds(answer.assignor) is Tri.YES for member in snapshot.members
         )
-        if answer.supported is Tri.NO and snapshot.rebalanced_since_load and held:
+        if answer.supported is Tri.NO and held and has_whole_lists(snapshot):
             yield Contradiction(
                 what=f"the probe says that some list lacks {answer.assignor}, and all hold it",
                 evidence=(_probed(answer),),

@@ -298,12 +298,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def schema(name: str) -> Schema:
     """Return the schema of a message."""
-    return _schemas()[name]
-
-
-@cache
-def _schemas() -> dict[str, Schema]:
-    return load_data("messages.yaml", dict[str, Schema])
+    return load_data("messages.yaml", dict[str, Schema])[name]
 
 
 @cache

@@ -31,8 +31,9 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
+from rebal.groups.reloads import joined_since_load, never_loaded
 from rebal.planner.clients import able, cannot_hold
-from rebal.planner.facts import CLOCKS, Facts, GroupFacts
+from rebal.planner.facts import Facts, GroupFacts
 from rebal.planner.verdict import opposite
 from rebal.planner.versions import fault
 
@@ -291,7 +292,7 @@ def _cases(
 ) -> tuple[tuple[Entry, ...], ...]:
     """Return the histories that fit what is known of the last load."""
     own = {f.member.member_id: _own(f, names, elected) for f in counted}
-    if rejoined or context.remembers or _never_loaded(context):
+    if rejoined or context.remembers or never_loaded(context.snapshot):
         return (tuple(_entry(f, (own[f.member.member_id],)) for f in counted),)
     forgotten = Held(names=frozenset({elected}), exact=True) if elected else Held()
     rebalanced, loaded = [], []
@@ -300,7 +301,7 @@ def _cases(
         static, since = facts.static, _joined_since(context, facts)
         # No history makes such a list one of this group: the contradiction must stay visible.
         at_odds = elected in mine.lacks or (mine.exact and elected not in mine.names)
-        whole = since is Tri.YES or (elected is not None and at_odds)
+        whole = since or (elected is not None and at_odds)
         left = (mine, forgotten) if static else (forgotten,)
         rebalanced.append(_entry(facts, left if static and not whole else (mine,), mine))
         loaded.append(_entry(facts, (mine,) if whole else left, mine))
@@ -333,25 +334,13 @@ def _rejection_proves_load(context: GroupFacts, counted: list[Facts]) -> bool:
     )
 
 
-def _never_loaded(context: GroupFacts) -> bool:
-    """Return whether the partition's first leader still coordinates (leader epoch 0)."""
-    coordinator = context.group.coordinator
-    return coordinator is not None and coordinator.leader_epoch == 0 and context.reloaded is Tri.NO
-
-
-def _joined_since(context: GroupFacts, facts: Facts) -> Tri:
+def _joined_since(context: GroupFacts, facts: Facts) -> bool:
     """Return whether this member's own accepted join was seen after the last load."""
     coordinator = context.group.coordinator
-    loaded = coordinator.loaded_at if coordinator is not None else None
-    joined = facts.member.joined_at
     in_epoch = coordinator is not None and coordinator.leader_epoch is not None
-    if in_epoch and facts.member.member_id in context.restarted:
-        # No clock is needed: an id that came after a look in this epoch came after its load.
-        return Tri.YES
-    if loaded is None or joined is None:
-        return Tri.CANNOT_TELL
-    # A client's own log may date its join, by another machine's clock.
-    return Tri.YES if joined > loaded + CLOCKS else Tri.CANNOT_TELL
+    # No clock is needed: an id that came after a look in this epoch came after its load.
+    came = in_epoch and facts.member.member_id in context.restarted
+    return came or joined_since_load(context.snapshot, facts.member)
 
 
 def _own(facts: Facts, names: set[str], elected: str | None) -> Held:

@@ -25,6 +25,7 @@ from rebal.groups.model import (
     Refusal,
     Tri,
 )
+from rebal.groups.reloads import CLOCKS
 from rebal.groups.snapshot.redact import random_end
 from rebal.planner.admission.rejected import (
     address,
@@ -33,7 +34,7 @@ from rebal.planner.admission.rejected import (
 )
 from rebal.planner.clients import refuses_mixed
 from rebal.planner.context import Context, names
-from rebal.planner.facts import CLOCKS, KEYS, identity_keys, natural
+from rebal.planner.facts import KEYS, identity_keys, natural
 from rebal.planner.plan import Plan
 from rebal.planner.timeouts import longest_session
 from rebal.planner.verdict import worst

@@ -134,6 +134,20 @@ def test_a_no_without_a_rebalance_since_the_load_is_worth_nothing(
     assert " sticky NOT all" not in words
 
 
+def test_a_no_that_a_static_member_may_cause_says_so(group: Make) -> None:
+    made = probe(group(), Tri.YES, ("sticky", Tri.NO))
+    first, *others = made.members
+    static = msgspec.structs.replace(first, instance_id="checkout-1")
+    words = screen(
+        doubted(msgspec.structs.replace(made, members=(static, *others))), width=200
+    ).split()
+    assert (
+        "sticky: cannot tell, probe said no, just now: worth nothing yet: since the coordinator "
+        "was loaded, a static member that is down counts with the elected assignor alone until "
+        "its session ends"
+    ) in " ".join(words)
+
+
 def test_a_probe_without_an_answer_says_why(group: Make) -> None:
     refused = msgspec.structs.replace(group(), probe=Probe(refused="the group is Empty"))
     assert "not probed  the group is Empty" in screen(report(refused))

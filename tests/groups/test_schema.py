@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebal.groups.data import load_data
 from rebal.groups.errors import WireError
-from rebal.groups.wire.schema import Message, _schemas, schema
+from rebal.groups.wire.schema import Message, Schema, schema
 
-NAMES = sorted(_schemas())
+NAMES = sorted(load_data("messages.yaml", dict[str, Schema]))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -406,15 +406,18 @@ def test_a_static_member_seen_joining_after_the_load_is_known() -> None:
         "reloaded": False,
         "cluster": {"settings": NO_LIMIT},
     }
-    context = context_of(spec)
-    coordinator = replace(context.group.coordinator, loaded_at=AT, leader_epoch=3)
-    group = replace(context.group, coordinator=coordinator)
-    context.group = group
-    answer = asked(memory_of(context), "a-0f0f", COOP)
-    assert answer.verdict is Tri.CANNOT_TELL
-    assert "list of j holds" in answer.reason
-    context.group = replace(group, coordinator=replace(coordinator, leader_epoch=0, loaded_at=None))
-    assert asked(memory_of(context), "a-0f0f", COOP).verdict is Tri.YES
+
+    def answer(**known: object) -> Admission:
+        context = context_of(spec)
+        coordinator = replace(context.group.coordinator, **known)
+        context.group = replace(context.group, coordinator=coordinator)
+        context.snapshot = replace(context.snapshot, group=context.group)
+        return asked(memory_of(context), "a-0f0f", COOP)
+
+    unsure = answer(loaded_at=AT, leader_epoch=3)
+    assert unsure.verdict is Tri.CANNOT_TELL
+    assert "list of j holds" in unsure.reason
+    assert answer(leader_epoch=0).verdict is Tri.YES
 
 
 def test_a_rejection_of_what_every_list_holds_proves_a_load() -> None:

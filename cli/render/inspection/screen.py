@@ -226,7 +226,13 @@ def _source(answer: ProbeAnswer | None, said: Tri, report: Report, now: datetime
 
 def _worthless(snapshot: GroupSnapshot) -> str:
     coordinator = snapshot.group.coordinator
-    if coordinator is not None and coordinator.rebalanced_since_load is Tri.NO:
+    since = coordinator.rebalanced_since_load if coordinator is not None else Tri.CANNOT_TELL
+    if since is Tri.YES:
+        return (
+            "worth nothing yet: since the coordinator was loaded, a static member that is down "
+            "counts with the elected assignor alone until its session ends"
+        )
+    if since is Tri.NO:
         text = "worth nothing: no rebalance completed since the coordinator was loaded"
     else:
         text = "worth nothing until a rebalance is seen since the coordinator was loaded"
