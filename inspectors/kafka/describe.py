@@ -52,7 +52,7 @@ _DESCRIPTIONS: Final = {
     GroupType.SHARE: ShareGroupDescribeRequest,
 }
 _MEMBER_TYPES: Final = {0: "classic", 1: "consumer"}
-_NOT_THERE: Final = "GROUP_ID_NOT_FOUND"
+NOT_THERE: Final = "GROUP_ID_NOT_FOUND"
 NOT_CLASSIC: Final = "NOT_CLASSIC"
 _NO_RIGHTS: Final = -(2**31)
 
@@ -117,40 +117,48 @@ def describe_many(
         found |= {
             group.group_id: _error(group) if group.error_code else _new_group(group, broker, kind)
             for group in response.groups
-            if error_name(group.error_code) not in (_NOT_THERE, "UNSUPPORTED_VERSION")
+            if error_name(group.error_code) not in (NOT_THERE, "UNSUPPORTED_VERSION")
         }
     missing = [group_id for group_id in group_ids if group_id not in found]
-    return found | {each: RequestError(_NOT_THERE, f"{each}: no such group") for each in missing}
+    return found | {each: RequestError(NOT_THERE, f"{each}: no such group") for each in missing}
 
 
 def look_at_classic(
     connection: Connection,
     broker: int,
-    group_id: str,
+    group_ids: Sequence[str],
     deadline: Deadline,
     first: Sequence[Any] = (),
-) -> tuple[list[Any], Described | RequestError]:
-    """Return the answers to the requests `first`, and the group as it is after them.
+) -> tuple[list[Any], dict[str, Described | RequestError]]:
+    """Return the answers to the requests `first`, and the groups as they are after them.
 
-    It is NOT_CLASSIC unless the coordinator `broker` itself says that the group is a classic one:
-    it describes it, and ConsumerGroupDescribe answers GROUP_ID_NOT_FOUND. A coordinator without
-    that request, or with UNSUPPORTED_VERSION, holds classic groups only. All is sent in one write.
+    One is NOT_CLASSIC unless the coordinator `broker` itself says that it is a classic group: it
+    describes it, and ConsumerGroupDescribe answers GROUP_ID_NOT_FOUND. A coordinator without that
+    request, or with UNSUPPORTED_VERSION, holds classic groups only. All is sent in one write.
 
     Raises:
         RequestError: a request got no answer.
     """
-    sent = [*first, _classic_request(connection, [group_id], operations=False)]
+    sent = [*first, _classic_request(connection, group_ids, operations=False)]
     if connection.supports(ConsumerGroupDescribeRequest):
         version = connection.version(ConsumerGroupDescribeRequest)
-        sent.append(message(ConsumerGroupDescribeRequest, version, group_ids=[group_id]))
+        sent.append(message(ConsumerGroupDescribeRequest, version, group_ids=list(group_ids)))
     answers = connection.exchange_all(sent, deadline)
     answered, (classic, *others) = answers[: len(first)], answers[len(first) :]
-    described = _classic(classic, broker).get(group_id)
-    names = {error_name(group.error_code) for each in others for group in each.groups}
-    is_said = names <= {_NOT_THERE, "UNSUPPORTED_VERSION"} and bool(names) >= bool(others)
-    if isinstance(described, Described) and not is_said:
-        described = None
-    return answered, described or RequestError(NOT_CLASSIC, f"{group_id}: not a classic group")
+    found = _classic(classic, broker)
+    denied = {
+        group.group_id
+        for each in others
+        for group in each.groups
+        if error_name(group.error_code) in (NOT_THERE, "UNSUPPORTED_VERSION")
+    }
+    looks = {}
+    for group_id in group_ids:
+        described = found.get(group_id)
+        if isinstance(described, Described) and others and group_id not in denied:
+            described = None
+        looks[group_id] = described or RequestError(NOT_CLASSIC, f"{group_id}: not a classic group")
+    return answered, looks
 
 
 def _error(group: Any) -> RequestError:
@@ -179,7 +187,7 @@ def _classic(response: Any, broker: int) -> dict[str, Described | RequestError]:
     """Return the classic groups that are described; others are left out."""
     found: dict[str, Described | RequestError] = {}
     for group in response.groups:
-        if error_name(group.error_code) == _NOT_THERE:
+        if error_name(group.error_code) == NOT_THERE:
             continue
         state = _STATES.get(group.group_state, GroupState.UNKNOWN)
         if group.error_code:

@@ -18,10 +18,10 @@ from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import Described, committed_offsets, describe, within
 from rebal.inspectors.kafka.messages import DescribeQuorumRequest, JoinGroupRequest
 from rebal.inspectors.kafka.probe import MIN_VERSION
-from rebal.inspectors.kafka.read import own_settings, used_by
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC, rebalanced_since_load
 from rebal.inspectors.kafka.resources import Resources
 from rebal.inspectors.kafka.session import ahead_of_brokers
+from rebal.inspectors.kafka.snapshots import own_settings, used_by
 from rebal.inspectors.kafka.wire import Deadline
 
 # AclOperation's codes, as answers list them among the authorized operations.

@@ -15,42 +15,37 @@ leave and the group be converted.
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Sequence
 from typing import Any, Final
 
 from rebal.groups.model import (
+    Group,
     GroupSnapshot,
     GroupState,
     GroupType,
     Member,
     Probe,
     ProbeAnswer,
-    TopicPartitions,
     Tri,
 )
 from rebal.inspectors import clock
-from rebal.inspectors.errors import ConnectError, RequestError, error_name, unless_error
+from rebal.inspectors.errors import ConnectError, RequestError, error_name
 from rebal.inspectors.kafka.cluster import MOVED, RawCluster
 from rebal.inspectors.kafka.describe import (
     CONSUMER,
-    NOT_CLASSIC,
     Described,
     describe,
     look_at_classic,
 )
 from rebal.inspectors.kafka.messages import JoinGroupRequest
-from rebal.inspectors.kafka.wire import Connection, Deadline, message
+from rebal.inspectors.kafka.wire import Connection, message
 
 MIN_VERSION: Final = 5
 _MAX_VERSION: Final = 9
 _SESSION_TIMEOUT_MS: Final = 10_000
 _ANSWERS: Final = {"UNKNOWN_MEMBER_ID": Tri.YES, "INCONSISTENT_GROUP_PROTOCOL": Tri.NO}
-_INSTANCE_TRIES: Final = 3
-
-
-class _VoidError(Exception):
-    """The reason not to send a (further) probe; every answer so far is void."""
+_AGAIN: Final = (*MOVED, "FENCED_INSTANCE_ID")
+_TRIES: Final = 3
 
 
 def probe_group(cluster: RawCluster, snapshot: GroupSnapshot, assignors: Sequence[str]) -> Probe:
@@ -58,25 +53,75 @@ def probe_group(cluster: RawCluster, snapshot: GroupSnapshot, assignors: Sequenc
 
     Nothing is sent, and `refused` gives the reason, unless the group meets the conditions of this
     module and still has the members and assignments of `snapshot`. A change between two
-    descriptions voids all answers.
+    descriptions voids all answers; where its coordinator moves or loads, all is asked again.
 
     Raises:
         ConnectError: the cluster cannot be reached.
     """
     deadline = cluster.deadline()
     group_id = snapshot.group.group_id
-    answers: list[ProbeAnswer] = []
-    try:
-        before = _just_described(cluster, group_id, deadline)
-        _same(_owned(snapshot.members), before, "since it was read")
-        for assignor in dict.fromkeys(assignors):
-            answer, before = _ask(cluster, before, assignor, _timeout(snapshot), deadline)
-            answers.append(answer)
-    except _VoidError as why:
-        return Probe(refused=str(why))
-    except RequestError as error:
-        return Probe(refused=f"the group could not be described around the probe: {error.reason}")
-    return Probe(answers=tuple(answers))
+    for _ in range(_TRIES):
+        try:
+            broker = cluster.coordinator(group_id, deadline)
+            return probe_groups(cluster, [(snapshot, assignors)], broker)[group_id]
+        except (KeyError, RequestError):
+            pass
+        try:
+            # Waits while the coordinator loads the group.
+            now = describe(cluster, group_id, deadline)
+        except RequestError as error:
+            return undescribed(error)
+        why = _unfit(now, now.members) or _difference(snapshot, now)
+        if why is not None:
+            return Probe(refused=why)
+    return Probe(refused="its coordinator moves or loads: try again")
+
+
+def undescribed(error: RequestError) -> Probe:
+    """Return the probe of a group that could not be described."""
+    return Probe(refused=f"the group could not be described around the probe: {error.reason}")
+
+
+def probe_groups(
+    cluster: RawCluster, wanted: Sequence[tuple[GroupSnapshot, Sequence[str]]], broker: int
+) -> dict[str, Probe]:
+    """Return the probe's answers for groups that `broker` coordinates, each for its assignors.
+
+    One request describes all of them after each turn, in which each group is asked once. Left out
+    are groups that changed, and those whose coordinator moved or loads.
+
+    Raises:
+        ConnectError: the cluster cannot be reached.
+        RequestError: the broker did not answer.
+    """
+    deadline = cluster.deadline()
+    found: dict[str, Probe] = {}
+    left: dict[str, GroupSnapshot] = {}
+    for snapshot, _ in wanted:
+        group = snapshot.group
+        why = _unfit(group, snapshot.members)
+        if why is None and _version(cluster.node(broker, deadline)) < MIN_VERSION:
+            why = f"the broker is too old: the probe needs JoinGroup v{MIN_VERSION} (Kafka 2.3)"
+        if why is None:
+            left[group.group_id] = snapshot
+        else:
+            found[group.group_id] = Probe(refused=why)
+    asked = {one.group.group_id: tuple(dict.fromkeys(names)) for one, names in wanted}
+    answers: dict[str, tuple[ProbeAnswer, ...]] = dict.fromkeys(left, ())
+    # The first turn only describes: each probe lies between two descriptions.
+    for turn in range(-1, max((len(asked[name]) for name in left), default=-1)):
+        probed = {name: asked[name][turn] for name in left if 0 <= turn < len(asked[name])}
+        connection = cluster.node(broker, deadline)
+        version = _version(connection)
+        joins = [_join(left[name], assignor, version) for name, assignor in probed.items()]
+        responses, looks = look_at_classic(connection, broker, list(left), deadline, joins)
+        for (name, assignor), response in zip(probed.items(), responses, strict=True):
+            answer = _answer(name, assignor, response)
+            answers[name] += (answer,)
+            if answer.error in _AGAIN:
+                del left[name]
+        left = {name: one for name, one in left.items() if _is_still(one, looks[name])}
+    return found | {name: Probe(answers=answers[name]) for name in left}
 
 
 def join_request(
@@ -118,115 +163,75 @@ def join_request(
     )
 
 
-def _just_described(cluster: RawCluster, group_id: str, deadline: Deadline) -> Described:
-    def ask(connection: Connection, broker: int) -> Described:
-        return unless_error(look_at_classic(connection, broker, group_id, deadline)[1])
-
-    try:
-        return _fit(cluster.on_coordinator(group_id, deadline, ask))
-    except RequestError as error:
-        if error.name != NOT_CLASSIC:
-            raise
-    described = describe(cluster, group_id, deadline)
-    if described.type in (GroupType.STREAMS, GroupType.SHARE):
-        raise _VoidError(f"it is a {described.type} group, which has no assignor lists")
-    raise _VoidError(
-        "it is not a classic group: a KIP-848 group has no assignor lists, and the probe could "
-        "harm it"
-    )
+def _unfit(group: Described | Group, members: Sequence[Member]) -> str | None:
+    """Return why the group may not be probed; None if it may."""
+    if group.type in (GroupType.STREAMS, GroupType.SHARE):
+        return f"it is a {group.type} group, which has no assignor lists"
+    if group.type is not GroupType.CLASSIC:
+        return (
+            "it is not a classic group: a KIP-848 group has no assignor lists, and the probe could "
+            "harm it"
+        )
+    if group.protocol_type != CONSUMER:
+        return f"its protocol type is {group.protocol_type or 'empty'}, not consumer"
+    if group.state is not GroupState.STABLE:
+        return f"it is {group.state.value}, not Stable: try again when it is"
+    return None if members else "it has no members"
 
 
-def _fit(described: Described) -> Described:
-    """Return a classic group that may be probed.
-
-    Raises:
-        _VoidError: it may not be.
-    """
-    if described.protocol_type != CONSUMER:
-        raise _VoidError(f"its protocol type is {described.protocol_type or 'empty'}, not consumer")
-    if described.state is not GroupState.STABLE:
-        raise _VoidError(f"it is {described.state.value}, not Stable: try again when it is")
-    if not described.members:
-        raise _VoidError("it has no members")
-    return described
+def _is_still(snapshot: GroupSnapshot, look: Described | RequestError) -> bool:
+    """Return whether a classic group may be probed as before, its members unchanged."""
+    if isinstance(look, RequestError):
+        return False
+    return _unfit(look, look.members) is None and _difference(snapshot, look) is None
 
 
-def _owned(members: Sequence[Member]) -> dict[str, TopicPartitions]:
-    return {member.member_id: member.assignment for member in members}
+def _difference(snapshot: GroupSnapshot, now: Described) -> str | None:
+    """Return what changed since the group was read; None if nothing did."""
+    was = {member.member_id: member.assignment for member in snapshot.members}
+    owned = {member.member_id: member.assignment for member in now.members}
+    if was == owned:
+        return None
+    what = "assignments" if was.keys() == owned.keys() else "members"
+    return f"its {what} changed since it was read: all answers are void, try again"
 
 
-def _same(earlier: dict[str, TopicPartitions], now: Described, when: str) -> None:
-    later = _owned(now.members)
-    if earlier.keys() != later.keys():
-        raise _VoidError(f"its members changed {when}: all answers are void, try again")
-    if earlier != later:
-        raise _VoidError(f"its assignments changed {when}: all answers are void, try again")
+def _version(connection: Connection) -> int:
+    return min(connection.versions.get(JoinGroupRequest.API_KEY, (0, -1))[1], _MAX_VERSION)
 
 
-def _timeout(snapshot: GroupSnapshot) -> int:
-    """Return a session timeout within the broker's limits, where they are known."""
+def _join(snapshot: GroupSnapshot, assignor: str, version: int) -> Any:
+    """Return a probe with ids made up for it, and a session timeout within the broker's limits."""
     low, high = (
         int(snapshot.cluster.settings.get(f"group.{bound}.session.timeout.ms", default))
         for bound, default in (("min", "6000"), ("max", "1800000"))
     )
-    return max(low, min(_SESSION_TIMEOUT_MS, high))
+    return join_request(
+        snapshot.group.group_id,
+        assignor,
+        member_id=f"rebal-probe-{secrets.token_hex(16)}",
+        instance_id=f"rebal-probe-{secrets.token_hex(32)}",
+        session_timeout_ms=max(low, min(_SESSION_TIMEOUT_MS, high)),
+        version=version,
+    )
 
 
-def _ask(
-    cluster: RawCluster, group: Described, assignor: str, timeout_ms: int, deadline: Deadline
-) -> tuple[ProbeAnswer, Described]:
-    """Return the answer, and the group as it is after it; the first try is sent to `group`.
+def _answer(group_id: str, assignor: str, response: Any) -> ProbeAnswer:
+    """Return what the response to a probe says of the assignor.
 
     Raises:
-        _VoidError: the group changed, or may not be probed.
+        ConnectError: the probe was admitted.
     """
-    name = "NONE"
-    for _ in range(_INSTANCE_TRIES):
-        connection = cluster.node(group.coordinator_id, deadline)
-        version = min(connection.versions.get(JoinGroupRequest.API_KEY, (0, -1))[1], _MAX_VERSION)
-        if version < MIN_VERSION:
-            raise _VoidError(
-                f"the broker is too old: the probe needs JoinGroup v{MIN_VERSION} (Kafka 2.3)"
-            )
-        request = join_request(
-            group.group_id,
-            assignor,
-            member_id=f"rebal-probe-{secrets.token_hex(16)}",
-            instance_id=f"rebal-probe-{secrets.token_hex(32)}",
-            session_timeout_ms=timeout_ms,
-            version=version,
+    if not response.error_code:
+        raise ConnectError(
+            f"{group_id}: the coordinator admitted the probe, which no known broker "
+            "does: stop probing this cluster and report its version.",
+            "protocol",
         )
-        after: Described | RequestError | None = None
-        try:
-            (response,), after = look_at_classic(
-                connection, group.coordinator_id, group.group_id, deadline, [request]
-            )
-            name = error_name(response.error_code)
-        except RequestError as error:
-            name = error.name
-        if name == "NONE":
-            raise ConnectError(
-                f"{group.group_id}: the coordinator admitted the probe, which no known broker "
-                "does: stop probing this cluster and report its version.",
-                "protocol",
-            )
-        at = clock.now()
-        again = name in MOVED
-        if again:
-            # The coordinator moves or loads: describe the group again before the next probe.
-            time.sleep(min(0.2, deadline.left()))
-        earlier = _owned(group.members)
-        if isinstance(after, Described) and not again:
-            group = _fit(after)
-        else:
-            group = _just_described(cluster, group.group_id, deadline)
-        _same(earlier, group, "while it was probed")
-        if not again and name != "FENCED_INSTANCE_ID":
-            break
-    answer = ProbeAnswer(
+    name = error_name(response.error_code)
+    return ProbeAnswer(
         assignor=assignor,
         supported=_ANSWERS.get(name, Tri.CANNOT_TELL),
-        at=at,
+        at=clock.now(),
         error=None if name in _ANSWERS else name,
     )
-    return answer, group

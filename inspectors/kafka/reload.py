@@ -164,7 +164,8 @@ class OffsetsLog:
 
     def end(self) -> int:
         """Return the log's next offset; the leader rejects it where the epoch is over."""
-        return retry(lambda: self._offset(LATEST), self._deadline)
+        key = ("end", self._partition, self._epoch)
+        return self._fetches.once(key, lambda: retry(lambda: self._offset(LATEST), self._deadline))
 
     def epoch_start(self) -> int:
         """Return the first offset of the current leader epoch (OffsetForLeaderEpoch, KIP-320)."""
@@ -368,8 +369,6 @@ class Earlier(NamedTuple):
 def rebalanced_since_load(
     cluster: RawCluster,
     group_id: str,
-    deadline: Deadline | None = None,
-    *,
     fetches: Fetches | None = None,
 ) -> Reading:
     """Return whether a rebalance of the classic group has completed since its last load.
@@ -380,7 +379,7 @@ def rebalanced_since_load(
     Raises:
         ConnectError: the cluster cannot be reached.
     """
-    deadline = deadline or cluster.deadline()
+    deadline = cluster.deadline()
     fetches = fetches or Fetches()
     try:
         return _unless_unnoticed(cluster, _read(cluster, group_id, deadline, fetches), deadline)
@@ -433,7 +432,7 @@ def _unless_unnoticed(cluster: RawCluster, reading: Reading, deadline: Deadline)
 
 
 def _read(cluster: RawCluster, group_id: str, deadline: Deadline, fetches: Fetches) -> Reading:
-    # Each group's own request names the epoch: a leader that has another one by then rejects it.
+    # The later requests name the epoch: a leader that has another one by then rejects them.
     found = fetches.once(("topic",), lambda: cluster.metadata([OFFSETS_TOPIC], deadline))
     topic = found.topics[0]
     check(topic.error_code)

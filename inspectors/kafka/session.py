@@ -15,7 +15,6 @@ from rebal.inspectors.errors import ConnectError, RequestError
 from rebal.inspectors.kafka.brokers import group_settings
 from rebal.inspectors.kafka.cluster import RawCluster, broker_version
 from rebal.inspectors.kafka.messages import DescribeQuorumRequest
-from rebal.inspectors.kafka.reload import Fetches
 from rebal.inspectors.kafka.resources import Resources
 from rebal.inspectors.kafka.wire import Deadline
 
@@ -33,7 +32,6 @@ class Session:
     def __init__(self, raw: RawCluster) -> None:
         self.raw = raw
         self.resources = Resources(raw)
-        self.fetches = Fetches()
         self._settings: dict[int, tuple[Mapping[str, str], list[str]]] = {}
         self._lock = threading.Lock()
         self._ahead: timedelta | None = None

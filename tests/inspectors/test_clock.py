@@ -10,8 +10,8 @@ import pytest
 
 from rebal.inspectors import clock
 from rebal.inspectors.errors import RequestError
-from rebal.inspectors.kafka.read import _noted
 from rebal.inspectors.kafka.session import ahead_of_brokers
+from rebal.inspectors.kafka.snapshots import _noted
 from tests.groups.stable import NOW, stable_group
 
 

@@ -22,7 +22,6 @@ from rebal.groups.wire.offsets_topic import (
     decode_key,
 )
 from rebal.inspectors.errors import RequestError
-from rebal.inspectors.kafka.read import _moment
 from rebal.inspectors.kafka.reload import (
     Earlier,
     Fetches,
@@ -37,6 +36,7 @@ from rebal.inspectors.kafka.reload import (
     offsets_partition,
     proven_by_probe,
 )
+from rebal.inspectors.kafka.snapshots import _moment
 from rebal.inspectors.kafka.wire import Deadline, _reject_null, message
 
 TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult

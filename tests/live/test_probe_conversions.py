@@ -97,7 +97,12 @@ class Prober(threading.Thread):
 
 def _snapshot(described: Described) -> GroupSnapshot:
     return GroupSnapshot(
-        group=Group(group_id=described.group_id),
+        group=Group(
+            group_id=described.group_id,
+            type=described.type,
+            state=described.state,
+            protocol_type=described.protocol_type or "",
+        ),
         captured_at=described.at,
         members=described.members,
     )

@@ -34,7 +34,7 @@ from rebal.groups.model import (
 )
 from rebal.groups.wire.offsets_topic import decode_group_metadata
 from rebal.inspectors import clock
-from rebal.inspectors.kafka import describe, read, reload
+from rebal.inspectors.kafka import describe, reload, snapshots
 from rebal.inspectors.logs.client import lines as client_lines
 from rebal.inspectors.logs.client import reader as client_logs
 from rebal.inspectors.logs.requests import reader as request_logs
@@ -178,7 +178,7 @@ class Operator:
                 assignor=group.assignor if stable else None,
                 members=tuple(self._members(stable=stable)),
             )
-        snapshot = read.snapshot_of(
+        snapshot = snapshots.snapshot_of(
             described,
             address=(book.address, 9092, None),
             cluster=self._cluster,
@@ -243,7 +243,7 @@ class Operator:
         if group.phase is not GroupPhase.STABLE:
             return replace(snapshot, probe=Probe(refused="it is not Stable"))
         lists = list(group.lists().values())
-        asked = read.assignors_to_ask(elected, ())
+        asked = snapshots.assignors_to_ask(elected, ())
         yes = [name for name in asked if all(name in each for each in lists)]
         at = self._moment()
         answers = tuple(
@@ -253,7 +253,7 @@ class Operator:
         if self._given.flaky and self._random.random() < _FLAKY:
             return replace(snapshot, probe=self._failed(answers))
         reading = reload.proven_by_probe(self._stored(), elected, yes)
-        return read._with_reading(replace(snapshot, probe=Probe(answers=answers)), reading)
+        return snapshots._with_reading(replace(snapshot, probe=Probe(answers=answers)), reading)
 
     def _failed(self, answers: Sequence[ProbeAnswer]) -> Probe:
         """Return a probe that failed: void answers, or a request that got none."""

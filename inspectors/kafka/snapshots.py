@@ -1,0 +1,337 @@
+"""Snapshots of live groups, made of what their coordinators say: `snapshots`.
+
+A coordinator's description has the members' raw subscription bytes, from one moment; topics, end
+offsets and settings of all groups are asked for together. What cannot be read becomes a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from rebal.groups import VERSION, clients
+from rebal.groups.compact import NO_LAG, Lag, Lags
+from rebal.groups.model import (
+    Cluster,
+    Coordinator,
+    Evidence,
+    Group,
+    GroupSnapshot,
+    GroupType,
+    Probe,
+    Source,
+    Timeouts,
+    Topic,
+    Tri,
+)
+from rebal.inspectors import clock
+from rebal.inspectors.errors import (
+    ConnectError,
+    RequestError,
+)
+from rebal.inspectors.kafka.brokers import coordinator_kind
+from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.describe import CONSUMER, Described, Offsets, within
+from rebal.inspectors.kafka.listing import reason_of
+from rebal.inspectors.kafka.messages import DescribeConfigsRequest
+from rebal.inspectors.kafka.reload import (
+    Fetches,
+    Reading,
+    proven_by_probe,
+    rebalanced_since_load,
+)
+from rebal.inspectors.kafka.session import Session
+from rebal.inspectors.kafka.wire import Deadline
+
+TopicPartition = tuple[str, int]
+# The type of a group's configuration, and the source of a value that was set there (KIP-848).
+_GROUP: Final = 32
+_OF_GROUP: Final = 8
+_YEAR_10000: Final = 253_402_300_800_000
+_NOT_ASKED: Final = "read only together with the probe (--probe)"
+_NO_SETTINGS: Final = "the group's own settings were not read: allow DESCRIBE_CONFIGS on the group"
+
+
+class Look(NamedTuple):
+    """A coordinator's answer on a group; `offsets` is an error where they were not read."""
+
+    described: Described
+    offsets: Offsets | RequestError | ConnectError
+
+
+def snapshots(
+    session: Session, looks: Sequence[Look], deadline: Callable[[], Deadline]
+) -> list[GroupSnapshot]:
+    """Return the groups with their topics, settings and lag, and notes on what was not read.
+
+    Each is asked for all groups at once, end offsets last: a stopped broker delays them.
+    `deadline` gives that of a request.
+    """
+    measured = session.clock_ahead(deadline())
+    ahead = measured or timedelta()
+    clocks = [clock.note(ahead)] if ahead else []
+    own = own_settings(session.raw, [look.described.group_id for look in looks], deadline())
+    brokers = {look.described.coordinator_id for look in looks}
+    clusters = {broker: session.cluster(broker, deadline()) for broker in brokers}
+    topics, unread = _topics(session, looks, deadline())
+    ends = _ends(session, looks, deadline())
+    made: list[GroupSnapshot] = []
+    for look in looks:
+        described = within(look.described, topics.values())
+        described = replace(described, at=described.at - ahead)
+        cluster, notes = clusters[described.coordinator_id]
+        _, names = used_by(described)
+        lag, no_lag = _lag(described, look.offsets, ends)
+        settings = own.get(described.group_id) if own is not None else {}
+        if settings:
+            cluster = replace(cluster, settings={**cluster.settings, **settings})
+        is_missing = settings is None and described.type is GroupType.CONSUMER
+        snapshot = snapshot_of(
+            described,
+            address=session.raw.brokers.get(described.coordinator_id),
+            cluster=cluster,
+            topics=tuple(topics[name] for name in sorted(names & topics.keys())),
+            lag=lag,
+        )
+        made.append(
+            replace(
+                snapshot,
+                clock_ahead_ms=round(ahead / timedelta(milliseconds=1)),
+                clock_compared=measured is not None,
+                notes=tuple(
+                    dict.fromkeys(
+                        [
+                            *clocks,
+                            *notes,
+                            *(unread[name] for name in sorted(names & unread.keys())),
+                            *no_lag,
+                            *([_NO_SETTINGS] if is_missing else []),
+                        ]
+                    )
+                ),
+            )
+        )
+    return made
+
+
+def _topics(
+    session: Session, looks: Sequence[Look], deadline: Deadline
+) -> tuple[dict[str, Topic], dict[str, str]]:
+    """Return the groups' topics by name, and a note on each that was not read."""
+    names = sorted({name for look in looks for name in used_by(look.described)[1]})
+    try:
+        found, failed = session.resources.topics(names, deadline)
+    except (RequestError, ConnectError) as error:
+        return {}, dict.fromkeys(names, f"topics were not read: {reason_of(error)}")
+    notes = {name: _topic_note(name, error) for name, error in failed.items()}
+    return {topic.name: topic for topic in found}, notes
+
+
+def _ends(
+    session: Session, looks: Sequence[Look], deadline: Deadline
+) -> Mapping[TopicPartition, int] | RequestError | ConnectError:
+    """Return the end offsets of the partitions that the groups own or have committed."""
+    partitions: set[TopicPartition] = set()
+    for described, offsets in looks:
+        if not isinstance(offsets, RequestError | ConnectError):
+            partitions |= used_by(described)[0] | offsets.keys()
+    try:
+        return session.resources.ends(sorted(partitions), deadline)
+    except (RequestError, ConnectError) as error:
+        return error
+
+
+def _lag(
+    described: Described,
+    offsets: Offsets | RequestError | ConnectError,
+    ends: Mapping[TopicPartition, int] | RequestError | ConnectError,
+) -> tuple[Lags, list[str]]:
+    """Return the lag of what the group owns or has committed, or a note on why it was not read."""
+    if isinstance(offsets, RequestError | ConnectError):
+        return NO_LAG, [f"lag was not read: {reason_of(offsets)}"]
+    if isinstance(ends, RequestError | ConnectError):
+        return NO_LAG, [f"lag was not read: {reason_of(ends)}"]
+    owned, _ = used_by(described)
+    lags = (
+        Lag(topic=each[0], partition=each[1], committed=offsets.get(each), end=ends.get(each))
+        for each in sorted(owned | offsets.keys())
+    )
+    return Lags(lags), []
+
+
+def own_settings(
+    raw: RawCluster, group_ids: Sequence[str], deadline: Deadline
+) -> dict[str, dict[str, str]] | None:
+    """Return group id → the settings of the group's own configuration, by the name of the broker's
+    setting that each replaces (KIP-848); None where the brokers keep none (before 4.0) or did not
+    answer. A group is left out where the right to read its configuration lacks.
+    """
+    resources = [
+        {"resource_type": _GROUP, "resource_name": each, "configuration_keys": None}
+        for each in group_ids
+    ]
+    try:
+        connection = raw.any(deadline)
+        if connection.features.get("group.version", 0) < 1:
+            return None
+        answer = connection.send(
+            DescribeConfigsRequest, deadline.share(2), min_version=1, resources=resources
+        )
+    except (RequestError, ConnectError):
+        return None
+    return {
+        result.resource_name: {
+            f"group.{setting.name}": setting.value
+            for setting in result.configs
+            if setting.config_source == _OF_GROUP and setting.name.startswith("consumer.")
+        }
+        for result in answer.results
+        if not result.error_code
+    }
+
+
+def snapshot_of(
+    described: Described,
+    *,
+    address: tuple[str, int, str | None] | None,
+    cluster: Cluster,
+    topics: tuple[Topic, ...],
+    lag: Lags,
+) -> GroupSnapshot:
+    """Return the snapshot of a described group.
+
+    `address` is its coordinator's host, port and rack; None where the brokers do not name it.
+    """
+    host, port, _ = address or ("", 0, None)
+    kind = described.type.value.capitalize()
+    request = "DescribeGroups" if described.type is GroupType.CLASSIC else f"{kind}GroupDescribe"
+    return GroupSnapshot(
+        group=Group(
+            group_id=described.group_id,
+            state=described.state,
+            type=described.type,
+            protocol_type=described.protocol_type,
+            assignor=described.assignor,
+            group_epoch=described.group_epoch,
+            assignment_epoch=described.assignment_epoch,
+            coordinator=Coordinator(
+                broker_id=described.coordinator_id,
+                host=host,
+                port=port,
+                kind=coordinator_kind(cluster),
+                rebalanced_why=_NOT_ASKED if described.type is GroupType.CLASSIC else "",
+            ),
+        ),
+        captured_at=described.at,
+        captured_by=f"rebal {VERSION}",
+        cluster=cluster,
+        evidence=(Evidence(source=Source.DESCRIBE, at=described.at, detail=request),),
+        members=described.members,
+        topics=topics,
+        lag=lag,
+    )
+
+
+def assignors_to_ask(elected: str | None, more: Sequence[str]) -> tuple[str, ...]:
+    """Return the assignors to probe for: the elected one, then `more`, then the known ones."""
+    # Assignors with `depends` belong to Connect workers and Streams.
+    known = [n for n, assignor in clients.assignors().items() if assignor.protocols != "depends"]
+    return tuple(dict.fromkeys([*([elected] if elected else []), *more, *known]))
+
+
+def used_by(described: Described) -> tuple[set[TopicPartition], set[str]]:
+    """Return the partitions that the group's members own, and the topics they own or subscribe."""
+    owned = {
+        (topic, number)
+        for member in described.members
+        for topic, numbers in member.assignment.items()
+        for number in numbers
+    }
+    names = {topic for topic, _ in owned}
+    return owned, names | {t for member in described.members for t in member.subscribed_topics}
+
+
+def _topic_note(name: str, error: RequestError) -> str:
+    if error.name == "TOPIC_AUTHORIZATION_FAILED":
+        return f"topic {name} was not read: allow DESCRIBE on it"
+    if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
+        return f"topic {name} does not exist"
+    return f"topic {name} was not read: {error.reason}"
+
+
+def with_probe(
+    session: Session, snapshot: GroupSnapshot, probe: Probe, fetches: Fetches
+) -> GroupSnapshot:
+    """Return the group with the probe's answers, and with what is stored on its last load.
+
+    `fetches` was made after the probe: what it keeps is not older than the answers.
+    """
+    group = snapshot.group
+    ahead = timedelta(milliseconds=snapshot.clock_ahead_ms)
+    answers = tuple(replace(answer, at=answer.at - ahead) for answer in probe.answers)
+    snapshot = replace(snapshot, probe=replace(probe, answers=answers))
+    if group.type is not GroupType.CLASSIC or group.protocol_type != CONSUMER:
+        return snapshot
+    reading = rebalanced_since_load(session.raw, group.group_id, fetches)
+    yes = [answer.assignor for answer in probe.answers if answer.supported is Tri.YES]
+    return _with_reading(snapshot, proven_by_probe(reading, group.assignor, yes))
+
+
+def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
+    coordinator = snapshot.group.coordinator
+    assert coordinator is not None
+    snapshot = _noted(snapshot, _moment(reading.generation_ms), _moment(reading.loaded_ms))
+    coordinator = replace(
+        coordinator,
+        rebalanced_since_load=reading.rebalanced,
+        rebalanced_why=reading.why,
+        loaded_at=_moment(reading.loaded_ms),
+        leader_epoch=reading.epoch,
+    )
+    if reading.generation is None:
+        return replace(snapshot, group=replace(snapshot.group, coordinator=coordinator))
+    group = replace(
+        snapshot.group,
+        coordinator=coordinator,
+        generation=reading.generation,
+        generation_at=_moment(reading.generation_ms),
+    )
+    stored_in = Evidence(
+        source=Source.OFFSETS_TOPIC,
+        at=clock.now() - timedelta(milliseconds=snapshot.clock_ahead_ms),
+        detail=f"generation {reading.generation}",
+    )
+    stored = {
+        one.member_id: Timeouts(
+            session_ms=one.session_timeout_ms,
+            # Version 0 of the record has none: the coordinator uses the session timeout.
+            rebalance_ms=one.rebalance_timeout_ms or one.session_timeout_ms,
+            evidence=(stored_in,),
+        )
+        for one in reading.members
+    }
+    members = tuple(
+        replace(member, timeouts=stored.get(member.member_id)) for member in snapshot.members
+    )
+    return replace(snapshot, group=group, members=members, evidence=(*snapshot.evidence, stored_in))
+
+
+def _noted(snapshot: GroupSnapshot, *moments: datetime | None) -> GroupSnapshot:
+    """Return the snapshot with a note where records that were there already are later than it.
+
+    The difference is a lower bound, and another one at each look: it orders no look after another.
+    """
+    latest = max((moment for moment in moments if moment is not None), default=None)
+    if latest is None or latest - snapshot.captured_at <= clock.MATERIAL:
+        return snapshot
+    note = clock.note(snapshot.captured_at - latest, at_least=True)
+    return replace(snapshot, clock_compared=False, notes=(*snapshot.notes, note))
+
+
+def _moment(ms: int | None) -> datetime | None:
+    if ms is None or not 0 <= ms < _YEAR_10000:
+        return None
+    return datetime.fromtimestamp(ms / 1000, UTC)

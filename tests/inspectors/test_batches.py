@@ -1,0 +1,196 @@
+"""Many groups in few requests: one timeout for a broker that is silent, and probes of many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from rebal.groups.compact import NO_LAG
+from rebal.groups.model import (
+    Cluster,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Member,
+    Tri,
+)
+from rebal.inspectors import clock
+from rebal.inspectors.errors import RequestError
+from rebal.inspectors.kafka import batches, probe
+from rebal.inspectors.kafka.cluster import RawCluster
+from rebal.inspectors.kafka.describe import Described
+from rebal.inspectors.kafka.messages import JoinGroupRequest
+from rebal.inspectors.kafka.reload import LATEST
+from rebal.inspectors.kafka.resources import Resources
+from rebal.inspectors.kafka.snapshots import snapshot_of
+from rebal.inspectors.kafka.wire import Deadline
+
+NAMES = [f"g-{number}" for number in range(120)]
+
+
+class Raw:
+    """The part of `RawCluster` that batches use; `node` fails from the call `silent_from` on."""
+
+    def __init__(self, silent_from: int = 99) -> None:
+        self.calls = 0
+        self._silent_from = silent_from
+
+    def deadline(self) -> Deadline:
+        return Deadline(1000)
+
+    def node(self, broker: int, deadline: Deadline) -> object:
+        self.calls += 1
+        if self.calls >= self._silent_from:
+            raise RequestError("TIMED_OUT", "no answer")
+        return object()
+
+
+def in_batches(raw: Raw, ask: Any) -> Mapping[str, Any]:
+    return batches._in_batches(raw, 1, NAMES, ask)[0]  # type: ignore[arg-type]
+
+
+def test_fifty_groups_share_a_request() -> None:
+    sizes: list[int] = []
+
+    def ask(_: Any, some: list[str], __: Deadline) -> dict[str, str]:
+        sizes.append(len(some))
+        return dict.fromkeys(some, "read")
+
+    assert in_batches(Raw(), ask) == dict.fromkeys(NAMES, "read")
+    assert sizes == [50, 50, 20]
+
+
+def test_silent_broker_is_asked_once_and_all_its_other_groups_fail() -> None:
+    raw = Raw(silent_from=2)
+    found = in_batches(raw, lambda _, some, __: dict.fromkeys(some, "read"))
+    assert raw.calls == 2
+    assert [found[name] for name in NAMES[:50]] == ["read"] * 50
+    assert {found[name].name for name in NAMES[50:]} == {"TIMED_OUT"}
+    assert list(found) == NAMES
+
+
+@pytest.mark.parametrize(
+    ("code", "where"),
+    [
+        ("NOT_COORDINATOR", "left out"),
+        ("COORDINATOR_LOAD_IN_PROGRESS", "left out"),
+        ("GROUP_AUTHORIZATION_FAILED", "failed"),
+        ("GROUP_ID_NOT_FOUND", "left out"),
+    ],
+)
+def test_groups_that_are_not_described_fail_or_are_left_out(
+    code: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        batches,
+        "describe_many",
+        lambda _, __, some, ___: {one: RequestError(code, code) for one in some},
+    )
+    answers = batches._of_broker(Raw(), 1, ["g"])  # type: ignore[arg-type]
+    assert answers.looks == []
+    assert [each.group_id for each in answers.failures] == (["g"] if where == "failed" else [])
+
+
+def test_an_offset_below_zero_is_a_damaged_answer_of_its_partition_alone() -> None:
+    parts = [
+        SimpleNamespace(partition_index=0, error_code=0, offset=-7, leader_id=1),
+        SimpleNamespace(partition_index=1, error_code=0, offset=7, leader_id=1),
+    ]
+    answer = SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=parts)])
+    node = SimpleNamespace(send=lambda *_, **__: answer)
+    resources = Resources(cast(RawCluster, SimpleNamespace(node=lambda *_: node)))
+    found = resources._of_leader(1, [("t", 0), ("t", 1)], LATEST, 0, Deadline(1000))
+    damaged = found["t", 0]
+    assert isinstance(damaged, RequestError)
+    assert damaged.name == "CORRUPT_MESSAGE"
+    assert found["t", 1] == 7
+
+
+class Coordinator:
+    """Answers each write with the probes' errors and with descriptions, turn by turn."""
+
+    def __init__(self, errors: dict[str, str], gone: Mapping[str, int]) -> None:
+        self.probes: list[list[tuple[str, str]]] = []
+        self._errors = errors
+        self._gone = gone
+        self._turn = 0
+
+    def node(self, broker: int, deadline: Deadline) -> object:
+        return SimpleNamespace(versions={JoinGroupRequest.API_KEY: (0, 9)})
+
+    def deadline(self) -> Deadline:
+        return Deadline(1000)
+
+    def look(
+        self, _: object, broker: int, names: list[str], __: Deadline, joins: Sequence[Any] = ()
+    ) -> tuple[list[Any], dict[str, Described | RequestError]]:
+        self._turn += 1
+        self.probes.append([(each.group_id, each.protocols[0].name) for each in joins])
+        codes = {"UNKNOWN_MEMBER_ID": 25, "INCONSISTENT_GROUP_PROTOCOL": 23, "NOT_COORDINATOR": 16}
+        names_of = [self._errors.get(each.group_id, "UNKNOWN_MEMBER_ID") for each in joins]
+        return [SimpleNamespace(error_code=codes[name]) for name in names_of], {
+            name: described(name, members=self._turn < self._gone.get(name, 99)) for name in names
+        }
+
+
+def described(name: str, *, members: bool = True) -> Described:
+    return Described(
+        group_id=name,
+        type=GroupType.CLASSIC,
+        state=GroupState.STABLE,
+        at=clock.now(),
+        coordinator_id=1,
+        protocol_type="consumer",
+        members=(Member(member_id="m", client_id="m", host="/h"),) if members else (),
+    )
+
+
+def seen(name: str, state: GroupState = GroupState.STABLE) -> GroupSnapshot:
+    cluster, address = Cluster(), ("h", 1, None)
+    look = replace(described(name), state=state)
+    return snapshot_of(look, address=address, cluster=cluster, topics=(), lag=NO_LAG)
+
+
+def test_groups_are_probed_side_by_side_between_two_descriptions_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Coordinator(
+        {"b": "INCONSISTENT_GROUP_PROTOCOL", "moved": "NOT_COORDINATOR"}, {"left": 1, "later": 3}
+    )
+    monkeypatch.setattr(probe, "look_at_classic", broker.look)
+    asked: list[tuple[GroupSnapshot, tuple[str, ...]]] = [
+        (seen("a"), ("range", "sticky")),
+        (seen("b"), ("range", "range")),
+        (seen("moved"), ("range",)),
+        (seen("left"), ("range",)),
+        (seen("later"), ("range", "sticky")),
+        (seen("empty", GroupState.EMPTY), ("range",)),
+    ]
+    found = probe.probe_groups(broker, asked, 1)  # type: ignore[arg-type]
+    # Each group is described before it is asked and after each answer; one that changed is not
+    # asked again, and is left to be read alone as one whose coordinator moves is.
+    assert broker.probes == [
+        [],
+        [("a", "range"), ("b", "range"), ("moved", "range"), ("later", "range")],
+        [("a", "sticky"), ("later", "sticky")],
+    ]
+    assert {name: [each.supported for each in one.answers] for name, one in found.items()} == {
+        "empty": [],
+        "a": [Tri.YES, Tri.YES],
+        "b": [Tri.NO],
+    }
+    assert found["empty"].refused == "it is Empty, not Stable: try again when it is"
+
+
+def test_a_coordinator_without_an_answer_refuses_all_that_it_was_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = SimpleNamespace(raw=Raw(silent_from=1))
+    found = batches._probed(session, 1, [seen("a"), seen("b")], ())  # type: ignore[arg-type]
+    assert {name: one.probe.refused for name, one in found.items()} == dict.fromkeys(
+        "ab", "the group could not be described around the probe: no answer"
+    )
