@@ -68,6 +68,8 @@ def serve(address: tuple[str, int], collector: Collector, ready: Callable[[str],
         family, *_, found = getaddrinfo(host, port, type=SOCK_STREAM)[0]
         answering = MetricsHandler.factory(registry)
         server = _Server(family, (str(found[0]), int(found[1])), answering)
+    except UnicodeError:
+        raise ListenError(f"--listen {named}: cannot listen there: it is no host name.") from None
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise ListenError(f"--listen {named}: cannot listen there: {why}.") from None

@@ -468,7 +468,7 @@ def families_of(texts: Sequence[str]) -> dict[str, str]:
             known = ", ".join(families())
             hint = did_you_mean(key, families())
             raise UsageError(
-                f"--assume-family {text}: {key or 'nothing'} is not one of {known}.{hint}"
+                f"--assume-family: expected [CLIENT_ID=]FAMILY, the family one of {known}.{hint}"
             )
         made[client_id or "*"] = key
     return made

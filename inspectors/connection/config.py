@@ -222,8 +222,13 @@ def _from_overrides(overrides: Sequence[str]) -> dict[str, str]:
 
 
 def config_path(env: Mapping[str, str]) -> Path:
-    """Return the path of the user's configuration file, whether it exists or not."""
-    base = expanded(env.get("XDG_CONFIG_HOME") or "~/.config")
+    """Return the path of the user's configuration file, whether it exists or not.
+
+    A relative XDG_CONFIG_HOME does not count, as its specification says.
+    """
+    base = expanded(env.get("XDG_CONFIG_HOME") or "")
+    if not base.is_absolute():
+        base = expanded("~/.config")
     return _path(env.get("REBAL_CONFIG")) or base / "rebal" / "config.yaml"
 
 

@@ -194,7 +194,7 @@ def test_confirm_is_rejected_when_a_log_contradicts_it(streams: Path, capsys: Sa
         (["--confirm", "2", "--reason", "a", *BOOK], "is in step 1"),
         (["--ignore", "RB901"], "--ignore RULE needs --reason"),
         (["--ignore", "RB000", "--reason", "a"], "no such rule"),
-        (["--assume-family", "cobol"], "is not one of"),
+        (["--assume-family", "cobol"], "the family one of"),
         (["--assume", "client-id=nobody:range"], "no member has the client id nobody"),
     ],
 )

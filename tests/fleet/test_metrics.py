@@ -268,6 +268,7 @@ def test_a_file_stays_where_the_lake_cannot_be_read(tmp_path: Path, capsys: Said
         (["{lake}", "--listen", "::1:80"], 2, "expected HOST:PORT or PORT"),
         (["{lake}", "--listen", "127.0.0.1:{used}"], 1, "cannot listen there: address already"),
         (["{lake}", "--listen", "192.0.2.1:0"], 1, "cannot listen there: cannot assign"),
+        (["{lake}", "--listen", "é..:0"], 1, "cannot listen there: it is no host name"),
         (["{lake}", "--match", "("], 2, "not a regular expression"),
         (["{lake}", "--match", "nobody"], 2, "no group of the last scan matches nobody"),
         (["{lake}", "--to", "moon"], 2, "--to moon: expected"),

@@ -16,7 +16,7 @@ from cryptography.x509 import load_pem_x509_certificate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.inspectors.connection.config import ClusterConfig, parse_servers, resolve
+from rebal.inspectors.connection.config import ClusterConfig, config_path, parse_servers, resolve
 from rebal.inspectors.connection.tokens import token_of
 from rebal.inspectors.connection.translate import to_confluent, to_kafka_python
 from rebal.inspectors.errors import SettingError
@@ -443,3 +443,9 @@ def test_the_settings_that_the_msk_iam_message_names_are_accepted_beside_the_iam
 def test_each_setting_of_msk_iam_gets_the_same_message(line: str) -> None:
     with pytest.raises(SettingError, match=r"sasl\.mechanism: AWS_MSK_IAM needs .* OAUTHBEARER"):
         made("security.protocol=SASL_SSL", line)
+
+
+def test_the_configuration_folder_is_absolute_or_not_meant(tmp_path: Path) -> None:
+    assert config_path({"XDG_CONFIG_HOME": str(tmp_path)}) == tmp_path / "rebal/config.yaml"
+    for base in ("", "SSL://u:secret@host"):
+        assert config_path({"XDG_CONFIG_HOME": base}) == Path.home() / ".config/rebal/config.yaml"
