@@ -21,8 +21,9 @@ def listener(context: Context) -> Findings:
     commits there acts on the wrong set.
 
     How to find out: search for ConsumerRebalanceListener, ConsumerAwareRebalanceListener,
-    onPartitionsAssigned, setConsumerRebalanceListener; in Go for OnPartitionsAssigned; in other
-    languages for the rebalance callback.
+    onPartitionsAssigned, setConsumerRebalanceListener, setRebalanceListener (Kafka 4.4); in Go for
+    OnPartitionsAssigned; in other languages for the rebalance callback. Before KIP-848 search for
+    enforceRebalance() too: there it only logs a warning.
 
     How to answer it: make the code treat both calls as differences before the bounce that drops the
     old assignor. Without a listener there is nothing to do.

@@ -21,7 +21,8 @@ def instance_id_in_use(context: Context) -> Findings:
     How to find out: members with an instance id, and how the deployment replaces them.
 
     How to fix it: stop the old process before the new one starts (a StatefulSet, Recreate, or
-    maxSurge 0), and let it close properly.
+    maxSurge 0), and let it close properly: the new one may start when the group no longer shows the
+    id (rebal inspect). A process that was killed holds its id until its session ends.
     """
     static = [f for f in still_classic(context) if f.static]
     if static:
@@ -29,5 +30,6 @@ def instance_id_in_use(context: Context) -> Findings:
             f"the new process of {context.named(static)} is rejected under KIP-848 if it starts "
             "before the old one with its instance id has left.",
             members=static,
-            fix="Stop the old process first, and use no surge.",
+            fix="Stop the old process first, and use no surge. The group shows its id until it has "
+            "left.",
         )
