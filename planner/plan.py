@@ -312,7 +312,8 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     `runs` (in documents: `from`) is the group's rebalance protocol today, `to` the one to reach,
     `target` the assignor to end on (`only_target`: every other assignor is removed, eager or
     cooperative). `path` names the module of planner/paths that made the steps. `advice` is the
-    first action of the next step, `withheld` are restarts that the plan needs and that are not
+    first action of the next step, `instead` the goal that one online roll-out reaches now (KIP-848:
+    `consumer`), `withheld` are restarts that the plan needs and that are not
     admitted yet. `summary` is one sentence; `exit_code` is that of the next step (0 ready or done,
     3 blocked, 4 not verified yet). `assumptions` are sentences about facts that the user stated and
     no evidence proves; `accepted` has the same facts as data, for `rebal verify`. `given` are the
@@ -330,6 +331,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     summary: str
     next_step: int | None = None
     steps: tuple[Step, ...] = ()
+    instead: str = ""
     advice: Advice = Advice()
     withheld: tuple[Advice, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -18,6 +18,7 @@ from rebal.planner.commands import ACCEPT, Given, NamedCommand
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
 from rebal.planner.goals import goal_of
 from rebal.planner.kinds import PathKind
+from rebal.planner.kip848 import allows, online, too_old
 from rebal.planner.paths.connect import connect
 from rebal.planner.paths.cut_over import cut_over, needs_cut_over
 from rebal.planner.paths.first_action import first_action
@@ -119,6 +120,7 @@ def make_plan(
         summary=_summary(context, path, code, findings),
         next_step=path.next_step,
         steps=steps,
+        instead=_instead(context, path),
         findings=findings,
         not_checked=tuple(_not_checked(context)),
         assumptions=(
@@ -139,6 +141,18 @@ def make_plan(
         exit_code=code,
     )
     return _with_advice(plan, context, path)
+
+
+def _instead(context: Context, path: PlannedPath) -> str:
+    """Return the goal that one online roll-out reaches in place of bounces that have not begun.
+
+    Brokers, clients and members are all proven to allow KIP-848.
+    """
+    begun = any(step.done for step in path.steps)
+    if context.goal != COOPERATIVE or begun or not path.name.reads_lists:
+        return ""
+    can = allows(online(context)) is Tri.YES
+    return CONSUMER if can and all(too_old(one) is Tri.NO for one in context.members) else ""
 
 
 def _with_advice(plan: Plan, context: Context, path: PlannedPath) -> Plan:

@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from rebal.cli.output import render
+from rebal.cli.render.plans.screen import plan_view
 from rebal.groups.model import Cluster, GroupSnapshot, Source, Tri
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, StepKind
@@ -306,3 +308,23 @@ def test_the_first_action_says_all_that_a_member_changes() -> None:
     assert back.assignors == ("range",)
     assert back.change == "group.protocol=classic and without group.remote.assignor"
     assert back.text.startswith(f"restart a with [range] and {back.change};")
+
+
+@pytest.mark.parametrize(
+    ("members", "more", "instead"),
+    [
+        ([java("a"), java("b")], {}, "consumer"),
+        ([java("a"), java("b", "3.9.1")], {}, ""),
+        ([java("a"), java("b", list=["cooperative-sticky", "range"])], {}, ""),
+        ([java("a")], {"version": None}, ""),
+        ([java("a")], {"settings": {"group.consumer.migration.policy": "disabled"}}, ""),
+    ],
+    ids=["all can", "an old client", "begun", "old brokers", "a policy against it"],
+)
+def test_bounces_that_have_not_begun_name_the_one_roll_out_that_replaces_them(
+    members: list[dict[str, Any]], more: dict[str, Any], instead: str
+) -> None:
+    made = plan(members, to="cooperative", **more)
+    assert (made.path, made.instead) == ("two_bounces", instead)
+    line = "or     move to KIP-848 in one online roll-out: --to consumer"
+    assert (line in render(plan_view(made), width=100)) is bool(instead)

@@ -90,6 +90,9 @@ def plan_view(
     how = _how(plan)
     view = heading(plan, now)
     view += [facts(labelled("how", how), label=len(plan.verdict.value))] if how else []
+    if plan.instead:
+        other = [("or", f"move to KIP-848 in one online roll-out: --to {plan.instead}")]
+        view += [facts(other, label=len(plan.verdict.value))]
     asked = list(_question(plan))
     view += [Text(""), facts(asked, label=_LABEL)] if asked else []
     for step in plan.steps:
