@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from rebal.groups.compact import Partitions
 from rebal.planner.paths import make_plan
-from rebal.planner.rehearsal.costs.work import unpriced
 from rebal.planner.rehearsal.engine.process import Process, Running
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.rollout import restarts
@@ -122,11 +121,10 @@ def _added(elected: str, goal: str) -> float:
         for member, share in zip(made.members, shares, strict=True)
     )
     snapshot = replace(made, members=tuple(owners))
-    with unpriced():
-        make_plan(snapshot, goal)
-        began = process_time()
-        make_plan(snapshot, goal)
-        bare = process_time() - began
+    make_plan(snapshot, goal, pricing=None)
+    began = process_time()
+    make_plan(snapshot, goal, pricing=None)
+    bare = process_time() - began
     make_plan(snapshot, goal)
     began = process_time()
     make_plan(snapshot, goal)

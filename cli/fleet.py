@@ -32,7 +32,7 @@ from rebal.inspectors.tables.reader import Tables, TablesError, open_tables
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Plan, Verdict
 from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse
-from rebal.planner.rehearsal.costs.work import Known, estimating, unpriced
+from rebal.planner.rehearsal.costs.cost import FULL, Pricing
 from rebal.planner.timeouts import Speed
 from rebal.planner.verdict import judged, worst_code
 
@@ -43,7 +43,7 @@ _MANY: Final = 5000
 _ENOUGH: Final = 190_000
 _A_MEMBER: Final = 11
 _LEAST: Final = 40_000
-"""Work on rehearsals (planner/rehearsal/costs/work.py) after which a report leaves the rest
+"""Work on rehearsals (planner/rehearsal/restart_kinds.py) after which a report leaves the rest
 estimated: so much, less what its members take anyhow, so that a report of any fleet is there in
 seconds."""
 VERDICTS: Final = (*(verdict.value for verdict in Verdict), GONE)
@@ -199,13 +199,11 @@ def make_fleet_report(
     match: str | None = None,
     group: str | None = None,
     to: str = "cooperative",
-    rehearse_all: bool = False,
 ) -> FleetReport:
     """Return the report of the groups whose whole name matches, of the one named, or of all.
 
     The costs are the plans' own; where there is too much to rehearse, only the groups to take first
-    have exact costs, and the others an estimate (`rehearse_all`: all have exact costs, however long
-    it takes).
+    have those, and the others an estimate.
 
     The groups are compared with the scan `baseline`, or with the scan before the last one.
 
@@ -216,7 +214,6 @@ def make_fleet_report(
         match: Pattern of whole names.
         group: One group's name.
         to: Goal of the plans.
-        rehearse_all: Whether every cost is exact.
 
     Raises:
         TablesError: no finished scan is in the lake, or the baseline is not.
@@ -239,19 +236,17 @@ def make_fleet_report(
         raise UsageError(f"{folder}: no group of the scan matches {match} as a whole name.")
     scanned = ScannedGroups(tables, group)
     alive = [name for name, one in history.items() if not one.is_gone]
-    known: Known = {}
+    rough = Pricing(rough=True)
 
-    def rehearsed(name: str) -> Readiness:
-        return _ready(_planned(scanned.snapshot(name), to), history[name])
+    def rehearsed(name: str, pricing: Pricing = FULL) -> Readiness:
+        return _ready(_planned(scanned.snapshot(name), to, pricing), history[name])
 
     def estimated(name: str) -> Readiness:
-        with estimating(known) as estimate:
-            plan = _planned(scanned.snapshot(name), to)
-        return _ready(plan, history[name], estimate.work)
+        return rehearsed(name, rough)
 
     members = sum(one.members or 0 for one in history.values())
     each = mapped if members > _MANY else _one_by_one
-    if group is not None or rehearse_all:
+    if group is not None:
         ordered = in_order(each(rehearsed, alive))
     else:
         ordered = in_order(each(estimated, alive))
@@ -303,19 +298,19 @@ def _one_by_one(work: Callable[[str], Readiness], names: Sequence[str]) -> Seque
     return list(map(work, names))
 
 
-def _planned(snapshot: GroupSnapshot, to: str) -> Plan:
+def _planned(snapshot: GroupSnapshot, to: str, pricing: Pricing | None) -> Plan:
     try:
-        return make_plan(snapshot, to)
+        return make_plan(snapshot, to, pricing=pricing)
     except NotPlannedError as error:
         raise UsageError(str(error)) from None
 
 
-def _ready(plan: Plan, history: GroupHistory, work: int = 0) -> Readiness:
+def _ready(plan: Plan, history: GroupHistory) -> Readiness:
     # A report needs neither the group nor the steps again, which are most of what a plan holds.
+    ready = readiness(plan, pauses_of(history), history.down)
     seen = plan.baseline
     baseline = GroupSnapshot(group=seen.group, captured_at=seen.captured_at)
     slim = msgspec.structs.replace(plan, baseline=baseline, steps=(), withheld=(), not_checked=())
-    ready = readiness(plan, pauses_of(history), work, history.down)
     return msgspec.structs.replace(ready, plan=slim)
 
 
@@ -362,8 +357,7 @@ class _Compared:
             return None
         if self._standings[name].is_gone:
             return GONE
-        with unpriced():
-            return _planned(self._scanned.snapshot(name), self._to).verdict.value
+        return _planned(self._scanned.snapshot(name), self._to, None).verdict.value
 
 
 def _earlier(tables: Tables, baseline: int | None) -> Tables | None:

@@ -32,7 +32,6 @@ from rebal.groups.protocol import KIPS, classic_members_of_a_consumer_group, gro
 from rebal.planner.facts import natural
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Verdict
-from rebal.planner.rehearsal.costs.work import unpriced
 from rebal.planner.verdict import FAILED, judged, worst_code
 
 NONE: Final = "none"
@@ -100,8 +99,7 @@ def overview_of(
     Raises:
         UsageError: there is no such goal.
     """
-    with unpriced():
-        lines = [_line(each, to, fail_on, exit_zero) for each in snapshots]
+    lines = [_line(each, to, fail_on, exit_zero) for each in snapshots]
     lines.sort(key=lambda line: (_ORDER.index(line.verdict), natural(line.group_id)))
     return Overview(
         at=datetime.now(UTC),
@@ -113,7 +111,7 @@ def overview_of(
 
 def _line(snapshot: GroupSnapshot, to: str, fail_on: FailOn, exit_zero: bool) -> GroupLine:
     try:
-        plan = make_plan(snapshot, to)
+        plan = make_plan(snapshot, to, pricing=None)
     except NotPlannedError as error:
         raise UsageError(f"{error}{did_you_mean(to, goals())}") from None
     group, lag = snapshot.group, known_lag(snapshot)

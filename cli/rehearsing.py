@@ -16,7 +16,6 @@ from rebal.cli.errors import UsageError, did_you_mean
 from rebal.cli.files import read_text, write_text
 from rebal.cli.output import SimulateFormat
 from rebal.cli.params import ENDINGS
-from rebal.cli.render.plans.costs import duration
 from rebal.cli.render.simulation.page import rehearsal_html
 from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
 from rebal.cli.render.simulation.rehearsal_document import RehearsalDocument, RunDocument, code_of
@@ -30,7 +29,7 @@ from rebal.groups.snapshot.documents import format_of
 from rebal.planner.commands import Given
 from rebal.planner.facts import names
 from rebal.planner.plan import Plan
-from rebal.planner.rehearsal.costs.sampled import Rollout
+from rebal.planner.rehearsal.large import Rollout
 from rebal.planner.rehearsal.outcome import Distribution, Rehearsal
 from rebal.planner.rehearsal.parameters import (
     METADATA_AGE,
@@ -63,7 +62,6 @@ class Asked(Record, frozen=True, kw_only=True):
     runs: int = 1
     batch: int | None = None
     parameters: tuple[str, ...] = ()
-    rehearse_all: bool = False
 
     def words(self) -> tuple[str, ...]:
         """Return these options for a printed command, the number of runs left out."""
@@ -74,7 +72,6 @@ class Asked(Record, frozen=True, kw_only=True):
             *(() if self.batch is None else ("--batch", str(self.batch or "all"))),
             *options("--param", self.parameters),
             *(("--seed", str(self.seed)) if self.seed else ()),
-            *(("--rehearse-all",) if self.rehearse_all else ()),
         )
 
 
@@ -282,19 +279,15 @@ def _run(
 ) -> tuple[Rehearsal, Distribution | None]:
     """Return the rehearsal with the first seed, and the figures of all seeds if there are more.
 
-    A sample stands for all restarts where those take too long.
+    Where all restarts take too long one of each kind counts for the others.
     """
     whole = Rollout(scene, script)
-    if whole.too_long and not asked.rehearse_all:
+    if whole.too_long:
         run = whole.rehearse(seed=asked.seed, assignors=custom)
         if asked.runs == 1:
             return run, None
         seeds = range(asked.seed, asked.seed + asked.runs)
-        return run, distribution(
-            [whole.rehearse(seed=seed, runs=asked.runs, assignors=custom) for seed in seeds]
-        )
-    if whole.too_long and sys.stderr.isatty():
-        output.say(f"rehearsing all restarts, about {duration(asked.runs * whole.seconds)} …")
+        return run, distribution([whole.rehearse(seed=seed, assignors=custom) for seed in seeds])
     kept = keep or _kept(scene, script)
     run = rehearse(scene, script, seed=asked.seed, keep=kept, assignors=custom)
     if asked.runs == 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rebal.groups.classes import disproved
 from rebal.groups.clients import families, proven_family, version_tuple
@@ -33,6 +33,9 @@ from rebal.planner.facts import Facts, GroupFacts, ids, listed, names
 from rebal.planner.risks import Risk
 from rebal.planner.timeouts import Speed, back_in_time, of_family
 from rebal.planner.verdict import agreed
+
+if TYPE_CHECKING:
+    from rebal.planner.rehearsal.costs.cost import Pricing
 
 __all__ = [
     "CONSUMER",
@@ -64,7 +67,7 @@ class Context(GroupFacts):
     named the target, so every other assignor counts as an old one. `remembers`: the user vouches
     that the coordinator remembers every list. `own_classes`: the user vouches that a custom class
     with the name of one of Kafka's supports the same protocols. `speed` is how fast members
-    restart.
+    restart, `pricing` how much of a step is rehearsed for its cost (None: it has no cost).
     """
 
     anew: tuple[str, ...] = ()
@@ -84,6 +87,7 @@ class Context(GroupFacts):
         remembers: bool = False,
         own_classes: bool = False,
         speed: Speed | None = None,
+        pricing: Pricing | None = None,
     ) -> None:
         super().__init__(snapshot, target=target, families=families, remembers=remembers)
         self.goal = goal
@@ -93,6 +97,7 @@ class Context(GroupFacts):
         self.only_target = only_target
         self._own_classes = own_classes
         self.speed = (speed or Speed()).at(snapshot.cluster)
+        self.pricing = pricing
 
     @property
     def counted(self) -> bool:

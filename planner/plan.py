@@ -115,9 +115,7 @@ class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
     the members' timeouts allow. `partitions_moved` counts changes of owner. `longest_seconds` is
     the longest time that one partition is not consumed (None: not computed).
 
-    Of a large group some restarts stand for the others: `bound` is how far both partition-seconds
-    may be off for it (a share), `longest_at_most` what `longest_seconds` may be with its bound;
-    both at 95 % confidence, and for restarts like those that were rehearsed: of
+    `about`: of a large group one restart of each kind was rehearsed and counts for the others; of
     `kinds_left_out` kinds of restart none was.
     """
 
@@ -131,8 +129,7 @@ class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
     worst_partition_seconds: float | None = None
     longest_seconds: float | None = None
     worst_longest_seconds: float | None = None
-    bound: float = 0.0
-    longest_at_most: float | None = None
+    about: bool = False
     kinds_left_out: int = 0
 
 
@@ -145,10 +142,9 @@ class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
     of how long each is not consumed (None: not computed). `worst_seconds` and
     `worst_partition_seconds` assume that every wait lasts as long as the members' own timeouts
     allow. `longest_seconds` is the longest time that one partition is not consumed (None: not
-    computed). `bound` and `longest_at_most` are as a `Pace` has them. `paces` gives the cost one by
-    one, in the batch that was asked for, and all at once (in a cut-over the pace is that of the
-    starts). `unit` is what is counted: `partition`, or
-    `task` of Connect workers (a connector counts as one task).
+    computed). `about` is as a `Pace` has it. `paces` gives the cost one by one, in the batch that
+    was asked for, and all at once (in a cut-over the pace is that of the starts). `unit` is what is
+    counted: `partition`, or `task` of Connect workers (a connector counts as one task).
     """
 
     rebalances: int
@@ -161,8 +157,7 @@ class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
     worst_partition_seconds: float | None = None
     longest_seconds: float | None = None
     worst_longest_seconds: float | None = None
-    bound: float = 0.0
-    longest_at_most: float | None = None
+    about: bool = False
     paces: tuple[Pace, ...] = ()
     unit: str = "partition"
 

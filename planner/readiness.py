@@ -13,7 +13,7 @@ order to take them:
 
 Cost and gain are in partition-seconds: the sum over partitions of how long each is not consumed.
 The cost is the plan's own, summed over the steps that are left. Rehearsing thousands of groups
-takes long, so they can be planned within `estimating` (planner/rehearsal/costs/work.py) first;
+takes long, so they can be planned with a rough pricing (planner/rehearsal/costs/cost.py) first;
 `to_rehearse` then names the groups to plan again with their exact cost.
 
 The gain is the downtime per hour, at the observed rebalances, that COOPERATIVE or KIP-848 would
@@ -31,6 +31,7 @@ from msgspec.structs import replace
 from rebal.groups.model import RebalanceProtocol, Record, Tri
 from rebal.planner.admission.rejected import label, still_out
 from rebal.planner.plan import Finding, Plan, Step, Verdict
+from rebal.planner.rehearsal.restart_kinds import effort
 from rebal.planner.rules.registry import Trait, has
 from rebal.planner.timeouts import Speed
 from rebal.planner.verdict import gating
@@ -53,7 +54,7 @@ class Pauses(Record, frozen=True, kw_only=True):
 class Outlay(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Predicted cost of all remaining steps together (None: no step is priced).
 
-    `estimated`: one restart of each step was rehearsed and stands for all. `unit` is what is
+    `estimated`: of a step some restarts were rehearsed and count for the others. `unit` is what is
     counted: `partition`, or `task` of Connect workers.
     """
 
@@ -96,7 +97,7 @@ class Readiness(Record, frozen=True, kw_only=True, omit_defaults=False):
     plan: they must be back first. `saves` is the avoided downtime in partition-seconds per hour;
     `assumed`: its computation assumes the length of a rebalance. `pays_back` is in hours (None:
     never, or not known). `place` counts from 1 (None: nothing to do, or not in an order yet).
-    `work` is the rehearsal work that an estimate replaced (0: the cost is exact).
+    `work` is that of rehearsing every restart, where the cost is estimated.
     """
 
     plan: Plan
@@ -114,17 +115,16 @@ class Readiness(Record, frozen=True, kw_only=True, omit_defaults=False):
     work: int = 0
 
 
-def readiness(plan: Plan, pauses: Pauses, work: int = 0, down: Sequence[str] = ()) -> Readiness:
+def readiness(plan: Plan, pauses: Pauses, down: Sequence[str] = ()) -> Readiness:
     """Return how ready this plan's group is; `pauses` are its observed rebalances.
 
-    `work` is that of the `Estimate` that was active while the plan was made, `down` are members
-    that timed out and are missing since.
+    `down` are members that timed out and are missing since.
     """
     # A step that has been reached asks for what lies before it too.
     number = inf if plan.next_step is None else plan.next_step
     heard = gating(plan.findings)
     hit = [finding for finding in heard if finding.result is Tri.YES]
-    outlay = _outlay(plan, estimated=work > 0)
+    outlay = _outlay(plan)
     saves = _saves(plan, pauses)
     return Readiness(
         plan=plan,
@@ -138,7 +138,7 @@ def readiness(plan: Plan, pauses: Pauses, work: int = 0, down: Sequence[str] = (
         saves=saves,
         assumed=saves is not None and pauses.seconds is None,
         pays_back=outlay.partition_seconds / saves if outlay and saves else None,
-        work=work if outlay else 0,
+        work=_work(plan) if outlay and outlay.estimated else 0,
     )
 
 
@@ -201,8 +201,19 @@ def _missing(finding: Finding) -> MissingEvidence:
     )
 
 
-def _outlay(plan: Plan, *, estimated: bool) -> Outlay | None:
-    left: list[Step] = [step for step in plan.steps if step.id >= (plan.next_step or 0)]
+def _work(plan: Plan) -> int:
+    """Return the work of rehearsing every restart of the steps that are left."""
+    group = plan.baseline
+    restarts = sum(len(step.to_do) + len(step.unknown) for step in _left(plan))
+    return restarts * effort(len(group.members), sum(t.partitions for t in group.topics))
+
+
+def _left(plan: Plan) -> list[Step]:
+    return [step for step in plan.steps if step.id >= (plan.next_step or 0)]
+
+
+def _outlay(plan: Plan) -> Outlay | None:
+    left = _left(plan)
     costs = [step.cost for step in left if step.cost is not None]
     if plan.next_step is None or not costs:
         return None
@@ -221,7 +232,7 @@ def _outlay(plan: Plan, *, estimated: bool) -> Outlay | None:
             ),
             1,
         ),
-        estimated=estimated,
+        estimated=any(cost.about for cost in costs),
         unit=costs[0].unit,
     )
 

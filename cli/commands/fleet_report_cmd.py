@@ -55,12 +55,6 @@ def command(
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write it here instead of printing it."),
     ] = None,
-    rehearse_all: Annotated[
-        bool,
-        typer.Option(
-            "--rehearse-all", help="Rehearse every group for its cost, however many they are."
-        ),
-    ] = False,
     baseline: Annotated[
         int | None,
         typer.Option(
@@ -99,7 +93,6 @@ def command(
         match=match,
         group=group,
         to=to,
-        rehearse_all=rehearse_all,
     )
     code = report.exit_code(fail_on, exit_zero)
     now = datetime.now(UTC)

@@ -133,13 +133,6 @@ def command(
             metavar="NAME=TIME", help="A time of a rehearsal, such as heartbeat=1s or spread=20%."
         ),
     ] = None,
-    rehearse_all: Annotated[
-        bool,
-        typer.Option(
-            "--rehearse-all",
-            help="Rehearse every restart of a large group, however long; without it a sample.",
-        ),
-    ] = False,
     details: Annotated[
         bool,
         typer.Option("--details", help="Show every rebalance and the members' metrics."),
@@ -202,17 +195,16 @@ def command(
                 runs=runs,
                 batch=None if batch is None else params.batch_of(batch),
                 parameters=(*times, *(param or ())),
-                rehearse_all=rehearse_all,
             ),
             rehearsing.Show(form=form, wide=wide, details=details, exit_zero=exit_zero, html=html),
         )
     if form == "html" or html is not None:
         raise UsageError("an HTML page shows a rehearsal: add --rollout PLAN or --script NAME.")
-    asked_for = (runs > 1, seed, batch, restart_seconds is not None, param, rehearse_all, details)
+    asked_for = (runs > 1, seed, batch, restart_seconds is not None, param, details)
     if any(asked_for):
         raise UsageError(
-            "--runs, --seed, --batch, --restart-seconds, --param, --rehearse-all and --details are "
-            "for a rehearsal: add --rollout PLAN or --script NAME."
+            "--runs, --seed, --batch, --restart-seconds, --param and --details are for a "
+            "rehearsal: add --rollout PLAN or --script NAME."
         )
     names = tuple(dict.fromkeys(map(params.assignor_name, assignors or ())))
     custom = _check_names(names)

@@ -32,8 +32,7 @@ from rebal.planner.paths.to_kip848 import to_consumer
 from rebal.planner.paths.two_bounces import two_bounces
 from rebal.planner.plan import Accepted, Finding, Plan, Severity, Step, Verdict
 from rebal.planner.programs import INCREMENTAL
-from rebal.planner.rehearsal.costs.cost import CostModel
-from rebal.planner.rehearsal.costs.rounds import by_assignors
+from rebal.planner.rehearsal.costs.cost import FULL, Pricing
 from rebal.planner.risks import Risk, own_class_risk, with_default_settings
 from rebal.planner.rules import Trait, evaluate, has, rules
 from rebal.planner.rules.version_faults import unchecked_versions
@@ -62,7 +61,7 @@ def make_plan(
     families: Mapping[str, str] | None = None,
     ignore: Mapping[str, str] | None = None,
     made_at: datetime | None = None,
-    cost: CostModel = by_assignors,
+    pricing: Pricing | None = FULL,
     speed: Speed | None = None,
     given: Given | None = None,
     assumed: Sequence[str] = (),
@@ -75,7 +74,8 @@ def make_plan(
     `expect_members` is the number of members of the whole service. `families` is client id (or `*`)
     → client family, assumed by the user where no evidence proves one. `ignore` is rule id → reason.
     `made_at` defaults to the snapshot's time: equal input gives an equal plan. `speed` is how fast
-    members restart, for the cost. `given` are the words of the command line: every gate's command
+    members restart, for the cost; `pricing` is how much of that is rehearsed (None: no step has a
+    cost). `given` are the words of the command line: every gate's command
     repeats them. `assumed` are sentences on assumed lists (groups/evidence/assume.py); the plan
     records them. `before` is what the group ran when a plan was made that this one leads back from:
     a group without members starts with that. `departed` are the names of clients that left for
@@ -100,11 +100,12 @@ def make_plan(
         remembers=Risk.FORGOTTEN_LISTS.accepted_in(ignore or {}),
         own_classes=own_class_risk(goal.kind).accepted_in(ignore or {}),
         speed=speed,
+        pricing=pricing,
     )
     ran = None
     if before is not None:
         ran = Context(before, goal=goal.kind, target=goal.target, families=families, given=given)
-    path = _path(context, cost, goal.back, ran)
+    path = _path(context, goal.back, ran)
     findings = _findings(context, path, ignore)
     steps = tuple(_judged(context, path, step, findings, ignore or {}) for step in path.steps)
     code = _exit_code(context, path, findings, steps)
@@ -181,7 +182,7 @@ def _with_advice(plan: Plan, context: Context, path: PlannedPath) -> Plan:
     )
 
 
-def _path(context: Context, cost: CostModel, back: bool, before: Context | None) -> PlannedPath:
+def _path(context: Context, back: bool, before: Context | None) -> PlannedPath:
     """Return the path that this group can take; `before` is what it ran before another plan."""
     group = context.group
     if before is not None and starts_again(context, before):
@@ -191,9 +192,9 @@ def _path(context: Context, cost: CostModel, back: bool, before: Context | None)
     if group.type in (GroupType.CONSUMER, GroupType.STREAMS):
         return PlannedPath(name=PathKind.ALREADY_INCREMENTAL)
     if group.protocol_type == "connect" and context.stable and context.goal != CONSUMER:
-        return connect(context, cost)
+        return connect(context)
     if context.streams and context.stable and context.goal != CONSUMER:
-        return streams(context, cost, before)
+        return streams(context, before)
     consumers = group.protocol_type in (None, "", "consumer") and not context.streams
     if context.goal == CONSUMER and group.state is GroupState.EMPTY and consumers:
         return _over_kip848(context, back)
@@ -201,7 +202,7 @@ def _path(context: Context, cost: CostModel, back: bool, before: Context | None)
         return PlannedPath(name=PathKind.NONE)
     if context.goal == CONSUMER:
         return _over_kip848(context, back)
-    return _by_lists(context, cost)
+    return _by_lists(context)
 
 
 def _over_kip848(context: Context, back: bool) -> PlannedPath:
@@ -224,7 +225,7 @@ def _over_kip848(context: Context, back: bool) -> PlannedPath:
     )
 
 
-def _by_lists(context: Context, cost: CostModel) -> PlannedPath:
+def _by_lists(context: Context) -> PlannedPath:
     """Return the path of a classic group whose members choose by partition.assignment.strategy."""
     if len(context.settled) == len(context.members):
         return PlannedPath(name=PathKind.FINISHED)
@@ -236,15 +237,15 @@ def _by_lists(context: Context, cost: CostModel) -> PlannedPath:
     if context.split:
         name, steps, number = (
             PathKind.MIXED_FAMILIES,
-            mixed_families(context, cost),
+            mixed_families(context),
             next_step(context),
         )
     elif needs_cut_over(context):
         name, steps, number = PathKind.CUT_OVER, cut_over(context), 1
     elif context.one_bounce:
-        name, steps, number = PathKind.ONE_BOUNCE, one_bounce(context, cost), 1
+        name, steps, number = PathKind.ONE_BOUNCE, one_bounce(context), 1
     else:
-        name, steps = PathKind.TWO_BOUNCES, two_bounces(context, cost)
+        name, steps = PathKind.TWO_BOUNCES, two_bounces(context)
         number = 2 if begun else 1
     return PlannedPath(
         name=name,

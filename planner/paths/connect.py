@@ -26,15 +26,15 @@ from rebal.planner.kinds import PathKind
 from rebal.planner.paths.parts import PlannedPath, empty_now, everyone, expected_line, gate_of
 from rebal.planner.plan import Aim, Brief, Cost, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, offers
-from rebal.planner.rehearsal.costs.connect import stop_all
-from rebal.planner.rehearsal.costs.cost import CostModel, Restarts
+from rebal.planner.rehearsal.costs.connect import by_workers, stop_all
+from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.rehearsal.costs.stop import see_it_empty
 from rebal.planner.settings import program_settings
 
 _DEFAULT: Final = ("default",)
 
 
-def connect(context: Context, cost: CostModel) -> PlannedPath:
+def connect(context: Context) -> PlannedPath:
     """Return the path of a group of workers."""
     elected = context.group.assignor
     down = context.goal == EAGER
@@ -58,7 +58,6 @@ def connect(context: Context, cost: CostModel) -> PlannedPath:
         steps=(
             _step(
                 context,
-                cost,
                 done=done,
                 to_do=incremental[Tri.YES if down else Tri.NO],
                 unknown=incremental[Tri.CANNOT_TELL],
@@ -71,7 +70,6 @@ def connect(context: Context, cost: CostModel) -> PlannedPath:
 
 def _step(
     context: Context,
-    cost: CostModel,
     *,
     done: Sequence[Facts],
     to_do: Sequence[Facts],
@@ -160,21 +158,20 @@ def _step(
             else f"{everyone(context)} joins with default alone",
         ),
         commands=(*commands(order), *((_simulation(context),) if up else ())),
-        cost=_cost(context, cost, rest, worker_list(protocol) or ()),
+        cost=_cost(context, rest, worker_list(protocol) or ()),
     )
 
 
-def _cost(
-    context: Context, cost: CostModel, rest: Sequence[Facts], offers_then: tuple[str, ...]
-) -> Cost:
-    model = stop_all if _together(context) else cost
-    return model(
+def _cost(context: Context, rest: Sequence[Facts], offers_then: tuple[str, ...]) -> Cost | None:
+    predict = stop_all if _together(context) else by_workers
+    return predict(
         Restarts(
             snapshot=context.snapshot,
             eager_after=offers_then == _DEFAULT,
             order=ids(rest),
             target_list=offers_then,
             speed=context.speed,
+            pricing=context.pricing,
         )
     )
 

@@ -77,7 +77,12 @@ def cut_over(context: Context) -> tuple[Step, ...]:
                 *commands(online),
             ),
             cost=stop_and_start(
-                Stop(snapshot=priced(context), assignor=context.target, speed=context.speed)
+                Stop(
+                    snapshot=priced(context),
+                    assignor=context.target,
+                    speed=context.speed,
+                    pricing=context.pricing,
+                )
             ),
         ),
     )

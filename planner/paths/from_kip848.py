@@ -96,6 +96,7 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
                 eager=ids(done) if eager else (),
                 eager_after=eager,
                 speed=context.speed,
+                pricing=context.pricing,
             )
         ),
         exit_code=exit_code(answer),
@@ -129,7 +130,12 @@ def _offline(context: Context, common: tuple[Answer, ...], closed: tuple[Answer,
         brief=_brief(context, ALL_AT_ONCE, agreed(Risk.STOP_FOR_KIP848), common),
         commands=(context.accepting(Risk.STOP_FOR_KIP848.rule, AGREED), empty_now(context)),
         cost=stop_and_start(
-            Stop(snapshot=priced(context), assignor=context.target, speed=context.speed)
+            Stop(
+                snapshot=priced(context),
+                assignor=context.target,
+                speed=context.speed,
+                pricing=context.pricing,
+            )
         ),
         exit_code=exit_code(allows(common)),
     )

@@ -30,19 +30,18 @@ from rebal.planner.paths.parts import (
 )
 from rebal.planner.paths.two_bounces import add_both
 from rebal.planner.plan import Aim, Brief, Step, StepKind
-from rebal.planner.rehearsal.costs.cost import CostModel
 from rebal.planner.rehearsal.costs.some import Some, stop_some
 from rebal.planner.verdict import exit_code
 
 
-def mixed_families(context: Context, cost: CostModel) -> tuple[Step, ...]:
+def mixed_families(context: Context) -> tuple[Step, ...]:
     """Return the three steps: the other members list both assignors; the clients that reject mixed
     lists stop and start with the target; the others drop the old assignor.
     """
     return (
-        add_both(context, 1, cost, left_out=context.unmixable),
+        add_both(context, 1, left_out=context.unmixable),
         _stop_and_start(context, 2),
-        drop_old(context, 3, cost),
+        drop_old(context, 3),
     )
 
 
@@ -110,6 +109,7 @@ def _stop_and_start(context: Context, number: int) -> Step:
                 eager=ids(facts for facts in context.members if _runs_eager(context, facts)),
                 assignor=context.target,
                 speed=context.speed,
+                pricing=context.pricing,
             )
         ),
         exit_code=exit_code(holds),

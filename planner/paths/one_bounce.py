@@ -28,17 +28,16 @@ from rebal.planner.paths.parts import (
 )
 from rebal.planner.paths.restarts import how_of, order_of, static_lines
 from rebal.planner.plan import Aim, Brief, Step, StepKind
-from rebal.planner.rehearsal.costs.cost import CostModel
 from rebal.planner.verdict import exit_code
 
 
-def one_bounce(context: Context, cost: CostModel) -> tuple[Step, ...]:
+def one_bounce(context: Context) -> tuple[Step, ...]:
     """Return the narrowing step, and before it the step of `refresh` where that is needed."""
-    before = (refresh(context, 1, cost),) if context.refresh else ()
-    return (*before, drop_old(context, context.narrow_step, cost))
+    before = (refresh(context, 1),) if context.refresh else ()
+    return (*before, drop_old(context, context.narrow_step))
 
 
-def refresh(context: Context, number: int, cost: CostModel) -> Step:
+def refresh(context: Context, number: int) -> Step:
     """Return the step that makes the coordinator learn every list; its `target_list` is empty
     because no list changes.
     """
@@ -81,12 +80,12 @@ def refresh(context: Context, number: int, cost: CostModel) -> Step:
             how=(cure.text, *cure.risks),
             gate=f"the probe finds {context.target}, or a rebalance since the reload",
         ),
-        cost=cost_of(context, chosen, cost, ()),
+        cost=cost_of(context, chosen, ()),
         exit_code=exit_code(cure.verdict),
     )
 
 
-def drop_old(context: Context, number: int, cost: CostModel) -> Step:
+def drop_old(context: Context, number: int) -> Step:
     """Return the narrowing bounce: every member drops the old assignor."""
     names = (context.target,)
     rest = [facts for facts in context.members if facts not in context.settled]
@@ -131,7 +130,7 @@ def drop_old(context: Context, number: int, cost: CostModel) -> Step:
             gate=f"{everyone(context)} is proven to have no {kind} assignor",
         ),
         commands=commands(order),
-        cost=cost_of(context, rest, cost, names),
+        cost=cost_of(context, rest, names),
     )
 
 

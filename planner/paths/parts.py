@@ -14,7 +14,8 @@ from rebal.planner.commands import NamedCommand
 from rebal.planner.context import COOPERATIVE, EAGER, Context, Facts, ids
 from rebal.planner.kinds import PathKind
 from rebal.planner.plan import KEPT_GATE, Aim, Cost, Gate, Setting, Step
-from rebal.planner.rehearsal.costs.cost import CostModel, Restarts
+from rebal.planner.rehearsal.costs.cost import Restarts
+from rebal.planner.rehearsal.costs.rounds import by_assignors
 from rebal.planner.risks import Risk
 from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
 from rebal.planner.timeouts import of_families
@@ -213,12 +214,12 @@ def _runs(facts: Facts) -> str:
     return (software.version or software.version_range or "") if software else ""
 
 
-def cost_of(context: Context, rest: Sequence[Facts], cost: CostModel, names: Sequence[str]) -> Cost:
-    """Return the cost of restarting `rest` with the list `names` (empty: each with its own
-    list).
+def cost_of(context: Context, rest: Sequence[Facts], names: Sequence[str]) -> Cost | None:
+    """Return the cost of restarting `rest` with the list `names` (empty: each with its own list);
+    None without a pricing.
     """
     eager_after = any(cooperative(name) is not Tri.YES for name in names) or not names
-    return cost(
+    return by_assignors(
         Restarts(
             snapshot=priced(context),
             eager_after=eager_after,
@@ -226,6 +227,7 @@ def cost_of(context: Context, rest: Sequence[Facts], cost: CostModel, names: Seq
             eager_ids=ids(_eager(context, names, eager_after=eager_after)),
             target_list=tuple(names),
             speed=context.speed,
+            pricing=context.pricing,
         )
     )
 

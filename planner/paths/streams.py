@@ -20,7 +20,6 @@ from rebal.planner.kinds import PathKind
 from rebal.planner.paths.parts import PlannedPath, cost_of, everyone, expected_line, gate_of
 from rebal.planner.plan import Aim, Brief, Step, StepKind
 from rebal.planner.programs import above_eager, below_cooperative, comes_from, instances, running
-from rebal.planner.rehearsal.costs.cost import CostModel
 from rebal.planner.settings import program_settings
 from rebal.planner.verdict import exit_code
 
@@ -43,24 +42,24 @@ _EVIDENCE: Final = (
 )
 
 
-def streams(context: Context, cost: CostModel, before: Context | None = None) -> PlannedPath:
+def streams(context: Context, before: Context | None = None) -> PlannedPath:
     """Return the path by upgrade.from, up or down.
 
     `before` is what the instances ran when the plan was made that this path leads back from: their
     version is restored too.
     """
-    path = _by_upgrade_from(context, cost)
-    return path if before is None else _back(context, cost, before, path)
+    path = _by_upgrade_from(context)
+    return path if before is None else _back(context, before, path)
 
 
-def _by_upgrade_from(context: Context, cost: CostModel) -> PlannedPath:
+def _by_upgrade_from(context: Context) -> PlannedPath:
     if context.goal == EAGER:
-        return _down(context, cost)
+        return _down(context)
     old = _below(context, Tri.YES)
     unknown = _below(context, Tri.CANNOT_TELL)
     kept = running(context, RebalanceProtocol.COOPERATIVE)
     if old:
-        return _up(context, cost, old, unknown, kept)
+        return _up(context, old, unknown, kept)
     if len(kept) == len(context.members):
         return PlannedPath(name=PathKind.FINISHED)
     reasons: tuple[str, ...] = ()
@@ -72,7 +71,7 @@ def _by_upgrade_from(context: Context, cost: CostModel) -> PlannedPath:
     return PlannedPath(
         name=PathKind.STREAMS_ONE_BOUNCE,
         progress=f"{len(kept)} of {len(context.members)} proven COOPERATIVE",
-        steps=(_remove(context, cost, 1, blocked=bool(unknown)),),
+        steps=(_remove(context, 1, blocked=bool(unknown)),),
         next_step=1,
         reasons=reasons,
     )
@@ -80,7 +79,6 @@ def _by_upgrade_from(context: Context, cost: CostModel) -> PlannedPath:
 
 def _up(
     context: Context,
-    cost: CostModel,
     old: Sequence[Facts],
     unknown: Sequence[Facts],
     kept: Sequence[Facts],
@@ -126,18 +124,18 @@ def _up(
             how=(*_unset(context), *_how([*old, *unknown])),
             gate=f"{everyone(context)} runs 2.4 or later",
         ),
-        cost=cost_of(context, [*old, *unknown], cost, ("stream",)),
+        cost=cost_of(context, [*old, *unknown], ("stream",)),
         exit_code=exit_code(Tri.NO if kept else Tri.YES),
     )
     return PlannedPath(
         name=PathKind.STREAMS_TWO_BOUNCES,
         progress=f"{len(new)} of {len(context.members)} on 2.4 or later",
-        steps=(first, _remove(context, cost, 2, blocked=True)),
+        steps=(first, _remove(context, 2, blocked=True)),
         next_step=1,
     )
 
 
-def _remove(context: Context, cost: CostModel, number: int, *, blocked: bool) -> Step:
+def _remove(context: Context, number: int, *, blocked: bool) -> Step:
     done = running(context, RebalanceProtocol.COOPERATIVE)
     eager = [
         facts
@@ -188,12 +186,12 @@ def _remove(context: Context, cost: CostModel, number: int, *, blocked: bool) ->
             how=(*(first if declared else ()), *_how(rest)),
             gate=f"{everyone(context)} is proven COOPERATIVE",
         ),
-        cost=cost_of(context, rest, cost, ("stream",)),
+        cost=cost_of(context, rest, ("stream",)),
         exit_code=exit_code(Tri.CANNOT_TELL if blocked else Tri.YES),
     )
 
 
-def _down(context: Context, cost: CostModel) -> PlannedPath:
+def _down(context: Context) -> PlannedPath:
     eager = running(context, RebalanceProtocol.EAGER)
     if len(eager) == len(context.members):
         return PlannedPath(name=PathKind.FINISHED)
@@ -207,11 +205,11 @@ def _down(context: Context, cost: CostModel) -> PlannedPath:
         and facts not in (*old, *eager)
     ]
     mixed = bool(old and kept)
-    bridge = (_bridge(context, cost, new),) if new else ()
+    bridge = (_bridge(context, new),) if new else ()
     steps = (
         *bridge,
-        _eager(context, cost, len(bridge) + 1, blocked=mixed, waits=bool(new), unknown=unknown),
-        _old(context, cost, len(bridge) + 2, kept),
+        _eager(context, len(bridge) + 1, blocked=mixed, waits=bool(new), unknown=unknown),
+        _old(context, len(bridge) + 2, kept),
     )
     reasons: tuple[str, ...] = ()
     if mixed:
@@ -230,7 +228,7 @@ def _down(context: Context, cost: CostModel) -> PlannedPath:
     )
 
 
-def _back(context: Context, cost: CostModel, before: Context, path: PlannedPath) -> PlannedPath:
+def _back(context: Context, before: Context, path: PlannedPath) -> PlannedPath:
     """Return `path` with a last step for the instances whose version is not the one of `before`.
 
     Versions count where they decide the protocol: below 2.4, and 4.0 or later.
@@ -243,11 +241,11 @@ def _back(context: Context, cost: CostModel, before: Context, path: PlannedPath)
         steps = tuple(step for step in steps if step.aim is not Aim.STREAMS_OLD)
     if below == {Tri.YES}:
         has = {f.member.member_id: below_cooperative(context, f) for f in context.members}
-        last = _old(context, cost, len(steps) + 1, running(context, RebalanceProtocol.COOPERATIVE))
+        last = _old(context, len(steps) + 1, running(context, RebalanceProtocol.COOPERATIVE))
         last = replace(last, title="Every instance gets the old version", why=_GO_BACK)
     elif above == {Tri.YES}:
         has = {f.member.member_id: above_eager(f) for f in context.members}
-        last = _latest(context, cost, len(steps) + 1)
+        last = _latest(context, len(steps) + 1)
     else:
         return replace(path, steps=steps)
     who = {
@@ -269,7 +267,7 @@ def _back(context: Context, cost: CostModel, before: Context, path: PlannedPath)
     )
 
 
-def _latest(context: Context, cost: CostModel, number: int) -> Step:
+def _latest(context: Context, number: int) -> Step:
     """Return the step of instances of 4.0 or later that run a bridge release now."""
     rest = [facts for facts in context.members if above_eager(facts) is not Tri.YES]
     return Step(
@@ -302,11 +300,11 @@ def _latest(context: Context, cost: CostModel, number: int) -> Step:
             how=_how(rest),
             gate=f"{everyone(context)} runs 4.0 or later",
         ),
-        cost=cost_of(context, rest, cost, ("stream",)),
+        cost=cost_of(context, rest, ("stream",)),
     )
 
 
-def _bridge(context: Context, cost: CostModel, new: Sequence[Facts]) -> Step:
+def _bridge(context: Context, new: Sequence[Facts]) -> Step:
     return Step(
         id=1,
         title=f"Every instance of 4.0 or later goes back to {BRIDGE}",
@@ -340,13 +338,12 @@ def _bridge(context: Context, cost: CostModel, new: Sequence[Facts]) -> Step:
             how=_how(new),
             gate=f"{everyone(context)} runs {BRIDGE} or earlier",
         ),
-        cost=cost_of(context, new, cost, ("stream",)),
+        cost=cost_of(context, new, ("stream",)),
     )
 
 
 def _eager(
     context: Context,
-    cost: CostModel,
     number: int,
     *,
     blocked: bool,
@@ -391,12 +388,12 @@ def _eager(
             how=_how(rest),
             gate=f"{everyone(context)} is proven EAGER",
         ),
-        cost=cost_of(context, rest, cost, ("stream",)),
+        cost=cost_of(context, rest, ("stream",)),
         exit_code=exit_code(holds),
     )
 
 
-def _old(context: Context, cost: CostModel, number: int, kept: Sequence[Facts]) -> Step:
+def _old(context: Context, number: int, kept: Sequence[Facts]) -> Step:
     rest = [f for f in context.members if below_cooperative(context, f) is not Tri.YES]
     eager = len(running(context, RebalanceProtocol.EAGER)) == len(context.members)
     holds = Tri.NO if kept else Tri.YES if eager else Tri.CANNOT_TELL
@@ -433,7 +430,7 @@ def _old(context: Context, cost: CostModel, number: int, kept: Sequence[Facts]) 
             how=_how(rest),
             gate=f"{everyone(context)} runs a version below 2.4",
         ),
-        cost=cost_of(context, rest, cost, ("stream",)),
+        cost=cost_of(context, rest, ("stream",)),
         exit_code=exit_code(holds),
     )
 

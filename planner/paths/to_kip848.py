@@ -115,6 +115,7 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
                 classic=context.group.assignor or "",
                 eager=ids(facts for facts in rest if facts not in context.settled),
                 speed=context.speed,
+                pricing=context.pricing,
             )
         ),
         exit_code=exit_code(answer),
@@ -154,6 +155,7 @@ def _offline(context: Context, common: Sequence[Answer], closed: Sequence[Answer
                 assignor=_server_side(context),
                 kip848=True,
                 speed=context.speed,
+                pricing=context.pricing,
             )
         ),
         exit_code=exit_code(allows(common)),

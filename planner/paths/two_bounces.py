@@ -29,26 +29,23 @@ from rebal.planner.paths.parts import (
 )
 from rebal.planner.paths.restarts import how_of, order_of
 from rebal.planner.plan import Aim, Brief, Step, StepKind
-from rebal.planner.rehearsal.costs.cost import CostModel
 
 
-def two_bounces(context: Context, cost: CostModel) -> tuple[Step, ...]:
+def two_bounces(context: Context) -> tuple[Step, ...]:
     """Return both steps, each with the members that the evidence proves done.
 
     Between them is a restart with the current list where the coordinator may have forgotten the
     lists.
     """
-    between = (refresh(context, 2, cost),) if context.refresh else ()
+    between = (refresh(context, 2),) if context.refresh else ()
     return (
-        add_both(context, 1, cost),
+        add_both(context, 1),
         *between,
-        drop_old(context, context.narrow_step, cost),
+        drop_old(context, context.narrow_step),
     )
 
 
-def add_both(
-    context: Context, number: int, cost: CostModel, left_out: Sequence[Facts] = ()
-) -> Step:
+def add_both(context: Context, number: int, left_out: Sequence[Facts] = ()) -> Step:
     """Return the first bounce: every member gets the target and keeps the old assignor behind it.
 
     `left_out` are members whose client does not accept such a list; another step concerns them.
@@ -94,7 +91,7 @@ def add_both(
             gate=f"{everyone(context)}{but} supports {context.target}",
         ),
         commands=(*commands(order), again(context)),
-        cost=cost_of(context, rest, cost, names),
+        cost=cost_of(context, rest, names),
     )
 
 

@@ -118,28 +118,21 @@ class MemberStory(Record, frozen=True, kw_only=True):
 
 
 class Sampled(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The sample that stands for all restarts of a large group (a batch counts as one).
+    """The number of restarts of a large group that were rehearsed, one of each kind, and of all.
 
-    `rehearsed` of `restarts` were rehearsed, one of each kind but for `left_out` kinds. `bound` is
-    how far the partition-seconds may be off for it (a share), and `longest_at_most` what the
-    longest gap of one partition does not exceed, in seconds; both at 95 % confidence. They are None
-    where a restart of the sample goes wrong: later ones were rehearsed as if it had not.
-    `whole_seconds` is the processor time that all restarts would take, estimated.
+    A batch counts as one restart.
     """
 
     rehearsed: int
     restarts: int
-    left_out: int
-    bound: float | None
-    longest_at_most: float | None
-    whole_seconds: float
 
 
 class Rehearsal(Record, frozen=True, kw_only=True, omit_defaults=False):
     """A whole story as it would go, by one seed.
 
-    Where `sampled` is not None the measures are estimates from a sample of the restarts, `notes`
-    are those of the sample, and rebalances, partitions and members are not listed.
+    Where `sampled` is not None one restart of each kind counts for the others: the measures are
+    about right, `notes` are those of the restarts that were rehearsed, and rebalances, partitions
+    and members are not listed.
 
     `at_rest` says whether the group came to rest at the end. `unit` is what members own: partition,
     task (of Connect workers: a connector counts as a task), or none where it is not modelled.

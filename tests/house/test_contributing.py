@@ -9,7 +9,6 @@ import yaml
 
 from rebal.groups.assignors import Spec, SpecMember
 from rebal.groups.model import Source
-from rebal.planner.rehearsal.costs.rounds import by_assignors
 from rebal.planner.rules import registry
 from tests.house.modules import ROOT
 from tests.planner.builder import context_of
@@ -60,7 +59,7 @@ def test_the_reader_returns_joins_with_their_evidence() -> None:
 def test_the_path_returns_the_last_step() -> None:
     wide = {"list": ["cooperative-sticky", "range"]}
     context = context_of({"members": [{"id": "a", **wide}, {"id": "b", **wide}]})
-    (step,) = run("def last_bounce")["last_bounce"](context, by_assignors)
+    (step,) = run("def last_bounce")["last_bounce"](context)
     assert step.target_list == ("cooperative-sticky",)
 
 

@@ -18,7 +18,7 @@ def plan(members: list[dict[str, Any]], target: str = "cooperative", **more: Any
     """`more` is of the group, or of how it is planned."""
     given = {
         key: more.pop(key)
-        for key in ("expect_members", "families", "ignore", "made_at", "cost")
+        for key in ("expect_members", "families", "ignore", "made_at", "pricing")
         if key in more
     }
     return make_plan(group_of({"members": members, **more}), target, **given)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot
 from rebal.planner.paths import make_plan
-from rebal.planner.rehearsal.costs import work
+from rebal.planner.rehearsal.costs import rehearsed
 from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.rehearsal.costs.rounds import by_assignors
 from rebal.planner.timeouts import Speed, in_words, of_families
@@ -264,31 +264,27 @@ GOALS = (
         for batch in (5, 2)
     ],
 )
-def test_each_bound_of_a_large_groups_plan_holds_against_all_restarts(
+def test_one_restart_of_each_kind_predicts_about_what_all_cost(
     elected: str, goal: str, count: int, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snapshot, speed = sized(count, 5 * count, elected), Speed(batch=batch)
     sampled = [step.cost for step in make_plan(snapshot, goal, speed=speed).steps if step.cost]
-    monkeypatch.setattr(work, "_ENOUGH", 10**9)
+    monkeypatch.setattr(rehearsed, "_ENOUGH", 10**9)
     whole = [step.cost for step in make_plan(snapshot, goal, speed=speed).steps if step.cost]
     assert len(sampled) == len(whole) > 0
+    chance = 0.5 if "consumer" in goal or elected == "uniform" else 0.1
     for cost, exact in zip(sampled, whole, strict=True):
-        said = rf"(\d+) of {count} restarts rehearsed, so .* within ±(\d+) %"
-        found = re.search(said, cost.text)
-        assert found is not None
-        assert int(found[2]) == pytest.approx(100 * cost.bound)
-        assert "restarts rehearsed" not in exact.text
-        assert exact.bound == 0
+        assert re.search(rf"rehearsed \d+ of {count} restarts, each kind among them", cost.text)
+        assert "about right" not in exact.text
+        assert (cost.about, exact.about) == (True, False)
         assert cost.rebalances == pytest.approx(exact.rebalances, rel=0.02)
         assert cost.seconds == pytest.approx(exact.seconds, rel=0.05)
-        assert cost.paces[0].bound > 0
         for some, all_ in zip(cost.paces, exact.paces, strict=True):
-            worst = pytest.approx(all_.worst_partition_seconds, rel=some.bound)
-            assert some.partition_seconds == pytest.approx(all_.partition_seconds, rel=some.bound)
-            assert some.worst_partition_seconds == worst
-            assert some.longest_at_most is not None
-            assert all_.longest_seconds is not None
-            assert all_.longest_seconds <= some.longest_at_most
+            near = pytest.approx(all_.partition_seconds, rel=chance)
+            assert some.partition_seconds == near
+            near = pytest.approx(all_.worst_partition_seconds, rel=chance)
+            assert some.worst_partition_seconds == near
+            assert some.longest_seconds == pytest.approx(all_.longest_seconds, rel=0.3)
 
 
 def one_that_does_not_leave(count: int, place: int) -> GroupSnapshot:
@@ -302,31 +298,27 @@ def one_that_does_not_leave(count: int, place: int) -> GroupSnapshot:
     return replace(made, members=tuple(members))
 
 
-def test_a_sample_has_a_restart_of_each_kind_of_member(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restart_of_each_kind_of_member_is_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
     roll = restarts(one_that_does_not_leave(60, 1), tuple(BOTH))
     sampled = by_assignors(roll)
-    assert "of 60 restarts rehearsed" in sampled.text
-    monkeypatch.setattr(work, "_ENOUGH", 10**9)
+    assert "of 60 restarts, each kind" in sampled.text
+    monkeypatch.setattr(rehearsed, "_ENOUGH", 10**9)
     whole = by_assignors(roll)
-    assert sampled.longest_at_most is not None
     assert whole.longest_seconds is not None
-    assert 10 < whole.longest_seconds <= sampled.longest_at_most
+    assert whole.longest_seconds > 10
     assert sampled.longest_seconds == pytest.approx(whole.longest_seconds, rel=0.1)
-    # 14 places would be one in four, and an even spread leaves out the second.
-    assert sampled.partition_seconds == pytest.approx(whole.partition_seconds, rel=sampled.bound)
+    assert sampled.partition_seconds == pytest.approx(whole.partition_seconds, rel=0.1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "partitions"), [(200, 1400), pytest.param(3000, 20_000, marks=pytest.mark.full)]
 )
-def test_of_hundreds_and_of_thousands_of_members_a_sample_is_rehearsed(
+def test_of_hundreds_and_of_thousands_of_members_three_restarts_are_rehearsed(
     count: int, partitions: int
 ) -> None:
     made = by_assignors(restarts(sized(count, partitions, "range"), tuple(BOTH)))
-    found = re.search(rf"8 of {count:,} restarts rehearsed, so .* within ±(\d+) %", made.text)
-    assert found is not None
-    assert int(found[1]) < 20
+    assert f"rehearsed 3 of {count:,} restarts, each kind among them" in made.text
     assert made.rebalances == 2 * count
 
 

@@ -381,8 +381,8 @@ def test_one_member_stands_for_several_where_too_many_join_a_kip_848_group_at_on
     whole = stop_and_start(stop)
     monkeypatch.setattr(rehearsed, "_MOST", 10_000)
     fewer = stop_and_start(stop)
-    assert "rehearsed with one member for 4, so partition-seconds are within ±10 %" in fewer.text
-    assert "rehearsed with" not in whole.text
+    assert "about right: rehearsed one member for 4" in fewer.text
+    assert "about right" not in whole.text
     assert fewer.rebalances == whole.rebalances == 60
     assert fewer.partition_seconds == pytest.approx(whole.partition_seconds, rel=0.05)
     assert fewer.seconds == pytest.approx(whole.seconds, rel=0.05)

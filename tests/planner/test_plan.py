@@ -8,8 +8,6 @@ import pytest
 
 from rebal.groups.model import Tri
 from rebal.planner.paths import NotPlannedError, make_plan
-from rebal.planner.plan import Cost
-from rebal.planner.rehearsal.costs.cost import Restarts
 from tests.planner.builder import group_of
 from tests.planner.plans import BOTH, DEFAULT, DONE, RANGE, m, plan, rules
 
@@ -289,13 +287,6 @@ def test_gates_name_commands_that_exist() -> None:
         assert step.gate.command == "rebal plan-upgrade 'my group' --probe --expect-members 3"
 
 
-def test_another_cost_model_can_take_its_place() -> None:
-    asked: list[Restarts] = []
-
-    def model(restarts: Restarts) -> Cost:
-        asked.append(restarts)
-        return Cost(rebalances=7, partitions_stopped=0, partitions_moved=0)
-
-    made = plan([m("a", BOTH), m("b", RANGE)], cost=model)
-    assert [step.cost.rebalances for step in made.steps if step.cost] == [7, 7]
-    assert [len(restarts.order) for restarts in asked] == [1, 2]
+def test_a_plan_without_a_pricing_has_no_costs() -> None:
+    made = plan([m("a", BOTH), m("b", RANGE)], pricing=None)
+    assert [step.cost for step in made.steps] == [None, None]

@@ -13,8 +13,7 @@ from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import Cluster, CoordinatorKind, GroupSnapshot
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Cost, Plan
-from rebal.planner.rehearsal.costs.cost import Restarts
+from rebal.planner.plan import Plan
 from rebal.planner.rehearsal.engine.member import Member
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import GroupPhase
@@ -367,7 +366,7 @@ class SimulatedWorld:
             self.history.goal,
             expect_members=expected,
             ignore=dict.fromkeys(rules, "agreed"),
-            cost=_free,
+            pricing=None,
             given=_GIVEN,
         )
         self.plans += 1
@@ -465,11 +464,6 @@ def find_process(
     down = iter(sorted(stopped, key=lambda p: p.due is not None))
     named = (each for each in processes if each.name == name)
     return next(down if name.partition(" (")[0] == automatic else named, None)
-
-
-def _free(restarts: Restarts) -> Cost:
-    """Predict nothing: no advice depends on a cost, and it takes most of a plan's time."""
-    return Cost(rebalances=0, partitions_stopped=0, partitions_moved=0)
 
 
 def _plain(advice: Any) -> dict[str, Any]:

@@ -83,16 +83,16 @@ def pace_table(cost: Cost) -> RenderableType:
         made.add_row(
             pace.name,
             duration(pace.seconds),
-            f"{pace.partition_seconds:,.0f}{bound_text(pace)}",
+            partition_seconds_text(pace),
             str(pace.rebalances),
             "" if pace.worst_seconds is None else duration(pace.worst_seconds),
         )
     return made
 
 
-def bound_text(pace: Pace) -> str:
-    """Return ` ±12 %` where a part of the restarts stands for all."""
-    return f" ±{100 * pace.bound:.0f} %" if pace.bound else ""
+def partition_seconds_text(pace: Pace) -> str:
+    """Return `17,306`, or `about 17,306` where some restarts count for the others."""
+    return f"{'about ' if pace.about else ''}{pace.partition_seconds:,.0f}"
 
 
 def duration(seconds: float) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from rebal.cli.output import escape, shown
-from rebal.cli.render.plans.costs import bound_text, cost_text, duration
+from rebal.cli.render.plans.costs import cost_text, duration, partition_seconds_text
 from rebal.cli.render.plans.parts import headline, is_over, label_of, state
 from rebal.cli.render.text import count
 from rebal.planner.commands import NamedCommand
@@ -88,7 +88,7 @@ def _step(plan: Plan, step: Step, config: tuple[Setting, ...]) -> Iterator[str]:
         if step.cost.seconds:
             yield f"  - {plain(step.cost.text)}"
         for pace in step.cost.paces if len(step.cost.paces) > 1 else ():
-            stopped = f"{pace.partition_seconds:,.0f}{bound_text(pace)}"
+            stopped = partition_seconds_text(pace)
             stopped += f" {step.cost.unit}-seconds stopped"
             rebalances = count(pace.rebalances, "rebalance")
             longest = pace.worst_seconds

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import ceil
 from typing import Final, NamedTuple
 
-from rebal.cli.render.plans.costs import duration
 from rebal.cli.render.text import count, listing, moment
 from rebal.groups.wire.user_data import CONNECTOR
 from rebal.planner.rehearsal.lanes import overlaps
@@ -74,38 +72,22 @@ def dangers(run: Rehearsal, spread: Distribution | None = None) -> Iterator[Dang
 
 
 def fine(run: Rehearsal) -> str:
-    """Return that nothing goes wrong, and where: in the sample alone if there is one."""
+    """Return that nothing goes wrong, and where: in the restarts that were rehearsed."""
     said = "no member is rejected"
     if run.unit != "none":
         said += f", and no {run.unit} is owned twice"
     if run.sampled is None:
         return said.capitalize()
-    return f"In a sample of {_size(run.sampled)}, {said}"
+    return f"In one restart of each kind, {said}"
 
 
 def sample_text(found: Sampled) -> str:
-    """Return what the sample is, how far its figures may be off, and what it cannot exclude."""
-    kinds = "one of each kind"
-    if found.left_out:
-        kinds = f"none of {count(found.left_out, 'kind')} of restart: those are NOT verified"
-    holds = (
-        "A restart of the sample goes wrong, and later ones were rehearsed as if it had not: no "
-        "error bound holds, and more members may be rejected than are named"
-    )
-    if found.bound is not None and found.longest_at_most is not None:
-        holds = (
-            f"With 95 % confidence partition-seconds are within ±{ceil(100 * found.bound)} %, and "
-            f"no partition stops for more than {found.longest_at_most:.3g} s"
-        )
+    """Return which restarts were rehearsed, and what they cannot exclude."""
     return (
-        f"{_size(found)} rehearsed, {kinds}. {holds}. A sample cannot exclude a danger that comes "
-        "by chance in another restart, or from the partitions that its member owns. "
-        f"--rehearse-all rehearses every restart, in about {duration(found.whole_seconds)}"
+        f"one restart of each kind was rehearsed ({found.rehearsed:,} of {found.restarts:,}) and "
+        "counts for the others, so all figures are about right. A danger that comes by chance in "
+        "one of the others, or follows from one that goes wrong, is not shown"
     )
-
-
-def _size(found: Sampled) -> str:
-    return f"{found.rehearsed:,} of {count(found.restarts, 'restart')}"
 
 
 def _is_left(story: PartitionStory) -> bool:

@@ -98,7 +98,7 @@ def rehearsal_html(run: Rehearsal, group: str) -> str:
 def _sums(run: Rehearsal) -> Iterator[tuple[str, str]]:
     measures = run.measures
     if run.sampled is not None:
-        yield "sample", sample_text(run.sampled)
+        yield "about", sample_text(run.sampled)
     yield "takes", duration(measures.seconds)
     yield "ends", f"{run.state}, assignor {run.assignor or 'none'}"
     yield "rebalances", f"{measures.rebalances:,}"

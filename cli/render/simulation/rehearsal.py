@@ -361,7 +361,7 @@ def _ending(
     for one in runs:
         if one.rehearsal.sampled is not None:
             prefix = f"{one.name}: " if len(runs) > 1 else ""
-            yield "sample", prefix + sample_text(one.rehearsal.sampled)
+            yield "about", prefix + sample_text(one.rehearsal.sampled)
     if document.about:
         yield "script", document.about
     label = "assumed"

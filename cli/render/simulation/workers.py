@@ -7,7 +7,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from rebal.cli.output import View
-from rebal.cli.render.plans.costs import bound_text, duration
+from rebal.cli.render.plans.costs import duration, partition_seconds_text
 from rebal.cli.render.text import Column, FittingTable, Rows, count, facts, listing
 from rebal.groups.commands import Command
 from rebal.planner.plan import Pace
@@ -53,7 +53,7 @@ def _row(protocol: str, pace: Pace) -> list[str | Text]:
         pace.name,
         f"{pace.rebalances:,}",
         f"{pace.partitions_moved:,}",
-        f"{pace.partition_seconds:,.0f}{bound_text(pace)}",
+        partition_seconds_text(pace),
         duration(pace.seconds),
         "" if pace.worst_seconds is None else duration(pace.worst_seconds),
     ]

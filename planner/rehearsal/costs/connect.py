@@ -19,14 +19,14 @@ from rebal.planner.rehearsal.spec import work_by_worker
 from rebal.planner.timeouts import at_worst
 
 
-def by_workers(restarts: Restarts) -> Cost:
+def by_workers(restarts: Restarts) -> Cost | None:
     """Return the cost of these restarts, rehearsed.
 
     What stops and moves are connectors and tasks: `unit` is `task`, and a connector counts as one.
     Where it is not known what the workers run, only rebalances and times are predicted.
     """
     cost = _priced(restarts, 0, partial(_text, restarts))
-    if work_by_worker(restarts.snapshot) is not None or not cost.paces:
+    if cost is None or work_by_worker(restarts.snapshot) is not None or not cost.paces:
         return cost
     return Cost(
         rebalances=cost.rebalances,
@@ -39,7 +39,7 @@ def by_workers(restarts: Restarts) -> Cost:
     )
 
 
-def stop_all(restarts: Restarts) -> Cost:
+def stop_all(restarts: Restarts) -> Cost | None:
     """Return the cost where all that restart stop before the first of them starts again."""
     text = "nothing runs from the first stop to the end of the one rebalance"
     total = work_of_all(restarts.snapshot)
@@ -71,7 +71,7 @@ def work_of_all(snapshot: GroupSnapshot) -> int:
 
 def _priced(
     restarts: Restarts, main: int, text: Callable[[Pace], str], *, together: bool = False
-) -> Cost:
+) -> Cost | None:
     if not restarts.order:
         return Cost(
             rebalances=0,
@@ -87,7 +87,8 @@ def _priced(
         together=together,
         speed=restarts.speed,
     )
-    return replace(priced(roll, main, text), unit="task")
+    cost = priced(roll, restarts.pricing, main, text)
+    return None if cost is None else replace(cost, unit="task")
 
 
 def _text(restarts: Restarts, pace: Pace) -> str:

@@ -1,16 +1,36 @@
-"""Restarts of a step to price: their order, their speed, their paces.
-
-`CostModel` is the interface; rounds.py rehearses the restarts with the engine.
-"""
+"""Restarts of a step to price: their order, their speed, their paces, and how much is rehearsed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Hashable, Iterator
+from typing import Final, TypeVar, cast
 
 from rebal.groups.model import GroupSnapshot, Record
-from rebal.planner.plan import Cost
 from rebal.planner.timeouts import Speed
+
+_T = TypeVar("_T")
+
+
+class Pricing:
+    """Amount of rehearsal for the costs of plans.
+
+    `rough`: one restart of a step is rehearsed and counts for all, at the step's own pace and
+    without a worst case. Groups that share a rough pricing share the figures of equal shapes.
+    """
+
+    def __init__(self, *, rough: bool = False) -> None:
+        self.rough = rough
+        self._known: dict[Hashable, object] = {}
+
+    def once(self, shape: Hashable, make: Callable[[], _T]) -> _T:
+        """Return what `make` returns, or what it returned for an equal shape."""
+        if shape not in self._known:
+            self._known[shape] = make()
+        return cast(_T, self._known[shape])
+
+
+FULL: Final = Pricing()
+"""Every pace, with its worst case."""
 
 
 class Restarts(Record, frozen=True, kw_only=True):
@@ -26,13 +46,7 @@ class Restarts(Record, frozen=True, kw_only=True):
     eager_ids: tuple[str, ...] = ()
     target_list: tuple[str, ...] = ()
     speed: Speed = Speed()
-
-
-class CostModel(Protocol):
-    """Prediction of a roll-out's cost."""
-
-    def __call__(self, restarts: Restarts) -> Cost:
-        """Return the cost of these restarts."""
+    pricing: Pricing | None = FULL
 
 
 def batches(count: int, asked: int) -> Iterator[tuple[int, str]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from rebal.groups.model import GroupSnapshot, GroupType, Record
 from rebal.planner.facts import figure
 from rebal.planner.plan import Cost, Pace
+from rebal.planner.rehearsal.costs.cost import FULL, Pricing
 from rebal.planner.rehearsal.costs.rehearsed import priced
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.timeouts import (
@@ -39,10 +40,14 @@ class Move(Record, frozen=True, kw_only=True):
     eager: tuple[str, ...] = ()
     eager_after: bool = False
     speed: Speed = Speed()
+    pricing: Pricing | None = FULL
 
 
-def move_online(move: Move) -> Cost:
-    """Return the cost at each pace; the figures are those of one restart after another."""
+def move_online(move: Move) -> Cost | None:
+    """Return the cost at each pace; the figures are those of one restart after another.
+
+    Without a pricing there is none.
+    """
     roll = Roll(
         snapshot=move.snapshot,
         order=move.order,
@@ -53,7 +58,7 @@ def move_online(move: Move) -> Cost:
         eager_after=move.eager_after,
         speed=move.speed,
     )
-    return priced(roll, 0, lambda pace: _text(move, pace))
+    return priced(roll, move.pricing, 0, lambda pace: _text(move, pace))
 
 
 def _text(move: Move, pace: Pace) -> str:

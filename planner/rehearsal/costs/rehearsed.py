@@ -2,7 +2,7 @@
 
 As expected each member stops cleanly and is back when the restart is over. At worst it is killed
 and counts until its session ends, and the others join a rebalance as late as they may. Of a large
-group some of the restarts are rehearsed, evenly spread over the order, and stand for the others.
+group one restart of each kind is rehearsed and counts for the others.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from msgspec.structs import replace
 
 from rebal.planner.facts import names
 from rebal.planner.plan import Cost, Pace
-from rebal.planner.rehearsal.costs.cost import batches
+from rebal.planner.rehearsal.costs.cost import Pricing, batches
 from rebal.planner.rehearsal.costs.shape import shape_of, size_of
 from rebal.planner.rehearsal.costs.start import Roll, Start
-from rebal.planner.rehearsal.costs.work import estimate_asked, is_unpriced, rehearsals
 from rebal.planner.rehearsal.engine.world import HELD_BACK
 from rebal.planner.rehearsal.outcome import Measures
 from rebal.planner.rehearsal.rehearse import rehearse
+from rebal.planner.rehearsal.restart_kinds import Chosen, chosen, effort, restart_kinds, total
 from rebal.planner.rehearsal.rollout import processes
-from rebal.planner.rehearsal.sample import Sample, Stratum, bounds, sample, situations
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 from rebal.planner.timeouts import (
     back_in_time,
@@ -36,16 +35,15 @@ from rebal.planner.timeouts import (
 
 _FAILED: Final = "failed as leader"
 _RESTS: Final = 86_400.0
-# Shares: so much may a restart cost more or less than in a whole rehearsal, in which more restarts
-# in front of it have let the heartbeats fall together: of classic groups, and of KIP-848 ones,
-# whose members send a heartbeat less often. What chance decides comes on top of it.
-_LEAST: Final = 0.05
-_LEAST_KIP848: Final = 0.1
-# About half a second.
+# Work (`effort`) within which all restarts are rehearsed, about a fifth of a second.
+_ENOUGH: Final = 30_000
+_FEWEST: Final = 6
+# In a KIP-848 group so many restarts of each kind are rehearsed: chance decides how much moves,
+# because range goes by the restarted member's new id.
+_EACH_KIP848: Final = 8
+_PAIR: Final = 2
+# Work of one batch of a KIP-848 group, about half a second.
 _MOST: Final = 500_000
-# Rehearsals in the worst case of a restart that has no like, such as the one that converts a
-# KIP-848 group: chance decides how often late members have the others wait again.
-_DRAWS: Final = 10
 
 
 class Paced(NamedTuple):
@@ -62,8 +60,6 @@ class Paced(NamedTuple):
 
     def scaled(self, times: float) -> Paced:
         """Return the cost of a group with so many times the partitions."""
-        if times == 1:
-            return self
         pace = replace(
             self.pace,
             partition_seconds=round(times * self.pace.partition_seconds, 1),
@@ -73,68 +69,29 @@ class Paced(NamedTuple):
         return self._replace(pace=pace, stopped=round(times * self.stopped))
 
     @property
-    def sampled(self) -> str:
-        """A sentence part on what was left out; empty where nothing was."""
+    def left_out(self) -> str:
+        """A sentence part on what was not rehearsed; empty where everything was."""
         what = "restarts" if self.pace.batch == 1 else "batches"
-        left_out = (
-            f"{self.rehearsed:,} of {self.batches:,} {what} rehearsed"
-            if self.rehearsed < self.batches
-            else "",
-            f"rehearsed with one member for {self.share}" if self.share > 1 else "",
-        )
-        if not any(left_out):
-            return ""
-        return (
-            f"{', '.join(filter(None, left_out))}, so partition-seconds are "
-            f"within ±{100 * self.pace.bound:.0f} %{self._but}"
-        )
-
-    @property
-    def _but(self) -> str:
-        kinds = self.pace.kinds_left_out
-        return f" if {kinds:,} kinds that were not cost no more than these" if kinds else ""
-
-
-class _Sum(NamedTuple):
-    """Measures of several parts, added up."""
-
-    seconds: float = 0.0
-    unowned: float = 0.0
-    longest: float = 0.0
-    rebalances: float = 0.0
-    stopped: float = 0.0
-    moved: float = 0.0
-
-    def plus(self, one: Measures, times: float = 1.0) -> _Sum:
-        return _Sum(
-            self.seconds + times * one.seconds,
-            self.unowned + times * one.unowned,
-            max(self.longest, one.longest),
-            self.rebalances + times * one.rebalances,
-            self.stopped + times * one.stopped,
-            self.moved + times * one.moved,
-        )
-
-
-class _Sampled(NamedTuple):
-    """A sum, how far its partition-seconds may be off (a share), and the longest stop at most."""
-
-    total: _Sum
-    bound: float
-    longest: float
+        unseen = self.pace.kinds_left_out
+        parts = []
+        if self.rehearsed < self.batches:
+            kinds = f"all but {unseen:,} kinds" if unseen else "each kind"
+            parts.append(f"{self.rehearsed:,} of {self.batches:,} {what}, {kinds} among them")
+        if self.share > 1:
+            parts.append(f"one member for {self.share}")
+        return f"the figures are about right: rehearsed {', with '.join(parts)}" if parts else ""
 
 
 class RehearsedRoll:
     """A roll-out with its stand-ins; `notes` name what stands in for what is not known."""
 
-    def __init__(self, roll: Roll) -> None:
+    def __init__(self, roll: Roll, *, rough: bool = False) -> None:
+        self._rough = rough
         snapshot = roll.snapshot
         roll = replace(roll, snapshot=replace(snapshot, members=with_brokers_sessions(snapshot)))
         self._roll = roll
         self._start = Start(roll)
         self._held_back = False
-        self._least = _LEAST_KIP848 if roll.kip848 else _LEAST
-        self._draws = _DRAWS if roll.kip848 else 1
         members = roll.snapshot.members
         called = names(members)
         self._order = [called[id_] for id_ in roll.order]
@@ -157,53 +114,47 @@ class RehearsedRoll:
     def paces(self) -> list[Paced]:
         """Return the cost of each pace: one by one, in the batch asked for, all at once."""
         asked = list(batches(len(self._units), self._roll.speed.batch))
-        if estimate_asked() is not None:
+        if self._rough:
             asked = asked[-1:] if self._roll.together else asked[:1]
         return [self._paced(batch, name) for batch, name in asked]
 
     def _paced(self, batch: int, name: str) -> Paced:
         units = self._units
         cut = [tuple(chain(*units[at : at + batch])) for at in range(0, len(units), batch)]
-        taken = self._sample(cut)
-        share = self._share(batch, len(cut) if taken is None else taken.runs)
+        some = self._chosen(cut)
+        share = self._share(batch, 1 if some.whole else some.rehearsed)
         if share > 1:
             return self._by_fewer(share, batch, name)
-        expected, bound, longest = self._sum(cut, taken, killed=False)
-        worst = expected
-        if estimate_asked() is None:
-            often = None if taken is None else taken.repeated(self._draws)
-            worst, apart, _ = self._sum(cut, often, killed=True)
-            bound = max(bound, apart)
-        rehearsed = len(cut) if taken is None else taken.rehearsed
+        expected = self._sum(cut, some, killed=False)
+        worst = expected if self._rough else self._sum(cut, some, killed=True)
         pace = Pace(
             name=name,
             batch=batch,
             seconds=round(expected.seconds, 1),
             partition_seconds=round(expected.unowned, 1),
-            rebalances=round(expected.rebalances),
-            partitions_moved=round(expected.moved),
+            rebalances=expected.rebalances,
+            partitions_moved=expected.moved,
             worst_seconds=round(max(worst.seconds, expected.seconds), 1),
             worst_partition_seconds=round(max(worst.unowned, expected.unowned), 1),
             longest_seconds=round(expected.longest, 1),
             worst_longest_seconds=round(max(worst.longest, expected.longest), 1),
-            bound=_rounded_up(bound),
-            longest_at_most=round(longest, 1),
-            kinds_left_out=0 if taken is None else taken.left_out,
+            about=not some.whole,
+            kinds_left_out=some.left_out,
         )
-        return Paced(pace, round(expected.stopped), rehearsed, len(cut))
+        return Paced(pace, expected.stopped, some.rehearsed, len(cut))
 
-    def _sample(self, cut: Sequence[tuple[str, ...]]) -> Sample | None:
-        """Return which batches to rehearse; None: all of them, in one run."""
-        start = self._start
-        most = rehearsals(len(cut), len(start.lists), len(start.partitions))
-        if most >= len(cut):
-            return None
-        if estimate_asked() is not None:
-            return Sample(len(cut), (Stratum(len(cut), (len(cut) // 2,)),))
+    def _chosen(self, cut: Sequence[tuple[str, ...]]) -> Chosen:
+        """Return which batches to rehearse."""
+        start, count = self._start, len(cut)
+        most = max(_FEWEST, _ENOUGH // effort(len(start.lists), len(start.partitions)))
+        if self._rough:
+            return Chosen((count // 2,) * count) if count > _PAIR else Chosen(tuple(range(count)))
+        if most >= count:
+            return Chosen(tuple(range(count)))
         before = {name: start.process(name, done=False, killed=False) for name in start.lists}
         after = ({name: start.process(name, done=True, killed=False) for name in b} for b in cut)
-        taken = sample(list(situations(before, after)), most)
-        return None if taken.repeated(self._draws).whole else taken
+        each = _EACH_KIP848 if self._roll.kip848 else 1
+        return chosen(list(restart_kinds(before, after)), each=each, most=2 * most)
 
     def _share(self, batch: int, places: int) -> int:
         """Return how many members one stands for: each join of a KIP-848 group has a target made.
@@ -217,50 +168,28 @@ class RehearsedRoll:
         return min(batch, math.ceil(work / _MOST))
 
     def _by_fewer(self, share: int, batch: int, name: str) -> Paced:
-        rehearsed = RehearsedRoll(self._roll.shrunk(share))
+        rehearsed = RehearsedRoll(self._roll.shrunk(share), rough=self._rough)
         fewer = rehearsed._paced(math.ceil(batch / share), name)
         # Each that leaves or joins gives the group an epoch.
         rebalances = fewer.pace.rebalances * len(self._order) / len(rehearsed._order)
-        at_most = max(
-            fewer.pace.longest_at_most or 0.0,
-            (1 + self._least) * (fewer.pace.longest_seconds or 0.0),
-        )
-        return fewer._replace(
-            pace=replace(
-                fewer.pace,
-                batch=batch,
-                rebalances=round(rebalances),
-                bound=max(fewer.pace.bound, self._least),
-                longest_at_most=round(at_most, 1),
-            ),
-            share=share * fewer.share,
-        )
+        pace = replace(fewer.pace, batch=batch, rebalances=round(rebalances), about=True)
+        return fewer._replace(pace=pace, share=share * fewer.share)
 
-    def _sum(
-        self, cut: Sequence[tuple[str, ...]], taken: Sample | None, *, killed: bool
-    ) -> _Sampled:
-        """Return the sum over all batches; `taken` is the sample that stands for them."""
-        if taken is None:
-            scene = self._start.scene((), killed)
-            total = _Sum().plus(self._run(scene, cut, 0, killed, seed=0, last=False))
-            return _Sampled(total, 0.0, total.longest)
-        total, found = _Sum(), []
-        for stratum in taken.strata:
-            made = [self._at(place, cut, killed, draw) for draw, place in enumerate(stratum.places)]
-            for one in made:
-                total = total.plus(one, stratum.size / len(made))
-            found.append(made)
-        unowned = [[one.unowned for one in made] for made in found]
-        longest = [[one.longest for one in made] for made in found]
-        return _Sampled(total, *bounds(taken.strata, unowned, longest, least=self._least))
+    def _sum(self, cut: Sequence[tuple[str, ...]], some: Chosen, *, killed: bool) -> Measures:
+        """Return the sum over all batches, of which `some` are rehearsed."""
+        if some.whole:
+            return self._run(self._start.scene((), killed), cut, 0, killed, seed=0, last=False)
+        made = {place: self._at(place, cut, killed) for place in set(some.places)}
+        return total([made[place] for place in some.places])
 
-    def _at(self, place: int, cut: Sequence[tuple[str, ...]], killed: bool, draw: int) -> Measures:
-        """Return the measures of one batch; another `draw` has another seed."""
-        # The restart before lets the members' heartbeats fall together as a rebalance does.
-        begin = max(0, place - 1)
+    def _at(self, place: int, cut: Sequence[tuple[str, ...]], killed: bool) -> Measures:
+        """Return the measures of one batch."""
+        # The restarts before let the members' heartbeats fall together as a rebalance does; those
+        # of a KIP-848 group are less often.
+        begin = max(0, place - (2 if self._roll.kip848 else 1))
         done = [name for each in cut[:begin] for name in each]
         scene = self._start.scene(done, killed)
-        return self._run(scene, cut[begin : place + 1], begin, killed, seed=begin + draw * len(cut))
+        return self._run(scene, cut[begin : place + 1], begin, killed, seed=begin)
 
     def _run(
         self,
@@ -345,47 +274,49 @@ class RehearsedRoll:
         )
 
 
-def priced(roll: Roll, main: int, text: Callable[[Pace], str]) -> Cost:
-    """Return the cost of a roll-out, whose figures are those of the pace at `main`."""
-    if is_unpriced() or not roll.order:
-        nothing = "" if roll.order else "nothing is restarted"
-        return Cost(rebalances=0, partitions_stopped=0, partitions_moved=0, text=nothing)
-    estimate = estimate_asked()
-    if estimate is None:
-        made, notes, _ = _rehearsed(roll)
-    else:
-        made, notes, size = estimate.once(shape_of(roll), partial(_rehearsed, roll))
+def priced(
+    roll: Roll, pricing: Pricing | None, main: int, text: Callable[[Pace], str]
+) -> Cost | None:
+    """Return the cost of a roll-out, whose figures are those of the pace at `main`.
+
+    Without a pricing there is none.
+    """
+    if pricing is None:
+        return None
+    if not roll.order:
+        return Cost(
+            rebalances=0, partitions_stopped=0, partitions_moved=0, text="nothing is restarted"
+        )
+    if pricing.rough:
+        made, notes, size = pricing.once(shape_of(roll), partial(_roughly, roll))
         made = [one.scaled(size_of(roll) / size if size else 1.0) for one in made]
+    else:
+        rehearsed = RehearsedRoll(roll)
+        made, notes = rehearsed.paces(), rehearsed.notes
     one = made[main]
     pace = one.pace
     return Cost(
         rebalances=pace.rebalances,
         partitions_stopped=one.stopped,
         partitions_moved=pace.partitions_moved,
-        text="; ".join(filter(None, (text(pace), one.sampled, *notes))),
+        text="; ".join(filter(None, (text(pace), one.left_out, *notes))),
         seconds=pace.seconds,
         partition_seconds=pace.partition_seconds,
         worst_seconds=pace.worst_seconds,
         worst_partition_seconds=pace.worst_partition_seconds,
         longest_seconds=pace.longest_seconds,
         worst_longest_seconds=pace.worst_longest_seconds,
-        bound=pace.bound,
-        longest_at_most=pace.longest_at_most,
+        about=pace.about,
         paces=tuple(each.pace for each in made),
     )
 
 
-def _rehearsed(roll: Roll) -> tuple[list[Paced], tuple[str, ...], int]:
-    """Return the cost of each pace, what stands in, and the number of partitions."""
-    rehearsed = RehearsedRoll(roll)
+def _roughly(roll: Roll) -> tuple[list[Paced], tuple[str, ...], int]:
+    """Return the rough cost, what stands in, and the number of partitions."""
+    rehearsed = RehearsedRoll(roll, rough=True)
     return rehearsed.paces(), rehearsed.notes, size_of(roll)
 
 
 def _stragglers(some: Sequence[str], apart: bool) -> list[Sequence[str]]:
     """Return these, or (`apart`) without the last one, which comes after the first rebalance."""
     return [some[:-1], some[-1:]] if apart and len(some) > 1 else [some]
-
-
-def _rounded_up(share: float) -> float:
-    """Return a share in whole percents."""
-    return math.ceil(100 * share) / 100

@@ -14,8 +14,8 @@ from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.timeouts import at_worst, leaves
 
 
-def by_assignors(restarts: Restarts) -> Cost:
-    """Return the cost of these restarts, rehearsed."""
+def by_assignors(restarts: Restarts) -> Cost | None:
+    """Return the cost of these restarts, rehearsed; None without a pricing."""
     snapshot = restarts.snapshot
     if snapshot.group.protocol_type == "connect":
         return by_workers(restarts)
@@ -27,7 +27,7 @@ def by_assignors(restarts: Restarts) -> Cost:
         eager_after=restarts.eager_after,
         speed=restarts.speed,
     )
-    return priced(roll, 0, lambda pace: _text(restarts, pace))
+    return priced(roll, restarts.pricing, 0, lambda pace: _text(restarts, pace))
 
 
 def _text(restarts: Restarts, pace: Pace) -> str:

@@ -9,6 +9,7 @@ from rebal.groups.model import GroupSnapshot, Record, Tri
 from rebal.planner.clients import cooperative
 from rebal.planner.facts import figure
 from rebal.planner.plan import Cost, Pace
+from rebal.planner.rehearsal.costs.cost import FULL, Pricing
 from rebal.planner.rehearsal.costs.rehearsed import priced
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.timeouts import Speed, at_worst
@@ -26,10 +27,14 @@ class Some(Record, frozen=True, kw_only=True):
     eager: tuple[str, ...]
     assignor: str
     speed: Speed = Speed()
+    pricing: Pricing | None = FULL
 
 
-def stop_some(some: Some) -> Cost:
-    """Return the cost when all of them start at once, beside the other paces."""
+def stop_some(some: Some) -> Cost | None:
+    """Return the cost when all of them start at once, beside the other paces.
+
+    Without a pricing there is none.
+    """
     roll = Roll(
         snapshot=some.snapshot,
         order=some.stopped,
@@ -39,7 +44,7 @@ def stop_some(some: Some) -> Cost:
         together=True,
         speed=some.speed,
     )
-    return priced(roll, -1, lambda pace: _text(some, pace))
+    return priced(roll, some.pricing, -1, lambda pace: _text(some, pace))
 
 
 def _text(some: Some, pace: Pace) -> str:

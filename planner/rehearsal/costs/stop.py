@@ -12,6 +12,7 @@ from rebal.groups.model import GroupSnapshot, Member, Record, Tri
 from rebal.planner.clients import cooperative
 from rebal.planner.facts import all_partitions, figure
 from rebal.planner.plan import Cost, Pace
+from rebal.planner.rehearsal.costs.cost import FULL, Pricing
 from rebal.planner.rehearsal.costs.rehearsed import priced
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.scene import default_server_side
@@ -36,6 +37,7 @@ class Stop(Record, frozen=True, kw_only=True):
     assignor: str
     kip848: bool = False
     speed: Speed = Speed()
+    pricing: Pricing | None = FULL
 
 
 def empty_after(members: Sequence[Member], *, killed: bool = False) -> float:
@@ -47,11 +49,11 @@ def empty_after(members: Sequence[Member], *, killed: bool = False) -> float:
     return max((waits(m).session for m in members if killed or not leaves(m)), default=0)
 
 
-def stop_and_start(stop: Stop) -> Cost:
+def stop_and_start(stop: Stop) -> Cost | None:
     """Return the cost when all start at once, beside the other paces.
 
     `rebalances` and `partitions_moved` are those of the start: what happens while the members stop
-    one after the other depends on who is the quickest.
+    one after the other depends on who is the quickest. Without a pricing there is no cost.
     """
     ids = tuple(member.member_id for member in stop.snapshot.members)
     roll = Roll(
@@ -65,7 +67,7 @@ def stop_and_start(stop: Stop) -> Cost:
         together=True,
         speed=stop.speed,
     )
-    return priced(roll, -1, lambda pace: _text(stop, pace))
+    return priced(roll, stop.pricing, -1, lambda pace: _text(stop, pace))
 
 
 def _text(stop: Stop, pace: Pace) -> str:

@@ -94,7 +94,7 @@ def _under(snapshot: GroupSnapshot, protocol: str) -> GroupSnapshot:
 
 def _cost(snapshot: GroupSnapshot, order: Sequence[str]) -> Cost:
     eager = snapshot.group.assignor == "default"
-    return by_workers(
+    cost = by_workers(
         Restarts(
             eager_after=eager,
             snapshot=snapshot,
@@ -102,6 +102,8 @@ def _cost(snapshot: GroupSnapshot, order: Sequence[str]) -> Cost:
             speed=Speed().at(snapshot.cluster),
         )
     )
+    assert cost is not None, "it has a pricing"
+    return cost
 
 
 def _found(snapshot: GroupSnapshot, labels: dict[str, str], name: str) -> str:

@@ -1,0 +1,163 @@
+"""Roll-outs that are too large to rehearse whole: one restart of each kind counts for the others.
+
+Each begins with the group as the restarts before it leave it, and with the restart in front of it,
+as the costs of a plan do (`restart_kinds` chooses for both).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+from random import Random
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.assignors import Assignor
+from rebal.groups.vote import elect
+from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.process import Process
+from rebal.planner.rehearsal.outcome import Note, Phase, Rehearsal, Sampled
+from rebal.planner.rehearsal.rehearse import as_restarted, rehearse
+from rebal.planner.rehearsal.restart_kinds import Chosen, chosen, effort, restart_kinds, total
+from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+
+Part = tuple[Event, ...]
+
+# Seconds of processor time for one unit of `effort`, without the plan.
+_UNIT: Final = 2e-6
+_TOO_LONG: Final = 120.0
+
+
+class Rollout:
+    """A script that only restarts members, each batch when the group is at rest after the last.
+
+    `seconds` is the processor time that all of them take, estimated; `too_long` says whether one of
+    each kind is to count for the others. Other scripts take their whole time.
+    """
+
+    def __init__(self, scene: Scene, script: Script) -> None:
+        self._scene, self._script = scene, script
+        self._parts = _parts(script)
+        work = sum(scene.topics.values()) + sum(1 + tasks for tasks in scene.connectors.values())
+        self.seconds = _UNIT * effort(len(scene.running), work) * len(self._parts)
+
+    @property
+    def too_long(self) -> bool:
+        """Return whether to rehearse one of each kind."""
+        return self.seconds > _TOO_LONG and not self._chosen.whole
+
+    def rehearse(
+        self, *, seed: int = 0, assignors: Mapping[str, Assignor] | None = None
+    ) -> Rehearsal:
+        """Return what one restart of each kind says of the whole."""
+        places = self._chosen.places
+        found = {place: self._one(place, seed + place, assignors) for place in sorted(set(places))}
+        measured = [found[place].phases[-1].measures for place in places]
+        begins = [0.0, *accumulate(one.seconds for one in measured)]
+        named = [(place, event.phase) for place, part in enumerate(self._parts) for event in part]
+        phases = [(place, name) for place, name in named if name]
+        ends = [*(place for place, _ in phases), len(places)][1:]
+        last = found[places[-1]]
+        return Rehearsal(
+            about=self._script.about,
+            seed=seed,
+            at_rest=all(one.at_rest for one in found.values()),
+            state=last.state,
+            assignor=last.assignor,
+            measures=total(measured),
+            phases=tuple(
+                Phase(name=name, began=begins[place], measures=total(measured[place:end]))
+                for (place, name), end in zip(phases, ends, strict=True)
+            ),
+            notes=_notes(found, begins),
+            assumes=tuple(dict.fromkeys(text for one in found.values() for text in one.assumes)),
+            unit=last.unit,
+            sampled=Sampled(rehearsed=len(found), restarts=len(places)),
+        )
+
+    @cached_property
+    def _chosen(self) -> Chosen:
+        scene = self._scene
+        before = {one.process.name: one.process for one in scene.running}
+        now, after = dict(before), []
+        for part in self._parts:
+            after.append(_processes(part, now))
+            now.update(after[-1])
+        # A group that is seated without a leader has its first member lead.
+        leads = next((r for r in scene.running if r.member_id == scene.leader), scene.running[0])
+        kinds = list(enumerate(restart_kinds(before, after, leads.process.name)))
+        # The first and the last restart are like no other.
+        middle = [(None, kind) for _, kind in kinds[1:-1]]
+        return chosen([kinds[0], *middle, *kinds[1:][-1:]])
+
+    def _one(self, place: int, seed: int, assignors: Mapping[str, Assignor] | None) -> Rehearsal:
+        """Return the rehearsal of one restart, which is its last phase."""
+        begin = max(0, place - 1)
+        events = [
+            replace(event, phase="restart" if at == place and not number else "")
+            for at in range(begin, place + 1)
+            for number, event in enumerate(self._parts[at])
+        ]
+        script = replace(self._script, events=tuple(events))
+        return rehearse(self._at(begin), script, seed=seed, keep=False, assignors=assignors)
+
+    def _at(self, begin: int) -> Scene:
+        """Return the group at rest when so many parts are done."""
+        scene = self._scene
+        now = {one.process.name: one.process for one in scene.running}
+        done: set[str] = set()
+        for part in self._parts[:begin]:
+            after = _processes(part, now)
+            now.update(after)
+            done.update(after)
+        if not done:
+            return scene
+        chance, running = Chance(Random(0)), []
+        for one in scene.running:
+            process = now[one.process.name]
+            # Every id is drawn, so that a member has the same one in each restart.
+            id_ = _new_id(chance, process)
+            id_ = id_ if process.name in done else one.member_id
+            running.append(replace(one, process=process, member_id=id_))
+        offered = [process.assignors for process in now.values() if process.protocol == "classic"]
+        elected = elect(offered, scene.brokers.kind).assignor or scene.assignor
+        return replace(scene, running=tuple(running), assignor=elected)
+
+
+def _parts(script: Script) -> list[Part]:
+    """Return the restarts, each with the stop before it; nothing if other things happen too."""
+    made: list[Part] = []
+    for event in script.events:
+        if event.at is not None or event.after is not None:
+            return []
+        stopped = made[-1] if made and made[-1][-1].do is Deed.STOP else ()
+        if event.do is Deed.RESTART and (not stopped or event.members == stopped[0].members):
+            made[len(made) - bool(stopped) :] = [(*stopped, event)]
+        elif event.do is Deed.STOP and not stopped:
+            made.append((event,))
+        else:
+            return []
+    return [] if made and made[-1][-1].do is Deed.STOP else made
+
+
+def _processes(part: Part, now: Mapping[str, Process]) -> dict[str, Process]:
+    """Return the processes that the part starts, by name."""
+    return {name: as_restarted(now[name], part[-1]) for name in part[-1].members}
+
+
+def _new_id(chance: Chance, process: Process) -> str:
+    if process.protocol == "consumer":
+        return chance.kip848_member_id(process.client_id, 0.0)
+    return chance.member_id(process.client_id, process.instance_id, 0.0)
+
+
+def _notes(found: Mapping[int, Rehearsal], begins: Sequence[float]) -> tuple[Note, ...]:
+    """Return what happened, once each, at the estimated time of the restart in the whole."""
+    made: dict[tuple[str, str, str], Note] = {}
+    for place, one in found.items():
+        for note in one.notes:
+            at = max(0.0, begins[place] + note.at - one.phases[-1].began)
+            made.setdefault((note.who, note.what, note.detail), replace(note, at=at))
+    return tuple(sorted(made.values(), key=lambda note: note.at))
