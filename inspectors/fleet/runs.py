@@ -19,8 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.inspectors.fleet.schemas import OF_RECORDS, RUNS, TIME, TIMELINE, with_columns
-from rebal.inspectors.fleet.timeline.clock import settle
-from rebal.inspectors.fleet.timeline.events import DISORDER, early
+from rebal.inspectors.fleet.timeline.clock import DISORDER, early, settle
 from rebal.inspectors.fleet.timeline.timeline import ORDER
 
 STATE, RECORDS, REQUESTS = KINDS = ("state", "records", "requests")

@@ -19,7 +19,7 @@ from rebal.inspectors.fleet.increments.choice import (
     told_until,
 )
 from rebal.inspectors.fleet.schemas import SCAN, STATES
-from rebal.inspectors.fleet.timeline.events import DISORDER
+from rebal.inspectors.fleet.timeline.clock import DISORDER
 from rebal.inspectors.fleet.timeline.timeline import FORM
 from tests.examples import examples
 

@@ -29,7 +29,7 @@ from rebal.inspectors.fleet.schemas import (
 )
 from rebal.inspectors.fleet.sources.request_rows import COUNTED
 from rebal.inspectors.fleet.sources.source import SOURCE
-from rebal.inspectors.fleet.timeline.events import DISORDER
+from rebal.inspectors.fleet.timeline.clock import DISORDER
 from rebal.inspectors.fleet.timeline.timeline import Options
 from rebal.inspectors.fleet.writer import PartWriter
 from tests.fleet.tablefiles import target_in

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from rebal.inspectors.fleet import runs
 from rebal.inspectors.fleet.runs import in_order, joined, pack, unpack
 from rebal.inspectors.fleet.schemas import RUNS, TIMELINE
-from rebal.inspectors.fleet.timeline.clock import settle
-from rebal.inspectors.fleet.timeline.events import early
+from rebal.inspectors.fleet.timeline.clock import early, settle
 from rebal.inspectors.fleet.timeline.timeline import ORDER
 from tests.examples import examples
 

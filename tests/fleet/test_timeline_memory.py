@@ -9,7 +9,7 @@ import pytest
 
 from rebal.inspectors.fleet.timeline import rows as timeline_rows
 from rebal.inspectors.fleet.timeline.group import apply_record, apply_request, finish
-from rebal.inspectors.fleet.timeline.shared import Shared
+from rebal.inspectors.fleet.timeline.rows import Shared
 from rebal.inspectors.fleet.timeline.state import encode, new_state
 from rebal.inspectors.fleet.timeline.timeline import Options, make_tables
 from tests.fleet.timeline_input import batches, in_order, record_of

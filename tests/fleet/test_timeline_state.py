@@ -14,8 +14,7 @@ from msgspec import inspect
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.timeline.group import apply_record
-from rebal.inspectors.fleet.timeline.rows import DAMAGED
-from rebal.inspectors.fleet.timeline.shared import Shared
+from rebal.inspectors.fleet.timeline.rows import DAMAGED, Shared
 from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode, new_state
 from rebal.inspectors.fleet.timeline.timeline import FORM, Options, make_tables
 from tests.fleet.timeline_input import INPUT, Row, batches, record_of

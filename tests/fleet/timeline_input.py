@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from rebal.inspectors.fleet.schemas import REQUESTS, TABLES, TIME
 from rebal.inspectors.fleet.sources.request_rows import RequestLines
-from rebal.inspectors.fleet.timeline.clock import settle
-from rebal.inspectors.fleet.timeline.events import DISORDER, Record, early
+from rebal.inspectors.fleet.timeline.clock import DISORDER, early, settle
+from rebal.inspectors.fleet.timeline.group import Record
 from rebal.inspectors.fleet.timeline.rows import MADE, OPEN
 from rebal.inspectors.fleet.timeline.timeline import INPUT, WAITING, Options, make_tables
 from rebal.inspectors.logs.lines import Zone

@@ -20,7 +20,7 @@ from rebal.inspectors.fleet.files import read_rows
 from rebal.inspectors.fleet.lake.run import Run
 from rebal.inspectors.fleet.runs import RECORDS, REQUESTS
 from rebal.inspectors.fleet.schemas import LONG, RUNS, SCAN, STATES, with_columns
-from rebal.inspectors.fleet.timeline.events import DISORDER
+from rebal.inspectors.fleet.timeline.clock import DISORDER
 from rebal.inspectors.fleet.timeline.timeline import FORM
 
 NEWS: Final = pa.schema([one for one in RUNS if one.name not in ("size", "rows")])

@@ -7,8 +7,7 @@ the records show counts: who is new, who is gone, and what else is different. No
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 FIRST: Final = "first member joined"
 JOINED: Final = "member joined"
@@ -55,18 +54,6 @@ def is_slow(reason: str | None) -> bool:
     return reason is not None and _TIMED_OUT in reason
 
 
-class Hint(NamedTuple):
-    """One thing that can have started a rebalance, and when (microseconds)."""
-
-    at: int
-    cause: str
-
-
-def of_leave(reason: str | None) -> str:
-    """Return the cause that a LEAVE_GROUP names."""
-    return SLOW if is_slow(reason) else LEFT
-
-
 def of_rejoin(reason: str | None, leads: bool) -> str | None:
     """Return the cause that a known member's join gives; None: it only followed.
 
@@ -80,8 +67,3 @@ def of_rejoin(reason: str | None, leads: bool) -> str | None:
         if text in reason.lower():
             return cause
     return LEADER if leads else REJOINED
-
-
-def first(hints: Iterable[Hint]) -> str | None:
-    """Return the earliest one's cause."""
-    return min(hints, default=Hint(0, "")).cause or None

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rebal.inspectors.fleet.schemas import TIME
 
@@ -23,6 +24,8 @@ Ints = np.ndarray[Any, np.dtype[Any]]
 TOLERANCE: Final = 1_000_000
 """Microseconds by which a record's own time may differ from its effective one and be evidence:
 request threads of older brokers take the time before they take the partition's lock."""
+DISORDER: Final = 10_000_000
+"""How far the clocks of two sources may differ, in microseconds: a request counts so much early."""
 _EARLIEST: Final = int(datetime(2011, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 """Kafka's first release: no record is older."""
 _AHEAD: Final = timedelta(days=1)
@@ -90,3 +93,10 @@ def span_of(times: pa.ChunkedArray, latest: int) -> tuple[int, int] | None:
 def latest_time() -> int:
     """Return the last time that is believed by this machine's clock: a day ahead of it."""
     return int((datetime.now(UTC) + _AHEAD).timestamp()) * 1_000_000
+
+
+def early(rows: pa.Table, by: int = DISORDER) -> pa.Table:
+    """Return rows of `TIMELINE` in which requests are that much earlier, and so sorted."""
+    place = rows.schema.get_field_index("at")
+    at = pc.subtract(rows["at"].cast(pa.int64()), pc.if_else(pc.is_valid(rows["api"]), by, 0))
+    return rows.set_column(place, rows.schema.field(place), at.cast(rows.schema.field(place).type))

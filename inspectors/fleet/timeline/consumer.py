@@ -25,7 +25,7 @@ from rebal.groups.wire.offsets_topic import (
     TopicIdPartitions,
 )
 from rebal.inspectors.fleet.timeline.rebalances import TOPIC, Generation
-from rebal.inspectors.fleet.timeline.shared import Shared
+from rebal.inspectors.fleet.timeline.rows import Shared
 from rebal.inspectors.fleet.timeline.values import (
     NOTHING,
     Assignment,
@@ -225,8 +225,7 @@ class ConsumerGroup(Struct, array_like=True):
 
     def _learn(self, target: TargetAssignment, shared: Shared) -> None:
         """Learn a topic's name: where the group subscribes one topic, each assigned id is its."""
-        names = shared.topics
-        unknown = [i for i, _ in target.partitions if names.name(i, self.learned) == i]
+        unknown = [i for i, _ in target.partitions if shared.topic(i, self.learned) == i]
         if not unknown:
             return
         topics: set[str] = set()
@@ -273,7 +272,7 @@ class ConsumerGroup(Struct, array_like=True):
     def _list(self, partitions: TopicIdPartitions, shared: Shared) -> PartitionList:
         named: dict[str, bytes] = {}
         for topic_id, numbers in partitions:
-            name = shared.topics.name(topic_id, self.learned)
+            name = shared.topic(topic_id, self.learned)
             raw = b"".join(n.to_bytes(4, "big", signed=True) for n in sorted(numbers))
             named[name] = named.get(name, b"") + raw
         topics = tuple(sorted(named))

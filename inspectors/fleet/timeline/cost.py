@@ -51,7 +51,7 @@ def cost_of(of: Rebalance, protocols: Protocols) -> tuple[str | None, int | None
     protocol is not known. By the records each had got its assignment; the log of the generation
     before may show that one had not yet.
     """
-    old, new, change = of.old, of.new, of.change
+    old, new = of.old, of.new
     now = then = Ran(new, protocols)
     if old is not None:
         same = (old.assignor, old.type, old.protocol_type)
@@ -63,7 +63,7 @@ def cost_of(of: Rebalance, protocols: Protocols) -> tuple[str | None, int | None
     }
     late = frozenset() if of.before is None else of.before.unsynced - of.before.synced
     counts: list[int | None] = []
-    for span, member in change.stayed:
+    for span, member in of.stayed:
         had, who, gave_up = span.member.assignment, member.identity, False
         if member is not span.member:
             span.kept, gave_up = _showed(of, span, member)
@@ -75,12 +75,11 @@ def cost_of(of: Rebalance, protocols: Protocols) -> tuple[str | None, int | None
             if who.member_id in late and had.count > 0:
                 had = Assignment(member.subscription.owned or NOTHING)
             counts.append(_stopped(ran, had, member.assignment))
-    for member in change.new:
+    for member in of.new_members:
         who, kept = member.identity, bool(member.subscription.owned)
         now[software.get(who.member_id), kept, False, who.protocol_type]
         counts.append(_revoked_late(of, member))
-    told = old.size is not None if old is not None else new.number == 1
-    is_known = told and None not in counts
+    is_known = of.told and None not in counts
     return now.of_group(), sum(filter(None, counts)) if is_known else None
 
 
@@ -93,7 +92,7 @@ def _showed(of: Rebalance, span: MemberSpan, member: Member) -> tuple[bool, bool
     if of.old is None or not had or said == before.subscription:
         return span.kept, False
     synced = of.before is not None and member.member_id in of.before.synced
-    rejoined = of.change.members[member] == of.old.number
+    rejoined = of.members[member] == of.old.number
     return False, synced and said.owned is not None and rejoined
 
 
@@ -106,7 +105,7 @@ def _revoked_late(of: Rebalance, member: Member) -> int | None:
     logged, facts = of.facts.members.get(member.member_id), of.facts
     if logged is not None and logged.software_name is not None:
         return 0
-    gone = [one.member for one in of.change.gone]
+    gone = [one.member for one in of.gone]
     if logged is not None and logged.before is not None:
         counts = [one.assignment.count for one in gone if one.member_id == logged.before]
         left = facts.left.get(logged.before)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rebal.groups.errors import WireError
 from rebal.groups.model import GroupType
@@ -23,19 +23,49 @@ from rebal.groups.wire.offsets_topic import (
     decode_consumer_group_record,
 )
 from rebal.inspectors.fleet.timeline import causes, history, incidents, requests
+from rebal.inspectors.fleet.timeline.clock import DISORDER, TOLERANCE
 from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup, Epoch
-from rebal.inspectors.fleet.timeline.events import DISORDER, Record, Tombstone
-from rebal.inspectors.fleet.timeline.facts import MILLI
-from rebal.inspectors.fleet.timeline.logged import heard_at, write_members
+from rebal.inspectors.fleet.timeline.facts import MILLI, LoggedMember
+from rebal.inspectors.fleet.timeline.members import MemberSpan, Place, write
 from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC, Generation
-from rebal.inspectors.fleet.timeline.shared import Shared
-from rebal.inspectors.fleet.timeline.state import GroupState
-from rebal.inspectors.fleet.timeline.values import KEPT, Named, Value, read_value
+from rebal.inspectors.fleet.timeline.rows import Rows, Shared
+from rebal.inspectors.fleet.timeline.state import GroupState, Tombstone
+from rebal.inspectors.fleet.timeline.values import (
+    KEPT,
+    Identity,
+    Member,
+    Named,
+    Subscription,
+    Value,
+    read_value,
+)
 
 _decode_key: Final = lru_cache(maxsize=KEPT)(kinds.decode_key)
 _MOST_NAMED: Final = 20
 _MOST_LOGGED: Final = 64
 """More rebalances than these at once have no record and no leader's line: none will come."""
+
+
+class Record(NamedTuple):
+    """A record as it was read; `told_at` is its own time (None: that is `at`)."""
+
+    at: int
+    told_at: int | None
+    key: bytes
+    value: bytes | None
+    partition: int
+    offset: int
+    source: str
+
+    @property
+    def timed(self) -> bool:
+        """Return whether `at` is evidence of when it was written."""
+        return abs(self.own_at - self.at) <= TOLERANCE
+
+    @property
+    def own_at(self) -> int:
+        """The time that it told."""
+        return self.at if self.told_at is None else self.told_at
 
 
 def apply_record(state: GroupState, shared: Shared, record: Record) -> None:
@@ -80,7 +110,7 @@ def apply_request(
     state.lists.forget(order, state.members, shared.rows)
     dropped = state.facts.forget(order, state.members)
     if dropped and not state.has_member_records:
-        write_members(state, dropped, shared.rows)
+        _write_members(state, dropped, shared.rows)
 
 
 def finish(state: GroupState, shared: Shared) -> None:
@@ -118,14 +148,47 @@ def finish(state: GroupState, shared: Shared) -> None:
 
 def _hear(state: GroupState, shared: Shared) -> None:
     """KIP-848 members of whom only the log tells, and the type that it shows by them."""
-    beat = heard_at(state.facts.members)
-    if beat is None or state.has_member_records:
+    beats = [one.last_at for one in state.facts.members.values() if one.first_epoch is not None]
+    if not beats or state.has_member_records:
         return
     now = state.generation
-    classic = now is not None and now.size is not None and now.ended > beat
-    write_members(state, state.facts.members, shared.rows, stay=not classic)
+    classic = now is not None and now.size is not None and now.ended > max(beats)
+    _write_members(state, state.facts.members, shared.rows, stay=not classic)
     if not classic and state.type is not GroupType.CONSUMER:
         _became(state, shared, GroupType.CONSUMER, state.last_at)
+
+
+def _write_members(
+    state: GroupState, members: Mapping[str, LoggedMember], rows: Rows, stay: bool = True
+) -> None:
+    """Write rows of KIP-848 members whose heartbeats a log shows, each from its first epoch to its
+    last; `stay` is whether who has not gone is there still.
+
+    A heartbeat names the member, its topics and its epoch, the answer its next one; the assignment
+    has topic ids and is not kept.
+    """
+    for member_id, logged in sorted(members.items()):
+        if logged.first_epoch is None:
+            continue
+        identity = Identity(
+            member_id,
+            logged.instance_id,
+            logged.client_id,
+            logged.host,
+            logged.rebalance_timeout_ms,
+            None,
+            "consumer",
+        )
+        member = Member(identity, Subscription(topics=logged.topics))
+        write(
+            MemberSpan(member, None, logged.first_epoch, logged.first_at),
+            Place(logged.incarnation, logged.last_epoch, None, logged.last_at),
+            state.facts,
+            rows,
+            left_at=logged.left_at,
+            left_reason=logged.left_reason,
+            current=stay and not logged.gone,
+        )
 
 
 def _came(state: GroupState, at: int, source: str) -> None:

@@ -12,14 +12,17 @@ from msgspec import structs
 from rebal.groups.model import GroupType
 from rebal.inspectors.fleet.timeline import causes, incidents
 from rebal.inspectors.fleet.timeline.cost import cost_of
-from rebal.inspectors.fleet.timeline.events import Logged
-from rebal.inspectors.fleet.timeline.facts import MILLI, LoggedGeneration, keep_newest
-from rebal.inspectors.fleet.timeline.logged import generation_of
+from rebal.inspectors.fleet.timeline.facts import (
+    MILLI,
+    LoggedGeneration,
+    LoggedMember,
+    RequestFacts,
+    keep_newest,
+)
 from rebal.inspectors.fleet.timeline.members import MemberSpan, Place, go_on, like, write
 from rebal.inspectors.fleet.timeline.rebalances import (
     LOG,
     TOPIC,
-    Change,
     Generation,
     Rebalance,
     cause,
@@ -27,9 +30,18 @@ from rebal.inspectors.fleet.timeline.rebalances import (
     may_be_slow,
     moved,
 )
-from rebal.inspectors.fleet.timeline.shared import Shared
-from rebal.inspectors.fleet.timeline.state import GroupState
-from rebal.inspectors.fleet.timeline.values import Named
+from rebal.inspectors.fleet.timeline.rows import Shared
+from rebal.inspectors.fleet.timeline.state import GroupState, Logged
+from rebal.inspectors.fleet.timeline.values import (
+    NOT_GIVEN,
+    UNTOLD,
+    Identity,
+    Member,
+    Named,
+    Sent,
+    read_assignment,
+    read_subscription,
+)
 
 _MOST_SKIPPED: Final = 100
 """A longer gap of generation numbers is missing input, not so many rebalances that failed."""
@@ -54,27 +66,21 @@ def advance(state: GroupState, shared: Shared, new: Generation, members: Named) 
     if new.size is None:
         _close(state, shared, None, None)
         state.protocol, state.slipped = None, []
-    change = Change(state.members, members)
-    if old is not None and old.number == new.number:
+    is_again = old is not None and old.number == new.number
+    slipped = () if is_again else state.slipped
+    if old is not None and is_again:
         new.completed = old.completed
-        state.slipped += change.really_gone
-        _settle(state, shared, Rebalance(old, new, change, state.facts))
-        if old.type is not new.type:
-            # what members ran before is no hint
-            for span in state.members.values():
-                span.kept = bool(span.member.subscription.owned)
-        state.generation = new
-        return
-    if state.slipped:
-        back = {member.member_id for member in change.new}
-        change.slipped = [one for one in state.slipped if one.member_id not in back]
-        state.slipped = []
-    if logged is not None and new.size is not None:
+    elif logged is not None and new.size is not None:
         logged.ended = new.ended
-    before = state.facts.generations.get(old.number) if old is not None else None
-    rebalance = Rebalance(old, new, change, state.facts, logged, before)
-    _rebalanced(state, shared, rebalance)
+    rebalance = Rebalance(old, new, state.members, members, state.facts, slipped=slipped)
+    state.slipped = [*state.slipped, *rebalance.went] if is_again else []
+    if not is_again:
+        _rebalanced(state, shared, rebalance)
     _settle(state, shared, rebalance)
+    if old is not None and is_again and old.type is not new.type:
+        # what members ran before is no hint
+        for span in state.members.values():
+            span.kept = bool(span.member.subscription.owned)
     state.generation = new
     generations = state.facts.generations
     for number in [number for number in generations if number < new.number]:
@@ -193,29 +199,22 @@ def _last(state: GroupState) -> Place:
 def _rebalanced(state: GroupState, shared: Shared, of: Rebalance) -> None:
     """Add the rebalance's row; a new group's first record (generation 0) is none."""
     old, new = of.old, of.new
-    protocol = stopped = assigned = None
-    if new.size is not None:
-        protocol, stopped = cost_of(of, shared.protocols)
+    protocol, stopped = cost_of(of, shared.protocols)
     if new.number == 0:
         return
-    was_known = old.size is not None if old is not None else new.number == 1
-    known = of.change if was_known and new.size is not None else None
-    members = of.change.members
-    counts = [member.assignment.count for member in members]
-    if new.size is not None and -1 not in counts:
-        assigned = sum(counts)
-    began = None
-    if old is not None and known is not None:
-        began = cause(of, (assigned or 0) - state.assigned, state.withheld)
+    counts = [member.assignment.count for member in of.members]
+    assigned = None if new.size is None or -1 in counts else sum(counts)
+    began = moved_now = None
+    withheld, state.withheld = state.withheld, {}
+    if old is not None and of.told:
+        began = cause(of, (assigned or 0) - state.assigned, withheld)
     elif old is None and new.number == 1 and new.size:
         began = causes.FIRST
+    if of.told:
+        moved_now, state.withheld = moved(of, withheld)
     latency = None
     if new.started is not None and new.timed:
         latency = (new.ended - new.started) / MILLI
-    moved_now, withheld = None, state.withheld
-    state.withheld = {}
-    if known is not None:
-        moved_now, state.withheld = moved(known, withheld)
     refused = state.facts.take_refused(new.ended)
     shared.rows.add(
         "rebalances",
@@ -232,8 +231,8 @@ def _rebalanced(state: GroupState, shared: Shared, of: Rebalance) -> None:
         protocol=protocol,
         leader=new.leader,
         members=new.size,
-        joined=None if known is None else [one.member_id for one in known.really_new],
-        left=None if known is None else [one.member_id for one in known.really_gone],
+        joined=[one.member_id for one in of.came] if of.told else None,
+        left=[one.member_id for one in of.went] if of.told else None,
         refused=refused if state.facts.since is not None else None,
         partitions=assigned,
         moved=moved_now,
@@ -244,14 +243,14 @@ def _rebalanced(state: GroupState, shared: Shared, of: Rebalance) -> None:
     state.assigned = assigned or 0
     if new.size != 0:
         state.metrics.completed(new.ended, latency)
-    state.incidents.rebalanced(new, members, shared.rows)
+    state.incidents.rebalanced(new, of.members, shared.rows)
 
 
 def _settle(state: GroupState, shared: Shared, of: Rebalance) -> None:
     """Bring the members to the new generation."""
     facts, last, new = state.facts, _last(state), of.new
     now = Place(state.incarnation, new.number, new.leader, new.ended)
-    for span in of.change.gone:
+    for span in of.gone:
         if may_be_slow(span.member, of):
             keep_newest(facts.away, span.member.process, True)
         at, reason = departure(span, of)
@@ -267,15 +266,15 @@ def _settle(state: GroupState, shared: Shared, of: Rebalance) -> None:
         others = like(state.members, span.member)
         closed = left is not None or not new.timed
         state.incidents.left(span, at, reason, others, shared.rows, closed=closed)
-    go_on(of.change.changed, last, now, facts, shared.rows)
-    for span, member in of.change.stayed:
-        span.generation = of.change.members[member]
+    go_on(of.changed, last, now, facts, shared.rows)
+    for span, member in of.stayed:
+        span.generation = of.members[member]
     known = (of.old is not None and of.old.size is not None) or new.number <= 1
-    for member in of.change.new:
-        joined_at = new.ended if known or member.member_id in of.change.replaced else None
+    for member in of.new_members:
+        joined_at = new.ended if known or member.member_id in of.replaced else None
         kept = bool(member.subscription.owned)
         state.members[member.member_id] = MemberSpan(
-            member, of.change.members[member], new.number, new.ended, joined_at, new.timed, kept
+            member, of.members[member], new.number, new.ended, joined_at, new.timed, kept
         )
 
 
@@ -321,7 +320,39 @@ def _complete_logged(state: GroupState, shared: Shared, logged: LoggedGeneration
     if logged.assignments:
         state.type = GroupType.CLASSIC if state.type is GroupType.UNKNOWN else state.type
         state.protocol_type = logged.protocol_type or state.protocol_type
-    advance(state, shared, *generation_of(logged, state.facts))
+    advance(state, shared, *_generation_of(logged, state.facts))
+
+
+def _generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Generation, Named]:
+    """Return the generation that a log shows, and its members where it shows all of them."""
+    members = {}
+    consumer = logged.protocol_type in (None, "consumer")
+    given = logged.assignments or {}
+    for member_id in sorted(logged.members.keys() | given.keys()) if given else ():
+        instance_id, sent = logged.members.get(member_id, (None, None))
+        known = facts.members.get(member_id, LoggedMember())
+        identity = Identity(
+            member_id,
+            instance_id or known.instance_id,
+            known.client_id,
+            known.host,
+            known.rebalance_timeout_ms,
+            known.session_timeout_ms,
+            "classic",
+        )
+        said = read_subscription(sent) if sent and consumer else Sent(UNTOLD)
+        assigned = read_assignment(given.get(member_id, b"")) if consumer else NOT_GIVEN
+        members[Member(identity, said.subscription, assigned)] = said.generation
+    generation = Generation(
+        number=logged.number,
+        ended=logged.last_at if logged.ended is None else logged.ended,
+        source=LOG,
+        size=len(members) if given else None,
+        assignor=logged.assignor,
+        leader=logged.leader,
+        protocol_type=logged.protocol_type or ("consumer" if given else None),
+    )
+    return generation, members
 
 
 def _failed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
@@ -49,69 +49,67 @@ class Generation(Struct, kw_only=True, array_like=True):
         self.completed = self.completed or self.ended
 
 
-class Change:
-    """Difference between the present members and those of a generation: new, gone and changed.
+Owners = dict[str, frozenset[Partition]]
+"""Partitions that nobody owns between two rounds of a cooperative rebalance, by last owner."""
+
+
+class Rebalance:
+    """A rebalance from `old` (None: not known) to `new`: who changed, and what the log shows.
 
     `stayed` are all that are in both, each as it was and as it is, until they are brought on;
     `changed` are those of them that said or got something else. `replaced` are static members that
-    came back, by their new ids. `slipped` are those that went while the generation before was
-    written again: when a KIP-848 group becomes a classic one, its first record has the old number,
-    without the last one to leave.
+    came back, by their new ids; `came` and `went` are who is new, or gone, beside them. Who
+    `slipped` away went while the generation before was written again: when a KIP-848 group becomes
+    a classic one, its first record has the old number, without the last one to leave.
+
+    `logged` and `before` are what the log shows of `new` and of `old`, unless they are the same
+    one written again.
     """
 
-    def __init__(self, before: Mapping[str, MemberSpan], members: Named) -> None:
-        self.members = members
-        self.new: list[Member] = []
+    def __init__(
+        self,
+        old: Generation | None,
+        new: Generation,
+        before: Mapping[str, MemberSpan],
+        members: Named,
+        facts: RequestFacts,
+        *,
+        slipped: Sequence[MemberSpan] = (),
+    ) -> None:
+        self.old, self.new, self.members, self.facts = old, new, members, facts
+        self.logged: LoggedGeneration | None = None
+        self.before: LoggedGeneration | None = None
+        if old is None or old.number != new.number:
+            self.logged = facts.generations.get(new.number)
+            self.before = None if old is None else facts.generations.get(old.number)
+        self.new_members: list[Member] = []
         self.stayed: list[tuple[MemberSpan, Member]] = []
-        self.slipped: Sequence[MemberSpan] = ()
-        self.replaced: dict[str, MemberSpan] = {}
         left = dict(before)
         for member in members:
             span = left.pop(member.identity.member_id, None)
             if span is None:
-                self.new.append(member)
+                self.new_members.append(member)
             else:
                 self.stayed.append((span, member))
         self.changed = [(span, member) for span, member in self.stayed if span.member is not member]
         self.gone = list(left.values())
         instances = {one.member.identity.instance_id: one for one in self.gone}
-        for member in self.new:
-            span = instances.get(member.identity.instance_id)
-            if span is not None and member.identity.instance_id is not None:
-                self.replaced[member.member_id] = span
+        instances.pop(None, None)
+        self.replaced = {
+            member.member_id: instances[member.identity.instance_id]
+            for member in self.new_members
+            if member.identity.instance_id in instances
+        }
+        self.came = [one for one in self.new_members if one.member_id not in self.replaced]
+        back = {member.member_id for member in self.new_members}
+        self.went = [one for one in slipped if one.member_id not in back]
+        self.went += [one for one in self.gone if one not in self.replaced.values()]
 
     @property
-    def really_new(self) -> list[Member]:
-        """New members that are not an old one's restart."""
-        if not self.replaced:
-            return self.new
-        return [member for member in self.new if member.member_id not in self.replaced]
-
-    @property
-    def really_gone(self) -> list[MemberSpan]:
-        """Members that went, and nobody with their instance id came."""
-        if not self.replaced and not self.slipped:
-            return self.gone
-        back = {id(one) for one in self.replaced.values()}
-        return [*self.slipped, *(one for one in self.gone if id(one) not in back)]
-
-
-Owners = dict[str, frozenset[Partition]]
-"""Partitions that nobody owns between two rounds of a cooperative rebalance, by last owner."""
-
-
-class Rebalance(NamedTuple):
-    """A rebalance from `old` (None: not known) to `new`: who changed, and what the log shows.
-
-    `logged` and `before` are what the log shows of `new` and of `old`.
-    """
-
-    old: Generation | None
-    new: Generation
-    change: Change
-    facts: RequestFacts
-    logged: LoggedGeneration | None = None
-    before: LoggedGeneration | None = None
+    def told(self) -> bool:
+        """Return whether the members of both generations are known."""
+        was_told = self.new.number == 1 if self.old is None else self.old.size is not None
+        return was_told and self.new.size is not None
 
     @property
     def began(self) -> int | None:
@@ -127,21 +125,21 @@ class Rebalance(NamedTuple):
         return seen and self.facts.since <= self.old.completed
 
 
-def moved(change: Change, withheld: Owners) -> tuple[int | None, Owners]:
+def moved(of: Rebalance, withheld: Owners) -> tuple[int | None, Owners]:
     """Partitions that have another owner than the last one they had; and those withheld now.
 
     A static member's restart is the same owner. None where an assignment is not known.
     """
     pairs = [
         (member.member_id, span.member.assignment.partitions, member.assignment.partitions)
-        for span, member in change.changed
+        for span, member in of.changed
         if span.member.assignment != member.assignment
     ]
-    for member in change.new:
-        before = change.replaced.get(member.member_id)
+    for member in of.new_members:
+        before = of.replaced.get(member.member_id)
         had = NOTHING if before is None else before.member.assignment.partitions
         pairs.append((member.member_id, had, member.assignment.partitions))
-    for span in change.really_gone:
+    for span in of.went:
         pairs.append((span.member_id, span.member.assignment.partitions, NOTHING))
     if not pairs:
         return 0, withheld
@@ -162,7 +160,7 @@ def moved(change: Change, withheld: Owners) -> tuple[int | None, Owners]:
 def departure(gone: MemberSpan, of: Rebalance) -> tuple[int, str | None]:
     """Return when a member left, and why (None: cannot tell)."""
     facts, at, member = of.facts, of.new.ended, gone.member
-    if any(one is gone for one in of.change.replaced.values()):
+    if gone in of.replaced.values():
         return at, causes.FENCED if gone.member_id in facts.fenced else causes.RESTARTED
     left = facts.left.get(gone.member_id)
     if left is not None:
@@ -200,19 +198,18 @@ def cause(of: Rebalance, added: int, withheld: Owners) -> str | None:
     `added` is how many partitions more are given than in `old`, `withheld` those that were held
     back until now.
     """
-    old, change, facts = of.old, of.change, of.facts
-    gone, came = change.really_gone, change.really_new
+    old, facts = of.old, of.facts
     told = _logged(of) if of.logged is not None or facts.left else None
     if told == causes.EXPIRED:
         return told
-    if change.replaced and not (gone or came):
+    if of.replaced and not (of.went or of.came):
         other_assignor = old is not None and old.assignor != of.new.assignor
-        if other_assignor or any(_other_list(key, facts) for key in change.replaced):
+        if other_assignor or any(_other_list(key, facts) for key in of.replaced):
             return causes.LISTS
         return causes.REPLACED
-    if came and ((old is not None and old.size == 0) or _was_empty(of)):
+    if of.came and ((old is not None and old.size == 0) or _was_empty(of)):
         return causes.FIRST
-    plain = _plain(change, added, len(_NONE.union(*withheld.values())))
+    plain = _plain(of, added, len(_NONE.union(*withheld.values())))
     if told is not None and not (told in (causes.LEADER, causes.REJOINED) and plain):
         return told
     return plain or told
@@ -220,50 +217,48 @@ def cause(of: Rebalance, added: int, withheld: Owners) -> str | None:
 
 def _was_empty(of: Rebalance) -> bool:
     """Had all members left before the first join: no line tells of an empty generation."""
-    began, change = of.began, of.change
-    if began is None or not change.gone:
+    began = of.began
+    if began is None or of.stayed or not of.gone:
         return False
-    lefts = [of.facts.left.get(one.member_id) for one in change.gone]
-    return all(left is not None and left.at <= began for left in lefts) and not change.stayed
+    lefts = [of.facts.left.get(one.member_id) for one in of.gone]
+    return all(left is not None and left.at <= began for left in lefts)
 
 
 def _logged(of: Rebalance) -> str | None:
-    """Return the cause that the log shows."""
-    change, facts, ended = of.change, of.facts, of.new.ended
-    gone = change.really_gone
-    lefts = [facts.left[one.member_id] for one in gone if one.member_id in facts.left]
-    hints = [causes.Hint(left.at, causes.of_leave(left.reason)) for left in lefts]
+    """Return the cause that the log shows: what happened first."""
+    facts, ended = of.facts, of.new.ended
+    lefts = [facts.left[one.member_id] for one in of.went if one.member_id in facts.left]
+    hints = [(one.at, causes.SLOW if causes.is_slow(one.reason) else causes.LEFT) for one in lefts]
     joins = of.logged.joins if of.logged is not None else {}
-    stayed = {member.member_id for _, member in change.stayed} if joins else set[str]()
+    stayed = {member.member_id for _, member in of.stayed} if joins else set[str]()
     for member_id, (start, at, reason) in joins.items():
         if start >= ended:
             continue
         leads = member_id == of.new.leader
         told = causes.of_rejoin(reason, leads)
         if member_id not in stayed:
-            if member_id not in change.replaced:
-                hints.append(causes.Hint(start, causes.JOINED))
+            if member_id not in of.replaced:
+                hints.append((start, causes.JOINED))
         elif told is not None:
-            hints.append(causes.Hint(start, told))
-        elif not gone and reason is None and not change.new:
-            hints.append(causes.Hint(at, causes.LEADER if leads else ""))
-    if not lefts and any(departure(one, of)[1] == causes.EXPIRED for one in gone):
+            hints.append((start, told))
+        elif leads and reason is None and not (of.went or of.new_members):
+            hints.append((at, causes.LEADER))
+    if not lefts and any(departure(one, of)[1] == causes.EXPIRED for one in of.went):
         rejoined = [start for key, (start, _, _) in joins.items() if key in stayed]
-        new_joins = [hint.at for hint in hints if hint.cause == causes.JOINED]
+        new_joins = [at for at, cause in hints if cause == causes.JOINED]
         if not new_joins or (rejoined and min(rejoined) < min(new_joins)):
             return causes.EXPIRED
-    return causes.first(hint for hint in hints if hint.cause)
+    return min(hints)[1] if hints else None
 
 
-def _plain(change: Change, added: int, withheld: int) -> str | None:
+def _plain(of: Rebalance, added: int, withheld: int) -> str | None:
     """Return the cause that the two generations alone show."""
-    gone, came = change.really_gone, change.really_new
-    if gone or came:
-        return causes.BOTH if gone and came else causes.JOINED if came else causes.LEFT
+    if of.went or of.came:
+        return causes.BOTH if of.went and of.came else causes.JOINED if of.came else causes.LEFT
     if any(
         span.member.subscription.topics is not None
         and span.member.subscription.topics != member.subscription.topics
-        for span, member in change.changed
+        for span, member in of.changed
     ):
         return causes.SUBSCRIPTION
     if added > 0:

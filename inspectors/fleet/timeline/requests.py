@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from rebal.inspectors.errors import error_code
 from rebal.inspectors.fleet.timeline import causes, history, incidents
-from rebal.inspectors.fleet.timeline.events import Logged
 from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY, Leave, keep_newest
-from rebal.inspectors.fleet.timeline.shared import Shared
-from rebal.inspectors.fleet.timeline.state import GroupState
+from rebal.inspectors.fleet.timeline.rows import Shared
+from rebal.inspectors.fleet.timeline.state import GroupState, Logged
 from rebal.inspectors.logs.requests.lines import FENCED, Outcome, join_outcome
 
 _LIST_REJECTED: Final = error_code("INCONSISTENT_GROUP_PROTOCOL")

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.inspectors.fleet.schemas import MEMBERS, PARTITIONS, STATES, TABLES
+from rebal.inspectors.fleet.timeline.protocol import Protocols
 from rebal.inspectors.fleet.timeline.values import PartitionList
 
 MADE: Final = ("groups", "members", "assignor_lists", "rebalances", "incidents", "errors")
@@ -88,6 +89,32 @@ class Rows:
                 if len(rows) >= least:
                     yield before + table, _batch(table, rows)
                     rows.clear()
+
+
+class Shared:
+    """Parts that all groups of one scan share: rows, protocols, topics' names.
+
+    `breaks` says where records may be missing, by partition; `unnamed` are ids of topics whose name
+    was asked for in vain.
+    """
+
+    def __init__(
+        self,
+        topic_names: Mapping[str, str] | None = None,
+        breaks: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
+        self.rows = Rows()
+        self.protocols = Protocols()
+        self.breaks = breaks or {}
+        self.unnamed: set[str] = set()
+        self._names = topic_names or {}
+
+    def topic(self, topic_id: str, learned: Mapping[str, str]) -> str:
+        """Return the name of the topic; its id where no record of the cluster or group has it."""
+        name = self._names.get(topic_id) or learned.get(topic_id)
+        if name is None:
+            self.unnamed.add(topic_id)
+        return name or topic_id
 
 
 def _batch(table: str, rows: Sequence[Any]) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ one that is damaged, is refused, and its group is told anew from its records.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from msgspec import MsgspecError, Struct
 from msgspec.msgpack import Decoder, Encoder
@@ -17,7 +17,6 @@ from msgspec.msgpack import Decoder, Encoder
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import GroupType
 from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup
-from rebal.inspectors.fleet.timeline.events import Logged, Tombstone
 from rebal.inspectors.fleet.timeline.facts import RequestFacts
 from rebal.inspectors.fleet.timeline.incidents import Incidents
 from rebal.inspectors.fleet.timeline.lists import Lists
@@ -26,6 +25,27 @@ from rebal.inspectors.fleet.timeline.rebalances import Generation, Owners
 
 SCHEMA: Final = 5
 """Raise it with every change of a type that a state holds; a release alone does not change it."""
+
+
+class Logged(NamedTuple):
+    """A log's sign of a generation: its leader sent the assignments.
+
+    Where `before` is set, that a static member came back within it as `now` (KIP-345).
+    """
+
+    at: int
+    generation: int
+    before: str | None = None
+    now: str = ""
+    leader: str | None = None
+
+
+class Tombstone(Struct, array_like=True):
+    """The end of a group of this type, or half of its conversion; `own_at` is what it told."""
+
+    at: int
+    own_at: int
+    type: GroupType
 
 
 class Metrics(Struct, array_like=True):

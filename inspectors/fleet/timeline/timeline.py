@@ -25,10 +25,9 @@ import pyarrow as pa
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.schemas import REQUESTS, TIME, TIMELINE, in_columns
-from rebal.inspectors.fleet.timeline.events import DISORDER, Record, early
-from rebal.inspectors.fleet.timeline.group import apply_record, apply_request, finish
-from rebal.inspectors.fleet.timeline.rows import DAMAGED, Rows
-from rebal.inspectors.fleet.timeline.shared import Shared
+from rebal.inspectors.fleet.timeline.clock import DISORDER, early
+from rebal.inspectors.fleet.timeline.group import Record, apply_record, apply_request, finish
+from rebal.inspectors.fleet.timeline.rows import DAMAGED, Rows, Shared
 from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode, new_state
 
 INPUT: Final = TIMELINE
@@ -159,8 +158,8 @@ def _tell(
     rows.of_now(False)
     if not is_settled or saved["state"] is None:
         saved |= {"state": None, "form": None}
-    unnamed = sorted(shared.topics.unnamed)
-    shared.topics.unnamed.clear()
+    unnamed = sorted(shared.unnamed)
+    shared.unnamed.clear()
     rows.add("states", **saved, latest=state.latest, recorded=state.recorded, unnamed=unnamed)
 
 
