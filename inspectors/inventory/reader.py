@@ -8,7 +8,7 @@ no other value of a file reaches the result or a message.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +31,8 @@ from rebal.inspectors.logs.text_input import TextInput, files_in
 
 _LARGEST_FILE: Final = 64 * 1024 * 1024
 _MOST_FILES: Final = 5000
+OF_A_PROFILE: Final = " is valid only while that profile is active, which the files do not show."
+"""The end of a note on a consumer that is read whole."""
 
 
 class InventoryReading(Record, frozen=True, kw_only=True):
@@ -54,15 +56,36 @@ def read_inventory(path: Path) -> InventoryReading:
             f"{path}: holds more than {_MOST_FILES} files; name the folder of the service's "
             "own configuration."
         )
+    passed_over = [f.name for f in files if not (alone or is_configuration(f))]
+    found = read_declared([f for f in files if alone or is_configuration(f)], alone=alone)
+    notes = list(found.notes)
+    if passed_over:
+        named = ", ".join(passed_over[:5]) + (", …" if len(passed_over) > 5 else "")
+        notes.append(
+            f"{path}: {len(passed_over)} files were not read, as their suffixes are not those of "
+            f"configuration files ({named})."
+        )
+    if alone and not found.declared and not notes:
+        notes.append(f"{files[0]}: declares no consumer (no group.id, no assignors).")
+    return replace(found, notes=tuple(notes))
+
+
+def is_configuration(file: Path) -> bool:
+    """Return whether a file's suffix is that of a configuration file."""
+    return file.suffix.removeprefix(".").lower() in ENDINGS
+
+
+def read_declared(files: Sequence[Path], *, alone: bool = False) -> InventoryReading:
+    """Return the consumers that these files declare together.
+
+    Raises:
+        DocumentError: the file is `alone` and no configuration; else a bad file becomes a note.
+    """
     notes: list[str] = []
-    passed_over: list[str] = []
     settings: dict[str, list[tuple[str, Document]]] = {}
     resources: list[tuple[str, Resource]] = []
     for file in files:
         name = "standard input" if str(file) == "-" else str(file)
-        if not alone and file.suffix.removeprefix(".").lower() not in ENDINGS:
-            passed_over.append(file.name)
-            continue
         try:
             found = documents(_text_of(file), name)
         except DocumentError as error:
@@ -81,14 +104,6 @@ def read_inventory(path: Path) -> InventoryReading:
     for documents_of_one in settings.values():
         declared += _of_files(documents_of_one, notes)
     declared += workloads_in(resources, notes)
-    if passed_over:
-        named = ", ".join(passed_over[:5]) + (", …" if len(passed_over) > 5 else "")
-        notes.append(
-            f"{path}: {len(passed_over)} files were not read, as their suffixes are not those of "
-            f"configuration files ({named})."
-        )
-    if alone and not declared and not notes:
-        notes.append(f"{files[0]}: declares no consumer (no group.id, no assignors).")
     return InventoryReading(declared=tuple(declared), notes=tuple(dict.fromkeys(notes)))
 
 
@@ -112,10 +127,7 @@ def _of_files(process: list[tuple[str, Document]], notes: list[str]) -> Iterator
         own = [(name, d.settings) for name, d in process if d.profile == profile]
         for declared in _clients(base + own, profile, notes):
             if _identity(declared) not in known:
-                notes.append(
-                    f"{declared.where} is valid only while that profile is active, which the files "
-                    "do not show."
-                )
+                notes.append(f"{declared.where}{OF_A_PROFILE}")
                 yield declared
 
 
