@@ -6,6 +6,7 @@
     plan-upgrade  commands/plan_cmd.py          the steps to another rebalance protocol
     verify        commands/verify_cmd.py        the state of a roll-out, and the gate of its step
     show          commands/show_cmd.py          a kept plan, or the configuration of a step
+    check         commands/check_cmd.py         what a change of a repository does to its groups
     diff          commands/diff_cmd.py          two snapshots, or a plan and the live group
     simulate      commands/simulate_cmd.py      an assignor, offline, on a snapshot
     explain       commands/explain_cmd.py       the documentation of a rule
@@ -66,6 +67,7 @@ COMMANDS: Final = (
     ),
     Entry("verify", "verify_cmd", "Check a plan's current step on the live group."),
     Entry("show", "show_cmd", "Show a kept plan, one of its steps, or a step's configuration."),
+    Entry("check", "check_cmd", "Name the groups that a change makes start differently."),
     Entry("diff", "diff_cmd", "Compare two snapshots, or a plan with the live group."),
     Entry("simulate", "simulate_cmd", "Simulate another assignor on a group; nothing moves."),
     Entry("explain", "explain_cmd", "Explain a rule: its finding, why it matters, what to do."),

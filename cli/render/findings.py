@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
 
-from rebal.cli.output import shown
+from rebal.cli.output import escape
 from rebal.cli.report import Report
 from rebal.groups import VERSION
 from rebal.groups.model import Member, Tri
@@ -25,7 +25,7 @@ from rebal.planner.rules import Rule, rules
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Final = {Severity.BLOCK: "error", Severity.WARN: "warning", Severity.ASK: "note"}
-_COMMANDS: Final = {"error": "error", "warning": "warning", "note": "notice"}
+COMMANDS: Final = {"error": "error", "warning": "warning", "note": "notice"}
 _VERDICTS: Final = {Verdict.BLOCKED: "error", Verdict.UNPROVEN: "warning"}
 _SUMMARY: Final = "rebal"
 
@@ -75,6 +75,11 @@ def to_sarif(
     invocations = [*map(_invocation, sources), *([_failed(failures)] if failures else [])]
     if any(invocations):
         run["invocations"] = [invocation for invocation in invocations if invocation]
+    return sarif_of(run)
+
+
+def sarif_of(run: Mapping[str, Any]) -> str:
+    """Return the SARIF document of one run."""
     made = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
 
@@ -84,7 +89,7 @@ def to_github(*sources: Source, failures: Failures = MappingProxyType({})) -> st
     first.
     """
     lines = [line for source in sources for line in _commands(source)]
-    lines += [_command("error", f"{_SUMMARY} {name}", why) for name, why in failures.items()]
+    lines += [github_command("error", f"{_SUMMARY} {name}", why) for name, why in failures.items()]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -92,12 +97,12 @@ def _commands(source: Source) -> Iterator[str]:
     group, members = _group(source)
     labels = names(members)
     if isinstance(source, Plan):
-        level = _COMMANDS[_VERDICTS.get(source.verdict, "note")]
-        yield _command(level, f"{_SUMMARY} {group} {source.verdict.value}", source.summary)
+        level = COMMANDS[_VERDICTS.get(source.verdict, "note")]
+        yield github_command(level, f"{_SUMMARY} {group} {source.verdict.value}", source.summary)
     for finding in source.findings:
         if finding.ignored is None:
             title = f"{finding.rule} {group}"
-            yield _command(_COMMANDS[_level(finding, source)], title, _text(finding, labels))
+            yield github_command(COMMANDS[_level(finding, source)], title, _text(finding, labels))
 
 
 def _group(source: Source) -> tuple[str, Sequence[Member]]:
@@ -181,7 +186,7 @@ def _evidence(source: str, detail: str) -> str:
 
 def _location(group: str, members: Iterable[str], file: Path | None) -> dict[str, Any]:
     where = {"name": group, "fullyQualifiedName": f"consumer-groups/{group}", "kind": "resource"}
-    physical = {"artifactLocation": {"uri": _uri(file)}} if file is not None else None
+    physical = {"artifactLocation": {"uri": uri_of(file)}} if file is not None else None
     return {
         **({"physicalLocation": physical} if physical else {}),
         "logicalLocations": [
@@ -198,7 +203,8 @@ def _location(group: str, members: Iterable[str], file: Path | None) -> dict[str
     }
 
 
-def _uri(file: Path) -> str:
+def uri_of(file: Path) -> str:
+    """Return the file as SARIF names it."""
     return file.as_uri() if file.is_absolute() else quote(file.as_posix())
 
 
@@ -209,9 +215,21 @@ def _fingerprint(finding: Finding, group: str, members: Sequence[Member]) -> str
     return sha256("\0".join([finding.rule, group, *named]).encode()).hexdigest()[:32]
 
 
-def _command(level: str, title: str, message: str) -> str:
-    """Return a workflow command; text from a cluster is escaped, so that it starts no other."""
-    data = shown(message).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    name = shown(title).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    name = name.replace(":", "%3A").replace(",", "%2C")
-    return f"::{level} title={name}::{data}"
+def github_command(level: str, title: str, message: str, file: str = "", line: int = 0) -> str:
+    """Return a workflow command; text from a cluster or a file is escaped, so that it starts no
+    other. `file` is relative to the repository, `line` 0 where it is not known.
+    """
+    data = _escaped(message)
+    values = {"file": file, "line": str(line) if line else "", "title": title}
+    shown_values = {
+        key: _escaped(value).replace(":", "%3A").replace(",", "%2C")
+        for key, value in values.items()
+        if value
+    }
+    named = ",".join(f"{key}={value}" for key, value in shown_values.items())
+    return f"::{level} {named}::{data}"
+
+
+def _escaped(text: str) -> str:
+    lines = map(escape, text.split("\n"))
+    return "\n".join(lines).replace("%", "%25").replace("\n", "%0A")

@@ -21,6 +21,7 @@ from rebal.cli.commands.explain_cmd import RulesDocument
 from rebal.cli.files import write_text
 from rebal.cli.overview import Overview
 from rebal.cli.planning import PlansDocument
+from rebal.cli.render.check import CheckDocument
 from rebal.cli.render.difference import DiffDocument
 from rebal.cli.render.doctor import DoctorDocument
 from rebal.cli.render.fleet.compaction import CompactDocument
@@ -65,6 +66,7 @@ def kinds() -> dict[str, Kind]:
     made = (
         Kind("rebal.inspect/1", (InspectDocument,)),
         Kind("rebal.groups/1", (Overview,)),
+        Kind("rebal.check/1", (CheckDocument,)),
         Kind("rebal.diff/1", (DiffDocument,)),
         Kind("rebal.doctor/1", (DoctorDocument,)),
         Kind(PLAN, (KeptPlan,), code=False),

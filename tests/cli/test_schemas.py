@@ -66,7 +66,7 @@ def test_names_are_listed_and_an_unknown_one_is_rejected(capsys: Said) -> None:
         [name, kind.schema] for name, kind in sorted(kinds().items())
     ]
     assert app.run(["schema", "plam"]) == 2
-    assert "there is no document plam; there are diff, doctor, " in capsys.readouterr().err
+    assert "there is no document plam; there are check, diff, doctor, " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.full)])

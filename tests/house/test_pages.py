@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -49,6 +50,8 @@ VALUES: Final = {
 NEEDED: Final = {"fleet scan": ["--out", "x"], "fleet report": ["x"], "fleet metrics": ["x"]}
 """What a command needs beside the options that the prose names."""
 README, ROLL_OUT, FLEET = "README.md", "docs/roll-out.md", "docs/fleet.md"
+CHECK: Final = "docs/check.md"
+CHECKED: Final = ("Compare", "Ask the live group", "In a pipeline")
 STEPS: Final = "Step by step"
 """The section of the roll-out with numbered lines."""
 
@@ -170,6 +173,7 @@ def test_every_example_has_a_test_that_runs_it() -> None:
         (ROLL_OUT, "Offline"),
         (FLEET, ""),
         ("docs/rehearsal.md", ""),
+        *((CHECK, name) for name in CHECKED),
     }
     assert {one.item for one in steps()} == {1, 2, 3, 4, 5, 6}
     assert sum("| rebal " in one.line for one in pages.every_example()) == 1
@@ -235,6 +239,23 @@ def test_evidence_is_piped_and_a_snapshot_is_read_offline(stand: Stand) -> None:
     code, text = stand.run(simulate)
     assert code == 0
     assert "checkout-3" in text
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_a_change_is_checked_as_the_page_says(stand: Stand, name: str) -> None:
+    java = "org.apache.kafka.clients.consumer."
+    for folder, names in (("old", "Range"), ("new", "Sticky"), (".", "Sticky")):
+        Path(folder).mkdir(exist_ok=True)
+        text = f"group.id=checkout\npartition.assignment.strategy={java}{names}Assignor\n"
+        Path(folder, "consumer.properties").write_text(text)
+    identity = ["-c", "user.name=x", "-c", "user.email=x"]
+    for words in (["init", "-q"], ["add", "old"], [*identity, "commit", "-qm", "one"]):
+        subprocess.run(["git", *words], check=True)
+    subprocess.run(["git", "update-ref", "refs/remotes/origin/main", "HEAD"], check=True)
+    for example in section(CHECK, name):
+        words = [word for word in example.words if word not in (">", "rebal.sarif")]
+        code, text = stand.run(typed(shlex.join(["rebal", *words])))
+        assert (code, "checkout" in text) == (3, True), example
 
 
 def test_the_screen_is_what_rebal_prints() -> None:

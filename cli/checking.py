@@ -1,0 +1,209 @@
+"""The two versions that `rebal check` compares: their files, as the next starts of consumers."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.cli.errors import ReadError, UsageError
+from rebal.cli.output import say
+from rebal.cli.sources import Source, read_live, scan_snapshots, with_evidence
+from rebal.groups.model import GroupSnapshot, Tri
+from rebal.inspectors.files import read_text
+from rebal.inspectors.inventory.documents import words
+from rebal.inspectors.inventory.reader import OF_A_PROFILE, is_configuration, read_declared
+from rebal.inspectors.repository.tree import (
+    RepositoryError,
+    Tree,
+    folder_tree,
+    revision_tree,
+    work_tree,
+)
+from rebal.planner.check.compare import Changed, worlds
+from rebal.planner.check.judge import Judgement, judge, unread
+from rebal.planner.check.starts import Start
+
+_MANY: Final = 500
+_WORST_FIRST: Final = (Tri.NO, Tri.CANNOT_TELL, Tri.YES)
+_ABOUT_KAFKA: Final = re.compile(r"kafka|group[._-]?id|assignor|rebalance", re.IGNORECASE)
+_LOCKS: Final = ("package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One version: its files, the next starts that they declare, and notes with relative names."""
+
+    tree: Tree
+    starts: tuple[Start, ...]
+    notes: tuple[str, ...]
+
+    def text(self, file: str) -> str:
+        """Return the text of a file; empty where it is missing or no text."""
+        try:
+            return read_text(self.tree.root / file)
+        except OSError:
+            return ""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What `rebal check` found: a judgement for each group that starts differently, the worst
+    first, the number of groups that both versions declare, and the notes on the later one.
+    """
+
+    judgements: tuple[Judgement, ...]
+    groups: int
+    notes: tuple[str, ...]
+
+
+def sides(before: str | None, after: str | None, base: str | None, stack: ExitStack) -> list[Side]:
+    """Return both versions; a git revision is written to a folder that `stack` removes.
+
+    Raises:
+        UsageError: a path, the repository or the revision does not exist.
+        RebalError: a single file cannot be read.
+    """
+    try:
+        if base is None:
+            trees = [folder_tree(Path(before or "")), folder_tree(Path(after or ""))]
+        else:
+            path = Path(before or ".")
+            into = Path(stack.enter_context(TemporaryDirectory(prefix="rebal-check-")))
+            trees = [revision_tree(path, base, into), work_tree(path)]
+    except RepositoryError as error:
+        raise UsageError(str(error)) from None
+    number = sum(len(tree.files) for tree in trees)
+    if number > _MANY and sys.stderr.isatty():
+        say(f"reading {number:,} files …")
+    return [_read(tree) for tree in trees]
+
+
+def check(one: Side, two: Side, live: Mapping[str, GroupSnapshot]) -> Checked:
+    """Return what the change from `one` to `two` does; `live` are groups as they run, by id."""
+    unknown = dict(_unknown(one, two))
+    both = {*one.tree.files} & {*two.tree.files}
+    kept = {file: unknown.get(file, "") for file in both}
+    found = [
+        judge(world, kept, live.get(world.group_id or ""))
+        for world in worlds(one.starts, two.starts)
+    ]
+    known = {change.file for judgement in found for change in judgement.changes}
+    found += [unread(file, note) for file, note in unknown.items() if file not in known]
+    located = (replace(each, changes=_located(each, one, two)) for each in found)
+    groups = {start.group_id or start.folder for side in (one, two) for start in side.starts}
+    return Checked(
+        judgements=tuple(sorted(located, key=lambda each: _WORST_FIRST.index(each.verdict))),
+        groups=max(len(groups), len({each.group for each in found})),
+        notes=two.notes,
+    )
+
+
+def live_groups(source: Source, names: Sequence[str]) -> dict[str, GroupSnapshot]:
+    """Return those of the groups that a broker, a snapshot or a scan shows, by id.
+
+    Raises:
+        UsageError: an option adds evidence, but none names a group to add it to.
+        RebalError: a group or a file cannot be read.
+    """
+    names_broker = source.connection.names_broker()
+    if source.snapshot is None and source.scan is None and not names_broker:
+        if source.words:
+            raise UsageError(f"{source.words[0]} is about live groups: add -b or --snapshot FILE.")
+        return {}
+    if source.snapshot is not None:
+        found = [source.read()]
+    elif names_broker:
+        config = source.connection.config()
+        found, failures = (
+            read_live(config, names, match=None, all_groups=False, probe=source.probe, assignors=())
+            if names
+            else ([], [])
+        )
+        for failure in failures:
+            if failure.kind != "not-found":
+                raise ReadError(failure.message)
+            say(f"{failure.message} It is judged by the files alone.")
+        found = with_evidence(found, source.files, source.scan)
+    else:
+        assert source.scan is not None
+        found = with_evidence(scan_snapshots(source.scan, names), source.files, None)
+    return {one.group.group_id: one for one in found}
+
+
+def changed_groups(one: Side, two: Side) -> list[str]:
+    """Return the ids of the groups whose next start changes."""
+    found = (world.group_id for world in worlds(one.starts, two.starts))
+    return list(dict.fromkeys(group for group in found if group is not None))
+
+
+def _read(tree: Tree) -> Side:
+    configuration = [
+        path
+        for name, path in tree.paths()
+        if tree.alone or (is_configuration(path) and path.name not in _LOCKS)
+    ]
+    found = read_declared(configuration, alone=tree.alone)
+    own, names = f"{tree.root}{os.sep}", frozenset(tree.files)
+    starts = []
+    for declared in found.declared:
+        where = declared.where.removeprefix(own)
+        starts.append(Start(file=_file_of(where, names), where=where, declared=declared))
+    notes = tuple(note.replace(own, "") for note in found.notes)
+    return Side(tree=tree, starts=tuple(starts), notes=notes)
+
+
+def _file_of(where: str, names: Collection[str]) -> str:
+    """Return the file of a place such as `a.yaml (profile x)` or `a.yaml: Deployment b`, or of a
+    note that begins with one.
+    """
+    ends = [n for n, char in enumerate(where) if char in ": "]
+    found = (where[:end] for end in [len(where), *reversed(ends)])
+    return next((name for name in found if name in names), where)
+
+
+def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
+    """Yield each changed file of which a reader notes that its consumers are not all known."""
+    for side, other in ((two, one), (one, two)):
+        for note in side.notes:
+            file = _file_of(note, side.tree.files)
+            text = side.text(file)
+            if note.endswith(OF_A_PROFILE) or not _ABOUT_KAFKA.search(text):
+                continue
+            if any(side.text(each) != other.text(each) for each in _beside(file, side.tree)):
+                yield file, note
+
+
+def _beside(file: str, tree: Tree) -> Sequence[str]:
+    """Return the files that decide what a file says: of a Helm template, those of its chart."""
+    chart, templates, _ = file.rpartition("/templates/")
+    return [each for each in tree.files if each.startswith(f"{chart}/")] if templates else [file]
+
+
+def _located(found: Judgement, one: Side, two: Side) -> tuple[Changed, ...]:
+    """Return the changes with the lines of the settings that they name."""
+    return tuple(
+        replace(each, line=_line(each, found.group_id, two.text(each.file) or one.text(each.file)))
+        for each in found.changes
+    )
+
+
+def _line(change: Changed, group_id: str | None, text: str) -> int:
+    """Return the line of the changed setting that is nearest to the group's own; 0: none."""
+    lines = text.splitlines()
+    anchors = [n for n, line in enumerate(lines, 1) if group_id and group_id in line]
+    letters = _LETTERS.get(change.what, change.what.replace(".", "").removesuffix("ms"))
+    found = [n for n, line in enumerate(lines, 1) if letters in "".join(words(line))]
+    near = anchors[0] if anchors else 0
+    return min(found or anchors, key=lambda n: abs(n - near), default=0)
+
+
+_LETTERS: Final = {"assignor list": "partitionassignmentstrateg", "consumer": "groupid"}

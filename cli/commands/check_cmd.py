@@ -1,0 +1,95 @@
+"""`rebal check`: the consumer groups that start differently after a change of a repository."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Annotated
+
+import typer
+
+from rebal.cli import output, params
+from rebal.cli.errors import UsageError
+from rebal.cli.output import PlanFormat
+
+
+def command(
+    before: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[BEFORE]", help="A file or folder; with --base the folder to check (.)."
+        ),
+    ] = None,
+    after: Annotated[
+        str | None, typer.Argument(metavar="[AFTER]", help="The same, after the change.")
+    ] = None,
+    *,
+    base: Annotated[
+        str | None,
+        typer.Option("--base", metavar="REV", help="Compare the folder with this git revision."),
+    ] = None,
+    snapshot: params.Snapshot = None,
+    bootstrap: params.Bootstrap = None,
+    command_config: params.CommandConfig = None,
+    overrides: params.Overrides = None,
+    profile: params.Profile = None,
+    timeout: params.Timeout = 10,
+    probe: params.Probe = False,
+    request_log: params.RequestLog = None,
+    client_log: params.ClientLog = None,
+    broker_log: params.BrokerLog = None,
+    log_timezone: params.LogTimezone = None,
+    evidence: params.Evidence = None,
+    lake_option: params.LakeOption = None,
+    form: Annotated[
+        PlanFormat, typer.Option("--output", "-o", help="How to print the answer.")
+    ] = "text",
+    wide: params.Wide = False,
+    exit_zero: params.ExitZero = False,
+) -> int:
+    """Name the groups whose next start a change alters, and whether it is admitted.
+
+    Compares two versions of a repository's files, or a folder with a git revision: assignor lists,
+    group.protocol, static membership, timeouts, client libraries. With -b, --snapshot or
+    --evidence the live group is asked: would the coordinator admit this next start now? Exits with
+    0 when every changed start is admitted, 3 when one is rejected or does not start, 4 when it is
+    not known. Nothing is changed.
+    """
+    lake = params.lake_of(evidence, lake_option)
+    if (base is None) != (before is not None and after is not None):
+        raise UsageError("give BEFORE and AFTER, or --base REV with at most one folder.")
+    from rebal.cli import sources
+    from rebal.cli.checking import changed_groups, check, live_groups, sides
+    from rebal.cli.render.check import (
+        CheckDocument,
+        check_github,
+        check_markdown,
+        check_sarif,
+        check_view,
+    )
+    from rebal.planner.verdict import SAFE, exit_code
+
+    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
+    files = sources.EvidenceFiles(request_log, client_log, None, log_timezone, broker_log)
+    with ExitStack() as stack:
+        one, two = sides(before, after, base, stack)
+        source = sources.Source(None, snapshot, connection, probe, files, lake)
+        found = check(one, two, live_groups(source, changed_groups(one, two)))
+    code = SAFE if exit_zero else exit_code(*(each.verdict for each in found.judgements))
+    body = CheckDocument(
+        before=base if base is not None else str(before),
+        after=str(after if after is not None else before or "."),
+        declared=found.groups,
+        groups=found.judgements,
+        notes=found.notes,
+    )
+    if form == "text":
+        output.page(check_view(body), wide=wide)
+    elif form == "markdown":
+        output.write(check_markdown(body))
+    elif form == "github":
+        output.write(check_github(body))
+    elif form == "sarif":
+        output.write(check_sarif(body, code))
+    else:
+        output.write(output.envelope("check", body, code, form))
+    return code

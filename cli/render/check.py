@@ -1,0 +1,186 @@
+"""`rebal check` as text, Markdown, SARIF and workflow commands, and its document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from rich.text import Text
+
+from rebal.cli.output import View, shown
+from rebal.cli.render.documents import Document
+from rebal.cli.render.findings import COMMANDS, github_command, sarif_of, uri_of
+from rebal.cli.render.plans.markdown import plain
+from rebal.cli.render.text import Rows, count, facts, labelled
+from rebal.groups import VERSION
+from rebal.groups.model import RebalanceProtocol, Tri
+from rebal.planner.check.advise import PathStep
+from rebal.planner.check.compare import Changed
+from rebal.planner.check.judge import Judgement, Stage
+
+_LABELS: Final = {
+    Tri.NO: Text("REJECTED", style="bold red"),
+    Tri.CANNOT_TELL: Text("NOT VERIFIED", style="bold yellow"),
+    Tri.YES: Text("safe", style="green"),
+}
+_LEVELS: Final = {Tri.NO: "error", Tri.CANNOT_TELL: "warning", Tri.YES: "note"}
+_RULE: Final = "next-start"
+_ABOUT: Final = (
+    "A change of a consumer's assignor list, rebalance protocol or client library decides whether "
+    "the coordinator admits its next start (INCONSISTENT_GROUP_PROTOCOL)."
+)
+_NOTES: Final = 5
+"""Notes on files that a screen shows; documents have all."""
+
+
+class CheckDocument(Document, frozen=True, kw_only=True):
+    """The body of `rebal.check/1`: the groups that start differently, the worst first.
+
+    `before` and `after` name the versions, `declared` counts the groups of both. `notes` are on
+    files of the later version.
+    """
+
+    before: str
+    after: str
+    declared: int
+    groups: tuple[Judgement, ...]
+    notes: tuple[str, ...]
+
+
+def check_view(found: CheckDocument) -> View:
+    """Return the screen: the answer, then a block for each group that starts differently."""
+    found = shown(found)
+    view: View = [Text(_headline(found), style="bold")]
+    for one in found.groups:
+        view += [Text(""), facts(_rows(one), label=len("NOT VERIFIED"))]
+    if found.notes:
+        more = len(found.notes) - _NOTES
+        said = [*found.notes[:_NOTES], *([f"and {more:,} more: -o json"] if more > 0 else [])]
+        view += [Text(""), facts(labelled(Text("not known", style="dim"), said))]
+    return view
+
+
+def check_markdown(found: CheckDocument) -> str:
+    """Return the answer as Markdown, for a comment on the pull request."""
+    return "\n".join(_markdown(shown(found))) + "\n"
+
+
+def check_github(found: CheckDocument) -> str:
+    """Return one workflow command for each group, at the line of its first change."""
+    lines = (
+        github_command(
+            COMMANDS[_LEVELS[one.verdict]],
+            f"rebal {one.group}: {_LABELS[one.verdict]}",
+            "\n".join(_sentences(one)),
+            one.changes[0].file,
+            one.changes[0].line,
+        )
+        for one in found.groups
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def check_sarif(found: CheckDocument, code: int) -> str:
+    """Return one SARIF run with a result for each group."""
+    rule = {
+        "id": _RULE,
+        "shortDescription": {"text": "The next start of a consumer changes."},
+        "fullDescription": {"text": _ABOUT},
+    }
+    return sarif_of(
+        {
+            "tool": {"driver": {"name": "rebal", "version": VERSION, "rules": [rule]}},
+            "results": [_result(one) for one in found.groups],
+            "invocations": [{"executionSuccessful": True, "exitCode": code}],
+        }
+    )
+
+
+def _headline(found: CheckDocument) -> str:
+    if not found.groups:
+        return f"no group starts differently: {count(found.declared, 'group')} declared"
+    verdicts = [one.verdict for one in found.groups]
+    said = [f"{verdicts.count(v)} {_LABELS[v].plain.lower()}" for v in _LABELS if v in verdicts]
+    starts = "starts" if len(found.groups) == 1 else "start"
+    whole = count(found.declared, "group")
+    return f"{len(found.groups)} of {whole} {starts} differently: {', '.join(said)}"
+
+
+def _rows(one: Judgement) -> Rows:
+    yield _LABELS[one.verdict], Text(one.group, style="bold")
+    yield from labelled("change", map(_change, one.changes))
+    yield from labelled("runs", _runs(one))
+    asked = "live group" if one.live else "roll-out"
+    yield asked, one.reason + (f" ({', '.join(one.rules)})" if one.rules else "")
+    for number, path in enumerate(one.paths, 1):
+        yield ("instead" if number == 1 else "or"), path.name
+        for step in path.steps:
+            yield "", f"  {step.brings}"
+            yield from (("", f"    {line}") for line in step.setting.splitlines())
+
+
+def _change(change: Changed) -> str:
+    at = f":{change.line}" if change.line else ""
+    return f"{change.what}  {change.before} → {change.after}   {change.file}{at}"
+
+
+def _runs(one: Judgement) -> Iterator[str]:
+    """Yield what the group elects before, during and after the roll-out, where it is known."""
+    stages = (("", one.before), ("during the roll-out ", one.during), ("then ", one.after))
+    said = [f"{label}{_stage(at)}" for label, at in stages if at is not None and at.assignor]
+    if one.before is not None and one.before.assignor is not None and len(said) > 1:
+        yield " · ".join(said)
+
+
+def _stage(stage: Stage) -> str:
+    unknown = stage.protocol is RebalanceProtocol.CANNOT_TELL
+    return f"{stage.assignor}" + ("" if unknown else f" ({stage.protocol.value})")
+
+
+def _sentences(one: Judgement) -> Iterator[str]:
+    yield from map(_change, one.changes)
+    yield one.reason
+    for path in one.paths:
+        yield f"Instead: {path.name}"
+        yield from (f"  {_step(step)}" for step in path.steps)
+
+
+def _step(step: PathStep) -> str:
+    return f"{step.brings}  {'; '.join(step.setting.splitlines())}".rstrip()
+
+
+def _markdown(found: CheckDocument) -> Iterator[str]:
+    yield f"### rebal check: {plain(_headline(found))}"
+    for one in found.groups:
+        yield from ("", f"**{plain(_LABELS[one.verdict].plain)}** {plain(one.group)}", "")
+        yield from (f"- {plain(line.strip())}" for line in _sentences(one))
+    if found.notes:
+        yield from ("", "Not known:", "")
+        yield from (f"- {plain(note)}" for note in found.notes)
+
+
+def _result(one: Judgement) -> dict[str, Any]:
+    return {
+        "ruleId": _RULE,
+        "ruleIndex": 0,
+        "level": _LEVELS[one.verdict],
+        "message": {"text": "\n".join(_sentences(one))},
+        "locations": [_location(change, one.group) for change in _places(one.changes)],
+        "partialFingerprints": {"group/v1": sha256(one.group.encode()).hexdigest()[:32]},
+    }
+
+
+def _places(changes: Sequence[Changed]) -> list[Changed]:
+    """Return one change for each file."""
+    return list({change.file: change for change in reversed(changes)}.values())[::-1]
+
+
+def _location(change: Changed, group: str) -> dict[str, Any]:
+    region = {"region": {"startLine": change.line}} if change.line else {}
+    name = {"name": group, "fullyQualifiedName": f"consumer-groups/{group}", "kind": "resource"}
+    return {
+        "physicalLocation": {"artifactLocation": {"uri": uri_of(Path(change.file))}, **region},
+        "logicalLocations": [name],
+    }

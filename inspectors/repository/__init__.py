@@ -1,0 +1,1 @@
+"""Versions of a repository: the files of a folder, and of a git revision."""

@@ -1,0 +1,155 @@
+"""The files of one version of a repository, as far as rebal reads any of them.
+
+A git revision is read with `git ls-tree` and `git cat-file`: no hook, filter or attribute of the
+repository runs, and neither its index nor its files are changed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from rebal.groups.errors import RebalError
+from rebal.groups.model import Record
+from rebal.inspectors.inventory.documents import ENDINGS
+
+_BUILD: Final = (
+    *("csproj", "fsproj", "vbproj", "props", "targets", "gradle", "kts", "toml", "xml", "mod"),
+    *("lock", "txt", "exs", "dockerfile", "work", "tf", "hcl", "ini"),
+)
+_NAMES: Final = ("Dockerfile", "Containerfile", "Gemfile", "Pipfile")
+# Folders of dependencies and builds, and of tests' own resources.
+_SKIPPED: Final = ("node_modules", "vendor", "target", "build", "dist", "__pycache__", "venv")
+_TESTS: Final = ("src", "test")
+_LARGEST: Final = 64 << 20
+_MOST: Final = 100_000
+_BLOB: Final = "blob"
+_LINK: Final = "120000"
+
+
+class RepositoryError(RebalError):
+    """A version of a repository that the command names and that does not exist."""
+
+
+class Tree(Record, frozen=True, kw_only=True):
+    """One version: its folder and the files to read, relative to it, sorted.
+
+    `alone`: one file is the whole version.
+    """
+
+    root: Path
+    files: tuple[str, ...]
+    alone: bool = False
+
+    def paths(self) -> Iterator[tuple[str, Path]]:
+        """Yield each file's relative name and its path."""
+        return ((name, self.root / name) for name in self.files)
+
+
+def folder_tree(path: Path) -> Tree:
+    """Return the version that a folder or a single file is.
+
+    Raises:
+        RepositoryError: there is no such path, or it has too many files.
+    """
+    if not os.path.isdir(path):
+        if not os.path.lexists(path):
+            raise RepositoryError(f"{path}: there is no such file or folder.")
+        return Tree(root=path.parent, files=(path.name,), alone=True)
+    found: list[str] = []
+    for folder, below, names in os.walk(path):
+        inside = Path(folder).relative_to(path).as_posix()
+        below[:] = sorted(name for name in below if is_read(PurePosixPath(inside, name, "a.yaml")))
+        files = (name for name in names if os.path.isfile(os.path.join(folder, name)))
+        found += (PurePosixPath(inside, name).as_posix() for name in files)
+    return _tree(path, found)
+
+
+def work_tree(path: Path) -> Tree:
+    """Return the files of a working tree below `path`: those that git tracks, and new ones.
+
+    Raises:
+        RepositoryError: as `revision_tree`.
+    """
+    words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    names = _git(path, *words).decode("utf-8", "surrogateescape").split("\0")
+    return _tree(path, (name for name in names if name and os.path.isfile(path / name)))
+
+
+def revision_tree(path: Path, revision: str, into: Path) -> Tree:
+    """Write the files that `revision` has below `path` to the folder `into`, and return them.
+
+    Raises:
+        RepositoryError: git is missing, `path` is in no repository, or it has no such revision.
+    """
+    if not path.is_dir():
+        raise RepositoryError(f"{path}: is no folder; --base compares a folder with a revision.")
+    # Git's own words on a folder outside of any repository come first.
+    _git(path, "rev-parse", "--git-dir")
+    wanted = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    unknown = f"--base {revision}: this repository has no such revision; fetch it, or name another."
+    commit = _git(path, *wanted, otherwise=unknown).decode().strip()
+    listing = _git(path, "ls-tree", "-r", "-z", "-l", commit).decode("utf-8", "surrogateescape")
+    blobs: dict[str, str] = {}
+    for entry in filter(None, listing.split("\0")):
+        about, _, name = entry.partition("\t")
+        mode, kind, blob, size = about.split()
+        if kind == _BLOB and mode != _LINK and int(size) <= _LARGEST:
+            blobs[name] = blob
+    tree = _tree(into, blobs)
+    _write(path, tree, [blobs[name] for name in tree.files])
+    return tree
+
+
+def is_read(name: PurePosixPath) -> bool:
+    """Return whether rebal reads a file of this name."""
+    folders = name.parts[:-1]
+    if any(part in _SKIPPED or (part.startswith(".") and part != ".") for part in folders):
+        return False
+    if ".." in folders or any(folders[n : n + 2] == _TESTS for n in range(len(folders))):
+        return False
+    ending = name.suffix.removeprefix(".").lower()
+    return ending in (*ENDINGS, *_BUILD) or name.name.startswith(_NAMES)
+
+
+def _tree(root: Path, names: Iterable[str]) -> Tree:
+    files = sorted(name for name in names if is_read(PurePosixPath(name)))
+    if len(files) > _MOST:
+        raise RepositoryError(
+            f"{root}: has more than {_MOST:,} files of configuration; name the services' folder."
+        )
+    return Tree(root=root, files=tuple(files))
+
+
+def _write(path: Path, tree: Tree, blobs: Sequence[str]) -> None:
+    """Write the contents of `blobs`, one for each file of the tree."""
+    asked = "".join(f"{blob}\n" for blob in blobs).encode()
+    data = memoryview(_git(path, "cat-file", "--batch", given=asked))
+    at = 0
+    for _, file in tree.paths():
+        end = at + bytes(data[at : at + 200]).index(b"\n")
+        size = int(bytes(data[at:end]).split()[2])
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with open(file, "wb") as written:
+            written.write(data[end + 1 : end + 1 + size])
+        at = end + 1 + size + 1
+
+
+def _git(path: Path, *words: str, given: bytes = b"", otherwise: str = "") -> bytes:
+    """Return what git prints; `otherwise` is the error where git fails without a word."""
+    quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    command = ["git", "-C", str(path), *words]
+    try:
+        done = subprocess.run(
+            command, check=False, input=given, capture_output=True, env=os.environ | quiet
+        )
+    except FileNotFoundError:
+        raise RepositoryError("--base needs git, which is not installed here.") from None
+    if done.returncode == 0:
+        return done.stdout
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    why = said[0].removeprefix("fatal: ") if said else ""
+    raise RepositoryError(otherwise or f"--base: {path}: git says: {why}")

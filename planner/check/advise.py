@@ -1,0 +1,134 @@
+"""Paths on which a change of the next start rejects no member, with the settings they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rebal.groups.model import Record, Tri
+from rebal.planner.check.before import planned
+from rebal.planner.check.compare import World
+from rebal.planner.check.starts import CONSUMER, Start, is_unset
+from rebal.planner.clients import cooperative, is_mixed
+from rebal.planner.context import COOPERATIVE, COOPERATIVE_STICKY, EAGER
+from rebal.planner.goals import NotPlannedError
+from rebal.planner.kinds import PathKind
+from rebal.planner.paths.choose import make_plan
+from rebal.planner.plan import Plan
+from rebal.planner.settings import settings_for
+
+_JAVAS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+# CONFIGURATION.md of librdkafka; tulios/kafkajs, src/consumer/assigners.
+_BRINGS: Final = {
+    "librdkafka": _JAVAS - {"sticky"},
+    "kafkajs": frozenset({"RoundRobinAssigner"}),
+    "segmentio": frozenset({"range", "roundrobin"}),
+    "aiokafka": frozenset({"range", "roundrobin", "sticky"}),
+}
+# Assignors without user data: those of two libraries understand each other.
+_STATELESS: Final = ("roundrobin", "range")
+_COMMENT: Final = ("#", "//")
+_STOP: Final = "cut-over: no member of the old version runs when the first new one joins"
+_NEW_GROUP: Final = "a new group id, with the offsets of the old group copied before it starts"
+_AS_BEFORE: Final = "one roll-out with the old list written; its change later"
+
+
+class PathStep(Record, frozen=True, kw_only=True):
+    """One roll-out of a path: what it brings in a few words, and the text of the setting."""
+
+    brings: str
+    setting: str = ""
+
+
+class SafePath(Record, frozen=True, kw_only=True):
+    """A way to make the change without a rejected member; `name` is in words."""
+
+    name: str
+    steps: tuple[PathStep, ...] = ()
+
+
+def plan_of(world: World) -> Plan | None:
+    """Return the plan from the earlier declarations to the later ones; None where there is none."""
+    pair = next((one for one in world.changed if one.before and one.after), None)
+    if pair is None or pair.before is None or pair.after is None:
+        return None
+    try:
+        return make_plan(planned(world.pairs), _goal(pair.before, pair.after))
+    except NotPlannedError:
+        return None
+
+
+def paths_of(world: World) -> tuple[SafePath, ...]:
+    """Return the paths of this change, the one that interrupts least first."""
+    return tuple(_paths(world))
+
+
+def _paths(world: World) -> Iterator[SafePath]:
+    pair = next((one for one in world.changed if not one.same_list), None)
+    if pair is None or pair.before is None or pair.after is None:
+        return
+    one, two = pair.before, pair.after
+    known = not any(map(is_unset, (*one.names, *two.names)))
+    classic = CONSUMER not in (one.protocol, two.protocol)
+    plan = plan_of(world) if known and one.family == two.family else None
+    written = two.declared is not None and two.declared.list_set and one.family == two.family
+    if classic and known and not written and _runs(two, one.names):
+        step = _step(two, one.names)
+        yield SafePath(name=_AS_BEFORE, steps=(step,))
+    if classic and known and one.family != two.family:
+        yield from _bridge(one, two)
+    if plan is not None and plan.path.label:
+        lists = [step.target_list for step in plan.steps if step.target_list and classic]
+        if all(_runs(two, names) for names in lists):
+            yield SafePath(name=plan.path.label, steps=tuple(_step(two, each) for each in lists))
+    if classic and (plan is None or plan.path is not PathKind.CUT_OVER):
+        yield SafePath(name=_STOP)
+    if one.family != two.family:
+        yield SafePath(name=_NEW_GROUP)
+
+
+def _bridge(one: Start, two: Start) -> Iterator[SafePath]:
+    """Yield the path on which the old library takes an assignor of the new one first."""
+    shared = [name for name in _STATELESS if name in two.names]
+    for names in [(shared[0], *one.names)] if shared else []:
+        if _setting(one, names):
+            steps = (_step(one, names), _step(two, two.names))
+            yield SafePath(name=f"two roll-outs, the first with {one.family}", steps=steps)
+
+
+def _goal(one: Start, two: Start) -> str:
+    if two.protocol == CONSUMER:
+        return CONSUMER
+    if is_mixed(two.names) and not is_mixed(one.names):
+        return COOPERATIVE
+    if one.protocol == CONSUMER:
+        return two.names[0]
+    if all(cooperative(name) is Tri.YES for name in two.names):
+        return COOPERATIVE if COOPERATIVE_STICKY in two.names else two.names[0]
+    return next((name for name in two.names if cooperative(name) is Tri.NO), EAGER)
+
+
+def _step(start: Start, names: Sequence[str]) -> PathStep:
+    return PathStep(brings=f"[{', '.join(names)}]", setting=_setting(start, names))
+
+
+def _runs(start: Start, names: Sequence[str]) -> bool:
+    """Return whether this client is known to run this list, and its product to take it."""
+    alone = start.library is not None and start.library.refuses is not None
+    brings = _BRINGS.get(start.family or "", _JAVAS)
+    own = {*names} <= {*start.names}
+    return (
+        bool(_setting(start, names))
+        and not (alone and len(names) > 1)
+        and (own or {*names} <= brings)
+    )
+
+
+def _setting(start: Start, names: Sequence[str]) -> str:
+    """Return the setting that gives this client the list; empty where it is not known how."""
+    if start.library is not None and start.library.list_key is not None:
+        return f"{start.library.list_key}: {', '.join(names)}"
+    for one in settings_for(start.family or "", names, start.group_id or ""):
+        lines = [line for line in one.text.splitlines() if not line.startswith(_COMMENT)]
+        return "\n".join(lines)
+    return ""

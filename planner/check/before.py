@@ -1,0 +1,124 @@
+"""The snapshot that declarations describe: a group whose members run what the files say.
+
+A rolling restart meets members that still run the earlier version, so a consumer counts as two
+members, unless its files say that it is one process and that the old one stops first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.model import (
+    AssignorList,
+    CoordinatorKind,
+    DeclaredAssignors,
+    Evidence,
+    Group,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    Member,
+    Software,
+    Source,
+)
+from rebal.groups.vote import elect
+from rebal.planner.check.compare import Pair
+from rebal.planner.check.starts import CONSUMER, Start
+from rebal.planner.risks import with_default_settings
+
+# Declarations have no time.
+_AT: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_NO_SURGE: Final = ("0", "0%")
+
+
+def snapshot_of(starts: Sequence[Start]) -> GroupSnapshot:
+    """Return the group whose members run these starts; Kafka's defaults are the brokers' settings.
+
+    The assignor is None where the lists have nothing in common, or a tie is not decided.
+    """
+    return _snapshot([(start, start) for start in starts])
+
+
+def planned(pairs: Sequence[Pair]) -> GroupSnapshot:
+    """Return the group before the change, with the later declarations as its next starts.
+
+    Where the library stays, its members have the later version: that is what a plan brings.
+    """
+    return _snapshot([(one.before, one.after) for one in pairs if one.before is not None])
+
+
+def member_ids(pairs: Sequence[Pair], pair: Pair) -> list[str]:
+    """Return the ids of this consumer's members in a snapshot of the group before the change."""
+    befores = [one.before for one in pairs if one.before is not None]
+    found = (n for n, start in enumerate(befores) if start is pair.before)
+    return [_id(n, copy) for n in found for copy in range(_copies(befores[n]))]
+
+
+def _snapshot(starts: Sequence[tuple[Start, Start | None]]) -> GroupSnapshot:
+    members = [
+        member
+        for number, (now, next_) in enumerate(starts)
+        for member in _members(number, now, next_)
+    ]
+    lists = [member.assignors.list for member in members if member.assignors.list]
+    online = any(now.protocol == CONSUMER for now, _ in starts)
+    family = starts[0][0].family if starts else None
+    elected = None if online else elect(lists, CoordinatorKind.JAVA).assignor
+    return with_default_settings(
+        GroupSnapshot(
+            group=Group(
+                group_id=next((now.group_id for now, _ in starts if now.group_id), ""),
+                state=GroupState.STABLE if members else GroupState.EMPTY,
+                type=GroupType.CONSUMER if online else GroupType.CLASSIC,
+                protocol_type="connect" if family == "connect" else "consumer",
+                assignor=elected,
+            ),
+            captured_at=_AT,
+            members=tuple(members),
+        )
+    )
+
+
+def _copies(start: Start) -> int:
+    declared = start.declared
+    if declared is None or (declared.instance_id is None and declared.replicas != 1):
+        return 2
+    alone = declared.instance_id is not None or declared.max_surge in _NO_SURGE
+    return 1 if alone else 2
+
+
+def _id(number: int, copy: int) -> str:
+    return f"{number}.{copy}"
+
+
+def _members(number: int, now: Start, later: Start | None) -> Iterator[Member]:
+    declared = now.declared
+    said = Evidence(source=Source.ASSUMED, detail=now.where)
+    same = later is not None and later.family == now.family
+    version = later.version if same and later is not None else now.version
+    software = Software(family=now.family, version=version, evidence=(said,))
+    online = now.protocol == CONSUMER
+    for copy in range(_copies(now)):
+        yield Member(
+            member_id=_id(number, copy),
+            client_id=now.where,
+            instance_id=declared.instance_id if declared is not None else None,
+            software=software if now.family is not None else None,
+            assignors=AssignorList()
+            if online
+            else AssignorList(knowledge=Knowledge.EXACT, list=now.names, evidence=(said,)),
+            declared=None if later is None else _next_start(later, said),
+            protocol_type=CONSUMER if online else None,
+        )
+
+
+def _next_start(later: Start, said: Evidence) -> DeclaredAssignors:
+    """Return the configuration of the next start, with the list that it has by default."""
+    declared = later.declared or DeclaredAssignors(evidence=said)
+    fields = {name: getattr(declared, name) for name in DeclaredAssignors.__struct_fields__}
+    return replace(DeclaredAssignors(**fields), list=declared.list or later.names)

@@ -1,0 +1,169 @@
+"""The consumer groups whose next start changes between two versions of a repository."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from rebal.groups.model import Record
+from rebal.planner.check.starts import Start, aspects, of_profile, profiles
+
+LIST: Final = "assignor list"
+_ABSENT: Final = "not declared"
+_Key: TypeAlias = tuple[str | None, str]
+
+
+class Changed(Record, frozen=True, kw_only=True):
+    """One change of a consumer's next start; `file` and `line` (0: not known) are where it is."""
+
+    what: str
+    before: str
+    after: str
+    file: str
+    line: int = 0
+
+
+class Pair(Record, frozen=True, kw_only=True):
+    """One consumer before and after; None where only one version declares it."""
+
+    before: Start | None = None
+    after: Start | None = None
+
+    @property
+    def start(self) -> Start:
+        """Return the later of its starts."""
+        found = self.after or self.before
+        assert found is not None
+        return found
+
+    @property
+    def changes(self) -> tuple[Changed, ...]:
+        """Return what changes, the assignor list first."""
+        return tuple(_changes(self))
+
+    @property
+    def same_list(self) -> bool:
+        """Return whether the assignor list and the rebalance protocol's kind stay as they are."""
+        one, two = self.before, self.after
+        return one is not None and two is not None and _list(one) == _list(two)
+
+
+class World(Record, frozen=True, kw_only=True):
+    """The consumers of one group that run at the same time.
+
+    `group_id` is None for the groups of a folder that no configuration file names. `profile` is
+    the Spring profile that is active (None: none).
+    """
+
+    group_id: str | None
+    folder: str
+    pairs: tuple[Pair, ...]
+    profile: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the group's name for texts."""
+        return self.group_id or f"the groups of {self.folder}"
+
+    @property
+    def changed(self) -> tuple[Pair, ...]:
+        """Return the consumers whose next start changes."""
+        return tuple(pair for pair in self.pairs if pair.changes)
+
+
+def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[World]:
+    """Yield each group with a change, once for each profile that changes it in its own way."""
+    one, two = _by_key(before), _by_key(after)
+    for old, new in _renamed(one, two):
+        one.setdefault(new, []).extend(one.pop(old, []))
+    for group_id, folder in dict.fromkeys([*one, *two]):
+        mine, theirs = one.get((group_id, folder), []), two.get((group_id, folder), [])
+        met: list[tuple[Pair, ...]] = []
+        for profile in profiles(mine, theirs):
+            pairs = pairs_of(of_profile(mine, profile), of_profile(theirs, profile))
+            world = World(group_id=group_id, folder=folder, pairs=pairs, profile=profile)
+            if world.changed and world.changed not in met:
+                met.append(world.changed)
+                yield world
+
+
+def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...]:
+    """Return the starts of one group in pairs: of one place, of one client, or the only ones left
+    on both sides.
+    """
+    left, right = list(before), list(after)
+    pairs: list[Pair] = []
+    for same in (_same_place, _same_client, _same_file):
+        for start in list(right):
+            other = next((one for one in left if same(one, start)), None)
+            if other is not None:
+                left.remove(other)
+                right.remove(start)
+                pairs.append(Pair(before=other, after=start))
+    if len(left) == len(right) == 1:
+        return (*pairs, Pair(before=left[0], after=right[0]))
+    return (*pairs, *(Pair(before=one) for one in left), *(Pair(after=one) for one in right))
+
+
+def _same_place(one: Start, two: Start) -> bool:
+    return one.where == two.where
+
+
+def _same_client(one: Start, two: Start) -> bool:
+    return _ids(one) == _ids(two) != (None, None)
+
+
+def _same_file(one: Start, two: Start) -> bool:
+    return one.file == two.file
+
+
+def _ids(start: Start) -> tuple[str | None, str | None]:
+    declared = start.declared
+    return (None, None) if declared is None else (declared.client_id, declared.instance_id)
+
+
+def _key(start: Start) -> _Key:
+    return (start.group_id, "" if start.group_id is not None else start.folder)
+
+
+def _by_key(starts: Sequence[Start]) -> dict[_Key, list[Start]]:
+    found: dict[_Key, list[Start]] = {}
+    for start in starts:
+        found.setdefault(_key(start), []).append(start)
+    return found
+
+
+def _renamed(
+    before: Mapping[_Key, Sequence[Start]], after: Mapping[_Key, Sequence[Start]]
+) -> Iterator[tuple[_Key, _Key]]:
+    """Yield the groups that one version alone has, and that the same place declares."""
+    gone = {start.where: key for key in before.keys() - after.keys() for start in before[key]}
+    for key in sorted(after.keys() - before.keys(), key=str):
+        old = next((gone[start.where] for start in after[key] if start.where in gone), None)
+        if old is not None:
+            yield old, key
+
+
+def _list(start: Start) -> tuple[str | None, tuple[str, ...]]:
+    return start.protocol, start.names
+
+
+def _changes(pair: Pair) -> Iterator[Changed]:
+    one, two = pair.before, pair.after
+    if one is None or two is None:
+        shown = pair.start.list_text
+        texts = (_ABSENT, shown) if one is None else (shown, _ABSENT)
+        yield _changed(pair.start, "consumer", *texts)
+        return
+    if _list(one) != _list(two):
+        yield _changed(two, LIST, one.list_text, two.list_text)
+    was, now = dict(aspects(one)), dict(aspects(two))
+    for what in dict.fromkeys([*was, *now]):
+        if was.get(what) != now.get(what):
+            yield _changed(two, what, was.get(what, _ABSENT), now.get(what, _ABSENT))
+
+
+def _changed(start: Start, what: str, before: str, after: str) -> Changed:
+    library = start.library
+    named = library.where if library is not None and what in ("library", "product") else ""
+    return Changed(what=what, before=before, after=after, file=named or start.file)

@@ -1,0 +1,341 @@
+"""What the roll-out of a changed next start would do: the admission check, asked of a snapshot that
+the earlier version declares.
+
+The group "as before" is a snapshot whose members run the earlier declarations, and the later ones
+are what they restart with. So planner/admission answers, and no rule of admission is written here.
+A live group takes the place of that snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.clients import version_tuple
+from rebal.groups.model import CoordinatorKind, GroupSnapshot, RebalanceProtocol, Record, Tri
+from rebal.groups.protocol import group_protocol
+from rebal.groups.vote import elect
+from rebal.planner.admission.check import Admission, Event, Join, Leave, admitted, restart
+from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory
+from rebal.planner.check.advise import SafePath, paths_of, plan_of
+from rebal.planner.check.before import member_ids, planned, snapshot_of
+from rebal.planner.check.compare import Changed, Pair, World
+from rebal.planner.check.starts import CONSUMER, Start, is_open, is_unset
+from rebal.planner.clients import able, cooperative, is_mixed, refuses_mixed
+from rebal.planner.context import Context
+from rebal.planner.facts import listed
+from rebal.planner.plan import Severity
+from rebal.planner.rules import Trait, evaluate, has
+from rebal.planner.verdict import answer_of, first_reason
+
+_INCREMENTAL: Final = (2, 4)
+_WORST_FIRST: Final = (Tri.NO, Tri.CANNOT_TELL, Tri.YES)
+
+
+class Stage(Record, frozen=True, kw_only=True):
+    """The group before, during or after the roll-out: the assignor it elects (None: none, or not
+    known) and the rebalance protocol it runs.
+    """
+
+    assignor: str | None
+    protocol: RebalanceProtocol
+
+
+class Judgement(Record, frozen=True, kw_only=True):
+    """What the roll-out of one group's change would do.
+
+    `verdict`: every member that starts with it is admitted (yes), one is rejected or does not start
+    (no), or it is not known. `error` is Kafka's name of the rejection. `rules` are the ids of rules
+    that the change breaks. `live`: the coordinator's memory is that of the live group.
+    """
+
+    group: str
+    group_id: str | None
+    profile: str | None = None
+    changes: tuple[Changed, ...]
+    verdict: Tri
+    reason: str
+    error: str | None = None
+    before: Stage | None = None
+    during: Stage | None = None
+    after: Stage | None = None
+    paths: tuple[SafePath, ...] = ()
+    rules: tuple[str, ...] = ()
+    live: bool = False
+
+
+def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = None) -> Judgement:
+    """Return what the roll-out of this group's change would do.
+
+    `kept` are the files that both versions have, each with why its consumers are not all known
+    (empty: they are). `live` is the group as it runs.
+    """
+    changed = world.changed
+    befores = [pair.before for pair in world.pairs if pair.before is not None]
+    afters = [pair.after for pair in world.pairs if pair.after is not None]
+    news = [pair.after for pair in changed if pair.after is not None]
+    answers = list(_answers(world, kept, live))
+    decisive = next(one for answer in _WORST_FIRST for one in answers if one.verdict is answer)
+    return Judgement(
+        group=world.name + (f" (profile {world.profile})" if world.profile else ""),
+        group_id=world.group_id,
+        profile=world.profile,
+        changes=tuple(change for pair in changed for change in pair.changes),
+        verdict=decisive.verdict,
+        reason=decisive.reason,
+        error=decisive.error,
+        before=_stage(befores) if live is None else _live_stage(live),
+        during=_stage([*befores, *news]) if live is None else _live_stage(live, news),
+        after=_stage(afters),
+        paths=() if decisive.verdict is Tri.YES else paths_of(world),
+        rules=_rules(world, live),
+        live=live is not None,
+    )
+
+
+def unread(file: str, note: str) -> Judgement:
+    """Return the judgement of a file that changed, and whose consumers are not all known."""
+    folder = file.rpartition("/")[0] or "."
+    change = Changed(what="configuration", before="not known", after="not known", file=file)
+    return Judgement(
+        group=f"the groups of {folder}",
+        group_id=None,
+        changes=(change,),
+        verdict=Tri.CANNOT_TELL,
+        reason=note,
+    )
+
+
+def _stage(starts: Sequence[Start]) -> Stage:
+    snapshot = snapshot_of(starts)
+    shown = snapshot.group.assignor
+    named = None if shown is None or is_open(shown) else shown
+    return Stage(assignor=named, protocol=group_protocol(snapshot).value)
+
+
+def _live_stage(live: GroupSnapshot, news: Sequence[Start] = ()) -> Stage:
+    """Return the live group, or what it elects once its last member has started with `news`."""
+    lists = [member.assignors.list for member in live.members]
+    known = all(lists) and live.has_assignor_lists
+    if not news or any(start.protocol == CONSUMER for start in news):
+        return Stage(assignor=live.group.assignor, protocol=group_protocol(live).value)
+    coordinator = live.group.coordinator
+    kind = coordinator.kind if coordinator is not None else CoordinatorKind.UNKNOWN
+    then = elect([*lists[:-1], *(start.names for start in news)], kind).assignor if known else None
+    return Stage(assignor=then, protocol=RebalanceProtocol.CANNOT_TELL)
+
+
+def _rules(world: World, live: GroupSnapshot | None) -> tuple[str, ...]:
+    """Return the ids of the blocking rules that the next starts break, by the declarations."""
+    if live is not None:
+        return ()
+    found = evaluate(Context(planned(world.pairs)))
+    blocking = (f for f in found if f.severity is Severity.BLOCK and has(f, Trait.NEXT_START))
+    return tuple(dict.fromkeys(finding.rule for finding in blocking))
+
+
+def _answers(
+    world: World, kept: Mapping[str, str], live: GroupSnapshot | None
+) -> Iterator[Admission]:
+    """Yield an answer for each member that starts with the change, and for all of them in turn."""
+    context = Context(live or snapshot_of([p.before for p in world.pairs if p.before is not None]))
+    memory = context.memory
+    events: list[tuple[Event, ...]] = []
+    for pair in world.changed:
+        early = _early(pair, kept)
+        if early is not None:
+            yield early
+        elif live is None and pair.after is not None:
+            events += [_events(pair, id_) for id_ in member_ids(world.pairs, pair) or [""]]
+        elif pair.after is not None:
+            for entry in memory.everybody:
+                events.append(_live_events(memory, entry.member_id, pair))
+            events += [] if memory.everybody else [_events(pair, "")]
+    for one in events:
+        yield _asked(context, one, live=live is not None)
+    yield from _to_kip848(world)
+    if live is None and len(events) > 1:
+        # All of them, one after another, in both orders: two services are rolled out as they like.
+        for order in (events, events[::-1]):
+            every = [event for one in order for event in one]
+            yield _asked(context, every, live=False)
+
+
+def _to_kip848(world: World) -> Iterator[Admission]:
+    """Yield the answer of the plan to KIP-848 where a consumer leaves the classic protocol."""
+    for pair in world.changed:
+        one, two = pair.before, pair.after
+        if one is not None and two is not None and two.protocol == CONSUMER != one.protocol:
+            plan = plan_of(world)
+            if plan is not None:
+                yield _said(answer_of(plan.exit_code), plan.summary)
+            return
+
+
+def _early(pair: Pair, kept: Mapping[str, str]) -> Admission | None:
+    """Return the answer where the coordinator is not asked; None where it is."""
+    one, two = pair.before, pair.after
+    if two is None:
+        why = kept.get(pair.start.file)
+        if why is not None:
+            return _said(Tri.CANNOT_TELL, why or "its file declares it no more, and may start it")
+        return _said(Tri.YES, "it is declared no more, and its members leave the group")
+    if two.library is not None and not two.library.group_protocol:
+        return _said(Tri.YES, f"{two.library.product} joins no group: no list is compared")
+    failing = _fails(two)
+    if failing is not None:
+        return _said(Tri.NO, failing)
+    if two.protocol is None:
+        return _said(
+            Tri.CANNOT_TELL,
+            f"group.protocol is not set, and its default in {two.family} {two.version} is not "
+            "known",
+        )
+    if one is None:
+        return None
+    if one.group_id != two.group_id:
+        return _said(
+            Tri.CANNOT_TELL,
+            "the group of the new name has no committed offsets: auto.offset.reset decides where "
+            "it reads from, and the lag of the old group stays",
+        )
+    if one.family == two.family == "streams":
+        return _streams(one, two)
+    return None
+
+
+def _fails(start: Start) -> str | None:
+    """Return why the client does not start with this configuration; None where it does."""
+    declared, names = start.declared, start.names
+    can = able(start.family or "", start.version)
+    online = start.protocol == CONSUMER
+    left = [] if declared is None else [*(["an assignor list"] if declared.list else [])]
+    left += [] if declared is None else declared.classic_only
+    rows = (
+        (
+            online and left,
+            f"with group.protocol=consumer the client does not start while {', '.join(left)} is "
+            "set",
+        ),
+        (
+            refuses_mixed(start.family) and is_mixed(names),
+            f"{start.family} does not start with eager and cooperative assignors in one list",
+        ),
+        (
+            can.cooperative is Tri.NO and any(cooperative(name) is Tri.YES for name in names),
+            f"{start.family} {start.version or ''} has no cooperative assignor".replace("  ", " "),
+        ),
+    )
+    return first_reason(rows)
+
+
+def _streams(one: Start, two: Start) -> Admission | None:
+    """Return the answer for Kafka Streams across 2.4, where its rebalance protocol changed."""
+    versions = (version_tuple(one.version), version_tuple(two.version))
+    if versions[0] == versions[1]:
+        return None
+    was, now = versions
+    if was is None or now is None:
+        return _said(Tri.CANNOT_TELL, "the version of Kafka Streams is not known on both sides")
+    upgrade_from = two.declared.upgrade_from if two.declared is not None else None
+    if was < _INCREMENTAL <= now and upgrade_from is None:
+        return _said(
+            Tri.NO,
+            "Kafka Streams 2.4 and later runs COOPERATIVE, which instances before 2.4 do not "
+            "understand: two roll-outs are needed, the first with upgrade.from",
+        )
+    return None
+
+
+def _events(pair: Pair, member_id: str) -> tuple[Event, ...]:
+    """Return the events of one member's restart with the later declaration.
+
+    A static member does not leave; where its id changes, the old one stays until its session ends.
+    """
+    one, two = pair.before, pair.after
+    assert two is not None
+    static = one is not None and one.declared is not None and one.declared.instance_id is not None
+    leave = () if static or not member_id else (Leave(member_id=member_id),)
+    join = Join(
+        assignors=two.names,
+        name=two.where,
+        instance_id=two.declared.instance_id if two.declared is not None else None,
+        protocol_type="connect" if two.family == "connect" else "consumer",
+        session_ms=_new_session(pair),
+        kip848=two.protocol == CONSUMER,
+    )
+    return (*leave, join)
+
+
+def _live_events(memory: CoordinatorMemory, member_id: str, pair: Pair) -> tuple[Event, ...]:
+    """Return the events of a live member's restart with the later declaration."""
+    if pair.start.protocol == CONSUMER:
+        return (Leave(member_id=member_id), Join(assignors=(), kip848=True))
+    return restart(memory, member_id, pair.start.names, session_ms=_new_session(pair))
+
+
+def _new_session(pair: Pair) -> int | None:
+    """Return the session timeout where it changes; one that stays was admitted before."""
+    was, now = (
+        None if start is None or start.declared is None else start.declared.session_timeout_ms
+        for start in (pair.before, pair.after)
+    )
+    return None if was == now else now
+
+
+def _asked(context: Context, events: Sequence[Event], *, live: bool) -> Admission:
+    """Return the coordinator's answer; a name that is not known proves no rejection."""
+    answer = admitted(context.memory, events)
+    names = [n for event in events if isinstance(event, Join) for n in event.assignors or ()]
+    held = {name for m in context.snapshot.members for name in m.assignors.list}
+    unsure = sorted(name for name in {*names} ^ held if is_open(name))
+    if answer.error == INCONSISTENT and unsure:
+        return _said(Tri.CANNOT_TELL, _unsure(unsure))
+    return answer if live else replace(answer, reason=_by_files(context, answer, names))
+
+
+def _unsure(names: Sequence[str]) -> str:
+    classes = [name for name in names if not is_unset(name)]
+    if classes:
+        return f"the assignor name of {listed(classes)} is not known: it may be a common one"
+    return "the default assignor list is not known: no file that was read names the version"
+
+
+def _by_files(context: Context, answer: Admission, names: Sequence[str]) -> str:
+    """Return the reason of an answer that rests on files alone."""
+    elected, shown = context.elected, f"[{', '.join(dict.fromkeys(names))}]"
+    blamed = [context.by_id[id_].member for id_ in answer.blame if id_ in context.by_id]
+    lists = dict.fromkeys(", ".join(member.assignors.list) for member in blamed)
+    common = [name for name in names if name in context.memory.in_all or _in_all(context, name)]
+    rows = (
+        (
+            answer.error == INCONSISTENT and blamed,
+            f"a member that joins with {shown} is rejected ({INCONSISTENT}) while one with "
+            f"[{'] or ['.join(lists)}] runs: no assignor in common",
+        ),
+        (
+            answer.verdict is Tri.YES and elected and is_unset(elected),
+            "the assignor list stays as it is",
+        ),
+        (
+            answer.elected and elected,
+            f"old and new members have {elected} in common, which stays elected until all are new",
+        ),
+        (
+            answer.verdict is Tri.CANNOT_TELL and common and elected,
+            f"old and new members have {listed(common)} in common, but {elected} is elected: since "
+            f"its last load the coordinator may know {elected} alone, and reject {shown}. "
+            "Ask the live group: add -b HOST:PORT",
+        ),
+    )
+    return first_reason(rows) or answer.reason
+
+
+def _in_all(context: Context, name: str) -> bool:
+    return all(name in member.assignors.list for member in context.snapshot.members)
+
+
+def _said(verdict: Tri, reason: str) -> Admission:
+    return Admission(verdict=verdict, reason=reason)

@@ -1,0 +1,302 @@
+"""`rebal check` on repositories: git, files, formats, hostile input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rebal.cli.app import run
+from rebal.groups.snapshot.documents import dump_snapshot
+from tests.pages import ROOT
+from tests.planner.builder import group_of
+
+JAVA = "org.apache.kafka.clients.consumer."
+SPRING = """spring:
+  kafka:
+    consumer:
+      group-id: {group}
+      properties:
+        partition.assignment.strategy: {names}
+"""
+HELM = "kafka: {{ .Values.kafka }}\n{{ if }}"
+FILE = "pay/src/main/resources/application.yaml"
+Screen = Callable[..., tuple[int, str, str]]
+
+
+def properties(group: str, names: str) -> str:
+    return f"group.id={group}\npartition.assignment.strategy={names}\n"
+
+
+def spring(group: str, *classes: str) -> str:
+    return SPRING.format(group=group, names=",".join(f"{JAVA}{each}" for each in classes))
+
+
+def git(folder: Path, *words: str) -> None:
+    own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    for who in ("AUTHOR", "COMMITTER"):
+        own |= {f"GIT_{who}_NAME": "x", f"GIT_{who}_EMAIL": "x"}
+    command = ["git", "-C", str(folder), *words]
+    subprocess.run(command, check=True, capture_output=True, env=os.environ | own)
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Return a repository whose last commit runs range."""
+    write(tmp_path, {FILE: spring("pay", "RangeAssignor")})
+    git(tmp_path, "init", "-q", "-b", "main")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-q", "-m", "one")
+    return tmp_path
+
+
+@pytest.fixture
+def screen(capsys: pytest.CaptureFixture[str]) -> Screen:
+    """Return a function that runs `rebal check` and returns its code, stdout and stderr."""
+
+    def ran(*words: object) -> tuple[int, str, str]:
+        code = run(["check", *map(str, words)])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return ran
+
+
+def changed(repository: Path) -> None:
+    write(repository, {FILE: spring("pay", "CooperativeStickyAssignor")})
+
+
+def test_a_working_tree_is_compared_with_a_revision(repository: Path, screen: Screen) -> None:
+    assert screen("--base", "HEAD", repository)[:2] == (
+        0,
+        "no group starts differently: 1 group declared\n",
+    )
+    changed(repository)
+    code, out, _ = screen("--base", "HEAD", repository)
+    assert code == 3
+    assert (
+        f"REJECTED      pay\nchange        assignor list  [range] → [cooperative-sticky]   {FILE}:6"
+        in out
+    )
+    assert "two bounces" in out
+    assert screen("--base", "HEAD", repository, "--exit-zero")[0] == 0
+
+
+def test_a_folder_of_the_repository_is_compared_alone(repository: Path, screen: Screen) -> None:
+    changed(repository)
+    write(
+        repository,
+        {"bill/consumer.properties": "group.id=bill\npartition.assignment.strategy=range\n"},
+    )
+    code, out, _ = screen("--base", "HEAD", repository / "bill")
+    assert (code, "pay" in out, "bill" in out) == (0, False, True)
+
+
+def test_nothing_of_the_repository_changes(repository: Path, screen: Screen) -> None:
+    changed(repository)
+
+    def state() -> dict[str, tuple[float, bytes]]:
+        files = (path for path in repository.rglob("*") if path.is_file())
+        return {str(path): (path.stat().st_mtime, path.read_bytes()) for path in files}
+
+    before = state()
+    screen("--base", "HEAD", repository)
+    assert state() == before
+
+
+def test_an_ignored_file_is_not_of_the_working_tree(repository: Path, screen: Screen) -> None:
+    write(
+        repository, {".gitignore": "out/\n", "out/application.yaml": spring("x", "RangeAssignor")}
+    )
+    assert screen("--base", "HEAD", repository)[1].startswith("no group starts differently")
+
+
+def test_two_files_of_other_names_are_compared(tmp_path: Path, screen: Screen) -> None:
+    for name, names in (("old", "range"), ("new", "roundrobin")):
+        write(tmp_path, {f"{name}.properties": properties("pay", names)})
+    code, out, _ = screen(tmp_path / "old.properties", tmp_path / "new.properties")
+    assert (code, "new.properties:2" in out) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--base", "no-such", "REPO"], "has no such revision"),
+        (["--base", "--output=x", "REPO"], "has no such revision"),
+        (["--base", "HEAD", "OUTSIDE"], "not a git repository"),
+        (["--base", "HEAD", "REPO/missing"], "is no folder"),
+        (["REPO", "REPO/missing"], "there is no such file or folder"),
+        (["REPO"], "give BEFORE and AFTER, or --base REV"),
+        (["--base", "HEAD", "REPO", "REPO"], "give BEFORE and AFTER, or --base REV"),
+        (["REPO", "REPO", "--probe"], "--probe is about live groups"),
+    ],
+)
+def test_a_version_that_does_not_exist_is_one_sentence(
+    repository: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    screen: Screen,
+    words: list[str],
+    said: str,
+) -> None:
+    outside = str(tmp_path_factory.mktemp("outside"))
+    typed = [word.replace("REPO", str(repository)).replace("OUTSIDE", outside) for word in words]
+    code, out, err = screen(*typed)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+
+
+def test_without_git_a_sentence_says_so(
+    repository: Path, screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert screen("--base", "HEAD", repository)[::2] == (
+        2,
+        "rebal: --base needs git, which is not installed here.\n",
+    )
+
+
+@pytest.mark.parametrize("data", [b"\0\1\2", b"a: [", b"\xff\xfea"])
+def test_a_file_that_cannot_be_read_is_one_sentence(
+    tmp_path: Path, screen: Screen, data: bytes
+) -> None:
+    (tmp_path / "a.yaml").write_bytes(data)
+    code, out, err = screen(tmp_path / "a.yaml", tmp_path / "a.yaml")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+
+
+def test_a_pipe_without_a_writer_is_one_sentence(tmp_path: Path, screen: Screen) -> None:
+    os.mkfifo(tmp_path / "a.yaml")
+    code, _, err = screen(tmp_path / "a.yaml", tmp_path / "a.yaml")
+    assert (code, "nothing was written to this pipe" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(
+            {"pay/c.properties": properties("pay", "range")},
+            {"pay/c.properties": properties("pay", "${NAMES}")},
+            id="a list from a placeholder",
+        ),
+        pytest.param(
+            {"pay/c.properties": properties("pay", "${A:range}")},
+            {"pay/c.properties": properties("pay", "${A:sticky}")},
+            id="another default of a placeholder",
+        ),
+        pytest.param(
+            {
+                "chart/templates/c.yaml": "kafka: {{ .Values.kafka }}\n{{ if }}",
+                "chart/values.yaml": "a: b\n",
+            },
+            {
+                "chart/templates/c.yaml": "kafka: {{ .Values.kafka }}\n{{ if }}",
+                "chart/values.yaml": "a: c\n",
+            },
+            id="values of a Helm template",
+        ),
+        pytest.param(
+            {"pay/c.yaml": "group.id: pay\n"},
+            {"pay/c.yaml": "group.id: pay\n  kafka: [\n"},
+            id="a file that is no YAML any more",
+        ),
+    ],
+)
+def test_what_is_not_understood_is_never_safe(
+    tmp_path: Path, screen: Screen, before: dict[str, str], after: dict[str, str]
+) -> None:
+    write(tmp_path / "old", before)
+    write(tmp_path / "new", after)
+    code, out, _ = screen(tmp_path / "old", tmp_path / "new")
+    assert (code, "NOT VERIFIED" in out) == (4, True)
+    assert screen(tmp_path / "old", tmp_path / "old")[0] == 0
+
+
+def test_a_profile_of_spring_is_named(tmp_path: Path, screen: Screen) -> None:
+    own = "pay/application-prod.yaml"
+    write(tmp_path / "old", {"pay/application.yaml": spring("pay", "RangeAssignor")})
+    write(
+        tmp_path / "new",
+        {
+            "pay/application.yaml": spring("pay", "RangeAssignor"),
+            own: spring("pay", "StickyAssignor"),
+        },
+    )
+    code, out, _ = screen(tmp_path / "old", tmp_path / "new")
+    assert (code, "pay (profile prod)" in out) == (3, True)
+
+
+def test_documents_name_group_file_and_line(repository: Path, screen: Screen) -> None:
+    changed(repository)
+    made = json.loads(screen("--base", "HEAD", repository, "-o", "json")[1])
+    (group,) = made["groups"]
+    assert (made["schema"], made["exit_code"], group["verdict"]) == ("rebal.check/1", 3, "no")
+    assert (group["changes"][0]["file"], group["changes"][0]["line"]) == (FILE, 6)
+    (run_,) = json.loads(screen("--base", "HEAD", repository, "-o", "sarif")[1])["runs"]
+    (result,) = run_["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert (result["level"], place["region"], place["artifactLocation"]["uri"]) == (
+        "error",
+        {"startLine": 6},
+        FILE,
+    )
+    (line,) = screen("--base", "HEAD", repository, "-o", "github")[1].splitlines()
+    assert line.startswith(f"::error file={FILE},line=6,title=rebal pay%3A REJECTED::assignor list")
+    assert "%0A" in line
+    assert "**REJECTED** pay" in screen("--base", "HEAD", repository, "-o", "markdown")[1]
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "github", "sarif", "json", "yaml"])
+def test_names_from_files_are_no_commands_of_a_terminal(
+    tmp_path: Path, screen: Screen, form: str
+) -> None:
+    name = "a\x1b[31m,line=9::x.yaml"
+    for folder, names in (("old", "RangeAssignor"), ("new", "StickyAssignor")):
+        write(tmp_path / folder, {name: spring('"pay\\e[2J%0A\\n::error::x"', names)})
+    code, out, err = screen(tmp_path / "old", tmp_path / "new", "-o", form)
+    assert code == 3
+    assert "\x1b" not in out + err
+    if form == "github":
+        (line,) = out.splitlines()
+        assert line.startswith("::error file=a\\x1b[31m%2Cline=9%3A%3Ax.yaml,line=")
+        assert "%250A" in line
+
+
+def test_a_saved_group_is_asked_instead_of_the_files(repository: Path, screen: Screen) -> None:
+    changed(repository)
+    both = ["range", "cooperative-sticky"]
+    group = {"group_id": "pay", "members": [{"id": "a", "list": both}, {"id": "b", "list": both}]}
+    for reloaded, expected in ((False, 0), (None, 4)):
+        seen = dump_snapshot(group_of(group | {"reloaded": reloaded}), "yaml")
+        (repository / "pay.rebal.yaml").write_text(seen)
+        code, out, _ = screen(
+            "--base", "HEAD", repository, "--snapshot", repository / "pay.rebal.yaml"
+        )
+        assert (code, "live group" in out) == (expected, True)
+
+
+def test_the_examples_for_pipelines_run(
+    repository: Path, screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed(repository)
+    workflow = yaml.safe_load((ROOT / "examples/ci/github.yml").read_text())
+    steps = [step["run"] for step in workflow["jobs"]["rebal"]["steps"] if "run" in step]
+    job = yaml.safe_load((ROOT / "examples/ci/gitlab.yml").read_text())["consumer-groups"]
+    lines = [line for line in (*steps, *job["script"]) if line.startswith("rebal check")]
+    assert len(lines) == 4
+    monkeypatch.chdir(repository)
+    for line in lines:
+        words = line.partition(" >")[0].split()[2:]
+        typed = ["HEAD" if word.startswith('"$') else word for word in words]
+        assert screen(*typed)[0] == (0 if "--exit-zero" in typed else 3)

@@ -1,0 +1,294 @@
+"""What the roll-out of a changed next start does: one case a cause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rebal.groups.evidence.observations import Declared
+from rebal.groups.model import Evidence, Source, Tri
+from rebal.planner.check.compare import worlds
+from rebal.planner.check.judge import Judgement, judge
+from rebal.planner.check.starts import Library, Start
+from tests.planner.builder import group_of
+
+FILE = "pay/app.yaml"
+
+
+def start(
+    *names: str,
+    file: str = FILE,
+    group: str | None = "pay",
+    lib: Library | None = None,
+    **more: Any,
+) -> Start:
+    where = more.pop("where", file)
+    declared = Declared(
+        where=where,
+        evidence=Evidence(source=Source.CONFIG_FILE, detail=where),
+        group_id=group,
+        list=names,
+        list_set=bool(names),
+        **({"family": None if lib is not None else "java"} | more),
+    )
+    return Start(file=file, where=where, declared=declared, library=lib)
+
+
+def lib(family: str | None, version: str | None = None, **more: Any) -> Library:
+    return Library(family=family, version=version, where="pay/pom.xml", **more)
+
+
+def judged(before: list[Start], after: list[Start], **more: Any) -> Judgement:
+    """Return the judgement of the only group that changes."""
+    kept = more.pop("kept", {})
+    (world,) = worlds(before, after)
+    return judge(world, kept, **more)
+
+
+ADMITTED = {
+    "the old assignor stays": ([start("range")], [start("cooperative-sticky", "range")]),
+    "the order changes": (
+        [start("range", "cooperative-sticky")],
+        [start("cooperative-sticky", "range")],
+    ),
+    "the elected assignor stays": (
+        [start("cooperative-sticky", "range")],
+        [start("cooperative-sticky")],
+    ),
+    "a default that keeps range": (
+        [start(lib=lib("java", "2.8.2"))],
+        [start(lib=lib("java", "3.9.0"))],
+    ),
+    "a static id": ([start("range")], [start("range", instance_id="pay-1")]),
+    "a timeout alone": ([start()], [start(session_timeout_ms=30_000)]),
+    "a new group": ([], [start("range")]),
+    "one process that stops first": (
+        [start("range", replicas=1, max_surge="0")],
+        [start("cooperative-sticky", replicas=1, max_surge="0")],
+    ),
+    "a product without a group": (
+        [start(lib=lib("java", "3.0.0", product="Flink", group_protocol=False))],
+        [start(lib=lib("java", "3.9.0", product="Flink", group_protocol=False))],
+    ),
+}
+REJECTED = {
+    "nothing in common": ([start("range")], [start("cooperative-sticky")]),
+    "a new default list": (
+        [start(lib=lib("sarama", "1.43.0"))],
+        [start(lib=lib("franz-go", "1.18.0"))],
+    ),
+    "a default list under a written one": (
+        [start("roundrobin")],
+        [start(lib=lib("java", "2.8.2"))],
+    ),
+    "the same assignor under another name": (
+        [start(lib=lib("kafkajs", "2.2.4"))],
+        [start(lib=lib("librdkafka", "2.5.0"))],
+    ),
+    "a service of the same group that stays": (
+        [start("range", "sticky"), start("range", file="bill/app.yaml")],
+        [start("sticky"), start("range", file="bill/app.yaml")],
+    ),
+    "another service joins the group": (
+        [start("range")],
+        [start("range"), start("cooperative-sticky", file="bill/app.yaml")],
+    ),
+    "two services part": (
+        [start("range", "sticky"), start("range", "sticky", file="bill/app.yaml")],
+        [start("range"), start("sticky", file="bill/app.yaml")],
+    ),
+    "the static member's own old list": (
+        [start("range", instance_id="pay-1")],
+        [start("sticky", instance_id="pay-1")],
+    ),
+    "a surging process": (
+        [start("range", replicas=1, max_surge="25%")],
+        [start("sticky", replicas=1, max_surge="25%")],
+    ),
+    "a session timeout out of bounds": (
+        [start("range")],
+        [start("range", session_timeout_ms=2000)],
+    ),
+    "a list beside group.protocol=consumer": (
+        [start("range")],
+        [start("range", group_protocol="consumer")],
+    ),
+    "a mixed list for librdkafka": (
+        [start("range", family="librdkafka")],
+        [start("cooperative-sticky", "range", family="librdkafka")],
+    ),
+    "a client without a cooperative assignor": (
+        [start("range", family="aiokafka")],
+        [start("cooperative-sticky", family="aiokafka")],
+    ),
+    "Streams across 2.4": (
+        [start(lib=lib("streams", "2.3.1"))],
+        [start(lib=lib("streams", "2.8.2"))],
+    ),
+}
+UNKNOWN = {
+    "the elected assignor goes": (
+        [start("range", "cooperative-sticky")],
+        [start("cooperative-sticky")],
+    ),
+    "a class of the application's own": ([start("range")], [start("com.acme.Mine")]),
+    "away from a class of the application's own": ([start("com.acme.Mine")], [start("range")]),
+    "a default of a version that is not known": ([start()], [start("cooperative-sticky")]),
+    "an unknown library version": (
+        [start(lib=lib("java", "2.8.2"))],
+        [start(lib=lib("java", None))],
+    ),
+    "an unknown product version": (
+        [start(lib=lib(None, None, product="Vector", product_version="0.1"))],
+        [start(lib=lib(None, None, product="Vector", product_version="0.2"))],
+    ),
+    "a move to KIP-848": (
+        [start("range")],
+        [start(group_protocol="consumer", lib=lib("java", "4.1.0"))],
+    ),
+    "the way back from KIP-848": ([start(group_protocol="consumer")], [start("range")]),
+    "Java 5 without group.protocol": (
+        [start(lib=lib("java", "4.1.0"))],
+        [start(lib=lib("java", "5.0.0"))],
+    ),
+    "another group id": ([start("range")], [start("range", group="pay-2")]),
+    "a group id that is not known": ([start("range")], [start("range", group=None)]),
+}
+CASES = [
+    pytest.param(before, after, verdict, id=name)
+    for verdict, cases in ((Tri.YES, ADMITTED), (Tri.NO, REJECTED), (Tri.CANNOT_TELL, UNKNOWN))
+    for name, (before, after) in cases.items()
+]
+
+
+@pytest.mark.parametrize(("before", "after", "verdict"), CASES)
+def test_a_changed_start_is_judged(before: list[Start], after: list[Start], verdict: Tri) -> None:
+    found = judged(before, after)
+    assert (found.verdict, bool(found.reason)) == (verdict, True)
+    assert found.changes
+
+
+@pytest.mark.parametrize(("before", "after", "verdict"), CASES)
+def test_no_change_is_no_finding(before: list[Start], after: list[Start], verdict: Tri) -> None:
+    assert not list(worlds(before, before))
+    assert not list(worlds(after, after))
+
+
+def test_a_rejection_has_kafkas_error_and_the_lists() -> None:
+    found = judged([start("range")], [start("cooperative-sticky")])
+    assert found.error == "INCONSISTENT_GROUP_PROTOCOL"
+    assert "[cooperative-sticky]" in found.reason
+    assert "[range]" in found.reason
+    assert found.before is not None
+    assert found.after is not None
+    assert (found.before.assignor, found.after.assignor) == ("range", "cooperative-sticky")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "name", "brings"),
+    [
+        pytest.param(
+            [start("range")],
+            [start("cooperative-sticky")],
+            "two bounces",
+            ["[cooperative-sticky, range]", "[cooperative-sticky]"],
+            id="two bounces",
+        ),
+        pytest.param(
+            [start(lib=lib("sarama", "1.43.0"))],
+            [start(lib=lib("franz-go", "1.18.0"))],
+            "one roll-out with the old list written; its change later",
+            ["[range]"],
+            id="the old list in the new library",
+        ),
+        pytest.param(
+            [start(lib=lib("kafkajs", "2.2.4"))],
+            [start(lib=lib("librdkafka", "2.5.0"))],
+            "two roll-outs, the first with kafkajs",
+            ["[roundrobin, RoundRobinAssigner]", "[range, roundrobin]"],
+            id="a bridging list in the old library",
+        ),
+        pytest.param(
+            [start("range", family="librdkafka")],
+            [start("cooperative-sticky", family="librdkafka")],
+            "full cut-over",
+            ["[cooperative-sticky]"],
+            id="a client that refuses mixed lists",
+        ),
+    ],
+)
+def test_a_rejected_change_has_a_safe_path(
+    before: list[Start], after: list[Start], name: str, brings: list[str]
+) -> None:
+    paths = judged(before, after).paths
+    assert (paths[0].name, [step.brings for step in paths[0].steps]) == (name, brings)
+    assert all(step.setting for step in paths[0].steps)
+
+
+def test_a_product_that_takes_one_assignor_gets_no_path_with_two() -> None:
+    logstash = lib("java", "3.9.0", product="Logstash", list_key="strategy", refuses="One string.")
+    found = judged(
+        [start("range", lib=logstash, family="java")],
+        [start("cooperative-sticky", lib=logstash, family="java")],
+    )
+    assert [path.name.partition(":")[0] for path in found.paths] == ["cut-over"]
+
+
+def test_the_setting_is_spelt_as_the_product_spells_it() -> None:
+    collector = {"product": "OpenTelemetry Collector", "list_key": "group_rebalance_strategies"}
+    found = judged(
+        [start(lib=lib("sarama", "1.43.3", product_version="0.116.0", **collector))],
+        [start(lib=lib("franz-go", "1.18.1", product_version="0.118.0", **collector))],
+    )
+    assert found.paths[0].steps[0].setting == "group_rebalance_strategies: range"
+    assert {"product", "library", "assignor list"} == {change.what for change in found.changes}
+
+
+@pytest.mark.parametrize(("kept", "verdict"), [({FILE: ""}, Tri.CANNOT_TELL), ({}, Tri.YES)])
+def test_a_consumer_that_is_declared_no_more_is_safe_only_if_its_file_is_gone(
+    kept: dict[str, str], verdict: Tri
+) -> None:
+    assert judged([start("range")], [], kept=kept).verdict is verdict
+
+
+def test_profiles_are_judged_on_their_own() -> None:
+    prod = {"where": f"{FILE} (profile prod)"}
+    before = [start("range"), start("sticky", **prod)]
+    after = [start("range"), start("range", **prod)]
+    found = judged(before, after)
+    assert (found.profile, found.verdict) == ("prod", Tri.NO)
+
+
+def test_a_new_profile_replaces_what_the_service_ran() -> None:
+    prod = start("sticky", where=f"{FILE} (profile prod)")
+    assert judged([start("range")], [start("range"), prod]).verdict is Tri.NO
+
+
+def test_a_dependency_alone_is_reported_for_its_folder() -> None:
+    before, after = (
+        Start(file="pay/go.mod", where="pay/go.mod", library=lib(family, version))
+        for family, version in (("sarama", "1.43.0"), ("franz-go", "1.18.0"))
+    )
+    found = judged([before], [after])
+    assert (found.group, found.group_id, found.verdict) == ("the groups of pay", None, Tri.NO)
+
+
+def live(*lists: list[str]) -> Any:
+    members = [{"id": f"m{n}", "list": names} for n, names in enumerate(lists)]
+    return group_of({"members": members, "reloaded": False})
+
+
+@pytest.mark.parametrize(
+    ("lists", "verdict"),
+    [
+        ((["range", "cooperative-sticky"], ["range", "cooperative-sticky"]), Tri.YES),
+        ((["range"], ["range"]), Tri.NO),
+        ((["range", "cooperative-sticky"], ["range"]), Tri.NO),
+    ],
+)
+def test_the_live_group_answers_instead_of_the_files(
+    lists: tuple[list[str], ...], verdict: Tri
+) -> None:
+    found = judged([start("range")], [start("cooperative-sticky")], live=live(*lists))
+    assert (found.verdict, found.live) == (verdict, True)
