@@ -262,9 +262,9 @@ def _by_list(
     key = proven_family(member.software)
     client = family(key)
     own = frozenset(name for name in known.list if not_by_name(member, name, borrowed))
-    fixed = _fixed(known.list, key, own)
+    fixed = list_protocol(known.list, key, own)
     asked = known.list if elected is None else (elected,)
-    votes = {_fixed((name,), key, own) for name in asked}
+    votes = {list_protocol((name,), key, own) for name in asked}
     voted = votes.pop() if len(votes) == 1 else None
     shown = f"its list is [{', '.join(known.list)}]"
     if client is not None and not client.follows_vote:
@@ -308,7 +308,7 @@ def _of_worker(elected: str, snapshot: GroupSnapshot) -> ProtocolAnswer:
     return ProtocolAnswer(_CONNECT[elected], why, _described(snapshot, why))
 
 
-def _fixed(
+def list_protocol(
     names: Sequence[str], key: str | None, own: frozenset[str] = frozenset()
 ) -> RebalanceProtocol | None:
     """Return the highest protocol that all of the list support; None where a name is unknown.
@@ -349,13 +349,13 @@ def _by_family(member: Member, elected: str) -> ProtocolAnswer | None:
     evidence = member.software.evidence
     old = next((n for n in member.assignors.at_least if eager_only(n) is Tri.YES), None)
     if client.follows_vote:
-        value = _fixed((elected,), client.key)
+        value = list_protocol((elected,), client.key)
         why = f"{client.title} follows the vote for {elected}"
         return None if value is None else ProtocolAnswer(value, why, evidence)
     if old is not None and client.mixed is Tri.YES:
         why = f"its list holds {old} too, so {client.title} runs EAGER whatever is elected"
         return ProtocolAnswer(_EAGER, why, (*evidence, *member.assignors.evidence))
-    if client.mixed_list == "refused" and _fixed((elected,), client.key) is _COOPERATIVE:
+    if client.mixed_list == "refused" and list_protocol((elected,), client.key) is _COOPERATIVE:
         why = f"{client.title} does not start with {elected} and an eager assignor in one list"
         return ProtocolAnswer(_COOPERATIVE, why, evidence)
     return None

@@ -187,7 +187,7 @@ def documents(text: str, name: str) -> list[Document]:
     if ending in ("properties", "conf", "cfg", "env"):
         return _properties(text, profile)
     if ending == "json" or (ending not in ("yaml", "yml") and start in ("{", "[")):
-        return _trees([_json(text, name)], name, profile)
+        return _trees([json_tree(text, name)], name, profile)
     if ending in ("yaml", "yml"):
         return _trees(_yaml(text, name), name, profile)
     try:
@@ -269,7 +269,12 @@ def _yaml(text: str, name: str) -> list[Tree]:
         raise UnreadableDocument(name, f"not valid YAML: {reason}") from None
 
 
-def _json(text: str, name: str) -> Tree:
+def json_tree(text: str, name: str) -> Tree:
+    """Return the JSON text of the file `name` as a tree, every value as text.
+
+    Raises:
+        UnreadableDocument: it is not valid, or nested too deep.
+    """
     try:
         return _texts(json.loads(text), 0)
     except json.JSONDecodeError as error:

@@ -87,7 +87,7 @@ def read_declared(files: Sequence[Path], *, alone: bool = False) -> InventoryRea
     for file in files:
         name = "standard input" if str(file) == "-" else str(file)
         try:
-            found = documents(_text_of(file), name)
+            found = documents(configuration_text(file), name)
         except DocumentError as error:
             if alone:
                 raise
@@ -107,7 +107,12 @@ def read_declared(files: Sequence[Path], *, alone: bool = False) -> InventoryRea
     return InventoryReading(declared=tuple(declared), notes=tuple(dict.fromkeys(notes)))
 
 
-def _text_of(file: Path) -> str:
+def configuration_text(file: Path) -> str:
+    """Return the text of a configuration file, plain or gz.
+
+    Raises:
+        DocumentError: it cannot be read, was cut off, or is larger than any configuration.
+    """
     source = TextInput(file)
     data = source.read(_LARGEST_FILE)
     if source.cut_off:

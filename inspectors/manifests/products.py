@@ -1,0 +1,144 @@
+"""Products, wrappers and client libraries by package and image: which consumer each runs.
+
+The facts are in groups/data/products.yaml; what a library does by itself is in clients.yaml.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from rebal.groups import clients
+from rebal.groups.clients import Family, version_tuple
+from rebal.groups.data import load_data
+from rebal.groups.model import RebalanceProtocol, Record
+from rebal.groups.protocol import list_protocol
+
+_SCALA: Final = re.compile(r"_(?:2\.1\d|3)\Z")
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """One package or image that a manifest names; `version` is None where it is not written.
+
+    `ecosystem` is a package URL's type; `where` is the path below the root, with the line if known.
+    """
+
+    ecosystem: str
+    name: str
+    version: str | None
+    where: str
+
+
+@dataclass(frozen=True)
+class ClientFacts:
+    """What a dependency's consumers use when nothing is configured; None: not looked up."""
+
+    product: str
+    library: Family | None
+    library_version: str | None
+    default_list: tuple[str, ...] | None
+    protocol: RebalanceProtocol | None
+    group_protocol: bool
+    list_key: str | None
+    refuses: str | None
+    source: str
+
+
+class Release(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Versions of a product, both ends included, and what differs from its other versions."""
+
+    first: str
+    last: str
+    inside: str | None = None
+    library: str | None = None
+    list: tuple[str, ...] | None = None
+    list_key: str | None = None
+    refuses: str | None = None
+    source: str | None = None
+
+    def holds(self, version: tuple[int, ...]) -> bool:
+        """Return whether `version` was looked up with this entry."""
+        first, last = version_tuple(self.first) or (), version_tuple(self.last) or ()
+        return first <= version <= last
+
+
+# A version that was not looked up.
+_OTHER: Final = Release(first="0", last="0")
+
+
+class Product(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of products.yaml; the comment at its top explains the fields."""
+
+    product: str
+    names: tuple[str, ...]
+    source: str
+    library: str | None = None
+    own_version: bool = False
+    bom: bool = False
+    group_protocol: bool = True
+    list: tuple[str, ...] | None = None
+    list_key: str | None = None
+    refuses: str | None = None
+    releases: tuple[Release, ...] = ()
+
+
+@cache
+def products() -> dict[tuple[str, str], Product]:
+    """Return all products by ecosystem and name."""
+    data = load_data("products.yaml", dict[str, tuple[Product, ...]])
+    found: dict[tuple[str, str], Product] = {}
+    for product in data["products"]:
+        for name in product.names:
+            ecosystem, _, plain = name.partition(":")
+            found[ecosystem, plain] = product
+    return found
+
+
+@cache
+def hints(ecosystem: str) -> re.Pattern[str]:
+    """Return a pattern that finds something in each text that names a product."""
+    names = [name for kind, name in products() if kind == ecosystem]
+    words = {"kafka" if "kafka" in name else re.split("[:/]", name)[-1] for name in names}
+    # A Python package's name has many spellings.
+    found = (re.escape(word).replace(r"\-", "[-_.]") for word in sorted(words))
+    return re.compile("|".join(found), re.IGNORECASE)
+
+
+def product_of(ecosystem: str, name: str) -> Product | None:
+    """Return the product that a package or image is; an image may come from a mirror."""
+    plain = _SCALA.sub("", name) if ecosystem == "maven" else name
+    found = products().get((ecosystem, plain))
+    while found is None and ecosystem == "docker" and plain.count("/") > 1:
+        plain = plain.partition("/")[2]
+        found = products().get((ecosystem, plain))
+    return found
+
+
+def client_of(dependency: Dependency) -> ClientFacts | None:
+    """Return the facts of the consumers that a dependency brings; None if it is no known one."""
+    product = product_of(dependency.ecosystem, dependency.name)
+    if product is None:
+        return None
+    version = version_tuple(dependency.version)
+    held = (one for one in product.releases if version and one.holds(version))
+    release = next(held, _OTHER)
+    library = clients.family(release.library or product.library)
+    key = library.key if library else None
+    inside = dependency.version if product.own_version else release.inside
+    default = release.list or product.list or clients.default_list(key, inside)
+    if not product.group_protocol:
+        default = None
+    return ClientFacts(
+        product=product.product,
+        library=library,
+        library_version=inside,
+        default_list=default,
+        protocol=list_protocol(default, key) if default else None,
+        group_protocol=product.group_protocol,
+        list_key=release.list_key or product.list_key,
+        refuses=release.refuses or product.refuses,
+        source=release.source or product.source,
+    )

@@ -1,0 +1,189 @@
+"""The manifests of a folder: the Kafka clients and the products that its services are built from.
+
+Only the dependencies that products.yaml knows are returned. A version is returned as it is written,
+or as another file of the folder gives it; one that depends on anything else is None, with a note.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Final, NamedTuple
+
+from rebal.groups.errors import DocumentError
+from rebal.inspectors.inventory.reader import configuration_text
+from rebal.inspectors.manifests import texts, trees
+from rebal.inspectors.manifests.products import Dependency, client_of, hints, product_of
+from rebal.inspectors.manifests.projects import Projects
+from rebal.inspectors.manifests.texts import Named
+
+# What others install or generate.
+_SKIPPED: Final = frozenset({"node_modules", "vendor", "target", "venv", "__pycache__"})
+_PYTHON_LOCKS: Final = frozenset({"poetry.lock", "uv.lock", "pdm.lock"})
+_INCLUDED: Final = re.compile(r"^\s*(?:-r|--requirement)[ =]?\s*(\S+)", re.MULTILINE)
+_VERSION: Final = re.compile(r"v?\d+[A-Za-z0-9._+~-]*(?<![+-])")
+_CLIENTS: Final = "org.apache.kafka:kafka-clients"
+_LONGEST: Final = 80
+
+
+class _Format(NamedTuple):
+    """Files whose names match `pattern`; those without a reader are projects in XML."""
+
+    pattern: str
+    ecosystem: str
+    read: Callable[[str, str], Iterable[Named]] | None = None
+
+
+# The first pattern that matches a name decides.
+_FORMATS: Final = (
+    _Format("pom.xml", "maven"),
+    _Format("*.gradle", "maven", texts.read_gradle),
+    _Format("*.gradle.kts", "maven", texts.read_gradle),
+    _Format("*.versions.toml", "maven", trees.read_catalog),
+    _Format("go.mod", "golang", texts.read_go_mod),
+    _Format("package-lock.json", "npm", trees.read_package_lock),
+    _Format("npm-shrinkwrap.json", "npm", trees.read_package_lock),
+    _Format("pnpm-lock.yaml", "npm", texts.read_pnpm_lock),
+    _Format("yarn.lock", "npm", texts.read_yarn_lock),
+    _Format("*requirements*.txt", "pypi", texts.read_requirements),
+    *(_Format(name, "pypi", trees.read_python_lock) for name in sorted(_PYTHON_LOCKS)),
+    _Format("pyproject.toml", "pypi", trees.read_pyproject),
+    _Format("Gemfile.lock", "gem", texts.read_gemfile_lock),
+    _Format("*.csproj", "nuget"),
+    _Format("*.fsproj", "nuget"),
+    _Format("Directory.*.props", "nuget"),
+    _Format("Cargo.lock", "cargo", trees.read_package_tables),
+    _Format("mix.lock", "hex", texts.read_mix_lock),
+    _Format("*Dockerfile*", "docker", texts.read_dockerfile),
+    _Format("*.dockerfile", "docker", texts.read_dockerfile),
+    _Format("Containerfile", "docker", texts.read_dockerfile),
+    _Format("*.yaml", "docker", trees.read_images),
+    _Format("*.yml", "docker", trees.read_images),
+)
+
+
+@dataclass(frozen=True)
+class ManifestReading:
+    """The known dependencies of a folder, with a note for each thing that is not understood."""
+
+    dependencies: tuple[Dependency, ...]
+    notes: tuple[str, ...]
+
+
+def read_manifests(root: Path) -> ManifestReading:
+    """Return the Kafka clients and products that the manifests of a folder, or one file, name.
+
+    A file that cannot be read becomes a note, and the others are read.
+    """
+    reader = _Folder(root)
+    for path in reader.paths():
+        reader.read(path)
+    reader.read_projects()
+    return ManifestReading(tuple(dict.fromkeys(reader.found)), tuple(dict.fromkeys(reader.notes)))
+
+
+class _Folder:
+    """The manifests below one root, as far as they are read."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._folder = (root if root.is_dir() else root.parent).resolve()
+        self._read: set[Path] = set()
+        self._projects: dict[str, dict[PurePosixPath, str]] = {"maven": {}, "nuget": {}}
+        self.found: list[Dependency] = []
+        self.notes: list[str] = []
+
+    def paths(self) -> Iterator[Path]:
+        """Yield the files that are manifests by their names, sorted, without hidden ones.
+
+        A Python project's own file gives ranges: beside or below a lock file it is left out.
+        """
+        if not self._root.is_dir():
+            yield self._root
+        locked: set[Path] = set()
+        for name, inner, files in os.walk(self._root):
+            folder = Path(name)
+            inner[:] = sorted(n for n in inner if n not in _SKIPPED and not n.startswith("."))
+            if folder.parent in locked or not _PYTHON_LOCKS.isdisjoint(files):
+                locked.add(folder)
+            for file in sorted(files):
+                decided = file == "pyproject.toml" and folder in locked
+                if _format(file) and not decided and (folder / file).is_file():
+                    yield folder / file
+
+    def read(self, path: Path, known: _Format | None = None) -> None:
+        """Read one file; a project waits until all files are read, as it may need others."""
+        known = known or _format(path.name)
+        if path in self._read or known is None:
+            return
+        self._read.add(path)
+        place = self._place(path)
+        try:
+            text = configuration_text(path)
+            if "\x00" in text:
+                raise DocumentError(f"{place}: is a binary file, which no manifest is.")
+            if known.read is None:
+                self._projects[known.ecosystem][PurePosixPath(place)] = text
+            elif hints(known.ecosystem).search(text):
+                self._keep(known.ecosystem, place, known.read(text, place))
+            if known.read is texts.read_requirements:
+                for named in _INCLUDED.findall(text):
+                    included = path.parent / named
+                    if included.is_file() and included.resolve().is_relative_to(self._folder):
+                        self.read(included, known)
+        except DocumentError as error:
+            self.notes.append(_printable(str(error)))
+
+    def read_projects(self) -> None:
+        """Read the projects in XML, which take versions from each other."""
+        for ecosystem, files in self._projects.items():
+            projects = Projects(files)
+            for path, text in files.items():
+                if not hints(ecosystem).search(text):
+                    continue
+                try:
+                    self._keep(ecosystem, str(path), projects.read(path))
+                except DocumentError as error:
+                    self.notes.append(_printable(str(error)))
+
+    def _keep(self, ecosystem: str, place: str, named: Iterable[Named]) -> None:
+        """Keep what is known; a BOM is kept where it gives a version that the file does not."""
+        known = [(one, product_of(ecosystem, one.name)) for one in named]
+        used = [one for one, product in known if product and not product.bom]
+        boms = [one for one, product in known if product and product.bom and one.version]
+        given = next(iter(boms), None) if any(one.version is None for one in used) else None
+        for one in used:
+            version = one.version
+            if version is None and given and one.name == _CLIENTS:
+                facts = client_of(Dependency(ecosystem, given.name, given.version, place))
+                version = facts.library_version if facts else None
+            self._add(ecosystem, place, one._replace(version=version), silent=given is not None)
+        if given:
+            self._add(ecosystem, place, given)
+
+    def _add(self, ecosystem: str, place: str, one: Named, *, silent: bool = False) -> None:
+        where = f"{place}:{one.line}" if one.line else place
+        version = one.version if one.version and _VERSION.fullmatch(one.version) else None
+        self.found.append(Dependency(ecosystem, one.name, version, where))
+        if one.version and version is None:
+            raw = _printable(one.version[:_LONGEST])
+            self.notes.append(f"{where}: the version of {one.name} is not a plain one ({raw}).")
+        elif version is None and not silent:
+            self.notes.append(f"{where}: the version of {one.name} is not written there.")
+
+    def _place(self, path: Path) -> str:
+        below = path.relative_to(self._root).as_posix() if path != self._root else path.name
+        return _printable(below)
+
+
+def _format(name: str) -> _Format | None:
+    return next((known for known in _FORMATS if fnmatchcase(name, known.pattern)), None)
+
+
+def _printable(text: str) -> str:
+    """Return the text with `?` for what cannot be encoded: a file's name may be any bytes."""
+    return " ".join(text.encode("utf-8", "replace").decode().split())
