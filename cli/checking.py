@@ -15,12 +15,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.cli.errors import ReadError, UsageError
+from rebal.cli.forked import mapped
+from rebal.cli.libraries import libraries_of, with_libraries
 from rebal.cli.output import say
 from rebal.cli.sources import Source, read_live, scan_snapshots, with_evidence
 from rebal.groups.model import GroupSnapshot, Tri
 from rebal.inspectors.files import read_text
 from rebal.inspectors.inventory.documents import words
 from rebal.inspectors.inventory.reader import OF_A_PROFILE, is_configuration, read_declared
+from rebal.inspectors.manifests.reader import read_manifests
 from rebal.inspectors.repository.tree import (
     RepositoryError,
     Tree,
@@ -40,11 +43,15 @@ _LOCKS: Final = ("package.json", "package-lock.json", "npm-shrinkwrap.json", "pn
 
 @dataclass(frozen=True)
 class Side:
-    """One version: its files, the next starts that they declare, and notes with relative names."""
+    """One version: its files, the next starts that they declare, and notes with relative names.
+
+    `unread` are the notes on manifests.
+    """
 
     tree: Tree
     starts: tuple[Start, ...]
     notes: tuple[str, ...]
+    unread: tuple[str, ...] = ()
 
     def text(self, file: str) -> str:
         """Return the text of a file; empty where it is missing or no text."""
@@ -84,7 +91,8 @@ def sides(before: str | None, after: str | None, base: str | None, stack: ExitSt
     number = sum(len(tree.files) for tree in trees)
     if number > _MANY and sys.stderr.isatty():
         say(f"reading {number:,} files …")
-    return [_read(tree) for tree in trees]
+    # Both versions of many files are read at once, on two processors.
+    return list((mapped if number > _MANY else map)(_read, trees))
 
 
 def check(one: Side, two: Side, live: Mapping[str, GroupSnapshot]) -> Checked:
@@ -103,7 +111,7 @@ def check(one: Side, two: Side, live: Mapping[str, GroupSnapshot]) -> Checked:
     return Checked(
         judgements=tuple(sorted(located, key=lambda each: _WORST_FIRST.index(each.verdict))),
         groups=max(len(groups), len({each.group for each in found})),
-        notes=two.notes,
+        notes=(*two.notes, *two.unread),
     )
 
 
@@ -158,7 +166,10 @@ def _read(tree: Tree) -> Side:
         where = declared.where.removeprefix(own)
         starts.append(Start(file=_file_of(where, names), where=where, declared=declared))
     notes = tuple(note.replace(own, "") for note in found.notes)
-    return Side(tree=tree, starts=tuple(starts), notes=notes)
+    manifests = read_manifests(tree.root / tree.files[0] if tree.alone else tree.root)
+    known = [one for one in manifests.dependencies if _file_of(one.where, names) in names]
+    starts = with_libraries(starts, libraries_of(known))
+    return Side(tree=tree, starts=tuple(starts), notes=notes, unread=manifests.notes)
 
 
 def _file_of(where: str, names: Collection[str]) -> str:
@@ -181,6 +192,11 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
             if any(side.text(each) != other.text(each) for each in _beside(file, side.tree)):
                 yield file, note
 
+    for note in two.unread:
+        file = _file_of(note, one.tree.files)
+        if note not in one.unread and file in one.tree.files:
+            yield file, note
+
 
 def _beside(file: str, tree: Tree) -> Sequence[str]:
     """Return the files that decide what a file says: of a Helm template, those of its chart."""
@@ -191,7 +207,11 @@ def _beside(file: str, tree: Tree) -> Sequence[str]:
 def _located(found: Judgement, one: Side, two: Side) -> tuple[Changed, ...]:
     """Return the changes with the lines of the settings that they name."""
     return tuple(
-        replace(each, line=_line(each, found.group_id, two.text(each.file) or one.text(each.file)))
+        each
+        if each.line
+        else replace(
+            each, line=_line(each, found.group_id, two.text(each.file) or one.text(each.file))
+        )
         for each in found.changes
     )
 
@@ -203,6 +223,8 @@ def _line(change: Changed, group_id: str | None, text: str) -> int:
     letters = _LETTERS.get(change.what, change.what.replace(".", "").removesuffix("ms"))
     found = [n for n, line in enumerate(lines, 1) if letters in "".join(words(line))]
     near = anchors[0] if anchors else 0
+    version = change.after.rpartition(" ")[2].strip("()")
+    anchors = anchors or [n for n, line in enumerate(lines, 1) if version in line]
     return min(found or anchors, key=lambda n: abs(n - near), default=0)
 
 

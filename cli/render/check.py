@@ -118,7 +118,7 @@ def _rows(one: Judgement) -> Rows:
         yield ("instead" if number == 1 else "or"), path.name
         for step in path.steps:
             yield "", f"  {step.brings}"
-            yield from (("", f"    {line}") for line in step.setting.splitlines())
+            yield from (("", f"    {line}") for line in step.setting)
 
 
 def _change(change: Changed) -> str:
@@ -148,7 +148,7 @@ def _sentences(one: Judgement) -> Iterator[str]:
 
 
 def _step(step: PathStep) -> str:
-    return f"{step.brings}  {'; '.join(step.setting.splitlines())}".rstrip()
+    return "  ".join([step.brings, *step.setting])
 
 
 def _markdown(found: CheckDocument) -> Iterator[str]:

@@ -34,10 +34,10 @@ _AS_BEFORE: Final = "one roll-out with the old list written; its change later"
 
 
 class PathStep(Record, frozen=True, kw_only=True):
-    """One roll-out of a path: what it brings in a few words, and the text of the setting."""
+    """One roll-out of a path: the assignor list that it brings, and the setting's lines."""
 
     brings: str
-    setting: str = ""
+    setting: tuple[str, ...] = ()
 
 
 class SafePath(Record, frozen=True, kw_only=True):
@@ -70,12 +70,12 @@ def _paths(world: World) -> Iterator[SafePath]:
     one, two = pair.before, pair.after
     known = not any(map(is_unset, (*one.names, *two.names)))
     classic = CONSUMER not in (one.protocol, two.protocol)
-    plan = plan_of(world) if known and one.family == two.family else None
-    written = two.declared is not None and two.declared.list_set and one.family == two.family
+    plan = plan_of(world) if known and one.client == two.client else None
+    written = two.declared is not None and two.declared.list_set and one.client == two.client
     if classic and known and not written and _runs(two, one.names):
         step = _step(two, one.names)
         yield SafePath(name=_AS_BEFORE, steps=(step,))
-    if classic and known and one.family != two.family:
+    if classic and known and one.client != two.client:
         yield from _bridge(one, two)
     if plan is not None and plan.path.label:
         lists = [step.target_list for step in plan.steps if step.target_list and classic]
@@ -83,7 +83,7 @@ def _paths(world: World) -> Iterator[SafePath]:
             yield SafePath(name=plan.path.label, steps=tuple(_step(two, each) for each in lists))
     if classic and (plan is None or plan.path is not PathKind.CUT_OVER):
         yield SafePath(name=_STOP)
-    if one.family != two.family:
+    if one.client != two.client:
         yield SafePath(name=_NEW_GROUP)
 
 
@@ -93,7 +93,7 @@ def _bridge(one: Start, two: Start) -> Iterator[SafePath]:
     for names in [(shared[0], *one.names)] if shared else []:
         if _setting(one, names):
             steps = (_step(one, names), _step(two, two.names))
-            yield SafePath(name=f"two roll-outs, the first with {one.family}", steps=steps)
+            yield SafePath(name=f"two roll-outs, the first with {one.client}", steps=steps)
 
 
 def _goal(one: Start, two: Start) -> str:
@@ -124,11 +124,10 @@ def _runs(start: Start, names: Sequence[str]) -> bool:
     )
 
 
-def _setting(start: Start, names: Sequence[str]) -> str:
+def _setting(start: Start, names: Sequence[str]) -> tuple[str, ...]:
     """Return the setting that gives this client the list; empty where it is not known how."""
-    if start.library is not None and start.library.list_key is not None:
-        return f"{start.library.list_key}: {', '.join(names)}"
+    if start.library is not None and start.library.product and start.library.list_key:
+        return (f"{start.library.list_key}: {', '.join(names)}",)
     for one in settings_for(start.family or "", names, start.group_id or ""):
-        lines = [line for line in one.text.splitlines() if not line.startswith(_COMMENT)]
-        return "\n".join(lines)
-    return ""
+        return tuple(line for line in one.text.splitlines() if not line.startswith(_COMMENT))
+    return ()

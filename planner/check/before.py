@@ -99,7 +99,7 @@ def _id(number: int, copy: int) -> str:
 def _members(number: int, now: Start, later: Start | None) -> Iterator[Member]:
     declared = now.declared
     said = Evidence(source=Source.ASSUMED, detail=now.where)
-    same = later is not None and later.family == now.family
+    same = later is not None and later.client == now.client
     version = later.version if same and later is not None else now.version
     software = Software(family=now.family, version=version, evidence=(said,))
     online = now.protocol == CONSUMER

@@ -165,5 +165,8 @@ def _changes(pair: Pair) -> Iterator[Changed]:
 
 def _changed(start: Start, what: str, before: str, after: str) -> Changed:
     library = start.library
-    named = library.where if library is not None and what in ("library", "product") else ""
-    return Changed(what=what, before=before, after=after, file=named or start.file)
+    by_library = what in ("library", "product") or (what == LIST and not start.writes_list)
+    named = library.where if library is not None and by_library else start.file
+    file, colon, line = named.rpartition(":")
+    at = {"file": file, "line": int(line)} if colon and line.isdigit() else {"file": named}
+    return Changed(what=what, before=before, after=after, **at)

@@ -84,7 +84,7 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
         profile=world.profile,
         changes=tuple(change for pair in changed for change in pair.changes),
         verdict=decisive.verdict,
-        reason=decisive.reason,
+        reason=decisive.reason + ("" if decisive.error != INCONSISTENT else _unread_code(changed)),
         error=decisive.error,
         before=_stage(befores) if live is None else _live_stage(live),
         during=_stage([*befores, *news]) if live is None else _live_stage(live, news),
@@ -93,6 +93,13 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
         rules=_rules(world, live),
         live=live is not None,
     )
+
+
+def _unread_code(changed: Sequence[Pair]) -> str:
+    """Return the condition of a rejection by lists that no file writes."""
+    starts = [start for pair in changed for start in (pair.before, pair.after) if start]
+    written = all(start.writes_list for start in starts)
+    return "" if written else ". Code that sets the list is not read"
 
 
 def unread(file: str, note: str) -> Judgement:

@@ -11,11 +11,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from rebal.groups.clients import assignors, default_list, version_tuple
+from rebal.groups.clients import default_list, version_tuple
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import Record
+from rebal.planner.clients import custom
 
 CONSUMER: Final = "consumer"
+PROGRAMS: Final = ("streams", "connect")
+"""Families whose library is Java's."""
 _OPEN: Final = "?"
 _PROFILE: Final = re.compile(r" \(profile ([\w-]+)\)\Z")
 _CONSUMER_BY_DEFAULT: Final = (5,)
@@ -76,9 +79,15 @@ class Start(Record, frozen=True, kw_only=True):
 
     @property
     def family(self) -> str | None:
-        """Return the client family: as the configuration shows it, else as the library is."""
+        """Return the client family: a program's own, else the library's, else by its settings."""
         declared = self.declared.family if self.declared is not None else None
-        return declared or (self.library.family if self.library is not None else None)
+        library = self.library.family if self.library is not None else None
+        return declared if declared in PROGRAMS else library or declared
+
+    @property
+    def client(self) -> str | None:
+        """Return the client family, or the product where its library is not known."""
+        return self.family or (self.library.product if self.library is not None else None)
 
     @property
     def version(self) -> str | None:
@@ -102,9 +111,16 @@ class Start(Record, frozen=True, kw_only=True):
             return ()
         if declared is not None and declared.list:
             return declared.list
-        written = library.default_list if library is not None else None
+        same = library is not None and library.family == self.family
+        written = library.default_list if library is not None and same else None
         by_family = default_list(self.family, self.version)
         return written or by_family or (open_name(self),)
+
+    @property
+    def writes_list(self) -> bool:
+        """Return whether its configuration sets the assignor list, or needs none."""
+        written = self.declared is not None and self.declared.list_set
+        return written or self.protocol == CONSUMER
 
     @property
     def list_text(self) -> str:
@@ -114,7 +130,7 @@ class Start(Record, frozen=True, kw_only=True):
         if any(map(is_unset, self.names)):
             return "not known"
         shown = f"[{', '.join(self.names)}]"
-        if self.declared is not None and self.declared.list_set:
+        if self.writes_list:
             return shown
         known = self.library is not None and self.library.title
         return f"{shown} (default of {known or self.family})"
@@ -131,7 +147,7 @@ def is_open(name: str) -> bool:
     """Return whether an assignor's name on the wire is not known: a class of the application's own,
     or a list that is not known.
     """
-    return name not in assignors()
+    return is_unset(name) or (custom(name) and ("." in name or not name.islower()))
 
 
 def is_unset(name: str) -> bool:

@@ -241,7 +241,7 @@ def test_the_setting_is_spelt_as_the_product_spells_it() -> None:
         [start(lib=lib("sarama", "1.43.3", product_version="0.116.0", **collector))],
         [start(lib=lib("franz-go", "1.18.1", product_version="0.118.0", **collector))],
     )
-    assert found.paths[0].steps[0].setting == "group_rebalance_strategies: range"
+    assert found.paths[0].steps[0].setting == ("group_rebalance_strategies: range",)
     assert {"product", "library", "assignor list"} == {change.what for change in found.changes}
 
 

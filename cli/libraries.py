@@ -1,0 +1,115 @@
+"""The client libraries of a repository's services: its manifests beside its configuration files.
+
+A consumer's library is that of its own image, else of the manifests in its folder and the folders
+above. A library that no configuration file belongs to stands for the groups of its folder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from rebal.groups.clients import default_list
+from rebal.inspectors.manifests.products import Dependency, client_of
+from rebal.planner.check.starts import PROGRAMS, Library, Start
+
+_LINE: Final = re.compile(r":\d+\Z")
+# An image in such a file is that of the consumers in the same file alone.
+_OF_ITSELF: Final = (".yaml", ".yml")
+
+
+def libraries_of(dependencies: Sequence[Dependency]) -> list[Library]:
+    """Return the client libraries among these dependencies."""
+    return [found for found in map(_library, dependencies) if found is not None]
+
+
+def with_libraries(starts: Sequence[Start], libraries: Sequence[Library]) -> list[Start]:
+    """Return the starts with their libraries, and one for each library that none of them has."""
+    used: set[Library] = set()
+    made: list[Start] = []
+    for start in starts:
+        near = _near(start.file, libraries, start.family)
+        used.update(near)
+        made.append(replace(start, library=_together(near)))
+    for own in sorted(libraries, key=lambda each: -_file(each).count("/")):
+        if own not in used:
+            near = [own, *_near(_file(own), libraries, own.family)]
+            used.update(near)
+            made.append(Start(file=_file(own), where=_file(own), library=_together(near)))
+    return made
+
+
+def _library(dependency: Dependency) -> Library | None:
+    facts = client_of(dependency)
+    if facts is None:
+        return None
+    return Library(
+        family=facts.library.key if facts.library is not None else None,
+        version=facts.library_version,
+        # A library is no product of its own.
+        product="" if _is_itself(dependency, facts.library_version) else facts.product,
+        product_version=dependency.version,
+        default_list=facts.default_list,
+        group_protocol=facts.group_protocol,
+        list_key=facts.list_key,
+        refuses=facts.refuses,
+        source=facts.source,
+        where=dependency.where,
+    )
+
+
+def _is_itself(dependency: Dependency, version: str | None) -> bool:
+    return version is not None and version == dependency.version
+
+
+def _near(file: str, libraries: Sequence[Library], family: str | None) -> list[Library]:
+    """Return the libraries of the consumers in `file`, the nearest first: those of one family.
+
+    Empty where the nearest folder has several, and nothing says which one is meant.
+    """
+    found = sorted(filter(None, (_distant(file, each) for each in libraries)), key=lambda x: x[0])
+    wanted = {family, "java"} if family in PROGRAMS else {family}
+    own_folder = [(far, one) for far, one in found if far < 2 or family is None]
+    fitting = [(far, one) for far, one in found if one.family in wanted] or own_folder
+    first = [one for far, one in fitting if far == fitting[0][0]]
+    kinds = {one.family for one in first}
+    images = {(one.product, one.version) for one in first if _file(one).endswith(_OF_ITSELF)}
+    clear = len(kinds) == 1 and len(images) < 2
+    return [one for _, one in fitting if one.family in kinds] if clear else []
+
+
+def _distant(file: str, library: Library) -> tuple[int, Library] | None:
+    """Return the library with the number of folders between it and the file; None: not above."""
+    own = _file(library)
+    if own == file:
+        return 0, library
+    folder = own.rpartition("/")[0]
+    below = not folder or file.startswith(f"{folder}/")
+    if own.endswith(_OF_ITSELF) or not below:
+        return None
+    return 1 + file.count("/") - own.count("/"), library
+
+
+def _together(near: Sequence[Library]) -> Library | None:
+    """Return one library of several facts: the version that is written beats that of a product."""
+    if not near:
+        return None
+    itself = next((one for one in near if not one.product and one.version), None)
+    product = next((one for one in near if one.product), None)
+    known = itself or next((one for one in near if one.version), near[0])
+    if product is None:
+        return known
+    own_list = product.default_list not in (None, default_list(product.family, product.version))
+    return replace(
+        product,
+        version=known.version,
+        default_list=product.default_list if own_list else known.default_list,
+        where=known.where if itself else product.where,
+    )
+
+
+def _file(library: Library) -> str:
+    return _LINE.sub("", library.where)

@@ -1,0 +1,189 @@
+"""Upgrades that hurt somebody in public threads, replayed as two versions of a repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rebal.cli.app import run
+
+LOCK = '{{"lockfileVersion": 3, "packages": {{"node_modules/{}": {{"version": "{}"}}}}}}'
+GEMS = "GEM\n  remote: https://rubygems.org/\n  specs:\n    ruby-kafka ({})\n"
+JAVA = "org.apache.kafka.clients.consumer."
+Files = dict[str, str]
+
+
+def pom(artifact: str, version: str) -> Files:
+    group = "org.apache.kafka"
+    words = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+    inner = f"<dependency>{words}<version>{version}</version></dependency>"
+    return {"app/pom.xml": f"<project><dependencies>{inner}</dependencies></project>"}
+
+
+def image(name: str) -> Files:
+    return {"app/compose.yaml": f"services:\n  app:\n    image: {name}\n"}
+
+
+def go(module: str) -> Files:
+    return {"app/go.mod": f"module x\n\ngo 1.22\n\nrequire {module}\n"}
+
+
+def node(name: str, version: str) -> Files:
+    return {"app/package-lock.json": LOCK.format(name, version)}
+
+
+def python(line: str) -> Files:
+    return {"app/requirements.txt": f"{line}\n"}
+
+
+def settings(folder: str = "app", **pairs: str) -> Files:
+    keys = {key.replace("_", "."): value for key, value in pairs.items()}
+    lines = {"group.id": "pay", "bootstrap.servers": "kafka:9092"} | keys
+    text = "".join(f"{key}={value}\n" for key, value in lines.items())
+    return {f"{folder}/consumer.properties": text}
+
+
+def names(*classes: str) -> str:
+    return ",".join(f"{JAVA}{each}Assignor" for each in classes)
+
+
+CONFLUENT = {"enable_auto_offset_store": "false"}
+CASES = {
+    "01 librdkafka, straight to cooperative-sticky": (
+        settings(partition_assignment_strategy="range", **CONFLUENT),
+        settings(partition_assignment_strategy="cooperative-sticky", **CONFLUENT),
+        3,
+        ["INCONSISTENT_GROUP_PROTOCOL", "full cut-over"],
+    ),
+    "02 librdkafka, the mixed list of the Java documentation": (
+        settings(partition_assignment_strategy="range", **CONFLUENT),
+        settings(partition_assignment_strategy="cooperative-sticky,range", **CONFLUENT),
+        3,
+        ["does not start with eager and cooperative assignors in one list"],
+    ),
+    "04 a service shares the group": (
+        settings(partition_assignment_strategy=names("Range"))
+        | settings("other", partition_assignment_strategy=names("Range")),
+        settings(partition_assignment_strategy=names("CooperativeSticky", "Range"))
+        | settings("other", partition_assignment_strategy=names("CooperativeSticky")),
+        3,
+        ["while one with [range] runs"],
+    ),
+    "09 the collector changes its library": (
+        image("otel/opentelemetry-collector-contrib:0.136.0"),
+        image("otel/opentelemetry-collector-contrib:0.137.0"),
+        3,
+        ["[range]", "[cooperative-sticky]", "group_rebalance_strategy: range"],
+    ),
+    "10 the collector takes a list": (
+        image("otel/opentelemetry-collector-contrib:0.136.0"),
+        image("otel/opentelemetry-collector-contrib:0.154.0"),
+        3,
+        ["group_rebalance_strategies: range"],
+    ),
+    "11 a product on franz-go joins a group of range": (
+        settings(partition_assignment_strategy=names("Range")),
+        settings(partition_assignment_strategy=names("Range"))
+        | settings("hub")
+        | {"hub/go.mod": go("github.com/twmb/franz-go v1.18.0")["app/go.mod"]},
+        3,
+        ["[cooperative-sticky]"],
+    ),
+    "12 sarama to franz-go": (
+        go("github.com/IBM/sarama v1.43.3"),
+        go("github.com/twmb/franz-go v1.18.0"),
+        3,
+        ["kgo.Balancers(kgo.RangeBalancer())"],
+    ),
+    "15 sarama joins a group of Java": (
+        settings(partition_assignment_strategy=names("RoundRobin")),
+        settings(partition_assignment_strategy=names("RoundRobin"))
+        | settings("go")
+        | {"go/go.mod": go("github.com/IBM/sarama v1.43.3")["app/go.mod"]},
+        3,
+        ["[range]"],
+    ),
+    "16 Java joins a group of kafkajs": (
+        settings() | node("kafkajs", "2.2.4"),
+        settings()
+        | node("kafkajs", "2.2.4")
+        | settings("java")
+        | {"java/pom.xml": pom("kafka-clients", "3.9.0")["app/pom.xml"]},
+        3,
+        ["[RoundRobinAssigner]"],
+    ),
+    "17 kafka-node to kafkajs": (
+        node("kafka-node", "5.0.0"),
+        node("kafkajs", "2.2.4"),
+        3,
+        ["INCONSISTENT_GROUP_PROTOCOL"],
+    ),
+    "18 kafkajs to Confluent's client": (
+        node("kafkajs", "2.2.4"),
+        node("@confluentinc/kafka-javascript", "1.2.0"),
+        3,
+        ["two roll-outs, the first with kafkajs", "[roundrobin, RoundRobinAssigner]"],
+    ),
+    "19 ruby-kafka renames its assignor": (
+        {"app/Gemfile.lock": GEMS.format("0.7.10")},
+        {"app/Gemfile.lock": GEMS.format("1.0.0")},
+        3,
+        ["[standard]", "[roundrobin]"],
+    ),
+    "20 Java joins a group of kafka-node": (
+        settings() | node("kafka-node", "5.0.0"),
+        settings()
+        | node("kafka-node", "5.0.0")
+        | settings("java")
+        | {"java/pom.xml": pom("kafka-clients", "2.8.2")["app/pom.xml"]},
+        3,
+        ["[range]"],
+    ),
+    "21 a consumer takes the id of a Streams application": (
+        {"app/application.yaml": "spring.kafka.streams.application-id: pay\n"},
+        {"app/application.yaml": "spring.kafka.streams.application-id: pay\n"}
+        | settings("other", partition_assignment_strategy=names("Range")),
+        3,
+        ["while one with [stream] runs"],
+    ),
+    "29 a framework sets session.timeout.ms beside KIP-848": (
+        settings(partition_assignment_strategy=names("Range")),
+        settings(group_protocol="consumer", session_timeout_ms="30000"),
+        3,
+        ["session.timeout.ms", "does not start"],
+    ),
+    "30 KIP-848 on brokers that are not known": (
+        settings(partition_assignment_strategy=names("Range")) | pom("kafka-clients", "4.1.0"),
+        settings(group_protocol="consumer") | pom("kafka-clients", "4.1.0"),
+        4,
+        ["RB401"],
+    ),
+    "43 the groups of a sink get other names": (
+        settings(partition_assignment_strategy=names("Range")),
+        settings(group_id="pay-2", partition_assignment_strategy=names("Range")),
+        4,
+        ["no committed offsets"],
+    ),
+    "44 aiokafka has no cooperative assignor": (
+        settings(partition_assignment_strategy="range") | python("aiokafka==0.12.0"),
+        settings(partition_assignment_strategy="cooperative-sticky") | python("aiokafka==0.12.0"),
+        3,
+        ["no cooperative assignor"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_upgrade_of_the_field_is_found(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after, code, said = CASES[case]
+    for folder, files in (("old", before), ("new", after)):
+        for name, text in files.items():
+            path = tmp_path / folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    assert run(["check", str(tmp_path / "old"), str(tmp_path / "new")]) == code
+    out = capsys.readouterr().out
+    assert [words for words in said if words not in out] == []
