@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.timing import Row, side_by_side, wall
 
 LINES = ("rebal ", "rebal inspect --", "rebal explain RB1")
-COMMANDS = ("inspect", "plan-upgrade", "verify", "simulate")
+COMMANDS = ("inspect", "plan-upgrade", "verify", "simulate", "rehearse")
 
 
 def rows() -> Iterator[Row]:

@@ -70,6 +70,7 @@ COMMANDS: Final = (
     Entry("check", "check_cmd", "Name the groups that a change makes start differently."),
     Entry("diff", "diff_cmd", "Compare two snapshots, or a plan with the live group."),
     Entry("simulate", "simulate_cmd", "Simulate another assignor on a group; nothing moves."),
+    Entry("rehearse", "rehearse_cmd", "Rehearse a plan or a script, second by second, offline."),
     Entry("explain", "explain_cmd", "Explain a rule: its finding, why it matters, what to do."),
     Entry(
         "fleet",

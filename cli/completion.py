@@ -308,7 +308,6 @@ _BY_NAME: Final[Mapping[str, Callable[[_Typed, str], Iterator[Candidate]]]] = {
     "snapshot": _documents("snapshot"),
     "name": _schemas,
     "script": _scripts,
-    "rollout": _documents("plan"),
     "compare": _variants,
     "param": _parameters,
 }

@@ -115,6 +115,7 @@ class GreedyCommand(TyperCommand):
             for param in self.params
             if _OPTIONAL.fullmatch(getattr(param, "metavar", None) or "")
             for name in param.opts
+            if name.startswith("-")
         }
         several = {
             name: param.metavar == "PATH..."

@@ -35,7 +35,7 @@ FindingsFormat = Literal["text", "json", "yaml", "sarif", "github"]
 """Values of `-o` for commands that print findings."""
 PlanFormat = Literal["text", "json", "yaml", "markdown", "sarif", "github"]
 """Values of `-o` for plans."""
-SimulateFormat = Literal["text", "json", "yaml", "html"]
+RehearseFormat = Literal["text", "json", "yaml", "html"]
 """Values of `-o` for simulations; html is for a rehearsal."""
 View: TypeAlias = "list[RenderableType | Lines]"
 """A text to print, part by part."""

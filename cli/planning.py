@@ -158,7 +158,7 @@ def too_long(plan: Plan, limit: float | None, batch: int, code: int) -> tuple[in
             codes.append(UNPROVEN)
             said.append(
                 f"--max-downtime {duration(limit)}: {count(unseen, 'kind')} of restart of step "
-                f"{step.id} were not rehearsed; rehearse the plan"
+                f"{step.id} were not rehearsed"
             )
     return worst_code(codes), said
 

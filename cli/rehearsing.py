@@ -1,4 +1,4 @@
-"""Rehearsals as the options of `rebal simulate` ask for them: what is read, run and printed."""
+"""Rehearsals as the options of `rebal rehearse` ask for them: what is read, run and printed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rebal.cli import output
 from rebal.cli.custom import custom_assignors
 from rebal.cli.errors import UsageError, did_you_mean
 from rebal.cli.files import read_text, write_text
-from rebal.cli.output import SimulateFormat
+from rebal.cli.output import RehearseFormat
 from rebal.cli.params import ENDINGS
 from rebal.cli.render.simulation.page import rehearsal_html
 from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
@@ -55,7 +55,7 @@ _MOST_KEPT: Final = 1_000_000
 class Asked(Record, frozen=True, kw_only=True):
     """The options of a rehearsal as they were typed; `batch` None: as the script usually takes."""
 
-    rollout: Path | None = None
+    plan: Path | None = None
     script: str | None = None
     compare: tuple[str, ...] = ()
     seed: int = 0
@@ -66,7 +66,6 @@ class Asked(Record, frozen=True, kw_only=True):
     def words(self) -> tuple[str, ...]:
         """Return these options for a printed command, the number of runs left out."""
         return (
-            *(option("--rollout", str(self.rollout)) if self.rollout else ()),
             *(option("--script", self.script) if self.script else ()),
             *(option("--compare", ",".join(self.compare)) if self.compare else ()),
             *(() if self.batch is None else ("--batch", str(self.batch or "all"))),
@@ -78,7 +77,7 @@ class Asked(Record, frozen=True, kw_only=True):
 class Show(Record, frozen=True, kw_only=True):
     """Output options of a rehearsal."""
 
-    form: SimulateFormat
+    form: RehearseFormat
     wide: bool
     details: bool
     exit_zero: bool
@@ -109,7 +108,7 @@ def rehearse_group(source: Source, asked: Asked, show: Show) -> int:
     check(asked)
     if show.page and len(asked.compare) > 1:
         raise UsageError("an HTML page shows one rehearsal: name one protocol with --compare.")
-    plan = None if asked.rollout is None else read_plan(asked.rollout).kept_as(str(asked.rollout))
+    plan = None if asked.plan is None else read_plan(asked.plan).kept_as(str(asked.plan))
     script = _script_text(asked.script)
     named = source.group is not None or source.snapshot is not None or plan is None
     if plan is not None and not named:
@@ -128,7 +127,7 @@ def rehearse_group(source: Source, asked: Asked, show: Show) -> int:
         output.write(_page(document))
     elif show.form == "text":
         words = source.connection.given(evidence=source.words, snapshot=source.snapshot)
-        words = replace(words, plan=str(asked.rollout)) if plan is not None else words
+        words = replace(words, plan=str(asked.plan)) if plan is not None else words
         following = _next(found, plan, words, asked, named=named)
         _print(document, found, where, following, show)
     else:
@@ -146,10 +145,10 @@ def check(asked: Asked) -> None:
         if name not in VARIANTS:
             hint = did_you_mean(name, VARIANTS)
             raise UsageError(f"--compare {name[:60]}: there is {', '.join(VARIANTS)}.{hint}")
-    if PLAN in asked.compare and asked.rollout is None:
-        raise UsageError("--compare plan rehearses a plan: add --rollout PLAN.")
-    if asked.rollout is None and asked.script is None:
-        raise UsageError("--compare needs something to rehearse: add --rollout PLAN or --script.")
+    if PLAN in asked.compare and asked.plan is None:
+        raise UsageError("--compare plan rehearses a plan: name the PLAN.")
+    if asked.plan is None and asked.script is None:
+        raise UsageError("there is nothing to rehearse: name a PLAN, or add --script NAME|FILE.")
     script = asked.script
     if script is None or is_file(script):
         return
@@ -160,9 +159,9 @@ def check(asked: Asked) -> None:
             f"--script {script[:100]}: there is no such file or ready script; there are "
             f"{', '.join(READY)} and N-at-a-time.{did_you_mean(script, READY)}"
         ) from None
-    if asked.rollout is not None:
+    if asked.plan is not None:
         raise UsageError(
-            f"--script {script} is a script of its own: leave out --rollout, or name the plan's "
+            f"--script {script} is a script of its own: leave out the plan, or name the plan's "
             "steps in a script file (`- step: 1`)."
         )
 
@@ -258,7 +257,7 @@ def rehearsed(story: Story, *, keep: bool = False) -> RehearsalDocument:
         captured_at=found.captured_at,
         members=len(scene.running),
         partitions=sum(scene.topics.values()) + sum(n + 1 for n in scene.connectors.values()),
-        plan=None if asked.rollout is None else str(asked.rollout),
+        plan=None if asked.plan is None else str(asked.plan),
         script=asked.script,
         about=script.about if asked.script else "",
         seed=asked.seed,
@@ -305,8 +304,8 @@ def _of_file(
     asked = story.asked
     if story.plan is not None and not any(item.step for item in source.file.events):
         raise UsageError(
-            f"--rollout {asked.rollout}: no event of {source.name} is a step of the plan: add "
-            "`- step: 1`, or leave out --rollout."
+            f"{asked.plan}: no event of {source.name} is a step of the plan: add `- step: 1`, or "
+            "leave out the plan."
         )
     try:
         return script_of(

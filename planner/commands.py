@@ -153,9 +153,11 @@ class Given(Record, frozen=True, kw_only=True):
         return self._of_group("simulate", group, (*more, *self._where(), *self._not_probed()))
 
     def rehearse(self, group: str | None, *more: str) -> Command:
-        """Return the command that rehearses a plan or a script; None: the plan's own group."""
+        """Return the command that rehearses the plan or a script; None: the plan's own group."""
         where = self._where() if group else ()
-        return self._of_group("simulate", group, (*more, *where, *self._not_probed()))
+        named = option("--group", group) if group and not self.snapshot else ()
+        words = (*named, *more, *where, *self._not_probed())
+        return rebal("rehearse", (self.plan,) if self.plan else (), words)
 
     def verify(self, *more: str) -> Command:
         """Return the command that checks the plan's file, which keeps how to read the group."""

@@ -1,16 +1,14 @@
-"""`rebal simulate`: another assignor on a group, or a whole roll-out, computed as Kafka would."""
+"""`rebal simulate`: another assignor on a group, computed as Kafka would."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from rebal.cli import params
 from rebal.cli.errors import UsageError, did_you_mean
-from rebal.cli.output import SimulateFormat
 
 if TYPE_CHECKING:
     from rebal.groups.assignors import Assignor
@@ -27,9 +25,8 @@ OF_CONSUMERS: Final = (
 )
 OF_WORKERS: Final = ("eager", "compatible", "sessioned")
 _MOST_ADDED: Final = 100_000
-MAX_POLL: Final = 300.0
+_MAX_POLL: Final = 300.0
 """Java's default of max.poll.interval.ms, in seconds."""
-_MOST_RUNS: Final = 10_000
 _MOST_PARTITIONS: Final = 10_000_000
 
 
@@ -87,57 +84,7 @@ def command(
         typer.Option(
             metavar="SECONDS", min=1, help="The members' max.poll.interval.ms, in seconds."
         ),
-    ] = MAX_POLL,
-    rollout: Annotated[
-        Path | None,
-        typer.Option(metavar="PLAN", help="Rehearse the rest of a plan, restart by restart."),
-    ] = None,
-    script: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|FILE",
-            help="Rehearse a ready script (rolling, crash, blue-green, …) or a file of events.",
-        ),
-    ] = None,
-    compare: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME,...",
-            help="The same rehearsal side by side: eager, cooperative, consumer, plan, now.",
-        ),
-    ] = None,
-    runs: Annotated[
-        int,
-        typer.Option(metavar="N", min=1, max=_MOST_RUNS, help="Rehearse N times, other seeds."),
-    ] = 1,
-    seed: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Where chance in a rehearsal begins.")
-    ] = 0,
-    batch: Annotated[
-        str | None,
-        typer.Option(metavar="N|all", help="Members that restart at a time in a rehearsal."),
-    ] = None,
-    restart_seconds: Annotated[
-        float | None,
-        typer.Option(
-            metavar="S",
-            min=0,
-            max=86_400,
-            callback=params.finite,
-            help="Duration of one member's restart in a rehearsal.",
-        ),
-    ] = None,
-    param: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=TIME", help="A time of a rehearsal, such as heartbeat=1s or spread=20%."
-        ),
-    ] = None,
-    details: Annotated[
-        bool,
-        typer.Option("--details", help="Show every rebalance and the members' metrics."),
-    ] = False,
-    exit_zero: params.ExitZero = False,
+    ] = _MAX_POLL,
     bootstrap: params.Bootstrap = None,
     command_config: params.CommandConfig = None,
     overrides: params.Overrides = None,
@@ -151,61 +98,18 @@ def command(
     inventory: params.Inventory = None,
     evidence: params.Evidence = None,
     lake_option: params.LakeOption = None,
-    form: Annotated[
-        SimulateFormat,
-        typer.Option("--output", "-o", help="How to print the answer; html for a rehearsal."),
-    ] = "text",
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Write a rehearsal as one HTML page too."),
-    ] = None,
+    form: params.Output = "text",
     wide: params.Wide = False,
 ) -> int:
-    """Simulate an assignor on a group, or rehearse what happens to it, second by second.
+    """Simulate an assignor on a group: the partitions each member keeps, loses and gets.
 
-    With --assignor: the partitions each member keeps, loses and gets, exactly as the Java client
-    4.1.1 assigns them (uniform and consumer:range: as the coordinator of Kafka 4.1.1 does). With
-    --rollout PLAN or --script: rebalances, downtime and rejected members over time, as coordinator
-    and clients behave. Nothing moves: the group is read live, or from a snapshot or a plan.
+    They are exactly those that the Java client 4.1.1 assigns (uniform and consumer:range: the
+    coordinator of Kafka 4.1.1). Nothing moves: the group is read live, or from a snapshot.
     Exits with 3 when the real leader would fail, the group never becomes stable, or an assignor
-    breaks its contract; in a rehearsal when a member is rejected or a partition is owned twice, and
-    with 4 when the group does not come to rest.
+    breaks its contract.
     """
     lake = params.lake_of(evidence, lake_option)
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
-    whatifs = (add_member, topics, remove_member, restart_member, add_partitions, add_topic, rack)
-    if rollout is not None or script is not None or compare:
-        if assignors or any(whatifs) or rounds != UNTIL_STABLE or rebalance_timeout != MAX_POLL:
-            raise UsageError(
-                "--rollout, --script and --compare rehearse a group: leave out --assignor and its "
-                "what-ifs (--param max-poll=TIME sets max.poll.interval.ms)."
-            )
-        from rebal.cli import rehearsing
-        from rebal.cli.sources import EvidenceFiles, Source
-
-        files = EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
-        times = () if restart_seconds is None else (f"restart={restart_seconds:g}",)
-        return rehearsing.rehearse_group(
-            Source(group, snapshot, connection, probe, files, lake),
-            rehearsing.Asked(
-                rollout=rollout,
-                script=script,
-                compare=tuple(n for text in compare or () for n in text.split(",") if n),
-                seed=seed,
-                runs=runs,
-                batch=None if batch is None else params.batch_of(batch),
-                parameters=(*times, *(param or ())),
-            ),
-            rehearsing.Show(form=form, wide=wide, details=details, exit_zero=exit_zero, html=html),
-        )
-    if form == "html" or html is not None:
-        raise UsageError("an HTML page shows a rehearsal: add --rollout PLAN or --script NAME.")
-    asked_for = (runs > 1, seed, batch, restart_seconds is not None, param, details)
-    if any(asked_for):
-        raise UsageError(
-            "--runs, --seed, --batch, --restart-seconds, --param and --details are for a "
-            "rehearsal: add --rollout PLAN or --script NAME."
-        )
     names = tuple(dict.fromkeys(map(params.assignor_name, assignors or ())))
     custom = _check_names(names)
     most = _rounds(rounds)

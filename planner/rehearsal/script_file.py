@@ -374,7 +374,7 @@ class _Reading:
     def _step(self, path: str, item: ScriptItem) -> Sequence[Event]:
         plan = self._plan
         if plan is None:
-            raise self._source.error(path, "a step needs its plan: add --rollout PLAN")
+            raise self._source.error(path, "a step needs its plan: name the PLAN too")
         step = plan.step(item.step)
         if step is None:
             why = f"the plan has no step {item.step}; it has {len(plan.steps)}"

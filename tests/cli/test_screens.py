@@ -148,7 +148,7 @@ def rehearsed(
     ready = script in READY or script.endswith("-at-a-time")
     source = None if ready or not script else load_script(script, "yaml", "script.yaml")
     if not script:
-        asked["rollout"] = Path("checkout.plan.yaml")
+        asked["plan"] = Path("checkout.plan.yaml")
     document = rehearsing.rehearsed(
         rehearsing.Story(
             found=group,

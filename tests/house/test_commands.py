@@ -14,8 +14,8 @@ MAKERS = {ROOT / "groups" / "commands.py", ROOT / "planner" / "commands.py"}
 FILLED = "\x00"
 # What follows shows an argument: an option, a name in capitals, a quoted word, a value.
 BEGINS = re.compile(
-    r"\brebal (?:inspect|groups|diff|doctor|plan-upgrade|verify|simulate|explain|show|schema|demo"
-    r"|completion|fleet [a-z]+) +(?:--?[a-z]|[A-Z]{2}|['\"$<./]|\x00)"
+    r"\brebal (?:inspect|groups|diff|doctor|plan-upgrade|verify|simulate|rehearse|explain|show"
+    r"|schema|demo|completion|fleet [a-z]+) +(?:--?[a-z]|[A-Z]{2}|['\"$<./]|\x00)"
     r"|\bkafka-[a-z-]+\.sh +(?:--?[a-z]|[a-z]+ -|\x00)"
     r"|\bkubectl (?:-|[a-z]+ (?:[a-z]+ )?(?:\x00|[a-z]+/))"
 )

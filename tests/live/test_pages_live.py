@@ -115,7 +115,7 @@ def test_the_roll_out_ends_by_the_printed_lines_alone(  # noqa: PLR0917 - fixtur
     lines = {one.line for one in pages.every_example() if one.page not in elsewhere}
     assert lines - {one.line for one in reader.read} == {
         "rebal inspect --snapshot checkout.rebal.yaml",
-        "rebal simulate --rollout checkout.plan.yaml",
+        "rebal rehearse checkout.plan.yaml",
     }, "tests/house/test_pages.py and tests/cli/test_screens.py run them"
 
 

@@ -233,6 +233,7 @@ def test_simulations_repeat_the_evidence_without_the_assignors_to_probe_for() ->
     kept = "-b x:1 --probe --client-log a.log"
     simulated = given.simulate("g", "--assignor", "sticky")
     assert simulated == f"rebal simulate g --assignor sticky {kept}"
-    assert given.rehearse("g", "--script", "crash") == f"rebal simulate g --script crash {kept}"
-    alone = given.rehearse(None, "--rollout", "plan.yaml")
-    assert alone == "rebal simulate --rollout plan.yaml --probe --client-log a.log"
+    crash = given.rehearse("g", "--script", "crash")
+    assert crash == f"rebal rehearse --group g --script crash {kept}"
+    alone = replace(given, plan="plan.yaml").rehearse(None)
+    assert alone == "rebal rehearse plan.yaml --probe --client-log a.log"

@@ -1,1 +1,1 @@
-"""The screens and the document of `rebal simulate`."""
+"""The screens and documents of `rebal simulate` and `rebal rehearse`."""

@@ -202,7 +202,10 @@ def test_every_other_deed_is_read_and_runs(text: str, do: Deed) -> None:
         ("  - {start: m1, like: m0}\n", "events[0].start: m1 is in the group already: leave out "),
         ("  - partitions: {orders: 3}\n", "events[0].partitions.orders: orders has 12 partition"),
         ("  - delete-topic: order\n", "events[0].delete-topic: the group reads no topic order ("),
-        ("  - step: 1\n", "events[0].step: a step needs its plan: add --rollout PLAN (line 3)."),
+        (
+            "  - step: 1\n",
+            "events[0].step: a step needs its plan: name the PLAN too (line 3).",
+        ),
         ("  - {step: 1, batch: -1}\n", "events[0].batch: expected a number of members, or 0"),
         ("  - kill: []\n", "events[0].kill: names no member (line 3)."),
         ("  - {start: [], like: m0}\n", "events[0].start: names no member (line 3)."),

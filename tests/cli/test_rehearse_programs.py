@@ -1,4 +1,4 @@
-"""`rebal simulate --rollout` and `--script` on groups of Connect workers and of Kafka Streams."""
+"""`rebal rehearse` on groups of Connect workers and of Kafka Streams."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def planned(snapshot: str, capsys: Said, to: str = "cooperative") -> str:
     return "plan.yaml"
 
 
-def printed(words: list[str], capsys: Said, code: int = 0) -> str:
-    assert run(["simulate", *words]) == code
+def printed(words: list[str], capsys: Said, code: int = 0, *, command: str = "rehearse") -> str:
+    assert run([command, *words]) == code
     out = capsys.readouterr().out
     if "-o" not in words:
         # A command is one line, to be copied.
@@ -59,7 +59,7 @@ def flat(text: str) -> str:
 
 
 def test_rollout_of_connect_workers_counts_tasks(connect: str, capsys: Said) -> None:
-    words = ["--rollout", planned(connect, capsys)]
+    words = [planned(connect, capsys)]
     text = flat(printed([*words, "--details"], capsys))
     assert "3 members, 15 connectors and tasks)" in text
     assert "no task is owned twice" in text
@@ -87,7 +87,7 @@ def test_lost_work_of_a_worker_is_held_back(connect: str, capsys: Said) -> None:
 
 
 def test_rollout_of_streams_says_that_tasks_are_not_modelled(streams: str, capsys: Said) -> None:
-    words = ["--rollout", planned(streams, capsys)]
+    words = [planned(streams, capsys)]
     text = flat(printed([*words, "--details"], capsys))
     assert "3 members) No member is rejected, if what is assumed below holds." in text
     assert "takes 3 min 5 s, 12 rebalances" in text
@@ -116,7 +116,7 @@ def test_partition_assignors_are_not_compared_on_groups_that_assign_tasks(
     connect: str, streams: str, capsys: Said, name: str
 ) -> None:
     for snapshot in (connect, streams):
-        words = ["simulate", "--snapshot", snapshot, "--script", "rolling", "--compare", name]
+        words = ["rehearse", "--snapshot", snapshot, "--script", "rolling", "--compare", name]
         assert run(words) == 2
         assert "assign tasks by their own protocol: only plan and now" in flat(
             capsys.readouterr().err
@@ -136,7 +136,8 @@ def test_evidence_of_the_options_decides_the_times(
         )
     words = ["--snapshot", connect, "--inventory", "inventory"]
     if inspected:
-        text = printed([*words, "--assignor", "sessioned", "--restart-member", "w1"], capsys)
+        restarted = ("--assignor", "sessioned", "--restart-member", "w1")
+        text = printed([*words, *restarted], capsys, command="simulate")
         assert "scheduled.rebalance.max.delay.ms is over (60 s)" in flat(text)
     else:
         Path("stop.yaml").write_text("schema: rebal.script/1\nevents:\n  - stop: w1\n")
@@ -152,7 +153,7 @@ def test_rollout_of_a_plan_takes_evidence_too_but_no_probe(connect: str, capsys:
         "group.id=workers\nclient.id=w1\nconfig.storage.topic=c\nsession.timeout.ms=20000\n"
     )
     plan = planned(connect, capsys, "eager")
-    text = flat(printed(["--rollout", plan, "--inventory", "w.properties"], capsys))
+    text = flat(printed([plan, "--inventory", "w.properties"], capsys))
     assert "session 10 to 20 s" in text
-    assert run(["simulate", "--rollout", plan, "--probe"]) == 2
+    assert run(["rehearse", plan, "--probe"]) == 2
     assert "--probe reads a live group: give GROUP" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`rebal simulate --rollout` and `--script`: what the screen says goes wrong, and the documents."""
+"""`rebal rehearse`: what the screen says goes wrong, and the documents."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def rehearse(
             Path("p.yaml").write_text(dump_plan(make_plan(group)))
         given = [
             *(["--script", "s.yaml"] if script else []),
-            *(["--rollout", "p.yaml"] if plan else ["--snapshot", "g.rebal.yaml"]),
+            *(["p.yaml"] if plan else ["--snapshot", "g.rebal.yaml"]),
         ]
         capsys.readouterr()
-        code = run(["simulate", *given, *words])
+        code = run(["rehearse", *given, *words])
         return code, capsys.readouterr().out
 
     return run_on
@@ -95,7 +95,7 @@ def test_a_plan_is_rehearsed_without_a_danger(rehearse: Rehearse) -> None:
     assert code == 0
     assert text.startswith("checkout: p.yaml rehearsed (as planned, ")
     assert "No member is rejected, and no partition is owned twice." in text
-    assert "next:        rebal simulate --rollout p.yaml --runs 100" in text
+    assert "next:        rebal rehearse p.yaml --runs 100" in text
     assert len(text.splitlines()) <= 40
 
 
@@ -175,7 +175,7 @@ def test_a_group_that_does_not_come_to_rest_exits_with_4(rehearse: Rehearse) -> 
     Path("late.yaml").write_text(
         "schema: rebal.script/1\nrests: 1s\nevents:\n  - {kill: shipping-0, at: 0}\n"
     )
-    code = run(["simulate", "--script", "late.yaml", "--snapshot", "g.rebal.yaml"])
+    code = run(["rehearse", "--script", "late.yaml", "--snapshot", "g.rebal.yaml"])
     assert code == 4
 
 
@@ -355,20 +355,16 @@ def test_the_example_scripts_fit_the_schema() -> None:
         (["--script", "roling"], "there is no such file or ready script; there are rolling, "),
         (["--script", "roling"], "Did you mean rolling?"),
         (["--script", "crash", "--compare", "eger"], "--compare eger: there is eager, cooperat"),
-        (["--script", "crash", "--compare", "plan"], "rehearses a plan: add --rollout PLAN"),
-        (["--compare", "eager"], "needs something to rehearse: add --rollout PLAN or --script."),
+        (["--script", "crash", "--compare", "plan"], "rehearses a plan: name the PLAN."),
+        (["--compare", "eager"], "nothing to rehearse: name a PLAN, or add --script"),
         (["--script", "crash", "--param", "poll"], "--param poll: write NAME=TIME; names are rest"),
         (["--script", "crash", "--param", "pol=1s"], "Did you mean poll?"),
         (["--script", "crash", "--param", "poll=x"], "--param poll=x: expected a duration such as"),
-        (["--script", "crash", "--assignor", "range"], "leave out --assignor and its what-ifs ("),
-        (["--script", "crash", "--rounds", "2"], "leave out --assignor and its what-ifs (--param"),
-        (["--script", "crash", "--rebalance-timeout", "9"], "--param max-poll=TIME sets max.poll"),
         (["--script", "crash", "--param", "heartbeat=0"], "heartbeat=0: expected at least 0.01 s."),
         (["--script", "crash", "--batch", "none"], "--batch none: give a number of members"),
         (["--script", "crash", "--batch", "9" * 5000], "--batch 9"),
-        (["--assignor", "range", "--runs", "2"], "are for a rehearsal: add --rollout PLAN or --s"),
-        (["--script", "crash", "--rollout", "p.yaml"], "name the plan's steps in a script file"),
-        (["--script", "s.yaml", "--rollout", "p.yaml"], "no event of s.yaml is a step of the plan"),
+        (["p.yaml", "--script", "crash"], "name the plan's steps in a script file"),
+        (["p.yaml", "--script", "s.yaml"], "no event of s.yaml is a step of the plan"),
     ],
 )
 def test_wrong_options_say_what_to_type(
@@ -376,7 +372,7 @@ def test_wrong_options_say_what_to_type(
 ) -> None:
     rehearse(pods(2), plan=True, script="  - kill: shipping-0\n")
     capsys.readouterr()
-    assert run(["simulate", *words, "--snapshot", "g.rebal.yaml"]) == 2
+    assert run(["rehearse", *words, "--snapshot", "g.rebal.yaml"]) == 2
     said = capsys.readouterr().err
     assert says in said
     assert len(said.splitlines()) == 1
@@ -387,7 +383,7 @@ def test_an_unknown_member_of_a_script_is_named_with_the_nearest(
 ) -> None:
     rehearse(pods(2), "--script", "rolling")
     Path("s.yaml").write_text("schema: rebal.script/1\nevents:\n  - kill: shiping-1\n")
-    assert run(["simulate", "--script", "s.yaml", "--snapshot", "g.rebal.yaml"]) == 1
+    assert run(["rehearse", "--script", "s.yaml", "--snapshot", "g.rebal.yaml"]) == 1
     assert capsys.readouterr().err == (
         "rebal: s.yaml: events[0].kill: no member is called shiping-1 (line 3). "
         "Did you mean shipping-1 or shipping-0?\n"
@@ -404,7 +400,7 @@ def test_a_plan_is_rehearsed_on_another_group_by_the_names_of_its_members(
 ) -> None:
     rehearse(pods(4), plan=True)
     Path("now.rebal.yaml").write_text(dump_snapshot(group_of({"members": pods(3)})))
-    code = run(["simulate", "--rollout", "p.yaml", "--snapshot", "now.rebal.yaml"])
+    code = run(["rehearse", "p.yaml", "--snapshot", "now.rebal.yaml"])
     text = capsys.readouterr().out
     assert code == 0
     assert "3 members" in flat(text)
@@ -421,11 +417,11 @@ def test_scripts_parameters_and_variants_are_completed(
     def words(line: str) -> list[str]:
         return [one.value for one in candidates(line)]
 
-    assert words("rebal simulate --script ") == [*READY, "mine.yaml"]
-    assert words("rebal simulate --script b") == ["by-host", "blue-green", "broker-restart"]
-    assert words("rebal simulate --rollout ") == ["other.yaml"]
-    assert words("rebal simulate --compare eager,c") == ["eager,cooperative", "eager,consumer"]
-    assert "heartbeat=" in words("rebal simulate --param ")
+    assert words("rebal rehearse --script ") == [*READY, "mine.yaml"]
+    assert words("rebal rehearse --script b") == ["by-host", "blue-green", "broker-restart"]
+    assert words("rebal rehearse ") == ["other.yaml"]
+    assert words("rebal rehearse --compare eager,c") == ["eager,cooperative", "eager,consumer"]
+    assert "heartbeat=" in words("rebal rehearse --param ")
 
 
 def table(header: str) -> dict[str, str]:
@@ -459,7 +455,7 @@ def test_the_script_of_the_page_runs_and_is_an_example(rehearse: Rehearse) -> No
     assert text == (EXAMPLES / "a-bad-day.yaml").read_text()
     rehearse(pods(4), "--script", "rolling")
     Path("day.yaml").write_text(text)
-    assert run(["simulate", "--script", "day.yaml", "--snapshot", "g.rebal.yaml"]) == 0
+    assert run(["rehearse", "--script", "day.yaml", "--snapshot", "g.rebal.yaml"]) == 0
 
 
 def test_a_page_of_the_rehearsal_is_written_beside_the_text(
@@ -471,6 +467,4 @@ def test_a_page_of_the_rehearsal_is_written_beside_the_text(
     assert "shipping-1" in page
     assert rehearse(pods(2), "--script", "rolling", "-o", "html")[1] == page
     words = ["--script", "rolling", "--compare", "eager,now", "--snapshot", "g.rebal.yaml"]
-    assert run(["simulate", *words, "-o", "html"]) == 2
-    assert run(["simulate", "--assignor", "range", "-o", "html"]) == 2
-    assert "an HTML page shows a rehearsal: add --rollout PLAN" in capsys.readouterr().err
+    assert run(["rehearse", *words, "-o", "html"]) == 2

@@ -19,13 +19,13 @@ from rebal.planner.rehearsal import large
 from tests.documents import checked
 from tests.planner.builder import group_of
 
-Simulate = Callable[..., tuple[int, str]]
+Rehearse = Callable[..., tuple[int, str]]
 Said = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def simulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> Simulate:
-    """Simulate a plan of 30 members as if that took long; return the code and what is printed."""
+def rehearse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> Rehearse:
+    """Rehearse a plan of 30 members as if that took long; return the code and what is printed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(large, "_TOO_LONG", 0.0)
@@ -35,13 +35,13 @@ def simulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> S
     Path("g.rebal.yaml").write_text(dump_snapshot(group))
     Path("p.yaml").write_text(dump_plan(plan))
 
-    def simulate_with(*words: str, plan: bool = True) -> tuple[int, str]:
+    def rehearse_with(*words: str, plan: bool = True) -> tuple[int, str]:
         capsys.readouterr()
-        given = ["--rollout", "p.yaml"] if plan else ["--snapshot", "g.rebal.yaml"]
-        code = run(["simulate", *given, *words])
+        given = ["p.yaml"] if plan else ["--snapshot", "g.rebal.yaml"]
+        code = run(["rehearse", *given, *words])
         return code, capsys.readouterr().out
 
-    return simulate_with
+    return rehearse_with
 
 
 def flat(text: str) -> str:
@@ -49,9 +49,9 @@ def flat(text: str) -> str:
 
 
 def test_the_screen_says_what_was_rehearsed_and_what_that_cannot_exclude(
-    simulate: Simulate,
+    rehearse: Rehearse,
 ) -> None:
-    code, text = simulate()
+    code, text = rehearse()
     assert code == 0
     said = flat(text)
     assert "In one restart of each kind, no member is rejected, and no partition is" in said
@@ -65,9 +65,9 @@ def test_the_screen_says_what_was_rehearsed_and_what_that_cannot_exclude(
 
 
 def test_the_document_has_the_number_of_restarts(
-    simulate: Simulate, monkeypatch: pytest.MonkeyPatch
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, text = simulate("-o", "json")
+    code, text = rehearse("-o", "json")
     assert code == 0
     one = checked(text)["runs"][0]["rehearsal"]
     found = one["sampled"]
@@ -75,48 +75,48 @@ def test_the_document_has_the_number_of_restarts(
     assert found["rehearsed"] < 30
     assert one["partitions"] == one["members"] == one["rebalances"] == []
     monkeypatch.setattr(large, "_TOO_LONG", 120.0)
-    whole = checked(simulate("-o", "json")[1])["runs"][0]["rehearsal"]
+    whole = checked(rehearse("-o", "json")[1])["runs"][0]["rehearsal"]
     assert whole["sampled"] is None
     assert one["measures"]["unowned"] == pytest.approx(whole["measures"]["unowned"], rel=0.1)
 
 
-def test_the_page_says_it_too_and_draws_no_time(simulate: Simulate) -> None:
-    code, page = simulate("-o", "html")
+def test_the_page_says_it_too_and_draws_no_time(rehearse: Rehearse) -> None:
+    code, page = rehearse("-o", "html")
     assert code == 0
     assert re.search(r"<dt>about</dt><dd>one restart of each kind .* \(\d+ of 60\)", page)
     assert "<script" not in page
     assert "<svg" not in page
 
 
-def test_runs_and_comparisons_count_one_of_each_kind_too(simulate: Simulate) -> None:
-    code, text = simulate("--runs", "3")
+def test_runs_and_comparisons_count_one_of_each_kind_too(rehearse: Rehearse) -> None:
+    code, text = rehearse("--runs", "3")
     assert code == 0
     assert "OVER 3 RUNS" in text
     assert "of 60) and counts" in flat(text)
-    code, text = simulate("--compare", "eager,plan")
+    code, text = rehearse("--compare", "eager,plan")
     assert code == 0
     assert flat(text).count("of 60) and counts") == 2
     assert "about eager: " in flat(text)
 
 
-def test_a_rejected_member_is_named_and_the_code_is_3(simulate: Simulate) -> None:
+def test_a_rejected_member_is_named_and_the_code_is_3(rehearse: Rehearse) -> None:
     plan = load_plan(Path("p.yaml").read_text(), "yaml")
     one, two = plan.steps
     skipped = replace(one, target_list=two.target_list)
     Path("p.yaml").write_text(dump_plan(replace(plan, steps=(skipped, two))))
-    code, text = simulate()
+    code, text = rehearse()
     assert code == 3
     said = flat(text)
     assert re.search(r"rejected m00\b.* (is|are) rejected \(", said)
     assert "or follows from one that goes wrong, is not shown" in said
-    document: dict[str, Any] = json.loads(simulate("-o", "json")[1])
+    document: dict[str, Any] = json.loads(rehearse("-o", "json")[1])
     assert document["exit_code"] == 3
 
 
 def test_max_downtime_is_not_verified_where_kinds_of_restart_were_not_rehearsed(
-    simulate: Simulate, monkeypatch: pytest.MonkeyPatch, capsys: Said
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
-    del simulate
+    del rehearse
     monkeypatch.setattr("rebal.planner.rehearsal.costs.rehearsed._ENOUGH", 0)
     versions = {"alike": ["3.9.1"] * 60, "apart": [f"3.{n // 9}.{n % 9}" for n in range(60)]}
     said = {}
@@ -141,7 +141,7 @@ def test_max_downtime_is_not_verified_where_kinds_of_restart_were_not_rehearsed(
 
 
 def test_a_ready_roll_out_counts_one_of_each_kind_and_a_crash_does_not(
-    simulate: Simulate,
+    rehearse: Rehearse,
 ) -> None:
-    assert "of 30) and counts" in flat(simulate("--script", "rolling", plan=False)[1])
-    assert "counts for the others" not in simulate("--script", "crash", plan=False)[1]
+    assert "of 30) and counts" in flat(rehearse("--script", "rolling", plan=False)[1])
+    assert "counts for the others" not in rehearse("--script", "crash", plan=False)[1]
