@@ -20,8 +20,8 @@ def test_results_come_back_in_order(
     found = forked.mapped(lambda number: (number * number, os.getpid()), range(count))
     assert [square for square, _ in found] == [number * number for number in range(count)]
     workers = {pid for _, pid in found}
-    assert len(workers) == min(processors, count)
-    assert parent in workers or not count
+    assert len(workers) <= min(processors, count)
+    assert (parent in workers) is (min(processors, count) == 1)
 
 
 def test_more_than_a_pipe_holds_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
