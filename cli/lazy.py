@@ -126,6 +126,19 @@ class GreedyCommand(TyperCommand):
         }
         return super().parse_args(ctx, list(_repeat(_filled(args, bare), several)))
 
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, the command's own options, then those of each panel."""
+        panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for param in self.get_params(ctx):
+            usual = "Options" if param.param_type_name == "option" else "Arguments"
+            name = getattr(param, "rich_help_panel", None) or usual
+            record = param.get_help_record(ctx)
+            panels.setdefault(name, []).extend([record] if record else [])
+        for name, records in panels.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records)
+
 
 def _filled(args: Sequence[str], bare: Collection[str]) -> Iterator[str]:
     """Yield the words; an empty value follows an option of `bare` that has none."""

@@ -40,6 +40,11 @@ SHELLS: Final = ("bash", "zsh", "fish")
 WATCH: Final = "30m"
 """How long `verify --watch` looks where --for does not say."""
 
+_CONNECTION: Final = "Connection"
+_EVIDENCE: Final = "Evidence"
+_ASSUMPTIONS: Final = "Assumptions"
+"""Panels of the help in which the options of a concern stand, below a command's own."""
+
 NAMING: Final = re.compile("REBAL_(BOOTSTRAP|COMMAND_CONFIG|PROFILE|CONFIG|X_.+)$")
 """Variables that say how to reach a cluster."""
 _BROKERS: Final = ("BOOTSTRAP", "COMMAND_CONFIG", "PROFILE", "X_BOOTSTRAP_SERVERS")
@@ -54,13 +59,20 @@ def _with_kept(context: typer.Context, settings: list[str] | None) -> list[str] 
 Bootstrap = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap", "-b", metavar="HOST:PORT,...", help="Brokers to ask first (REBAL_BOOTSTRAP)."
+        "--bootstrap",
+        "-b",
+        metavar="HOST:PORT,...",
+        help="Brokers to ask first (REBAL_BOOTSTRAP).",
+        rich_help_panel=_CONNECTION,
     ),
 ]
 CommandConfig = Annotated[
     Path | None,
     typer.Option(
-        "--command-config", metavar="PROPERTIES", help="Kafka's own client.properties file."
+        "--command-config",
+        metavar="PROPERTIES",
+        help="Kafka's own client.properties file.",
+        rich_help_panel=_CONNECTION,
     ),
 ]
 Overrides = Annotated[
@@ -70,11 +82,17 @@ Overrides = Annotated[
         metavar="KEY=VALUE",
         callback=_with_kept,
         help="One connection setting; repeat for more.",
+        rich_help_panel=_CONNECTION,
     ),
 ]
 Profile = Annotated[
     str | None,
-    typer.Option("--profile", metavar="NAME", help="A section of your rebal configuration file."),
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help="A section of your rebal configuration file.",
+        rich_help_panel=_CONNECTION,
+    ),
 ]
 
 
@@ -94,6 +112,7 @@ Timeout = Annotated[
         max=86_400,
         callback=finite,
         help="The longest wait for brokers.",
+        rich_help_panel=_CONNECTION,
     ),
 ]
 Snapshot = Annotated[
@@ -103,7 +122,10 @@ Snapshot = Annotated[
 RequestLog = Annotated[
     list[Path] | None,
     typer.Option(
-        "--request-log", metavar="FILE...", help="The brokers' request logs (.gz too, - is stdin)."
+        "--request-log",
+        metavar="FILE...",
+        help="The brokers' request logs (.gz too, - is stdin).",
+        rich_help_panel=_EVIDENCE,
     ),
 ]
 ClientLog = Annotated[
@@ -112,6 +134,7 @@ ClientLog = Annotated[
         "--client-log",
         metavar="FILE...",
         help="The members' own logs: files, folders, patterns (.gz too, - is stdin).",
+        rich_help_panel=_EVIDENCE,
     ),
 ]
 BrokerLog = Annotated[
@@ -120,6 +143,7 @@ BrokerLog = Annotated[
         "--broker-log",
         metavar="FILE...",
         help="The brokers' own logs, server.log (.gz too, - is stdin).",
+        rich_help_panel=_EVIDENCE,
     ),
 ]
 LogTimezone = Annotated[
@@ -128,23 +152,34 @@ LogTimezone = Annotated[
         "--log-timezone",
         metavar="ZONE",
         help="Zone of log times without one: Asia/Tokyo or +09:00 (default: determined).",
+        rich_help_panel=_EVIDENCE,
     ),
 ]
 Inventory = Annotated[
     Path | None,
     typer.Option(
-        "--inventory", metavar="PATH", help="Configuration of the next start: file or folder."
+        "--inventory",
+        metavar="PATH",
+        help="Configuration of the next start: file or folder.",
+        rich_help_panel=_EVIDENCE,
     ),
 ]
 Probe = Annotated[
     bool,
     typer.Option(
-        "--probe", help="Ask the coordinator which assignors all members support (only reads)."
+        "--probe",
+        help="Ask the coordinator which assignors all members support (only reads).",
+        rich_help_panel=_EVIDENCE,
     ),
 ]
 Assignors = Annotated[
     list[str] | None,
-    typer.Option("--assignor", metavar="NAME", help="One more assignor to probe for; repeatable."),
+    typer.Option(
+        "--assignor",
+        metavar="NAME",
+        help="One more assignor to probe for; repeatable.",
+        rich_help_panel=_EVIDENCE,
+    ),
 ]
 Evidence = Annotated[
     str | None,
@@ -152,6 +187,7 @@ Evidence = Annotated[
         "--evidence",
         metavar="LAKE",
         help="Tables of rebal fleet scan; without a broker, the group as the scan saw it.",
+        rich_help_panel=_EVIDENCE,
     ),
 ]
 LakeOption = Annotated[
@@ -160,17 +196,24 @@ LakeOption = Annotated[
         "--lake-option",
         metavar="KEY=VALUE",
         help="One setting of the lake's store, such as AWS_ENDPOINT_URL; repeatable.",
+        rich_help_panel=_EVIDENCE,
     ),
 ]
 ExpectMembers = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="The number of members the service has in all."),
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="The number of members the service has in all.",
+        rich_help_panel=_ASSUMPTIONS,
+    ),
 ]
 Departed = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
         help="A client that left for good, by client id or instance id; repeatable; recorded.",
+        rich_help_panel=_ASSUMPTIONS,
     ),
 ]
 Assume = Annotated[
@@ -178,6 +221,7 @@ Assume = Annotated[
     typer.Option(
         metavar="WHO=ID:LIST",
         help="A member's assignor list without evidence, as client-id=app-1:range; recorded.",
+        rich_help_panel=_ASSUMPTIONS,
     ),
 ]
 AssumeFamily = Annotated[
@@ -185,11 +229,16 @@ AssumeFamily = Annotated[
     typer.Option(
         metavar="[CLIENT_ID=]FAMILY",
         help="The client library of members without evidence of it; recorded.",
+        rich_help_panel=_ASSUMPTIONS,
     ),
 ]
 Ignore = Annotated[
     list[str] | None,
-    typer.Option(metavar="RULE", help="Do not count a rule; needs --reason; recorded."),
+    typer.Option(
+        metavar="RULE",
+        help="Do not count a rule; needs --reason; recorded.",
+        rich_help_panel=_ASSUMPTIONS,
+    ),
 ]
 Output = Annotated[Format, typer.Option("--output", "-o", help="How to print the answer.")]
 Details = Annotated[

@@ -59,6 +59,17 @@ def test_every_command_has_help_and_knows_its_options(
     assert said.err == ""
 
 
+@pytest.mark.parametrize("name", ["inspect", "plan-upgrade", "verify", "simulate", "rehearse"])
+def test_help_shows_the_own_options_first_and_the_shared_ones_in_panels(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.run([name, "--help"]) == 0
+    own, panels = capsys.readouterr().out.split("\nConnection:\n")
+    assert "--bootstrap" not in own
+    assert "--snapshot" in own
+    assert panels.index("\nEvidence:\n") < panels.index("--client-log")
+
+
 @pytest.mark.parametrize(
     "args",
     [[entry.name] for entry in app.COMMANDS if entry.module]
