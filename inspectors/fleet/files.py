@@ -95,8 +95,3 @@ def may_hold(low: str | None, high: str | None, names: Sequence[str]) -> bool:
         return bool(names)
     place = bisect_left(names, low)
     return place < len(names) and names[place] <= high
-
-
-def sorted_names(groups: pa.Array) -> list[str]:
-    """Return the groups as `may_hold` takes them."""
-    return sorted(groups.to_pylist())

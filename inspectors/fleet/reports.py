@@ -19,6 +19,8 @@ from rebal.inspectors.fleet.lake.table import DataFile
 REPORT: Final = pa.schema([("report", pa.binary())])
 REPORT_DDL: Final = "report binary"
 _Key = TypeVar("_Key", str, int)
+_BY_KEY: Final = ("made", "skipped", "records", "lines", "stretches", "offsets")
+"""What a report counts, or lists, by the names of things."""
 
 
 class TaskReport(Struct, omit_defaults=True, array_like=True):
@@ -95,27 +97,21 @@ class Totals(TaskReport):
 
     def add(self, one: TaskReport) -> None:
         """Add another report."""
-        for kind, files in one.made.items():
-            self.made.setdefault(kind, []).extend(files)
-        self.gone |= one.gone
+        for name in _BY_KEY:
+            add_up(getattr(self, name), getattr(one, name))
         self.rows += one.rows
-        add_up(self.skipped, one.skipped)
-        add_up(self.records, one.records)
-        add_up(self.lines, one.lines)
-        for partition, stretches in one.stretches.items():
-            self.stretches.setdefault(partition, []).extend(stretches)
-        self.twice |= one.twice
-        add_up(self.offsets, one.offsets)
-        self.stretch(one.span)
-        self.topics |= one.topics
         self.news += one.news
+        self.twice |= one.twice
+        self.gone |= one.gone
+        self.topics |= one.topics
         self.damaged |= one.damaged
+        self.stretch(one.span)
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(TaskReport)
 
 
-def add_up(counts: dict[_Key, int], more: Mapping[_Key, int]) -> None:
-    """Add numbers to those of the same key."""
-    for key, amount in more.items():
-        counts[key] = counts.get(key, 0) + amount
+def add_up(found: dict[_Key, Any], more: Mapping[_Key, Any]) -> None:
+    """Add numbers, or lists, to those of the same key."""
+    for key, one in more.items():
+        found[key] = found[key] + one if key in found else one

@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rebal.groups import VERSION
 from rebal.inspectors.clock import micros, moment
-from rebal.inspectors.fleet.files import may_hold, of_scans, read_rows, sorted_names
+from rebal.inspectors.fleet.files import may_hold, of_scans, read_rows
 from rebal.inspectors.fleet.increments.choice import (
     NEWEST,
     Choice,
@@ -260,7 +260,7 @@ def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
         # By what could not be read the next scan knows it again.
         left = NO_GROUPS if table == "errors" else leaving
         gone = pa.concat_arrays([told_again, left])
-        names = sorted_names(gone)
+        names = sorted(gone.to_pylist())
         touched = [one for one in files if one not in small and may_hold(one.low, one.high, names)]
         if small:
             staying = newest if kind in NEWEST else None

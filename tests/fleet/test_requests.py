@@ -39,7 +39,7 @@ def steady(row: dict[str, Any]) -> bool:
 
 
 def read(spark: SparkSession, *paths: Path) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    from rebal.inspectors.fleet.sources.requests import read_requests
+    from rebal.inspectors.fleet.intake.read import read_requests
 
     rows, _ = read_requests(spark, [str(path) for path in paths])
     return split_off_counts(rows.toArrow())

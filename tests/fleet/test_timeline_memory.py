@@ -10,7 +10,7 @@ import pytest
 from rebal.inspectors.fleet.timeline import rows as timeline_rows
 from rebal.inspectors.fleet.timeline.group import apply_record, apply_request, finish
 from rebal.inspectors.fleet.timeline.rows import Shared
-from rebal.inspectors.fleet.timeline.state import encode, new_state
+from rebal.inspectors.fleet.timeline.state import GroupState, encode
 from rebal.inspectors.fleet.timeline.timeline import Options, make_tables
 from tests.fleet.timeline_input import batches, in_order, record_of
 from tests.fleet.timeline_story import M, Story
@@ -22,7 +22,7 @@ def test_memory_does_not_grow_with_history() -> None:
 
     def kept(generations: int) -> int:
         shared = Shared()
-        state = new_state("g", False)
+        state = GroupState(group_id="g")
         story = Story()
         for number in range(1, generations):
             members = [M("a", (0,)), M(f"m{number}", (1,), client=f"c{number}")]
@@ -35,7 +35,7 @@ def test_memory_does_not_grow_with_history() -> None:
                 else:
                     apply_request(state, shared, row["at"], row)
             story.rows.clear()
-            for _ in shared.rows.rest():
+            for _ in shared.rows.take(rest=True):
                 pass
         return len(encode(state))
 
@@ -46,7 +46,7 @@ def test_memory_does_not_grow_with_history() -> None:
 def test_memory_does_not_grow_where_only_heartbeats_tell() -> None:
     def kept(epochs: int) -> tuple[int, int]:
         shared, story, rows = Shared(), Story(), 0
-        state = new_state("g", False)
+        state = GroupState(group_id="g")
         for epoch in range(1, epochs):
             for member in ("a", "b", f"n{epoch}"):
                 asked = 0 if member.startswith("n") else epoch - 1
@@ -61,10 +61,12 @@ def test_memory_does_not_grow_where_only_heartbeats_tell() -> None:
             for row in story.rows:
                 apply_request(state, shared, row["at"], row)
             story.rows.clear()
-            rows += sum(len(b) for name, b in shared.rows.rest() if name == "rebalances")
+            rows += sum(len(b) for name, b in shared.rows.take(rest=True) if name == "rebalances")
         size = len(encode(state))
         finish(state, shared)
-        return size, rows + sum(len(b) for name, b in shared.rows.rest() if name == "rebalances")
+        return size, rows + sum(
+            len(b) for name, b in shared.rows.take(rest=True) if name == "rebalances"
+        )
 
     (few, _), (many, rows) = kept(1_000), kept(3_000)
     assert many < 1.2 * few, (few, many)

@@ -15,7 +15,7 @@ from msgspec import inspect
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.timeline.group import apply_record
 from rebal.inspectors.fleet.timeline.rows import DAMAGED, Shared
-from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode, new_state
+from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode
 from rebal.inspectors.fleet.timeline.timeline import FORM, Options, make_tables
 from tests.fleet.timeline_input import INPUT, Row, batches, record_of
 from tests.fleet.timeline_story import M, Story
@@ -31,7 +31,7 @@ def story(generations: int) -> list[Row]:
 
 
 def told(generations: int) -> GroupState:
-    state, shared = new_state("g", recorded=True), Shared()
+    state, shared = GroupState(group_id="g", recorded=True), Shared()
     for row in story(generations):
         apply_record(state, shared, record_of(row))
     return state

@@ -131,11 +131,7 @@ def commit_groups(commits: pa.Table, known: pa.Array, *, log: bool) -> pa.Table:
         .aggregate([("first_at", "min"), ("committed_at", "max"), ("partition", "max")])
         .sort_by("group_id")
     )
-    return _rows(found, (*_ZERO, "refused_total") if log else _ZERO)
-
-
-def _rows(found: pa.Table, zero: tuple[str, ...]) -> pa.Table:
-    size = len(found)
+    zero, size = (*_ZERO, "refused_total") if log else _ZERO, len(found)
     given: dict[str, pa.Array | pa.ChunkedArray] = {
         "group_id": found["group_id"],
         "type": pa.array([GroupType.CLASSIC.value] * size, pa.string()),

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebal.inspectors.fleet.commits.table import as_parts
-from rebal.inspectors.fleet.files import may_hold, of_groups, read_rows, sorted_names
+from rebal.inspectors.fleet.files import may_hold, of_groups, read_rows
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.runs import pack, runs_of
@@ -63,7 +63,7 @@ def pieces_of(
     """
     if groups is None:
         return [Piece(kind, one.path, one.size, wanted) for one in files]
-    names, of = sorted_names(groups), of_groups(groups)
+    names, of = sorted(groups.to_pylist()), of_groups(groups)
     both = of if wanted is None else of & wanted
     return [
         Piece(kind, one.path, one.size, both) for one in files if may_hold(one.low, one.high, names)

@@ -23,14 +23,15 @@ from rebal.inspectors.fleet.lake.sweep import Freed, remove
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
 from rebal.inspectors.fleet.schemas import REQUESTS, TEXT, TIME, TIMELINE
-from rebal.inspectors.fleet.sources.request_rows import COUNTED, COUNTS
-from rebal.inspectors.fleet.sources.requests import read_requests
+from rebal.inspectors.fleet.sources.request_files import share_out
+from rebal.inspectors.fleet.sources.request_rows import COUNTED, COUNTS, read_parts
 from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source
-from rebal.inspectors.fleet.spark.tasks import Work, in_shares, in_tasks, numbered
+from rebal.inspectors.fleet.spark.tasks import Work, cores_of, in_shares, in_tasks, numbered
 from rebal.inspectors.fleet.timeline.clock import latest_time
 from rebal.inspectors.logs.lines import Zone
 
 Say = Callable[[str], None]
+_TASKS_PER_CORE: Final = 4
 _PLACE: Final = ("source", "position")
 _LOOKED_AT: Final = 64
 """Generations by which a log's zone is found; all must show the same one."""
@@ -201,6 +202,24 @@ def read_logs(
     if before is not None and known:
         counts = counted(before.requests, counts)
     return LogsRead(counts, read, ahead_ms)
+
+
+def read_requests(
+    spark: SparkSession, paths: Sequence[str], zone: Zone = None, known: Sequence[ReadLog] = ()
+) -> tuple[DataFrame, tuple[ReadLog, ...]]:
+    """Return the rows of the request logs at `paths`, and the logs as a later scan knows them.
+
+    Rows are `request_rows.COUNTED`; tasks read the files themselves, so that of the lines that
+    concern no group none passes through the JVM. What is `known` of logs is not read again. A time
+    that names no zone is of `zone` (None: UTC).
+
+    Raises:
+        DocumentError: a path is missing or cannot be read, or a folder holds no file.
+    """
+    shares, read = share_out(paths, _TASKS_PER_CORE * cores_of(spark), known)
+    schema = from_arrow_schema(COUNTED, prefer_timestamp_ntz=False)
+    work = partial(in_shares, shares=shares, work=partial(read_parts, zone=zone))
+    return in_tasks(numbered(spark, len(shares)), work, schema), tuple(read)
 
 
 def _find_zone(rows: DataFrame, run: Run, totals: Totals, before: int | None) -> int | None:

@@ -1,4 +1,7 @@
-"""Lines of a broker's request log → rows of `schemas.REQUESTS`; no Spark.
+"""Lines of brokers' request logs → rows of `schemas.REQUESTS`; no Spark.
+
+Files may be plain (split among tasks) or packed (gz, bz2: one task a file), rotated, of several
+brokers, in any order; folders are searched.
 
 A row is a view of the record that live evidence is made of (logs/requests/lines.py). What says
 nothing is left out: heartbeats that were answered without an error, and a KIP-848 member's after
@@ -7,12 +10,15 @@ the first one that changed nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from rebal.inspectors.fleet.schemas import LONG, REQUESTS, YES_NO
+from rebal.inspectors.fleet.sources.request_files import Part, blocks
 from rebal.inspectors.logs.lines import Zone
 from rebal.inspectors.logs.requests.lines import (
     CONSUMER_HEARTBEAT,
@@ -41,6 +47,23 @@ _EQUAL: Final = tuple(
 )
 """The columns that are fields of `Request` as they are."""
 _equal: Final = attrgetter(*_EQUAL)
+_ROWS: Final = 4000
+"""Rows that a task hands over at once, about."""
+
+
+def read_parts(parts: Sequence[Part], zone: Zone) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of parts of logs as `COUNTED`, the counts of their lines last."""
+    found = RequestLines(zone)
+    for part in parts:
+        name = Path(part.path).name
+        for position, text, problem in blocks(part):
+            found.read(text, name, position)
+            if problem is not None:
+                found.add_problem(problem, name, position + len(text))
+            if len(found) >= _ROWS:
+                yield found.take()
+    found.add_counts()
+    yield found.take()
 
 
 class RequestLines:

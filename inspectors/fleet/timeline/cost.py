@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from rebal.groups.model import GroupType, RebalanceProtocol
-from rebal.inspectors.fleet.timeline.members import MemberSpan
-from rebal.inspectors.fleet.timeline.protocol import Kind, Protocols
-from rebal.inspectors.fleet.timeline.rebalances import Generation, Rebalance, may_be_slow
+from rebal.inspectors.fleet.timeline.protocol import Kind, group_ran, ran
+from rebal.inspectors.fleet.timeline.rebalances import (
+    Generation,
+    MemberSpan,
+    Rebalance,
+    may_be_slow,
+)
 from rebal.inspectors.fleet.timeline.values import NOTHING, Assignment, Member, partitions_in
 
 Software = tuple[tuple[str, ...] | None, str | None, str | None]
@@ -21,11 +25,10 @@ _UNSAID: Final = (None, None, None)
 class Ran(dict[Asked, RebalanceProtocol | None]):
     """The protocols that the members of a generation ran, of each kind asked for once."""
 
-    def __init__(self, generation: Generation, protocols: Protocols) -> None:
+    def __init__(self, generation: Generation) -> None:
         super().__init__()
         self._generation = generation
-        self._protocols = protocols
-        self._kinds: set[Kind] = set()
+        self.kinds: set[Kind] = set()
 
     def __missing__(self, asked: Asked) -> RebalanceProtocol | None:
         said, kept, gave_up, speaks = asked
@@ -34,16 +37,12 @@ class Ran(dict[Asked, RebalanceProtocol | None]):
             now.type, now.protocol_type, now.assignor, *(said or _UNSAID), kept, gave_up,
             speaks if now.type is GroupType.CONSUMER else None,
         )  # fmt: skip
-        self._kinds.add(kind)
-        self[asked] = self._protocols.ran(kind)
+        self.kinds.add(kind)
+        self[asked] = ran(kind)
         return self[asked]
 
-    def of_group(self) -> str | None:
-        """Return the protocol that the group ran, by all that were asked for."""
-        return self._protocols.of_group(frozenset(self._kinds))
 
-
-def cost_of(of: Rebalance, protocols: Protocols) -> tuple[str | None, int | None]:
+def cost_of(of: Rebalance) -> tuple[str | None, int | None]:
     """Return the group's protocol after a rebalance (None: cannot tell), and what was stopped.
 
     That counts the partitions that members which stayed had to stop (KIP-429): all that an EAGER
@@ -52,11 +51,11 @@ def cost_of(of: Rebalance, protocols: Protocols) -> tuple[str | None, int | None
     before may show that one had not yet.
     """
     old, new = of.old, of.new
-    now = then = Ran(new, protocols)
+    now = then = Ran(new)
     if old is not None:
         same = (old.assignor, old.type, old.protocol_type)
         if same != (new.assignor, new.type, new.protocol_type):
-            then = Ran(old, protocols)
+            then = Ran(old)
     software = {
         member_id: (one.assignors, one.software_name, one.software_version)
         for member_id, one in of.facts.members.items()
@@ -68,19 +67,19 @@ def cost_of(of: Rebalance, protocols: Protocols) -> tuple[str | None, int | None
         if member is not span.member:
             span.kept, gave_up = _showed(of, span, member)
         asked = software.get(who.member_id), span.kept, gave_up, who.protocol_type
-        ran = now[asked]
+        protocol = now[asked]
         if then is not now:
-            ran = then[asked]
+            protocol = then[asked]
         if had.count:
             if who.member_id in late and had.count > 0:
                 had = Assignment(member.subscription.owned or NOTHING)
-            counts.append(_stopped(ran, had, member.assignment))
+            counts.append(_stopped(protocol, had, member.assignment))
     for member in of.new_members:
         who, kept = member.identity, bool(member.subscription.owned)
         now[software.get(who.member_id), kept, False, who.protocol_type]
         counts.append(_revoked_late(of, member))
     is_known = of.told and None not in counts
-    return now.of_group(), sum(filter(None, counts)) if is_known else None
+    return group_ran(frozenset(now.kinds)), sum(filter(None, counts)) if is_known else None
 
 
 def _showed(of: Rebalance, span: MemberSpan, member: Member) -> tuple[bool, bool]:

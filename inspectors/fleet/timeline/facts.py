@@ -144,10 +144,7 @@ class RequestFacts(Struct, array_like=True):
 
     def member(self, member_id: str) -> LoggedMember:
         """Return the member, new if need be."""
-        found = self.members.get(member_id)
-        if found is None:
-            found = self.members[member_id] = LoggedMember()
-        return found
+        return self.members.setdefault(member_id, LoggedMember())
 
     def joined(self, request: Mapping[str, Any], at: int, start: int) -> LoggedGeneration | None:
         """Note a join without an error; return its generation unless that was done before."""

@@ -26,9 +26,8 @@ from rebal.inspectors.fleet.timeline import causes, history, incidents, requests
 from rebal.inspectors.fleet.timeline.clock import DISORDER, TOLERANCE
 from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup, Epoch
 from rebal.inspectors.fleet.timeline.facts import MILLI, LoggedMember
-from rebal.inspectors.fleet.timeline.members import MemberSpan, Place, write
-from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC, Generation
-from rebal.inspectors.fleet.timeline.rows import Rows, Shared
+from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC, Generation, MemberSpan
+from rebal.inspectors.fleet.timeline.rows import Shared
 from rebal.inspectors.fleet.timeline.state import GroupState, Tombstone
 from rebal.inspectors.fleet.timeline.values import (
     KEPT,
@@ -96,7 +95,7 @@ def apply_request(
 ) -> None:
     """Apply one line of a broker's request log about this group."""
     if at is None:
-        requests.note_untimed(state, request)
+        requests.note(state, shared, at, request)
         return
     if requests.says_nothing_new(state, request):
         return
@@ -110,7 +109,7 @@ def apply_request(
     state.lists.forget(order, state.members, shared.rows)
     dropped = state.facts.forget(order, state.members)
     if dropped and not state.has_member_records:
-        _write_members(state, dropped, shared.rows)
+        _write_members(state, shared, dropped)
 
 
 def finish(state: GroupState, shared: Shared) -> None:
@@ -153,13 +152,13 @@ def _hear(state: GroupState, shared: Shared) -> None:
         return
     now = state.generation
     classic = now is not None and now.size is not None and now.ended > max(beats)
-    _write_members(state, state.facts.members, shared.rows, stay=not classic)
+    _write_members(state, shared, state.facts.members, stay=not classic)
     if not classic and state.type is not GroupType.CONSUMER:
         _became(state, shared, GroupType.CONSUMER, state.last_at)
 
 
 def _write_members(
-    state: GroupState, members: Mapping[str, LoggedMember], rows: Rows, stay: bool = True
+    state: GroupState, shared: Shared, members: Mapping[str, LoggedMember], stay: bool = True
 ) -> None:
     """Write rows of KIP-848 members whose heartbeats a log shows, each from its first epoch to its
     last; `stay` is whether who has not gone is there still.
@@ -180,11 +179,13 @@ def _write_members(
             "consumer",
         )
         member = Member(identity, Subscription(topics=logged.topics))
-        write(
+        number = logged.last_epoch or logged.first_epoch
+        history.write(
+            state,
+            shared,
             MemberSpan(member, None, logged.first_epoch, logged.first_at),
-            Place(logged.incarnation, logged.last_epoch, None, logged.last_at),
-            state.facts,
-            rows,
+            last=Generation(number=number, ended=logged.last_at, source=LOG),
+            incarnation=logged.incarnation,
             left_at=logged.left_at,
             left_reason=logged.left_reason,
             current=stay and not logged.gone,

@@ -5,6 +5,8 @@ A new incarnation begins each time that the group is created again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import Final
 
 from msgspec import structs
@@ -19,18 +21,18 @@ from rebal.inspectors.fleet.timeline.facts import (
     RequestFacts,
     keep_newest,
 )
-from rebal.inspectors.fleet.timeline.members import MemberSpan, Place, go_on, like, write
 from rebal.inspectors.fleet.timeline.rebalances import (
     LOG,
     TOPIC,
     Generation,
+    MemberSpan,
     Rebalance,
     cause,
     departure,
     may_be_slow,
     moved,
 )
-from rebal.inspectors.fleet.timeline.rows import Shared
+from rebal.inspectors.fleet.timeline.rows import HEARD, Shared
 from rebal.inspectors.fleet.timeline.state import GroupState, Logged
 from rebal.inspectors.fleet.timeline.values import (
     NOT_GIVEN,
@@ -43,6 +45,7 @@ from rebal.inspectors.fleet.timeline.values import (
     read_subscription,
 )
 
+_heard: Final = attrgetter(*HEARD)
 _MOST_SKIPPED: Final = 100
 """A longer gap of generation numbers is missing input, not so many rebalances that failed."""
 
@@ -160,19 +163,81 @@ def _close(
     current: bool = False,
 ) -> None:
     """Every member's last row: the group ended, or what comes next is not known."""
-    last, facts = _last(state), state.facts
     for span in state.members.values():
-        write(span, last, facts, shared.rows, left_at=left_at, left_reason=reason, current=current)
+        write(state, shared, span, left_at=left_at, left_reason=reason, current=current)
     state.members = {}
 
 
 def _leave(
-    state: GroupState, shared: Shared, span: MemberSpan, left_at: int | None, reason: str | None
-) -> None:
-    """Write the last row of a member that left."""
+    state: GroupState, shared: Shared, span: MemberSpan, left_at: int, reason: str | None,
+    *, closed: bool,
+) -> None:  # fmt: skip
+    """Write the last row of a member that left; `closed` is whether it was seen to leave."""
     del state.members[span.member_id]
-    facts = state.facts
-    write(span, _last(state), facts, shared.rows, left_at=left_at, left_reason=reason)
+    write(state, shared, span, left_at=left_at, left_reason=reason)
+    others = _like(state.members, span.member)
+    state.incidents.left(span, left_at, reason, others, shared.rows, closed=closed)
+
+
+def write(
+    state: GroupState,
+    shared: Shared,
+    span: MemberSpan,
+    *,
+    last: Generation | None = None,
+    incarnation: int | None = None,
+    left_at: int | None = None,
+    left_reason: str | None = None,
+    current: bool = False,
+) -> None:
+    """Write a row of `members`: the member as it was up to `last` (None: up to now)."""
+    last = last or state.generation
+    assert last is not None
+    member, said, joined_at, joined_reason = span.member, None, span.joined_at, None
+    if left_at is not None:
+        # the clock of the log's broker may be behind the records'
+        left_at = max(left_at, span.first_at)
+    logged = state.facts.members.get(span.member_id)
+    if logged is not None:
+        said = _heard(logged)
+        joined_at = logged.joined_at or joined_at
+        joined_reason = logged.reason
+        if logged.replaced is not None:
+            member = _as_heard(member, logged)
+    shared.rows.add(
+        "members",
+        incarnation=incarnation or state.incarnation,
+        first_generation=span.first_generation,
+        last_generation=last.number,
+        member=member,
+        subscription_generation=span.generation,
+        heard=said,
+        leader=None if last.leader is None else last.leader == member.member_id,
+        first_at=span.first_at,
+        last_at=max(last.ended, span.first_at),
+        joined_at=joined_at,
+        joined_reason=joined_reason,
+        left_at=left_at,
+        left_reason=left_reason,
+        current=current,
+    )
+
+
+def _like(members: Mapping[str, MemberSpan], gone: Member) -> Iterator[Member]:
+    """Return the present members with the client id of one that left."""
+    name = gone.identity.client_id
+    return (one.member for one in members.values() if one.member.identity.client_id == name)
+
+
+def _as_heard(member: Member, logged: LoggedMember) -> Member:
+    """Return a restarted static member: records keep its client id and host of before."""
+    known = member.identity
+    host = logged.host
+    if host is not None and known.host is not None and known.host.startswith("/"):
+        host = f"/{host.removeprefix('/')}"
+    if (logged.client_id or known.client_id, host or known.host) == (known.client_id, known.host):
+        return member
+    return member.under(known.member_id, logged.client_id, host)
 
 
 def _leave_at_last(state: GroupState, shared: Shared) -> None:
@@ -183,23 +248,13 @@ def _leave_at_last(state: GroupState, shared: Shared) -> None:
     for span in list(state.members.values()):
         left = state.facts.left.get(span.member_id)
         if left is not None and left.at > now.ended:
-            reason = left.reason or causes.LEFT
-            _leave(state, shared, span, left.at, reason)
-            others = like(state.members, span.member)
-            state.incidents.left(span, left.at, reason, others, shared.rows, closed=True)
-
-
-def _last(state: GroupState) -> Place:
-    now = state.generation
-    if now is None:
-        return Place(state.incarnation, None, None, 0)
-    return Place(state.incarnation, now.number, now.leader, now.ended)
+            _leave(state, shared, span, left.at, left.reason or causes.LEFT, closed=True)
 
 
 def _rebalanced(state: GroupState, shared: Shared, of: Rebalance) -> None:
     """Add the rebalance's row; a new group's first record (generation 0) is none."""
     old, new = of.old, of.new
-    protocol, stopped = cost_of(of, shared.protocols)
+    protocol, stopped = cost_of(of)
     if new.number == 0:
         return
     counts = [member.assignment.count for member in of.members]
@@ -248,8 +303,7 @@ def _rebalanced(state: GroupState, shared: Shared, of: Rebalance) -> None:
 
 def _settle(state: GroupState, shared: Shared, of: Rebalance) -> None:
     """Bring the members to the new generation."""
-    facts, last, new = state.facts, _last(state), of.new
-    now = Place(state.incarnation, new.number, new.leader, new.ended)
+    facts, new = state.facts, of.new
     for span in of.gone:
         if may_be_slow(span.member, of):
             keep_newest(facts.away, span.member.process, True)
@@ -262,11 +316,14 @@ def _settle(state: GroupState, shared: Shared, of: Rebalance) -> None:
             name = who.instance_id or who.client_id or who.member_id
             said, ids = f"{name} left without a LEAVE_GROUP", (who.member_id,)
             incidents.add(shared.rows, incidents.EXPIRED, (went, went), said, members=ids)
-        _leave(state, shared, span, at, reason)
-        others = like(state.members, span.member)
         closed = left is not None or not new.timed
-        state.incidents.left(span, at, reason, others, shared.rows, closed=closed)
-    go_on(of.changed, last, now, facts, shared.rows)
+        _leave(state, shared, span, at, reason, closed=closed)
+    for span, member in of.changed:
+        if not span.member.same_row(member):
+            write(state, shared, span)
+            span.first_generation, span.first_at = new.number, new.ended
+        span.member = member
+        span.kept |= bool(member.subscription.owned)
     for span, member in of.stayed:
         span.generation = of.members[member]
     known = (of.old is not None and of.old.size is not None) or new.number <= 1

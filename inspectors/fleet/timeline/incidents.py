@@ -23,8 +23,7 @@ from msgspec import Struct
 
 from rebal.inspectors.fleet.timeline import causes
 from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY
-from rebal.inspectors.fleet.timeline.members import MemberSpan
-from rebal.inspectors.fleet.timeline.rebalances import Generation
+from rebal.inspectors.fleet.timeline.rebalances import Generation, MemberSpan
 from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.values import Member, shortest_session_ms
 

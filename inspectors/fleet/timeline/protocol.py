@@ -7,6 +7,7 @@ and each mixture of kinds in a group, is asked for once.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rebal.groups.clients import family_of
@@ -28,6 +29,8 @@ from rebal.groups.model import (
 )
 from rebal.groups.protocol import group_protocol, member_protocol
 
+_KINDS: Final = 16_384
+"""How many kinds of members, and mixtures of them, are remembered."""
 _KEPT_ONE: Final = {"": Partitions((0,))}
 _NEVER_MIND: Final = datetime.fromtimestamp(0, UTC)
 _SAID: Final = (Evidence(source=Source.REQUEST_LOG),)
@@ -51,37 +54,26 @@ class Kind(NamedTuple):
     speaks: str | None
 
 
-class Protocols:
-    """Remembers the answers."""
+@lru_cache(maxsize=_KINDS)
+def ran(kind: Kind) -> RebalanceProtocol | None:
+    """Return EAGER or COOPERATIVE; None: cannot tell."""
+    member = _member(kind, "m")
+    answer = member_protocol(member, _snapshot(kind, (member,))).value
+    known = answer in (RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE)
+    return answer if known else None
 
-    def __init__(self) -> None:
-        self._ran: dict[Kind, RebalanceProtocol | None] = {}
-        self._of_group: dict[frozenset[Kind], str | None] = {}
 
-    def ran(self, kind: Kind) -> RebalanceProtocol | None:
-        """EAGER or COOPERATIVE; None: cannot tell."""
-        if kind not in self._ran:
-            member = _member(kind, "m")
-            answer = member_protocol(member, _snapshot(kind, (member,))).value
-            known = answer in (RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE)
-            self._ran[kind] = answer if known else None
-        return self._ran[kind]
-
-    def of_group(self, kinds: frozenset[Kind]) -> str | None:
-        """EAGER, COOPERATIVE or mixed; None: cannot tell, or nobody is there."""
-        if kinds not in self._of_group:
-            ordered = sorted(kinds, key=repr)
-            members = tuple(_member(kind, str(n)) for n, kind in enumerate(ordered))
-            # a KIP-848 group's coordinator stops nothing, its classic members may on their own
-            doubtful = any(
-                kind.type is GroupType.CONSUMER and self.ran(kind) is None for kind in kinds
-            )
-            answer = None
-            if members and not doubtful:
-                answer = group_protocol(_snapshot(ordered[0], members)).value
-            told = answer is not None and answer is not RebalanceProtocol.CANNOT_TELL
-            self._of_group[kinds] = str(answer) if told else None
-        return self._of_group[kinds]
+@lru_cache(maxsize=_KINDS)
+def group_ran(kinds: frozenset[Kind]) -> str | None:
+    """Return EAGER, COOPERATIVE or mixed; None: cannot tell, or nobody is there."""
+    ordered = sorted(kinds, key=repr)
+    members = tuple(_member(kind, str(n)) for n, kind in enumerate(ordered))
+    # a KIP-848 group's coordinator stops nothing, its classic members may on their own
+    doubtful = any(kind.type is GroupType.CONSUMER and ran(kind) is None for kind in kinds)
+    if not members or doubtful:
+        return None
+    answer = group_protocol(_snapshot(ordered[0], members)).value
+    return None if answer is RebalanceProtocol.CANNOT_TELL else str(answer)
 
 
 def _member(kind: Kind, name: str) -> Member:

@@ -10,7 +10,6 @@ from msgspec import Struct
 from rebal.groups.model import GroupType
 from rebal.inspectors.fleet.timeline import causes
 from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY, LoggedGeneration, RequestFacts
-from rebal.inspectors.fleet.timeline.members import MemberSpan
 from rebal.inspectors.fleet.timeline.values import (
     NOTHING,
     Member,
@@ -51,6 +50,32 @@ class Generation(Struct, kw_only=True, array_like=True):
 
 Owners = dict[str, frozenset[Partition]]
 """Partitions that nobody owns between two rounds of a cooperative rebalance, by last owner."""
+
+
+class MemberSpan(Struct, eq=False, array_like=True):
+    """A member that is in the group, since `first_generation` without a change.
+
+    `generation` is the one in its subscription. `joined_at` is None where it may have been there
+    before; `timed` is whether it is evidence of when. `kept` is whether it named partitions that it
+    still owned when it joined last.
+    """
+
+    member: Member
+    generation: int | None
+    first_generation: int | None
+    first_at: int
+    joined_at: int | None = None
+    timed: bool = True
+    kept: bool = False
+
+    @property
+    def member_id(self) -> str:
+        """The member's id."""
+        return self.member.member_id
+
+
+Members = dict[str, MemberSpan]
+"""The members of one group now, by id."""
 
 
 class Rebalance:

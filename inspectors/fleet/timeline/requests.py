@@ -24,13 +24,17 @@ _AWAY: Final = -2
 _NEEDS_ID: Final = "need to re-join with the given member-id"
 
 
-def note(state: GroupState, shared: Shared, at: int, request: Mapping[str, Any]) -> None:
-    """Keep what the line says, and what it changed in the group."""
+def note(state: GroupState, shared: Shared, at: int | None, request: Mapping[str, Any]) -> None:
+    """Keep what the line says, and what it changed in the group.
+
+    One without a time (None) tells of lists alone.
+    """
     if state.facts.since is None:
         state.facts.since = at
     api, error = request["api"], request["error"] or 0
     if api == "JOIN_GROUP":
-        _join(state, shared, at, request, error)
+        _join(state, shared, at, request)
+    if at is None or api == "JOIN_GROUP":
         return
     if api == "SYNC_GROUP" and error != FENCED:
         found = state.facts.synced(request, at)
@@ -68,37 +72,26 @@ def says_nothing_new(state: GroupState, request: Mapping[str, Any]) -> bool:
     )
 
 
-def note_untimed(state: GroupState, request: Mapping[str, Any]) -> None:
-    """Keep the list that a line without a time shows."""
-    error = request["error"] or 0
-    if request["api"] != "JOIN_GROUP":
-        return
-    outcome = join_outcome(error, request["probe"])
-    names = tuple(one["name"] for one in request["protocols"] or ())
-    if outcome is Outcome.REJECTED and error == _LIST_REJECTED:
-        state.lists.refused(request, None, names)
-        state.metrics.refused += 1
-    elif outcome in _IN_GROUP and request["member_id"]:
-        state.lists.joined(request, None, names, None)
-        state.facts.member(request["member_id"]).assignors = names
-
-
-def _join(
-    state: GroupState, shared: Shared, at: int, request: Mapping[str, Any], error: int
-) -> None:
-    facts = state.facts
+def _join(state: GroupState, shared: Shared, at: int | None, request: Mapping[str, Any]) -> None:
+    """Note a join; where its line has no time, only the list that it shows."""
+    facts, error = state.facts, request["error"] or 0
     outcome = join_outcome(error, request["probe"])
     names = tuple(one["name"] for one in request["protocols"] or ())
     if outcome is Outcome.REJECTED and error == _LIST_REJECTED:
         state.lists.refused(request, at, names)
-        facts.refuse(request["instance_id"] or request["client_id"] or "", at)
         state.metrics.refused += 1
-        state.incidents.refused(request, names, at, shared.rows)
+        if at is not None:
+            facts.refuse(request["instance_id"] or request["client_id"] or "", at)
+            state.incidents.refused(request, names, at, shared.rows)
         return
     member_id, instance_id = request["member_id"], request["instance_id"]
-    if error == FENCED and member_id and not request["probe"]:
+    if error == FENCED and member_id and not request["probe"] and at is not None:
         _fenced(state, shared, request, at)
     if outcome not in _IN_GROUP or not member_id:
+        return
+    if at is None:
+        state.lists.joined(request, at, names, None)
+        facts.member(member_id).assignors = names
         return
     replaced = None
     if instance_id:

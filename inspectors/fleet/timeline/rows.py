@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.inspectors.fleet.schemas import MEMBERS, PARTITIONS, STATES, TABLES
-from rebal.inspectors.fleet.timeline.protocol import Protocols
 from rebal.inspectors.fleet.timeline.values import PartitionList
 
 MADE: Final = ("groups", "members", "assignor_lists", "rebalances", "incidents", "errors")
@@ -75,15 +74,9 @@ class Rows:
         """Add a row of `table`, of the present group unless `group_id` says another one."""
         self._held[table].append({"group_id": self.group_id, **columns})
 
-    def full(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield the kinds that have gathered enough rows for a batch."""
-        yield from self._take(_AT_ONCE)
-
-    def rest(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield all that is left."""
-        yield from self._take(1)
-
-    def _take(self, least: int) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def take(self, *, rest: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the kinds that have gathered enough rows for a batch, or the `rest` of all."""
+        least = 1 if rest else _AT_ONCE
         for before, held in (("", self._settled), (OPEN, self._open)):
             for table, rows in held.items():
                 if len(rows) >= least:
@@ -92,7 +85,7 @@ class Rows:
 
 
 class Shared:
-    """Parts that all groups of one scan share: rows, protocols, topics' names.
+    """Parts that all groups of one scan share: rows and topics' names.
 
     `breaks` says where records may be missing, by partition; `unnamed` are ids of topics whose name
     was asked for in vain.
@@ -104,7 +97,6 @@ class Shared:
         breaks: Mapping[int, Sequence[int]] | None = None,
     ) -> None:
         self.rows = Rows()
-        self.protocols = Protocols()
         self.breaks = breaks or {}
         self.unnamed: set[str] = set()
         self._names = topic_names or {}

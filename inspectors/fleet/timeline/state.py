@@ -2,7 +2,7 @@
 
 `encode` writes the state so that the next scan goes on where this one stopped; `decode` makes the
 same state of it, which takes the group's next rows as if there had been no break. What all groups
-share (rows, decoded values, protocols, topics' names) is no part of it. Documents are msgpack of
+share (rows, decoded values, topics' names) is no part of it. Documents are msgpack of
 the types below and nothing else: they name no class and no function. One of another `SCHEMA`, or
 one that is damaged, is refused, and its group is told anew from its records.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-from msgspec import MsgspecError, Struct
+from msgspec import MsgspecError, Struct, field
 from msgspec.msgpack import Decoder, Encoder
 
 from rebal.groups.errors import DocumentError
@@ -20,8 +20,7 @@ from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup
 from rebal.inspectors.fleet.timeline.facts import RequestFacts
 from rebal.inspectors.fleet.timeline.incidents import Incidents
 from rebal.inspectors.fleet.timeline.lists import Lists
-from rebal.inspectors.fleet.timeline.members import Members, MemberSpan
-from rebal.inspectors.fleet.timeline.rebalances import Generation, Owners
+from rebal.inspectors.fleet.timeline.rebalances import Generation, MemberSpan, Owners
 
 SCHEMA: Final = 5
 """Raise it with every change of a type that a state holds; a release alone does not change it."""
@@ -117,7 +116,7 @@ class GroupState(Struct, kw_only=True, array_like=True):
     dying: Tombstone | None = None
     tombstone: Tombstone | None = None
     generation: Generation | None = None
-    members: Members = {}
+    members: dict[str, MemberSpan] = {}
     slipped: list[MemberSpan] = []
     protocol: str | None = None
     assigned: int = 0
@@ -127,10 +126,10 @@ class GroupState(Struct, kw_only=True, array_like=True):
     has_member_records: bool = False
     recorded: bool = False
     logged: list[Logged] = []
-    facts: RequestFacts
-    lists: Lists
-    incidents: Incidents
-    metrics: Metrics
+    facts: RequestFacts = field(default_factory=RequestFacts)
+    lists: Lists = field(default_factory=Lists)
+    incidents: Incidents = field(default_factory=Incidents)
+    metrics: Metrics = field(default_factory=Metrics)
 
     @property
     def place(self) -> tuple[int | None, int | None] | None:
@@ -142,18 +141,6 @@ class GroupState(Struct, kw_only=True, array_like=True):
 
 _ENCODER: Final = Encoder()
 _DECODER: Final = Decoder(GroupState)
-
-
-def new_state(group_id: str, recorded: bool) -> GroupState:
-    """Return the state of a group without rows; `recorded` is whether it has records."""
-    return GroupState(
-        group_id=group_id,
-        recorded=recorded,
-        facts=RequestFacts(),
-        lists=Lists(),
-        incidents=Incidents(),
-        metrics=Metrics(),
-    )
 
 
 def encode(state: GroupState) -> bytes:

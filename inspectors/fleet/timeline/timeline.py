@@ -28,7 +28,7 @@ from rebal.inspectors.fleet.schemas import REQUESTS, TIME, TIMELINE, in_columns
 from rebal.inspectors.fleet.timeline.clock import DISORDER, early
 from rebal.inspectors.fleet.timeline.group import Record, apply_record, apply_request, finish
 from rebal.inspectors.fleet.timeline.rows import DAMAGED, Rows, Shared
-from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode, new_state
+from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode
 
 INPUT: Final = TIMELINE
 """A record's columns and a request's, side by side; `group_id`, `at` and `source` are both's.
@@ -77,7 +77,7 @@ def make_tables(
             yield from _problems(parts, shared.rows)
         else:
             yield from _tell(group_id, parts, options, shared)
-    yield from shared.rows.rest()
+    yield from shared.rows.take(rest=True)
 
 
 class _Part(NamedTuple):
@@ -115,7 +115,7 @@ def _problems(parts: Iterable[_Part], rows: Rows) -> Iterator[tuple[str, pa.Reco
                 what="request log line",
                 error=part.columns["problem"][number],
             )
-        yield from rows.full()
+        yield from rows.take()
 
 
 def _tell(
@@ -125,7 +125,7 @@ def _tell(
     rows, until = shared.rows, options.until
     first = next(parts)
     document = first.columns["state"][first.start]
-    state = new_state(group_id, recorded=group_id in options.recorded)
+    state = GroupState(group_id=group_id, recorded=group_id in options.recorded)
     if document is not None:
         try:
             state = decode(document, group_id)
@@ -152,7 +152,7 @@ def _tell(
         if waiting:
             rows_left = in_columns(part.batch.take(pa.array(waiting)), INPUT)
             yield WAITING, early(rows_left, -DISORDER).to_batches()[0]
-        yield from rows.full()
+        yield from rows.take()
     saved = saved or _open(state, until, rows)
     finish(state, shared)
     rows.of_now(False)
