@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rebal.groups.errors import RebalError
@@ -17,7 +16,6 @@ from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.spark.errors import SparkError, failed_job
 from rebal.inspectors.fleet.spark.progress import Tasks, describe, watch
 from rebal.inspectors.fleet.spark.session import SparkSettings, any_secret, require, spark_session
-from rebal.inspectors.fleet.spark.tasks import cores_of
 from rebal.inspectors.logs.text_input import cannot_read
 
 if TYPE_CHECKING:
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from rebal.inspectors.fleet.sources.source import Source
 
 Say = Callable[[str], None]
-_Plan = Callable[[int], "Source"]
 _UNAUTHORIZED: Final = "TOPIC_AUTHORIZATION_FAILED"
 
 
@@ -76,7 +73,7 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
     cluster = find_cluster(order.out, order.cluster, told, whose=whose)
     found = find_last(order.out, cluster)
     last = None if order.full else found
-    plan = _look(order, last)
+    source = _look(order, last)
     with contextlib.ExitStack() as started:
         spark = started.enter_context(spark_session(order.spark))
         # Only now is the lake written to: a scan that cannot start leaves nothing there. Spark ends
@@ -87,7 +84,7 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
                 raise lost(order.out, cluster)
             try:
                 with watch(spark, tasks) if tasks is not None else contextlib.nullcontext():
-                    manifest = _carry_out(spark, run, order, plan, say)
+                    manifest = _carry_out(spark, run, order, source, say)
             except RebalError:
                 raise
             except Exception as error:
@@ -135,8 +132,8 @@ def _cluster(order: ScanOrder) -> tuple[str | None, str]:
     return None, "the files are"
 
 
-def _look(order: ScanOrder, previous: Manifest | None) -> _Plan | None:
-    """Look at the sources before Spark is started; return what makes a source for so many cores.
+def _look(order: ScanOrder, previous: Manifest | None) -> Source | None:
+    """Look at the sources before Spark is started; return the one of records.
 
     `previous` is the scan that this one goes on from (None: it reads everything).
     """
@@ -150,26 +147,25 @@ def _look(order: ScanOrder, previous: Manifest | None) -> _Plan | None:
         if not os.access(path, os.R_OK):
             raise cannot_read(path, PermissionError())
     if order.config is not None:
-        from rebal.inspectors.fleet.sources.kafka import find_range, read_kafka
+        from rebal.inspectors.fleet.sources.kafka import find_records
 
-        return partial(read_kafka, order.config, find_range(order.config, previous))
+        return find_records(order.config, previous)
     if order.segments:
         from rebal.inspectors.fleet.sources.segments import find_segments, read_segments
 
-        return partial(read_segments, find_segments(order.segments))
+        return read_segments(find_segments(order.segments))
     if order.offsets:
         from rebal.inspectors.fleet.sources.captured import find_files, read_files
 
-        return partial(read_files, find_files(order.offsets))
+        return read_files(find_files(order.offsets))
     return None
 
 
 def _carry_out(
-    spark: SparkSession, run: Run, order: ScanOrder, plan: _Plan | None, say: Say
+    spark: SparkSession, run: Run, order: ScanOrder, source: Source | None, say: Say
 ) -> Manifest:
     from rebal.inspectors.fleet.scan import scan
 
-    source = None if plan is None else plan(cores_of(spark))
     for note in source.notes if source is not None else ():
         say(note)
     return scan(

@@ -244,12 +244,9 @@ def _valid(rows: pa.Table, name: str) -> _Values:
 
 
 def _bytes(rows: pa.Table) -> _Values:
-    lengths = [np.full(len(rows), 64, np.int64)]
-    for name in ("value", "state"):
-        found = pc.fill_null(pc.binary_length(rows[name]), 0)
-        lengths.append(np.asarray(found.to_numpy(), np.int64))
-    total: _Values = np.sum(lengths, axis=0)
-    return total
+    """Return about how many bytes each row has."""
+    large = (pc.fill_null(pc.binary_length(rows[name]), 0) for name in ("value", "state"))
+    return sum(map(np.asarray, large), start=np.full(len(rows), 64))
 
 
 def _batch(held: list[pa.Table]) -> pa.RecordBatch:

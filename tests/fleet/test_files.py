@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from pyarrow.dataset import ParquetFileFormat
 from rebal.inspectors.fleet import writer
 from rebal.inspectors.fleet.files import of_groups, of_scans, read_rows
 from rebal.inspectors.fleet.increments.work import Load, carry, tell
-from rebal.inspectors.fleet.intake.intake import Known, only_new, take_in, take_requests
+from rebal.inspectors.fleet.intake.intake import only_new, read_broken, take_in, take_requests
 from rebal.inspectors.fleet.reports import Totals
 from rebal.inspectors.fleet.runs import pack, runs_of, unpack
 from rebal.inspectors.fleet.schemas import (
@@ -182,7 +183,7 @@ def test_a_line_that_an_earlier_scan_could_not_read_is_known_by_its_file(tmp_pat
     lines = [{"source": "a", "value": b"broken"}, {"source": "b", "value": b"x", "offset": 3}]
     writer.write("broken", pa.Table.from_pylist(lines, ERRORS))
     (file,) = reported(writer.report()).files("broken")
-    known = Known(target_in(tmp_path).place, {0: 9}, (file.path,))
+    broken = partial(read_broken, target_in(tmp_path).place, [file.path])
     given = [
         {"source": "a", "value": b"broken"},
         {"source": "b", "value": b"broken"},
@@ -190,5 +191,5 @@ def test_a_line_that_an_earlier_scan_could_not_read_is_known_by_its_file(tmp_pat
         {"source": "a", "value": b"broken", "partition": 0, "offset": 10},
     ]
     rows = pa.Table.from_pylist(given, SOURCE).to_batches()
-    found = [row for batch in only_new(rows, iter, known) for row in batch.to_pylist()]
+    found = [row for batch in only_new(rows, iter, {0: 9}, broken) for row in batch.to_pylist()]
     assert [(row["source"], row["offset"]) for row in found] == [("b", None), ("a", 10)]

@@ -13,10 +13,10 @@ from rebal.inspectors.connection.settings import Pem
 from rebal.inspectors.errors import ConnectError, RequestError, SettingError
 from rebal.inspectors.fleet.sources import kafka
 from rebal.inspectors.fleet.sources.kafka import (
-    KafkaRange,
     PartitionRange,
-    read_kafka,
+    carried,
     read_partitions,
+    share_ranges,
 )
 from rebal.inspectors.fleet.sources.source import TOPIC
 
@@ -138,11 +138,10 @@ def test_tasks_share_the_offsets_and_need_no_pem_file(tmp_path: Any) -> None:
     pem = tmp_path / "ca.pem"
     pem.write_text("PEM")
     config = ClusterConfig(bootstrap="b:9093", protocol="SSL", ca=Pem(file=str(pem)))
-    ranges = tuple(PartitionRange(n, 0, 100_000) for n in range(8))
-    source = read_kafka(config, KafkaRange(partitions=ranges), 1)
-    assert source.shares == [list(ranges[n : n + 2]) for n in range(0, 8, 2)]
-    assert source.read.keywords["config"].ca == Pem(inline="PEM")  # type: ignore[attr-defined]
-    assert read_kafka(config, KafkaRange(partitions=()), 4).shares == []
+    ranges = [PartitionRange(n, 0, 100_000) for n in range(8)]
+    assert share_ranges(ranges, 1) == [ranges[n : n + 2] for n in range(0, 8, 2)]
+    assert share_ranges([], 4) == []
+    assert carried(config).ca == Pem(inline="PEM")
     pem.unlink()
     with pytest.raises(SettingError, match="is not a PEM file that can be read"):
-        read_kafka(config, KafkaRange(partitions=ranges), 1)
+        carried(config)

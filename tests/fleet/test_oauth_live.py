@@ -22,7 +22,7 @@ from rebal.inspectors.connection.config import resolve
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.scans import clusters_of
 from rebal.inspectors.fleet.sources import kafka as kafka_source
-from rebal.inspectors.fleet.sources.kafka import find_range
+from rebal.inspectors.fleet.sources.kafka import find_records
 from tests.fleet import test_cluster
 from tests.fleet.conftest import read_tables, without_sources
 from tests.fleet.tablefiles import last_scan
@@ -192,7 +192,7 @@ def test_markers_of_an_aborted_transaction_are_no_records(
     scan("--command-config", file, "--out", out)
     in_transaction(broker, "checkout", "orders", 99, end=False)
     before = last_scan(out)
-    assert find_range(resolve(None, [], file, None, {}, 5000), before).partitions
+    assert find_records(resolve(None, [], file, None, {}, 5000), before).share(1)
     scan("--command-config", file, "--out", out)
     assert last_scan(out).read == before.read
     assert last_scan(out).offsets == before.offsets
@@ -236,7 +236,7 @@ def test_a_token_is_there_no_more_when_tasks_ask(
         issuer.body = signer.answer(user="admin")
 
         def found_late(*words: Any) -> Any:
-            made = find_range(*words)
+            made = find_records(*words)
             match fault:
                 case "refuses":
                     issuer.status, issuer.body = 401, None
@@ -248,7 +248,7 @@ def test_a_token_is_there_no_more_when_tasks_ask(
                     kept.write_text(signer.token(-60, user="admin"))
             return made
 
-        monkeypatch.setattr(kafka_source, "find_range", found_late)
+        monkeypatch.setattr(kafka_source, "find_records", found_late)
         from_file = fault.startswith("file")
         file = properties(broker, f"file://{kept}" if from_file else issuer.url, tmp_path)
         words = ("--command-config", file, "--timeout", "5", "--out", tmp_path / "out")

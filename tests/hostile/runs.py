@@ -415,10 +415,9 @@ def _no_run(*_: Any, **__: Any) -> Any:
     return contextlib.nullcontext(SimpleNamespace(previous=None))
 
 
-def _read_sources(_: Any, __: Any, order: job.ScanOrder, plan: Any, ___: Any) -> Any:
+def _read_sources(_: Any, __: Any, order: job.ScanOrder, source: Any, ___: Any) -> Any:
     """Read what the tasks of a scan would read."""
-    source = plan(1) if order.segments else None
-    for share in source.shares if source is not None else ():
+    for share in source.share(1) if order.segments else ():
         for rows in source.read(share):
             rows.validate()
     parts = share_out(order.request_logs, 1)[0] if order.request_logs else []

@@ -8,8 +8,7 @@ rows ─┬─ commits ── reduced ──────────────
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -49,39 +48,32 @@ _BROKEN: Final = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class Known:
-    """Records that earlier scans have read, up to the offsets `after`, by partition.
-
-    `broken` are the files of what could not be read; a task looks into them where a row has no
-    offset.
-    """
-
-    place: Place
-    after: Mapping[int, int]
-    broken: Sequence[str] = ()
-
-    def lines(self) -> frozenset[tuple[str, bytes]]:
-        """Return the broken rows without an offset: file, and hash of the text."""
-        found: set[tuple[str, bytes]] = set()
-        for path in self.broken:
-            for rows in read_rows(self.place, path, _BROKEN):
-                found.update(_hashed(rows.filter(pc.is_null(rows["offset"]))))
-        return frozenset(found)
-
-
 def only_new(
-    batches: Iterable[pa.RecordBatch], read: Work, known: Known
+    batches: Iterable[pa.RecordBatch],
+    read: Work,
+    after: Mapping[int, int],
+    broken: Callable[[], Iterable[pa.Table]],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what `read` makes of the batches without the rows that an earlier scan has read."""
-    broken: frozenset[tuple[str, bytes]] | None = None
+    """Yield what `read` makes of the batches without the rows that an earlier scan has read.
+
+    Those are records up to the offsets `after`, by partition. A row without an offset is known by
+    its file and a hash of its text, if it is among the `broken` rows.
+    """
+    known: set[tuple[str, bytes]] | None = None
     for batch in read(batches):
-        rows = _later(pa.Table.from_batches([batch]), known.after)
-        if rows["offset"].null_count and known.broken:
-            broken = known.lines() if broken is None else broken
+        rows = _later(pa.Table.from_batches([batch]), after)
+        if rows["offset"].null_count:
+            if known is None:
+                known = {line for found in broken() for line in _hashed(found)}
             of = zip(rows["offset"].is_valid().to_pylist(), _hashed(rows), strict=True)
-            rows = rows.filter(pa.array([placed or line not in broken for placed, line in of]))
+            rows = rows.filter(pa.array([placed or line not in known for placed, line in of]))
         yield from rows.to_batches()
+
+
+def read_broken(place: Place, paths: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield the rows without an offset in files of what could not be read."""
+    for path in paths:
+        yield from read_rows(place, path, _BROKEN, pc.field("offset").is_null())
 
 
 def take_in(

@@ -17,7 +17,13 @@ from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.logs import zone_name, zone_offset
 from rebal.groups.wire.offsets_topic import GROUP_METADATA, KINDS, generation_in
 from rebal.inspectors.fleet.increments.gather import gather, pieces_of
-from rebal.inspectors.fleet.intake.intake import COPIES, Known, only_new, take_in, take_requests
+from rebal.inspectors.fleet.intake.intake import (
+    COPIES,
+    only_new,
+    read_broken,
+    take_in,
+    take_requests,
+)
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.sweep import Freed, remove
 from rebal.inspectors.fleet.manifest import ReadLog
@@ -64,17 +70,17 @@ def read_records(spark: SparkSession, run: Run, source: Source) -> Totals:
         DocumentError: what was named holds no record of a group.
         ScanError: a record was lost on the way, or the source changed while it was read.
     """
-    shares = numbered(spark, len(source.shares))
-    read: Work = partial(in_shares, shares=source.shares, work=source.read)
+    shares = source.share(cores_of(spark))
+    tasks = numbered(spark, len(shares))
+    read: Work = partial(in_shares, shares=shares, work=source.read)
     if run.previous is not None:
-        broken = tuple(one.path for one in run.earlier("broken"))
-        known = Known(run.place, run.previous.offsets, broken)
-        read = partial(only_new, read=read, known=known)
-    found = _taken_in(run, shares, read)
+        broken = partial(read_broken, run.place, [one.path for one in run.earlier("broken")])
+        read = partial(only_new, read=read, after=run.previous.offsets, broken=broken)
+    found = _taken_in(run, tasks, read)
     if found.may_repeat:
         wrote = [Freed(one.path, one.size) for files in found.made.values() for one in files]
         remove(run.place, wrote)
-        rows = in_tasks(shares, read, from_arrow_schema(SOURCE, prefer_timestamp_ntz=False))
+        rows = in_tasks(tasks, read, from_arrow_schema(SOURCE, prefer_timestamp_ntz=False))
         found = _taken_in(run, _each_once(rows), iter)
     _account(run, source, found)
     return found

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -71,16 +72,20 @@ def find_files(paths: Sequence[str]) -> list[tuple[str, str]]:
     return [(file, _form(file)) for path in paths for file in _files(path)]
 
 
-def read_files(files: Sequence[tuple[str, str]], cores: int) -> Source:
-    """Return the records in captured files, as `find_files` gives them, for so many cores.
+def read_files(files: Sequence[tuple[str, str]]) -> Source:
+    """Return the records in captured files, as `find_files` gives them."""
+    names = tuple(sorted({Path(path).name for path, _ in files}))
+    return Source(names, partial(_share, files), read_parts)
+
+
+def _share(files: Sequence[tuple[str, str]], cores: int) -> list[Any]:
+    """Return the files in parts for so many cores.
 
     Raises:
         DocumentError: Parquet without the columns that are needed.
     """
     text, _ = share_out([path for path, form in files if form == "text"], cores)
-    parquet = plan_parquet([path for path, form in files if form == "parquet"], cores)
-    names = tuple(sorted({Path(path).name for path, _ in files}))
-    return Source(names, [*text, *parquet], read_parts)
+    return [*text, *plan_parquet([path for path, form in files if form == "parquet"], cores)]
 
 
 def read_parts(parts: Sequence[Part | RowGroup]) -> Iterator[pa.RecordBatch]:

@@ -24,7 +24,6 @@ from confluent_kafka import (
 from msgspec.structs import replace
 
 from rebal.groups.commands import Command
-from rebal.groups.model import Record
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.connection.settings import Pem
 from rebal.inspectors.connection.tokens import token_of
@@ -34,7 +33,6 @@ from rebal.inspectors.files import read_text
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.sources.source import TOPIC, Source, SourceRow, batch_of
 from rebal.inspectors.fleet.spark.tasks import shares_of
-from rebal.inspectors.kafka.brokers import ClusterReading
 from rebal.inspectors.kafka.doctor import acl
 from rebal.inspectors.kafka.read import read_brokers
 from rebal.inspectors.kafka.session import connect
@@ -60,17 +58,6 @@ class PartitionRange(NamedTuple):
     end: int
 
 
-class KafkaRange(Record, frozen=True, kw_only=True):
-    """The offsets to read of the partitions that have something new.
-
-    `notes` say what cannot be read; `brokers` is what the brokers say beside records.
-    """
-
-    partitions: tuple[PartitionRange, ...]
-    brokers: ClusterReading | None = None
-    notes: tuple[str, ...] = ()
-
-
 def find_cluster_id(config: ClusterConfig) -> str | None:
     """Return the id of the cluster, if its brokers say it.
 
@@ -82,13 +69,14 @@ def find_cluster_id(config: ClusterConfig) -> str | None:
         return session.resources.cluster(Deadline(config.timeout_ms))[0]
 
 
-def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
-    """Return the offsets of `__consumer_offsets` that `previous` has not read.
+def find_records(config: ClusterConfig, previous: Manifest | None) -> Source:
+    """Return the records of `__consumer_offsets` that `previous` has not read.
 
     Raises:
         ConnectError: the login is rejected.
         RequestError: the topic is not there or may not be described, or it is not the one that
             `previous` read.
+        SettingError: a PEM file cannot be read.
     """
     deadline = Deadline(config.timeout_ms)
     with connect(config) as session:
@@ -121,24 +109,20 @@ def find_range(config: ClusterConfig, previous: Manifest | None) -> KafkaRange:
         notes += brokers.notes
     except (ConnectError, RequestError) as error:
         notes.append(f"what the brokers say of themselves was not read: {error}")
-    return KafkaRange(partitions=tuple(wanted), brokers=brokers, notes=tuple(notes))
-
-
-def read_kafka(config: ClusterConfig, what: KafkaRange, cores: int) -> Source:
-    """Return the records in `what`, as a source for so many cores.
-
-    Raises:
-        SettingError: a PEM file that cannot be read.
-    """
-    parts = [(one, one.end - one.start) for one in what.partitions]
-    tasks = min(_TASKS_PER_CORE * cores, -(-sum(size for _, size in parts) // _LEAST))
     return Source(
         names=(config.bootstrap,),
-        shares=shares_of(parts, tasks),
-        read=partial(read_partitions, config=_carried(config)),
-        notes=what.notes,
-        brokers=what.brokers,
+        share=partial(share_ranges, wanted),
+        read=partial(read_partitions, config=carried(config)),
+        notes=tuple(notes),
+        brokers=brokers,
     )
+
+
+def share_ranges(ranges: Sequence[PartitionRange], cores: int) -> list[list[PartitionRange]]:
+    """Return the ranges in shares for so many cores."""
+    parts = [(one, one.end - one.start) for one in ranges]
+    tasks = min(_TASKS_PER_CORE * cores, -(-sum(size for _, size in parts) // _LEAST))
+    return shares_of(parts, tasks)
 
 
 def read_partitions(
@@ -216,7 +200,7 @@ def _row(message: Message, address: str) -> SourceRow:
     return key, value, message.partition(), message.offset(), micros, address, None
 
 
-def _carried(config: ClusterConfig) -> ClusterConfig:
+def carried(config: ClusterConfig) -> ClusterConfig:
     """Return the connection with the text of its PEM files: executors need none."""
     return replace(
         config,

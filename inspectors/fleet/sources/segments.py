@@ -106,10 +106,10 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def read_segments(found: Sequence[tuple[int, list[str]]], _cores: int) -> Source:
+def read_segments(found: Sequence[tuple[int, list[str]]]) -> Source:
     """Return the records in segments, as `find_segments` gives them; a task for each folder."""
     names = sorted({f"{TOPIC}-{partition}" for partition, _ in found})
-    return Source(tuple(names), found, read_partition)
+    return Source(tuple(names), lambda _: found, read_partition)
 
 
 def read_partition(share: tuple[int, Sequence[str]]) -> Iterator[pa.RecordBatch]:

@@ -22,14 +22,15 @@ SKIPPED: Final = "skipped: "
 
 @dataclass(frozen=True)
 class Source:
-    """Records in shares, one for each task; `names` says where they come from.
+    """Records that a scan reads; `names` says where they come from.
 
-    `read` makes batches of `SOURCE` of a share, wherever the task runs. `notes` are for the
-    operator, and `brokers` is what those of a live cluster said.
+    `share` makes shares of them for so many cores, one for each task, and `read` batches of
+    `SOURCE` of a share, wherever the task runs. `notes` are for the operator, and `brokers` is what
+    those of a live cluster said.
     """
 
     names: tuple[str, ...]
-    shares: Sequence[Any]
+    share: Callable[[int], Sequence[Any]]
     read: Callable[[Any], Iterator[pa.RecordBatch]]
     notes: tuple[str, ...] = ()
     brokers: ClusterReading | None = None

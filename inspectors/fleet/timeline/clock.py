@@ -28,6 +28,8 @@ DISORDER: Final = 10_000_000
 """How far the clocks of two sources may differ, in microseconds: a request counts so much early."""
 _EARLIEST: Final = int(datetime(2011, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 """Kafka's first release: no record is older."""
+EVER: Final = (_EARLIEST, np.iinfo(np.int64).max)
+"""All times that are believed where no source bounds them."""
 _AHEAD: Final = timedelta(days=1)
 
 
@@ -37,7 +39,7 @@ def effective(at: Ints, span: tuple[int, int] | None = None) -> Ints:
     `span` is the time that all sources cover, in microseconds since 1970: what lies outside is not
     believed.
     """
-    first, until = span or (_EARLIEST, np.iinfo(np.int64).max)
+    first, until = span or EVER
     inside = (at >= first) & (at <= until)
     believed = at[inside]
     earliest = believed[0] if len(believed) else first
@@ -70,7 +72,7 @@ def settle(rows: pa.Table, span: tuple[int, int] | None = None) -> pa.Table:
     made = times.copy()
     for series in np.split(records[order], bounds):
         made[series] = effective(times[series], span)
-    first, until = span or (_EARLIEST, np.iinfo(np.int64).max)
+    first, until = span or EVER
     lost = ~of_record & told & ((times < first) | (times > until))
     if not lost.any() and (made == times).all():
         return rows

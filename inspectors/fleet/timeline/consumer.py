@@ -109,9 +109,8 @@ class ConsumerGroup(Struct, array_like=True):
         self, key: kinds.MemberKey, value: kinds.Value | None, at: int, shared: Shared
     ) -> None:
         record = None if value is None else _as_record(value)
-        known = self.members.get(key.member_id)
-        is_known = known is not None and known.metadata is not None
-        comes_or_goes = record is None or (record.metadata is not None and not is_known)
+        known = self.members.get(key.member_id, MemberRecords()).metadata
+        comes_or_goes = record is None or (record.metadata is not None and known is None)
         if comes_or_goes or self.waiting:
             self.waiting.append(Waiting(key.version, key.member_id, record))
             self.waiting_at = at

@@ -39,10 +39,10 @@ class ListRow(Struct, array_like=True):
     last_at: int | None
     generation: int | None
     columns: dict[str, str | int | None]
-    times: int = 1
+    times: int = 0
 
     def again(self, at: int | None, generation: int | None) -> None:
-        """Note that it was seen once more."""
+        """Note that it was seen, for the first time or once more."""
         self.times += 1
         if at is not None:
             self.last_at = at if self.last_at is None else max(at, self.last_at)
@@ -114,11 +114,8 @@ class Lists(Struct, array_like=True):
         generation: int | None,
         columns: Mapping[str, Any],
     ) -> None:
-        known = self.seen.get(key)
-        if known is not None:
-            known.again(at, generation)
-        else:
-            self.seen[key] = ListRow(at, at, generation, dict(columns))
+        known = self.seen.setdefault(key, ListRow(at, at, generation, dict(columns)))
+        known.again(at, generation)
 
     def forget(self, before: int, members: Container[str], rows: Rows) -> None:
         """Write what will hardly be seen again, once much is open."""
