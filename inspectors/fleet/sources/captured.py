@@ -32,6 +32,7 @@ _TEXT: Final = (".jsonl", ".ndjson", ".json")
 _PARQUET_MAGIC: Final = b"PAR1"
 _LINE: Final = SOURCE.remove(SOURCE.get_field_index("source")).append(pa.field("topic", TEXT))
 _NEEDED: Final = ("key", "value", "partition", "offset", "timestamp")
+_BINARY: Final = (pa.binary(), pa.large_binary())
 _TASK: Final = 64 << 20
 """Bytes of a file that one task reads, about."""
 _ROWS: Final = 1 << 16
@@ -175,7 +176,7 @@ def plan_parquet(paths: Sequence[str], least: int) -> list[list[RowGroup]]:
 def _check_columns(path: str, schema: pa.Schema) -> None:
     missing = [name for name in _NEEDED if name not in schema.names]
     wrong = [
-        name for name in ("key", "value") if not missing and not _is_binary(schema.field(name).type)
+        name for name in ("key", "value") if not missing and schema.field(name).type not in _BINARY
     ]
     if missing or wrong:
         lacking = f"no column {', '.join(missing)}" if missing else f"{wrong[0]} is not binary"
@@ -257,7 +258,3 @@ def _micros_written(time: str) -> int | None:
     except ValueError:
         return None
     return micros(found if found.tzinfo else found.replace(tzinfo=UTC))
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))

@@ -108,14 +108,19 @@ class ConsumerGroup(Struct, array_like=True):
     def _member(
         self, key: kinds.MemberKey, value: kinds.Value | None, at: int, shared: Shared
     ) -> None:
-        record = None if value is None else _as_record(value)
+        record = MemberRecords(
+            value if isinstance(value, ConsumerGroupMember) else None,
+            value if isinstance(value, TargetAssignment) else None,
+            value if isinstance(value, CurrentAssignment) else None,
+        )
         known = self.members.get(key.member_id, MemberRecords()).metadata
-        comes_or_goes = record is None or (record.metadata is not None and known is None)
+        one = Waiting(key.version, key.member_id, None if value is None else record)
+        comes_or_goes = value is None or (record.metadata is not None and known is None)
         if comes_or_goes or self.waiting:
-            self.waiting.append(Waiting(key.version, key.member_id, record))
+            self.waiting.append(one)
             self.waiting_at = at
         else:
-            self._take(key.version, key.member_id, record, at, shared)
+            self._take(one, at, shared)
 
     def generation(self, at: int, shared: Shared) -> list[Epoch]:
         """Return the members as they are in this epoch; none without an epoch."""
@@ -189,17 +194,16 @@ class ConsumerGroup(Struct, array_like=True):
     def _take_waiting(self, shared: Shared) -> None:
         waiting, self.waiting = self.waiting, []
         for one in waiting:
-            self._take(one.kind, one.member_id, one.record, self.waiting_at, shared)
+            self._take(one, self.waiting_at, shared)
 
-    def _take(
-        self, kind: int, member_id: str, record: MemberRecords | None, at: int, shared: Shared
-    ) -> None:
+    def _take(self, one: Waiting, at: int, shared: Shared) -> None:
+        record = one.record
         if record is None:
-            if kind == kinds.CONSUMER_GROUP_MEMBER_METADATA:
-                self.members.pop(member_id, None)
+            if one.kind == kinds.CONSUMER_GROUP_MEMBER_METADATA:
+                self.members.pop(one.member_id, None)
                 self._look(at)
             return
-        member = self.members.setdefault(member_id, MemberRecords())
+        member = self.members.setdefault(one.member_id, MemberRecords())
         member.metadata = record.metadata or member.metadata
         member.target = record.target or member.target
         member.current = record.current or member.current
@@ -276,15 +280,6 @@ class ConsumerGroup(Struct, array_like=True):
             named[name] = named.get(name, b"") + raw
         topics = tuple(sorted(named))
         return PartitionList(topics, tuple(named[topic] for topic in topics))
-
-
-def _as_record(value: kinds.Value) -> MemberRecords:
-    """Return a member's record, by its kind."""
-    return MemberRecords(
-        value if isinstance(value, ConsumerGroupMember) else None,
-        value if isinstance(value, TargetAssignment) else None,
-        value if isinstance(value, CurrentAssignment) else None,
-    )
 
 
 def _unlike(some: TopicIdPartitions, others: TopicIdPartitions) -> bool:

@@ -5,7 +5,6 @@ A new incarnation begins each time that the group is created again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from typing import Final
 
@@ -175,7 +174,8 @@ def _leave(
     """Write the last row of a member that left; `closed` is whether it was seen to leave."""
     del state.members[span.member_id]
     write(state, shared, span, left_at=left_at, left_reason=reason)
-    others = _like(state.members, span.member)
+    name, present = span.member.identity.client_id, state.members.values()
+    others = (one.member for one in present if one.member.identity.client_id == name)
     state.incidents.left(span, left_at, reason, others, shared.rows, closed=closed)
 
 
@@ -221,12 +221,6 @@ def write(
         left_reason=left_reason,
         current=current,
     )
-
-
-def _like(members: Mapping[str, MemberSpan], gone: Member) -> Iterator[Member]:
-    """Return the present members with the client id of one that left."""
-    name = gone.identity.client_id
-    return (one.member for one in members.values() if one.member.identity.client_id == name)
 
 
 def _as_heard(member: Member, logged: LoggedMember) -> Member:

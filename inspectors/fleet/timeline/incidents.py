@@ -143,10 +143,11 @@ class Incidents(Struct, array_like=True):
             add(rows, SLOW, (at, at), reason or "", members=(member.member_id,))
         client = _client(member)
         began = gone.joined_at if gone.timed else None
-        if closed or (reason is None and began is not None and _left(member, at - began)):
+        session = member.session_ms * MILLI
+        # Who is gone too soon for its session to have expired left, too.
+        if closed or (reason is None and began is not None and at - began < NEARLY * session):
             return
-        short = SHORT_LIFE * member.session_ms * MILLI
-        stayed = began is None or at - began > short
+        stayed = began is None or at - began > SHORT_LIFE * session
         if client is None or (stayed and client not in self.streaks):
             return
         if any(other is not member and _client(other) == client for other in others):
@@ -220,11 +221,6 @@ def add(
         "incidents", kind=kind, started_at=started_at, ended_at=ended_at,
         members=tuple(members), count=count, detail=detail,
     )  # fmt: skip
-
-
-def _left(member: Member, lived: int) -> bool:
-    """Return whether a member was gone too soon for its session to have expired."""
-    return lived < NEARLY * member.session_ms * MILLI
 
 
 def _client(member: Member) -> Key | None:

@@ -104,7 +104,8 @@ def _join(state: GroupState, shared: Shared, at: int | None, request: Mapping[st
     if left is not None and left.member_id != member_id and _was_slow(state, shared, left, request):
         logged.before = left.member_id
     if logged.assignors is None:
-        logged.reason = _said(request["reason"])
+        said = request["reason"] or ""
+        logged.reason = None if said.startswith(_NEEDS_ID) else said or None
     logged.saw(request, at)
     logged.assignors = names
     logged.session_timeout_ms = request["session_timeout_ms"]
@@ -231,8 +232,3 @@ def _comes_back(state: GroupState, member_id: str, epoch: int | None, at: int) -
 
 def _start(at: int, request: Mapping[str, Any]) -> int:
     return at - round((request["total_ms"] or 0) * MILLI)
-
-
-def _said(reason: str | None) -> str | None:
-    """Return a join's reason, where it says more than that a member id is needed."""
-    return None if not reason or reason.startswith(_NEEDS_ID) else reason
