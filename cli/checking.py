@@ -38,6 +38,9 @@ from rebal.planner.check.starts import Start
 _MANY: Final = 500
 _WORST_FIRST: Final = (Tri.NO, Tri.CANNOT_TELL, Tri.YES)
 _ABOUT_KAFKA: Final = re.compile(r"kafka|group[._-]?id|assignor|rebalance", re.IGNORECASE)
+_PLACEHOLDER: Final = re.compile(
+    r"(?:group|assign|strateg|application)[^\n:=]*[:=][^\n]*?[$][{(]([\w.-]+)", re.IGNORECASE
+)
 _LOCKS: Final = ("package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml")
 
 
@@ -165,7 +168,7 @@ def _read(tree: Tree) -> Side:
     for declared in found.declared:
         where = declared.where.removeprefix(own)
         starts.append(Start(file=_file_of(where, names), where=where, declared=declared))
-    notes = tuple(note.replace(own, "") for note in found.notes)
+    notes = tuple(n.replace(own, "") for n in found.notes if not n.endswith(OF_A_PROFILE))
     manifests = read_manifests(tree.root / tree.files[0] if tree.alone else tree.root)
     known = [one for one in manifests.dependencies if _file_of(one.where, names) in names]
     starts = with_libraries(starts, libraries_of(known))
@@ -182,26 +185,32 @@ def _file_of(where: str, names: Collection[str]) -> str:
 
 
 def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
-    """Yield each changed file of which a reader notes that its consumers are not all known."""
-    for side, other in ((two, one), (one, two)):
+    """Yield each file whose consumers a reader does not know whole, where what decides them
+    changed.
+    """
+    files = sorted({*one.tree.files, *two.tree.files})
+    texts = {file: (one.text(file), two.text(file)) for file in files}
+    changed = {file: "".join(both).upper() for file, both in texts.items() if both[0] != both[1]}
+    for side in (two, one):
         for note in side.notes:
-            file = _file_of(note, side.tree.files)
+            file = _file_of(note, texts)
             text = side.text(file)
-            if note.endswith(OF_A_PROFILE) or not _ABOUT_KAFKA.search(text):
+            if not _ABOUT_KAFKA.search(text):
                 continue
-            if any(side.text(each) != other.text(each) for each in _beside(file, side.tree)):
+            named = [name.upper() for name in _PLACEHOLDER.findall(text)]
+            beside = any(_decides(each, file) for each in changed)
+            if beside or any(name in each for name in named for each in changed.values()):
                 yield file, note
-
     for note in two.unread:
-        file = _file_of(note, one.tree.files)
+        file = _file_of(note, texts)
         if note not in one.unread and file in one.tree.files:
             yield file, note
 
 
-def _beside(file: str, tree: Tree) -> Sequence[str]:
-    """Return the files that decide what a file says: of a Helm template, those of its chart."""
-    chart, templates, _ = file.rpartition("/templates/")
-    return [each for each in tree.files if each.startswith(f"{chart}/")] if templates else [file]
+def _decides(file: str, other: str) -> bool:
+    """Return whether a file decides what the other one says: itself, or a Helm template's chart."""
+    chart, templates, _ = other.rpartition("/templates/")
+    return file == other or (bool(templates) and file.startswith(f"{chart}/"))
 
 
 def _located(found: Judgement, one: Side, two: Side) -> tuple[Changed, ...]:
@@ -228,4 +237,4 @@ def _line(change: Changed, group_id: str | None, text: str) -> int:
     return min(found or anchors, key=lambda n: abs(n - near), default=0)
 
 
-_LETTERS: Final = {"assignor list": "partitionassignmentstrateg", "consumer": "groupid"}
+_LETTERS: Final = {"assignor list": "strateg", "consumer": "groupid"}

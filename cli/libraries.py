@@ -17,7 +17,7 @@ from rebal.inspectors.manifests.products import Dependency, client_of
 from rebal.planner.check.starts import PROGRAMS, Library, Start
 
 _LINE: Final = re.compile(r":\d+\Z")
-# An image in such a file is that of the consumers in the same file alone.
+# An image in such a file is that of its consumers alone; a product's configuration is beside it.
 _OF_ITSELF: Final = (".yaml", ".yml")
 
 
@@ -88,9 +88,9 @@ def _distant(file: str, library: Library) -> tuple[int, Library] | None:
         return 0, library
     folder = own.rpartition("/")[0]
     below = not folder or file.startswith(f"{folder}/")
-    if own.endswith(_OF_ITSELF) or not below:
-        return None
-    return 1 + file.count("/") - own.count("/"), library
+    far = 1 + file.count("/") - own.count("/")
+    elsewhere = own.endswith(_OF_ITSELF) and (far > 1 or not library.product)
+    return None if elsewhere or not below else (far, library)
 
 
 def _together(near: Sequence[Library]) -> Library | None:

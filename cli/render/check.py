@@ -123,7 +123,8 @@ def _rows(one: Judgement) -> Rows:
 
 def _change(change: Changed) -> str:
     at = f":{change.line}" if change.line else ""
-    return f"{change.what}  {change.before} → {change.after}   {change.file}{at}"
+    values = f"  {change.before} → {change.after}" if change.after else ""
+    return f"{change.what}{values}   {change.file}{at}"
 
 
 def _runs(one: Judgement) -> Iterator[str]:

@@ -27,6 +27,9 @@ _SPANS: Final = {_CLASSIC_ONLY[1]: "session timeout", "max.poll.interval.ms": "p
 _KEYS: Final = {
     "partitionassignmentstrategy": "partition.assignment.strategy",
     "partitionassignmentstrategies": "partition.assignment.strategy",
+    # The OpenTelemetry Collector's Kafka receiver.
+    "grouprebalancestrategies": "partition.assignment.strategy",
+    "grouprebalancestrategy": "partition.assignment.strategy",
     "groupinstanceid": "group.instance.id",
     "bootstrapservers": "bootstrap.servers",
     "metadatabrokerlist": "bootstrap.servers",

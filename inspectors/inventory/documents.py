@@ -308,7 +308,8 @@ def _properties(text: str, profile: str | None) -> list[Document]:
         if line[0] in "#!":
             continue
         key, value = key_and_value(line.removeprefix("export "))
-        value = _QUOTED.sub(r"\2", value.rstrip())
+        # Logstash writes `key => "value"`.
+        value = _QUOTED.sub(r"\2", value.removeprefix("=>").removeprefix(">").strip())
         if key and value and not key.startswith("["):
             parts[-1][key] = value
     return [Document(settings=flat, profile=_profile(flat) or profile) for flat in parts]

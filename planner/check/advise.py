@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rebal.groups.model import Record, Tri
+from rebal.groups.model import GroupType, Record, Tri
 from rebal.planner.check.before import planned
 from rebal.planner.check.compare import World
 from rebal.planner.check.starts import CONSUMER, Start, is_unset
@@ -52,8 +52,11 @@ def plan_of(world: World) -> Plan | None:
     pair = next((one for one in world.changed if one.before and one.after), None)
     if pair is None or pair.before is None or pair.after is None:
         return None
+    snapshot = planned(world.pairs)
+    if snapshot.group.type is GroupType.CLASSIC and snapshot.group.assignor is None:
+        return None
     try:
-        return make_plan(planned(world.pairs), _goal(pair.before, pair.after))
+        return make_plan(snapshot, _goal(pair.before, pair.after))
     except NotPlannedError:
         return None
 
@@ -65,7 +68,7 @@ def paths_of(world: World) -> tuple[SafePath, ...]:
 
 def _paths(world: World) -> Iterator[SafePath]:
     pair = next((one for one in world.changed if not one.same_list), None)
-    if pair is None or pair.before is None or pair.after is None:
+    if pair is None or pair.before is None or pair.after is None or pair.after.protocol is None:
         return
     one, two = pair.before, pair.after
     known = not any(map(is_unset, (*one.names, *two.names)))
@@ -82,7 +85,8 @@ def _paths(world: World) -> Iterator[SafePath]:
         if all(_runs(two, names) for names in lists):
             yield SafePath(name=plan.path.label, steps=tuple(_step(two, each) for each in lists))
     if classic and (plan is None or plan.path is not PathKind.CUT_OVER):
-        yield SafePath(name=_STOP)
+        refuses = two.library.refuses if two.library is not None else None
+        yield SafePath(name=_STOP + (f". {refuses}" if refuses else ""))
     if one.client != two.client:
         yield SafePath(name=_NEW_GROUP)
 

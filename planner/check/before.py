@@ -1,7 +1,7 @@
 """The snapshot that declarations describe: a group whose members run what the files say.
 
-A rolling restart meets members that still run the earlier version, so a consumer counts as two
-members, unless its files say that it is one process and that the old one stops first.
+A rolling restart meets members that still run the earlier version, so a dynamic consumer counts as
+two members, however many its files say.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ from rebal.planner.risks import with_default_settings
 
 # Declarations have no time.
 _AT: Final = datetime(2000, 1, 1, tzinfo=UTC)
-_NO_SURGE: Final = ("0", "0%")
 
 
 def snapshot_of(starts: Sequence[Start]) -> GroupSnapshot:
     """Return the group whose members run these starts; Kafka's defaults are the brokers' settings.
 
-    The assignor is None where the lists have nothing in common, or a tie is not decided.
+    The assignor is None unless all vote for it: how many members a consumer has is not known.
     """
     return _snapshot([(start, start) for start in starts])
 
@@ -68,7 +67,7 @@ def _snapshot(starts: Sequence[tuple[Start, Start | None]]) -> GroupSnapshot:
     lists = [member.assignors.list for member in members if member.assignors.list]
     online = any(now.protocol == CONSUMER for now, _ in starts)
     family = starts[0][0].family if starts else None
-    elected = None if online else elect(lists, CoordinatorKind.JAVA).assignor
+    votes = {} if online else elect(lists, CoordinatorKind.UNKNOWN).votes
     return with_default_settings(
         GroupSnapshot(
             group=Group(
@@ -76,7 +75,7 @@ def _snapshot(starts: Sequence[tuple[Start, Start | None]]) -> GroupSnapshot:
                 state=GroupState.STABLE if members else GroupState.EMPTY,
                 type=GroupType.CONSUMER if online else GroupType.CLASSIC,
                 protocol_type="connect" if family == "connect" else "consumer",
-                assignor=elected,
+                assignor=next(iter(votes)) if len(votes) == 1 else None,
             ),
             captured_at=_AT,
             members=tuple(members),
@@ -85,11 +84,8 @@ def _snapshot(starts: Sequence[tuple[Start, Start | None]]) -> GroupSnapshot:
 
 
 def _copies(start: Start) -> int:
-    declared = start.declared
-    if declared is None or (declared.instance_id is None and declared.replicas != 1):
-        return 2
-    alone = declared.instance_id is not None or declared.max_surge in _NO_SURGE
-    return 1 if alone else 2
+    static = start.declared is not None and start.declared.instance_id is not None
+    return 1 if static else 2
 
 
 def _id(number: int, copy: int) -> str:

@@ -81,10 +81,12 @@ def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[World]:
         met: list[tuple[Pair, ...]] = []
         for profile in profiles(mine, theirs):
             pairs = pairs_of(of_profile(mine, profile), of_profile(theirs, profile))
-            world = World(group_id=group_id, folder=folder, pairs=pairs, profile=profile)
-            if world.changed and world.changed not in met:
-                met.append(world.changed)
-                yield world
+            # Consumers whose groups no file names may be of different ones.
+            for together in [pairs] if group_id is not None else [(pair,) for pair in pairs]:
+                world = World(group_id=group_id, folder=folder, pairs=together, profile=profile)
+                if world.changed and world.changed not in met:
+                    met.append(world.changed)
+                    yield world
 
 
 def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...]:

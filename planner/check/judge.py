@@ -105,7 +105,7 @@ def _unread_code(changed: Sequence[Pair]) -> str:
 def unread(file: str, note: str) -> Judgement:
     """Return the judgement of a file that changed, and whose consumers are not all known."""
     folder = file.rpartition("/")[0] or "."
-    change = Changed(what="configuration", before="not known", after="not known", file=file)
+    change = Changed(what="configuration", before="", after="", file=file)
     return Judgement(
         group=f"the groups of {folder}",
         group_id=None,
@@ -200,6 +200,8 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> Admission | None:
             f"group.protocol is not set, and its default in {two.family} {two.version} is not "
             "known",
         )
+    if one is None and two.group_id is None and two.file in kept:
+        return _said(Tri.CANNOT_TELL, "no file names its group, which may run already")
     if one is None:
         return None
     if one.group_id != two.group_id:
@@ -307,12 +309,12 @@ def _unsure(names: Sequence[str]) -> str:
     classes = [name for name in names if not is_unset(name)]
     if classes:
         return f"the assignor name of {listed(classes)} is not known: it may be a common one"
-    return "the default assignor list is not known: no file that was read names the version"
+    return "the default list is not known: no file names the version, or nobody looked it up"
 
 
 def _by_files(context: Context, answer: Admission, names: Sequence[str]) -> str:
     """Return the reason of an answer that rests on files alone."""
-    elected, shown = context.elected, f"[{', '.join(dict.fromkeys(names))}]"
+    elected, shown = context.group.assignor, f"[{', '.join(dict.fromkeys(names))}]"
     blamed = [context.by_id[id_].member for id_ in answer.blame if id_ in context.by_id]
     lists = dict.fromkeys(", ".join(member.assignors.list) for member in blamed)
     common = [name for name in names if name in context.memory.in_all or _in_all(context, name)]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from rebal.groups.clients import default_list, version_tuple
+from rebal.groups.clients import default_list, family, version_tuple
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import Record
 from rebal.planner.clients import custom
@@ -47,8 +47,13 @@ class Library(Record, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Return `java 3.9.0`."""
-        return f"{self.family or 'unknown library'} {self.version or '(version not known)'}"
+        """Return `java 3.9.0`, or `java` where the version is not known."""
+        return f"{self.family or 'not known'} {self.version or ''}".rstrip()
+
+    @property
+    def product_title(self) -> str:
+        """Return `Logstash 8.10.0`; empty where no product hides the library."""
+        return f"{self.product} {self.product_version or ''}".rstrip() if self.product else ""
 
 
 class Start(Record, frozen=True, kw_only=True):
@@ -114,7 +119,7 @@ class Start(Record, frozen=True, kw_only=True):
         same = library is not None and library.family == self.family
         written = library.default_list if library is not None and same else None
         by_family = default_list(self.family, self.version)
-        return written or by_family or (open_name(self),)
+        return written or by_family or (*_heads(self), open_name(self))
 
     @property
     def writes_list(self) -> bool:
@@ -128,12 +133,22 @@ class Start(Record, frozen=True, kw_only=True):
         if self.protocol == CONSUMER:
             return "none (KIP-848)"
         if any(map(is_unset, self.names)):
-            return "not known"
+            heads = [name for name in self.names if not is_unset(name)]
+            return f"[{', '.join(heads)}, …], the rest not known" if heads else "not known"
         shown = f"[{', '.join(self.names)}]"
         if self.writes_list:
             return shown
-        known = self.library is not None and self.library.title
-        return f"{shown} (default of {known or self.family})"
+        if self.library is None:
+            return f"{shown} (default of {self.family})"
+        return f"{shown} (default of {self.library.product_title or self.library.title})"
+
+
+def _heads(start: Start) -> tuple[str, ...]:
+    """Return the assignor that every version of the library has first by default, if one is."""
+    known = family(start.family)
+    hidden = start.library is not None and start.library.product
+    first = {default.list[0] for default in known.defaults} if known and not hidden else set()
+    return tuple(first) if len(first) == 1 else ()
 
 
 def open_name(start: Start) -> str:
@@ -172,7 +187,7 @@ def aspects(start: Start) -> Iterator[tuple[str, str]]:
     if library is not None:
         yield "library", library.title
         if library.product:
-            yield "product", f"{library.product} {library.product_version or '(version not known)'}"
+            yield "product", library.product_title
 
 
 def _shown(value: int | None) -> str:

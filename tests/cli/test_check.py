@@ -33,6 +33,10 @@ def properties(group: str, names: str) -> str:
     return f"group.id={group}\npartition.assignment.strategy={names}\n"
 
 
+def image(version: str) -> str:
+    return f"services:\n  a:\n    image: otel/opentelemetry-collector-contrib:{version}\n"
+
+
 def spring(group: str, *classes: str) -> str:
     return SPRING.format(group=group, names=",".join(f"{JAVA}{each}" for each in classes))
 
@@ -207,6 +211,21 @@ def test_a_pipe_without_a_writer_is_one_sentence(tmp_path: Path, screen: Screen)
             id="values of a Helm template",
         ),
         pytest.param(
+            {"pay/c.properties": properties("pay", "${NAMES}"), "run/x.env": "NAMES=range\n"},
+            {"pay/c.properties": properties("pay", "${NAMES}"), "run/x.env": "NAMES=sticky\n"},
+            id="the value of a placeholder in another file",
+        ),
+        pytest.param(
+            {"x/compose.yaml": image("0.136.0")},
+            {"x/compose.yaml": image("latest")},
+            id="a version that is not written",
+        ),
+        pytest.param(
+            {"x/compose.yaml": image("0.136.0")},
+            {"x/compose.yaml": image("0.999.0")},
+            id="a version that nobody looked up",
+        ),
+        pytest.param(
             {"pay/c.yaml": "group.id: pay\n"},
             {"pay/c.yaml": "group.id: pay\n  kafka: [\n"},
             id="a file that is no YAML any more",
@@ -221,6 +240,36 @@ def test_what_is_not_understood_is_never_safe(
     code, out, _ = screen(tmp_path / "old", tmp_path / "new")
     assert (code, "NOT VERIFIED" in out) == (4, True)
     assert screen(tmp_path / "old", tmp_path / "old")[0] == 0
+
+
+def test_a_library_belongs_to_the_consumers_of_its_folder_and_below(
+    tmp_path: Path, screen: Screen
+) -> None:
+    consumer = "group.id={}\nbootstrap.servers=kafka:9092\n"
+    files = {
+        "pay/conf/c.properties": consumer.format("pay"),
+        "bill/c.properties": consumer.format("bill"),
+        "bill/requirements.txt": "aiokafka==0.12.0\n",
+        "x/compose.yaml": image("0.136.0"),
+    }
+    write(tmp_path / "old", files | {"pay/go.mod": "require github.com/IBM/sarama v1.43.3\n"})
+    write(tmp_path / "new", files | {"pay/go.mod": "require github.com/twmb/franz-go v1.18.0\n"})
+    code, out, _ = screen(tmp_path / "old", tmp_path / "new")
+    assert (code, out.splitlines()[0]) == (3, "1 of 3 groups starts differently: 1 rejected")
+    assert "REJECTED      pay\n" in out
+    assert "library  sarama v1.43.3 → franz-go v1.18.0   pay/go.mod:1" in out
+
+
+def test_the_configuration_of_a_product_beside_its_image_is_read(
+    tmp_path: Path, screen: Screen
+) -> None:
+    receiver = "receivers:\n  kafka:\n    group_id: otel\n    group_rebalance_strategies: [{}]\n"
+    for folder, name in (("old", "range"), ("new", "cooperative-sticky")):
+        files = {"x/compose.yaml": image("0.155.0"), "x/otel.yaml": receiver.format(name)}
+        write(tmp_path / folder, files)
+    code, out, _ = screen(tmp_path / "old", tmp_path / "new")
+    assert (code, "x/otel.yaml:4" in out) == (3, True)
+    assert "group_rebalance_strategies: cooperative-sticky, range" in out
 
 
 def test_a_profile_of_spring_is_named(tmp_path: Path, screen: Screen) -> None:

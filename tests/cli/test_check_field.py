@@ -10,6 +10,13 @@ from rebal.cli.app import run
 
 LOCK = '{{"lockfileVersion": 3, "packages": {{"node_modules/{}": {{"version": "{}"}}}}}}'
 GEMS = "GEM\n  remote: https://rubygems.org/\n  specs:\n    ruby-kafka ({})\n"
+LOGSTASH = """input {{
+  kafka {{
+    group_id => "pay"
+    partition_assignment_strategy => "{}"
+  }}
+}}
+"""
 JAVA = "org.apache.kafka.clients.consumer."
 Files = dict[str, str]
 
@@ -146,6 +153,12 @@ CASES = {
         | settings("other", partition_assignment_strategy=names("Range")),
         3,
         ["while one with [stream] runs"],
+    ),
+    "23 Logstash takes one assignor": (
+        image("logstash:8.10.0") | {"app/pipe.conf": LOGSTASH.format("range")},
+        image("logstash:8.10.0") | {"app/pipe.conf": LOGSTASH.format("cooperative_sticky")},
+        3,
+        ["cut-over", "takes one name, not a list"],
     ),
     "29 a framework sets session.timeout.ms beside KIP-848": (
         settings(partition_assignment_strategy=names("Range")),

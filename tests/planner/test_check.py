@@ -60,13 +60,14 @@ ADMITTED = {
         [start(lib=lib("java", "2.8.2"))],
         [start(lib=lib("java", "3.9.0"))],
     ),
+    "a version that is not known, whose default begins with range in all": (
+        [start(lib=lib("java", "2.8.2"))],
+        [start(lib=lib("java", None))],
+    ),
+    "a list written before the version is known": ([start()], [start("range")]),
     "a static id": ([start("range")], [start("range", instance_id="pay-1")]),
     "a timeout alone": ([start()], [start(session_timeout_ms=30_000)]),
     "a new group": ([], [start("range")]),
-    "one process that stops first": (
-        [start("range", replicas=1, max_surge="0")],
-        [start("cooperative-sticky", replicas=1, max_surge="0")],
-    ),
     "a product without a group": (
         [start(lib=lib("java", "3.0.0", product="Flink", group_protocol=False))],
         [start(lib=lib("java", "3.9.0", product="Flink", group_protocol=False))],
@@ -102,9 +103,9 @@ REJECTED = {
         [start("range", instance_id="pay-1")],
         [start("sticky", instance_id="pay-1")],
     ),
-    "a surging process": (
-        [start("range", replicas=1, max_surge="25%")],
-        [start("sticky", replicas=1, max_surge="25%")],
+    "one process, which may be more": (
+        [start("range", replicas=1, max_surge="0")],
+        [start("sticky", replicas=1, max_surge="0")],
     ),
     "a session timeout out of bounds": (
         [start("range")],
@@ -128,6 +129,10 @@ REJECTED = {
     ),
 }
 UNKNOWN = {
+    "an elected assignor that depends on the number of members": (
+        [start("range", "sticky"), start("sticky", "range", file="bill/app.yaml")],
+        [start("sticky"), start("sticky", "range", file="bill/app.yaml")],
+    ),
     "the elected assignor goes": (
         [start("range", "cooperative-sticky")],
         [start("cooperative-sticky")],
@@ -135,10 +140,6 @@ UNKNOWN = {
     "a class of the application's own": ([start("range")], [start("com.acme.Mine")]),
     "away from a class of the application's own": ([start("com.acme.Mine")], [start("range")]),
     "a default of a version that is not known": ([start()], [start("cooperative-sticky")]),
-    "an unknown library version": (
-        [start(lib=lib("java", "2.8.2"))],
-        [start(lib=lib("java", None))],
-    ),
     "an unknown product version": (
         [start(lib=lib(None, None, product="Vector", product_version="0.1"))],
         [start(lib=lib(None, None, product="Vector", product_version="0.2"))],
