@@ -196,3 +196,23 @@ def test_acls_are_granted_and_a_secret_comes_from_the_environment(
     line = following[following.index("rebal ") :]
     found = terminal.run(line, **{variable: value})
     assert "app-0" in found.stdout
+
+
+@pytest.mark.story
+def test_check_asks_the_live_group_about_a_change_of_files(
+    shell: Shell, forgotten: Rolling, group_id: str, tmp_path: Path, kafka41: Broker
+) -> None:
+    """The files hold nothing of the forgotten member; the group itself does."""
+    java = "org.apache.kafka.clients.consumer."
+    classes = {name: f"{java}{name}Assignor" for name in ("CooperativeSticky", "Range")}
+    for folder, names in (("old", classes), ("new", ["CooperativeSticky"])):
+        (tmp_path / folder).mkdir()
+        listed = ",".join(classes[name] for name in names)
+        text = f"group.id={group_id}\npartition.assignment.strategy={listed}\n"
+        (tmp_path / folder / "app.properties").write_text(text)
+    assert "safe" in shell("check", "old", "new", code=0, REBAL_BOOTSTRAP="")
+    assert "app-1, app-2" in shell("check", "old", "new", "--probe", code=4)
+    log = str(kafka41.request_log_path)
+    out = shell("check", "old", "new", "--request-log", log, code=3)
+    assert "live group    the coordinator's list of app-2 has no cooperative-sticky" in out
+    assert "safe" in shell("check", "new", "old", "--probe", code=0)
