@@ -38,9 +38,12 @@ from rebal.planner.check.starts import Start
 _MANY: Final = 500
 _WORST_FIRST: Final = (Tri.NO, Tri.CANNOT_TELL, Tri.YES)
 _ABOUT_KAFKA: Final = re.compile(r"kafka|group[._-]?id|assignor|rebalance", re.IGNORECASE)
+# A setting about a group that holds a placeholder: what is before it, its name, what follows.
 _PLACEHOLDER: Final = re.compile(
-    r"(?:group|assign|strateg|application)[^\n:=]*[:=][^\n]*?[$][{(]([\w.-]+)", re.IGNORECASE
+    r"((?:group|assign|strateg|application)[^\n:=]{0,80}[:=][^\n]{0,200}?)[$][{(]([\w.-]+)([^\n]*)",
+    re.IGNORECASE,
 )
+_OPEN: Final = " from a placeholder "
 _LOCKS: Final = ("package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml")
 
 
@@ -102,6 +105,8 @@ def check(one: Side, two: Side, live: Mapping[str, GroupSnapshot]) -> Checked:
     """Return what the change from `one` to `two` does; `live` are groups as they run, by id."""
     unknown = dict(_unknown(one, two))
     both = {*one.tree.files} & {*two.tree.files}
+    if one.tree.alone and two.tree.alone:
+        both.update(one.tree.files)
     kept = {file: unknown.get(file, "") for file in both}
     found = [
         judge(world, kept, live.get(world.group_id or ""))
@@ -188,23 +193,31 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
     """Yield each file whose consumers a reader does not know whole, where what decides them
     changed.
     """
-    files = sorted({*one.tree.files, *two.tree.files})
-    texts = {file: (one.text(file), two.text(file)) for file in files}
-    changed = {file: "".join(both).upper() for file, both in texts.items() if both[0] != both[1]}
+    files = frozenset((*one.tree.files, *two.tree.files))
+    changed = [file for file in sorted(files) if one.text(file) != two.text(file)]
     for side in (two, one):
         for note in side.notes:
-            file = _file_of(note, texts)
-            text = side.text(file)
-            if not _ABOUT_KAFKA.search(text):
+            file = _file_of(note, files)
+            was, now = one.text(file), two.text(file)
+            if not _ABOUT_KAFKA.search(was + now):
                 continue
-            named = [name.upper() for name in _PLACEHOLDER.findall(text)]
-            beside = any(_decides(each, file) for each in changed)
-            if beside or any(name in each for name in named for each in changed.values()):
+            if _OPEN in note:
+                moved = _PLACEHOLDER.findall(was) != _PLACEHOLDER.findall(now)
+            else:
+                moved = any(_decides(each, file) for each in changed)
+            named = {name for _, name, _ in _PLACEHOLDER.findall(was + now)}
+            if moved or any(_sets(named, two.text(each) + one.text(each)) for each in changed):
                 yield file, note
     for note in two.unread:
-        file = _file_of(note, texts)
+        file = _file_of(note, files)
         if note not in one.unread and file in one.tree.files:
             yield file, note
+
+
+def _sets(names: Collection[str], text: str) -> bool:
+    """Return whether the text has one of these settings, in any of Spring's spellings."""
+    loose = ("[._-]?".join(re.findall("[A-Za-z0-9]+", name)) for name in names)
+    return any(re.search(rf"(?<!\w){each}\s*[:=,'\"\n]", text, re.IGNORECASE) for each in loose)
 
 
 def _decides(file: str, other: str) -> bool:

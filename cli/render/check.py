@@ -100,7 +100,8 @@ def check_sarif(found: CheckDocument, code: int) -> str:
 
 def _headline(found: CheckDocument) -> str:
     if not found.groups:
-        return f"no group starts differently: {count(found.declared, 'group')} declared"
+        whole = f"{count(found.declared, 'group')} declared"
+        return f"no group starts differently: {whole if found.declared else 'no file declares one'}"
     verdicts = [one.verdict for one in found.groups]
     said = [f"{verdicts.count(v)} {_LABELS[v].plain.lower()}" for v in _LABELS if v in verdicts]
     starts = "starts" if len(found.groups) == 1 else "start"

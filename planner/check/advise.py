@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rebal.groups.model import GroupType, Record, Tri
+from rebal.groups.model import GroupSnapshot, GroupType, Record, Tri
 from rebal.planner.check.before import planned
 from rebal.planner.check.compare import World
 from rebal.planner.check.starts import CONSUMER, Start, is_unset
@@ -47,12 +47,14 @@ class SafePath(Record, frozen=True, kw_only=True):
     steps: tuple[PathStep, ...] = ()
 
 
-def plan_of(world: World) -> Plan | None:
-    """Return the plan from the earlier declarations to the later ones; None where there is none."""
+def plan_of(world: World, live: GroupSnapshot | None = None) -> Plan | None:
+    """Return the plan from the earlier declarations, or the live group, to the later ones; None
+    where there is none.
+    """
     pair = next((one for one in world.changed if one.before and one.after), None)
     if pair is None or pair.before is None or pair.after is None:
         return None
-    snapshot = planned(world.pairs)
+    snapshot = live or planned(world.pairs)
     if snapshot.group.type is GroupType.CLASSIC and snapshot.group.assignor is None:
         return None
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from rebal.groups.model import Record
@@ -95,9 +96,10 @@ def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...
     """
     left, right = list(before), list(after)
     pairs: list[Pair] = []
-    for same in (_same_place, _same_client, _same_file):
+    for key in (attrgetter("where"), _ids, attrgetter("file")):
         for start in list(right):
-            other = next((one for one in left if same(one, start)), None)
+            mine = key(start)
+            other = next((one for one in left if mine is not None and key(one) == mine), None)
             if other is not None:
                 left.remove(other)
                 right.remove(start)
@@ -107,21 +109,10 @@ def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...
     return (*pairs, *(Pair(before=one) for one in left), *(Pair(after=one) for one in right))
 
 
-def _same_place(one: Start, two: Start) -> bool:
-    return one.where == two.where
-
-
-def _same_client(one: Start, two: Start) -> bool:
-    return _ids(one) == _ids(two) != (None, None)
-
-
-def _same_file(one: Start, two: Start) -> bool:
-    return one.file == two.file
-
-
-def _ids(start: Start) -> tuple[str | None, str | None]:
+def _ids(start: Start) -> tuple[str | None, str | None] | None:
     declared = start.declared
-    return (None, None) if declared is None else (declared.client_id, declared.instance_id)
+    found = (declared.client_id, declared.instance_id) if declared is not None else (None, None)
+    return None if found == (None, None) else found
 
 
 def _key(start: Start) -> _Key:

@@ -53,7 +53,6 @@ class Judgement(Record, frozen=True, kw_only=True):
 
     group: str
     group_id: str | None
-    profile: str | None = None
     changes: tuple[Changed, ...]
     verdict: Tri
     reason: str
@@ -81,7 +80,6 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
     return Judgement(
         group=world.name + (f" (profile {world.profile})" if world.profile else ""),
         group_id=world.group_id,
-        profile=world.profile,
         changes=tuple(change for pair in changed for change in pair.changes),
         verdict=decisive.verdict,
         reason=decisive.reason + ("" if decisive.error != INCONSISTENT else _unread_code(changed)),
@@ -162,7 +160,7 @@ def _answers(
             events += [] if memory.everybody else [_events(pair, "")]
     for one in events:
         yield _asked(context, one, live=live is not None)
-    yield from _to_kip848(world)
+    yield from _to_kip848(world, live)
     if live is None and len(events) > 1:
         # All of them, one after another, in both orders: two services are rolled out as they like.
         for order in (events, events[::-1]):
@@ -170,15 +168,15 @@ def _answers(
             yield _asked(context, every, live=False)
 
 
-def _to_kip848(world: World) -> Iterator[Admission]:
+def _to_kip848(world: World, live: GroupSnapshot | None) -> Iterator[Admission]:
     """Yield the answer of the plan to KIP-848 where a consumer leaves the classic protocol."""
-    for pair in world.changed:
-        one, two = pair.before, pair.after
-        if one is not None and two is not None and two.protocol == CONSUMER != one.protocol:
-            plan = plan_of(world)
-            if plan is not None:
-                yield _said(answer_of(plan.exit_code), plan.summary)
-            return
+    kinds = {(pair.before.protocol, pair.start.protocol) for pair in world.changed if pair.before}
+    if any(now == CONSUMER != was for was, now in kinds):
+        plan = plan_of(world, live)
+        if plan is None:
+            yield _said(Tri.CANNOT_TELL, "the move to KIP-848 cannot be planned")
+        else:
+            yield _said(answer_of(plan.exit_code), plan.summary)
 
 
 def _early(pair: Pair, kept: Mapping[str, str]) -> Admission | None:
@@ -200,10 +198,12 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> Admission | None:
             f"group.protocol is not set, and its default in {two.family} {two.version} is not "
             "known",
         )
-    if one is None and two.group_id is None and two.file in kept:
-        return _said(Tri.CANNOT_TELL, "no file names its group, which may run already")
+    if two.protocol not in ("classic", CONSUMER):
+        return _said(Tri.CANNOT_TELL, f"a move to group.protocol={two.protocol} is not judged here")
     if one is None:
-        return None
+        hidden = "" if two.group_id else "no file names its group, which may run already"
+        why = kept[two.file] or hidden if two.file in kept else ""
+        return _said(Tri.CANNOT_TELL, why) if why else None
     if one.group_id != two.group_id:
         return _said(
             Tri.CANNOT_TELL,
@@ -242,20 +242,19 @@ def _fails(start: Start) -> str | None:
 
 def _streams(one: Start, two: Start) -> Admission | None:
     """Return the answer for Kafka Streams across 2.4, where its rebalance protocol changed."""
-    versions = (version_tuple(one.version), version_tuple(two.version))
-    if versions[0] == versions[1]:
+    was, now = version_tuple(one.version), version_tuple(two.version)
+    if was == now:
         return None
-    was, now = versions
     if was is None or now is None:
         return _said(Tri.CANNOT_TELL, "the version of Kafka Streams is not known on both sides")
-    upgrade_from = two.declared.upgrade_from if two.declared is not None else None
-    if was < _INCREMENTAL <= now and upgrade_from is None:
-        return _said(
-            Tri.NO,
-            "Kafka Streams 2.4 and later runs COOPERATIVE, which instances before 2.4 do not "
-            "understand: two roll-outs are needed, the first with upgrade.from",
-        )
-    return None
+    bridged = two.declared is not None and two.declared.upgrade_from is not None
+    if (was < _INCREMENTAL) == (now < _INCREMENTAL) or bridged:
+        return None
+    return _said(
+        Tri.NO,
+        "Kafka Streams 2.4 and later runs COOPERATIVE, which instances before 2.4 do not "
+        "understand: two roll-outs are needed, the first with upgrade.from",
+    )
 
 
 def _events(pair: Pair, member_id: str) -> tuple[Event, ...]:
@@ -300,9 +299,12 @@ def _asked(context: Context, events: Sequence[Event], *, live: bool) -> Admissio
     names = [n for event in events if isinstance(event, Join) for n in event.assignors or ()]
     held = {name for m in context.snapshot.members for name in m.assignors.list}
     unsure = sorted(name for name in {*names} ^ held if is_open(name))
-    if answer.error == INCONSISTENT and unsure:
+    if unsure and answer.verdict is not Tri.YES and answer.error in (None, INCONSISTENT):
         return _said(Tri.CANNOT_TELL, _unsure(unsure))
-    return answer if live else replace(answer, reason=_by_files(context, answer, names))
+    several = len({event.assignors for event in events if isinstance(event, Join)}) > 1
+    if live or several:
+        return answer
+    return replace(answer, reason=_by_files(context, answer, names))
 
 
 def _unsure(names: Sequence[str]) -> str:
@@ -314,7 +316,8 @@ def _unsure(names: Sequence[str]) -> str:
 
 def _by_files(context: Context, answer: Admission, names: Sequence[str]) -> str:
     """Return the reason of an answer that rests on files alone."""
-    elected, shown = context.group.assignor, f"[{', '.join(dict.fromkeys(names))}]"
+    names = [name for name in dict.fromkeys(names) if not is_unset(name)]
+    elected, shown = context.group.assignor, f"[{', '.join(names)}]"
     blamed = [context.by_id[id_].member for id_ in answer.blame if id_ in context.by_id]
     lists = dict.fromkeys(", ".join(member.assignors.list) for member in blamed)
     common = [name for name in names if name in context.memory.in_all or _in_all(context, name)]

@@ -242,6 +242,22 @@ def test_what_is_not_understood_is_never_safe(
     assert screen(tmp_path / "old", tmp_path / "old")[0] == 0
 
 
+@pytest.mark.parametrize(("names", "code"), [("${NAMES}", 4), ("range", 0)])
+def test_a_list_that_was_not_known_makes_no_new_group(
+    tmp_path: Path, screen: Screen, names: str, code: int
+) -> None:
+    write(tmp_path / "old", {"c.properties": properties("pay", names)})
+    write(tmp_path / "new", {"c.properties": properties("pay", "range")})
+    assert screen(tmp_path / "old", tmp_path / "new")[0] == code
+
+
+def test_a_file_with_a_placeholder_may_change_elsewhere(tmp_path: Path, screen: Screen) -> None:
+    for folder, more in (("old", "a=b\n"), ("new", "a=c\n")):
+        write(tmp_path / folder, {"c.properties": properties("${GROUP}", "range") + more})
+    code, out, _ = screen(tmp_path / "old", tmp_path / "new")
+    assert (code, "sets group.id from a placeholder" in out) == (0, True)
+
+
 def test_a_library_belongs_to_the_consumers_of_its_folder_and_below(
     tmp_path: Path, screen: Screen
 ) -> None:

@@ -67,6 +67,10 @@ ADMITTED = {
     "a list written before the version is known": ([start()], [start("range")]),
     "a static id": ([start("range")], [start("range", instance_id="pay-1")]),
     "a timeout alone": ([start()], [start(session_timeout_ms=30_000)]),
+    "Streams across 2.4 by upgrade.from": (
+        [start(lib=lib("streams", "2.3.1"))],
+        [start(lib=lib("streams", "2.8.2"), upgrade_from="2.3")],
+    ),
     "a new group": ([], [start("range")]),
     "a product without a group": (
         [start(lib=lib("java", "3.0.0", product="Flink", group_protocol=False))],
@@ -123,6 +127,10 @@ REJECTED = {
         [start("range", family="aiokafka")],
         [start("cooperative-sticky", family="aiokafka")],
     ),
+    "Streams back across 2.4": (
+        [start(lib=lib("streams", "2.8.2"))],
+        [start(lib=lib("streams", "2.3.1"))],
+    ),
     "Streams across 2.4": (
         [start(lib=lib("streams", "2.3.1"))],
         [start(lib=lib("streams", "2.8.2"))],
@@ -152,6 +160,10 @@ UNKNOWN = {
     "Java 5 without group.protocol": (
         [start(lib=lib("java", "4.1.0"))],
         [start(lib=lib("java", "5.0.0"))],
+    ),
+    "Streams to KIP-1071": (
+        [start(family="streams")],
+        [start(family="streams", group_protocol="streams")],
     ),
     "another group id": ([start("range")], [start("range", group="pay-2")]),
     "a group id that is not known": ([start("range")], [start("range", group=None)]),
@@ -258,7 +270,7 @@ def test_profiles_are_judged_on_their_own() -> None:
     before = [start("range"), start("sticky", **prod)]
     after = [start("range"), start("range", **prod)]
     found = judged(before, after)
-    assert (found.profile, found.verdict) == ("prod", Tri.NO)
+    assert (found.group, found.verdict) == ("pay (profile prod)", Tri.NO)
 
 
 def test_a_new_profile_replaces_what_the_service_ran() -> None:
