@@ -23,6 +23,10 @@ POD_NAME: Final = "\x00pod\x00"
 _MOST_SETTINGS: Final = 200_000
 _DEEPEST: Final = 60
 _LARGEST_YAML: Final = 8 << 20
+# The parser in C has no limit of its own: at some ten thousand levels it ends the process.
+_MOST_BRACKETS: Final = 5_000
+_MOST_LEVELS: Final = 1_000
+_COMPACT: Final = re.compile(r"(?:[-?:] +){1000}")
 _OBJECT: Final = re.compile("^apiVersion:", re.MULTILINE)
 _KIND: Final = re.compile("^kind:", re.MULTILINE)
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -258,6 +262,8 @@ def _yaml(text: str, name: str) -> list[Tree]:
     # The base loader keeps every value as text: no dates, octal numbers or booleans.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
+        if text.count("[") + text.count("{") > _MOST_BRACKETS or _COMPACT.search(text):
+            _check_depth(text, loader)
         return list(yaml.load_all(text, Loader=loader))
     except yaml.MarkedYAMLError as error:
         line = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
@@ -267,6 +273,18 @@ def _yaml(text: str, name: str) -> list[Tree]:
     except (yaml.YAMLError, ValueError, TypeError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise UnreadableDocument(name, f"not valid YAML: {reason}") from None
+
+
+def _check_depth(text: str, loader: Any) -> None:
+    """Raise RecursionError for a text that is nested too deep, before a tree is made of it."""
+    level = 0
+    for event in yaml.parse(text, Loader=loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            level += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            level -= 1
+        if level > _MOST_LEVELS:
+            raise RecursionError
 
 
 def json_tree(text: str, name: str) -> Tree:

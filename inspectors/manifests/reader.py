@@ -25,7 +25,7 @@ from rebal.inspectors.manifests.texts import Named
 _SKIPPED: Final = frozenset({"node_modules", "vendor", "target", "venv", "__pycache__"})
 _PYTHON_LOCKS: Final = frozenset({"poetry.lock", "uv.lock", "pdm.lock"})
 _INCLUDED: Final = re.compile(r"^\s*(?:-r|--requirement)[ =]?\s*(\S+)", re.MULTILINE)
-_VERSION: Final = re.compile(r"v?\d+[A-Za-z0-9._+~-]*(?<![+-])")
+_VERSION: Final = re.compile(r"v?\d[\w.+~-]*(?<![+-])", re.ASCII)
 _CLIENTS: Final = "org.apache.kafka:kafka-clients"
 _LONGEST: Final = 80
 
@@ -167,11 +167,12 @@ class _Folder:
 
     def _add(self, ecosystem: str, place: str, one: Named, *, silent: bool = False) -> None:
         where = f"{place}:{one.line}" if one.line else place
-        version = one.version if one.version and _VERSION.fullmatch(one.version) else None
+        raw = one.version or ""
+        version = raw if len(raw) <= _LONGEST and _VERSION.fullmatch(raw) else None
         self.found.append(Dependency(ecosystem, one.name, version, where))
-        if one.version and version is None:
-            raw = _printable(one.version[:_LONGEST])
-            self.notes.append(f"{where}: the version of {one.name} is not a plain one ({raw}).")
+        if raw and version is None:
+            shown = _printable(raw[:_LONGEST])
+            self.notes.append(f"{where}: the version of {one.name} is not a plain one ({shown}).")
         elif version is None and not silent:
             self.notes.append(f"{where}: the version of {one.name} is not written there.")
 
