@@ -1,0 +1,146 @@
+"""Broken and hostile manifests: one note each, no traceback, and the other files are read."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from rebal.inspectors.manifests.reader import read_manifests
+
+POM = "<project><dependencies>%s</dependencies></project>"
+KAFKA = (
+    "<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId>"
+    "<version>%s</version></dependency>"
+)
+LAUGHS = (
+    '<!DOCTYPE lolz [<!ENTITY a "kafka-clients">'
+    + "".join(f'<!ENTITY {chr(98 + n)} "{f"&{chr(97 + n)};" * 9}">' for n in range(9))
+    + "]><project>&j;</project>"
+)
+OUTSIDE = '<!DOCTYPE p [<!ENTITY x SYSTEM "file:///etc/passwd">]><project>kafka &x;</project>'
+DEEP = 100_000
+ALIASES = "a: &a [otel/opentelemetry-collector-contrib, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join(['{k: *' + chr(97 + n) + '}'] * 9)}]\n"
+    for n in range(9)
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("pom.xml", POM % KAFKA % "3.7.1" + "<", "not valid XML"),
+        ("pom.xml", (POM % KAFKA % "3.7.1")[:-20], "not valid XML"),
+        ("pom.xml", LAUGHS, "declares a DTD"),
+        ("pom.xml", OUTSIDE, "declares a DTD"),
+        ("a.csproj", LAUGHS, "declares a DTD"),
+        ("pom.xml", "kafka" + "<a>" * DEEP, "not valid XML"),
+        ("package-lock.json", '{"packages": {"node_modules/kafkajs": ', "not valid JSON"),
+        ("package-lock.json", "[" * DEEP + '"kafkajs"', "not valid JSON"),
+        ("package-lock.json", '{"kafkajs": ' + "9" * 100_000 + "}", "not valid JSON"),
+        ("poetry.lock", '[[package]]\nname = "kafka-python', "not valid TOML"),
+        ("uv.lock", 'name = "kafka-python"\na = ' + "[" * DEEP, "not valid TOML"),
+        ("Cargo.lock", "rdkafka = " + "9" * 100_000, "not valid TOML"),
+        ("g.versions.toml", "kafka = 1\nkafka = 2", "not valid TOML"),
+        ("pyproject.toml", 'kafka = "\ud800', "not valid TOML"),
+        ("compose.yaml", "image: [otel/opentelemetry-collector-contrib", "not valid YAML"),
+        ("compose.yaml", ALIASES, "more settings than any configuration file has"),
+        ("compose.yaml", "a: &a [telegraf, *a]", "not valid YAML"),
+        ("values.yaml", "telegraf: " + "[" * DEEP, "not valid YAML"),
+        ("go.mod", "require github.com/IBM/sarama v1.43.3\n\0", "is a binary file"),
+        ("go.mod", "require github.com/IBM/sarama ../fork", None),
+    ],
+)
+def test_a_bad_file_is_one_note_and_the_others_are_read(
+    name: str, text: str, said: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / name).write_bytes(text.encode("utf-8", "surrogatepass"))
+    (tmp_path / "mix.lock").write_text('  "brod": {:hex, :brod, "3.16.0", "ab"},\n')
+    reading = read_manifests(tmp_path)
+    assert reading.dependencies[-1].name == "brod" or reading.dependencies[0].name == "brod"
+    (note,) = reading.notes
+    assert f"bad/{name}" in note
+    assert "\n" not in note
+    assert note.endswith(".")
+    assert len(note) < 400
+    if said:
+        assert said in note
+        assert len(reading.dependencies) == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, 1, "kafkajs", [], {}, {"packages": []}, {"packages": {"node_modules/kafkajs": 3}},
+     {"dependencies": {"kafkajs": {"version": 2, "dependencies": [1]}}}],
+)  # fmt: skip
+def test_a_tree_of_another_shape_gives_no_version(value: object, tmp_path: Path) -> None:
+    (tmp_path / "package-lock.json").write_text(json.dumps([value, "kafkajs"][:1]))
+    (tmp_path / "npm-shrinkwrap.json").write_text(json.dumps(value))
+    reading = read_manifests(tmp_path)
+    assert {one.version for one in reading.dependencies} <= {None, "2"}
+
+
+@pytest.mark.parametrize(
+    ("version", "raw"),
+    [
+        ("${kafka.version}", "(${kafka.version})"),
+        ("[3.0,4.0)", "([3.0,4.0))"),
+        ("3.+", "(3.+)"),
+        ("LATEST", "(LATEST)"),
+        ("9" * 100_000 + "/", "(" + "9" * 80 + ")"),
+        ("${a}${a}${a}", "(${a}${a}${a})"),
+    ],
+)
+def test_a_version_that_is_no_plain_one_is_named_and_not_guessed(
+    version: str, raw: str, tmp_path: Path
+) -> None:
+    bomb = "<properties><a>${b}${b}${b}</a><b>${a}${a}${a}</b></properties>"
+    pom = (POM % KAFKA % version).replace("<project>", "<project>" + bomb)
+    (tmp_path / "pom.xml").write_text(pom)
+    reading = read_manifests(tmp_path)
+    assert [one.version for one in reading.dependencies] == [None]
+    (note,) = reading.notes
+    assert note.startswith("pom.xml: the version of org.apache.kafka:kafka-clients is not a plain")
+    assert raw in note or "{a}" in raw
+
+
+def test_a_very_long_line_takes_no_time(tmp_path: Path) -> None:
+    long = "kafka " + "a" * 1_000_000 + ":" + '"' * 1_000_000 + "'a.b:" * 100_000
+    for name in ("go.mod", "yarn.lock", "pnpm-lock.yaml", "Gemfile.lock", "mix.lock",
+                 "build.gradle", "requirements.txt", "Dockerfile"):  # fmt: skip
+        (tmp_path / name).write_text(long + " sarama\n" + long.replace("a", " ") + "brod vector")
+    assert read_manifests(tmp_path).dependencies == ()
+
+
+def test_files_that_are_no_files_are_passed_over(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "go.mod")
+    (tmp_path / "pom.xml").mkdir()
+    (tmp_path / "yarn.lock").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    assert read_manifests(tmp_path) == read_manifests(tmp_path / "pom.xml")
+
+
+def test_a_name_that_is_not_utf8_is_printable(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/\xff\n"
+    os.mkdir(folder)
+    with open(folder + b"/go.mod", "w") as file:
+        file.write("require github.com/IBM/sarama v1.43.3\n")
+    with open(folder + b"/pom.xml", "w") as file:
+        file.write("kafka")
+    reading = read_manifests(tmp_path)
+    (one,) = reading.dependencies
+    assert one.where == "? /go.mod:1"
+    assert "? /pom.xml" in reading.notes[0]
+
+
+def test_a_requirement_file_reads_those_it_includes_below_the_root_only(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "outside.txt").write_text("aiokafka==0.11.0\n")
+    (root / "base.in").write_text("kafka-python==2.0.2\n-r requirements.txt\n")
+    (root / "requirements.txt").write_text("-r base.in\n-r ../outside.txt\n-r missing.txt\n")
+    reading = read_manifests(root)
+    assert [(one.name, one.where) for one in reading.dependencies] == [
+        ("kafka-python", "base.in:1")
+    ]
