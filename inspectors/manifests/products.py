@@ -10,12 +10,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from msgspec.structs import replace
+
 from rebal.groups import clients
 from rebal.groups.clients import Family, version_tuple
 from rebal.groups.data import load_data
 from rebal.groups.model import RebalanceProtocol, Record
 from rebal.groups.protocol import list_protocol
 
+# The numbers of a tag that is followed by more: 1.9-debian has two.
+_PARTS: Final = re.compile(r"(?:\Av?|(?<=\d)\.)\d+")
+# Past every patch release of a line.
+_END: Final = 1_000_000
 _SCALA: Final = re.compile(r"_(?:2\.1\d|3)\Z")
 
 
@@ -59,10 +65,10 @@ class Release(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     refuses: str | None = None
     source: str | None = None
 
-    def holds(self, version: tuple[int, ...]) -> bool:
-        """Return whether `version` was looked up with this entry."""
+    def holds(self, low: tuple[int, ...], high: tuple[int, ...]) -> bool:
+        """Return whether a version from `low` to `high` was looked up with this entry."""
         first, last = version_tuple(self.first) or (), version_tuple(self.last) or ()
-        return first <= version <= last
+        return first <= high and low <= last
 
 
 # A version that was not looked up.
@@ -100,8 +106,9 @@ def products() -> dict[tuple[str, str], Product]:
 @cache
 def hints(ecosystem: str) -> re.Pattern[str]:
     """Return a pattern that finds something in each text that names a product."""
-    names = [name for kind, name in products() if kind == ecosystem]
-    words = {"kafka" if "kafka" in name else re.split("[:/]", name)[-1] for name in names}
+    words = {name for kind, name in products() if kind == ecosystem}
+    if ecosystem != "docker":
+        words = {"kafka" if "kafka" in name else re.split("[:/]", name)[-1] for name in words}
     # A Python package's name has many spellings.
     found = (re.escape(word).replace(r"\-", "[-_.]") for word in sorted(words))
     return re.compile("|".join(found), re.IGNORECASE)
@@ -122,9 +129,7 @@ def client_of(dependency: Dependency) -> ClientFacts | None:
     product = product_of(dependency.ecosystem, dependency.name)
     if product is None:
         return None
-    version = version_tuple(dependency.version)
-    held = (one for one in product.releases if version and one.holds(version))
-    release = next(held, _OTHER)
+    release = _release(product, dependency)
     library = clients.family(release.library or product.library)
     key = library.key if library else None
     inside = dependency.version if product.own_version else release.inside
@@ -142,3 +147,15 @@ def client_of(dependency: Dependency) -> ClientFacts | None:
         refuses=release.refuses or product.refuses,
         source=release.source or product.source,
     )
+
+
+def _release(product: Product, dependency: Dependency) -> Release:
+    """Return what was looked up of a version; an image's tag `1.9` is any release of that line."""
+    low = version_tuple(dependency.version)
+    if low is None:
+        return _OTHER
+    tag = dependency.ecosystem == "docker" and len(_PARTS.findall(dependency.version or "")) < 3
+    high = (*low, _END) if tag else low
+    held = [one for one in product.releases if one.holds(low, high)]
+    alike = {replace(one, first="", last="") for one in held}
+    return held[0] if len(alike) == 1 else _OTHER

@@ -33,6 +33,7 @@ class Sheet:
         self.named: list[Named] = []
         self.managed: dict[str, str | None] = {}
         self.boms: list[Named] = []
+        self.imports: list[Sheet] = []
         self.properties: dict[str, str] = {}
         self.parent: Sheet | None = None
 
@@ -46,9 +47,12 @@ class Sheet:
     def version_of(self, name: str) -> str | None:
         """Return the version that this sheet or a parent manages; None if none does."""
         sheet: Sheet | None = self
-        while sheet and not sheet.managed.get(name):
+        while sheet:
+            for one in (sheet, *sheet.imports):
+                if name in one.managed:
+                    return one.resolved(one.managed[name])
             sheet = sheet.parent
-        return sheet.managed[name] if sheet else None
+        return None
 
     def resolved(self, version: str | None) -> str | None:
         """Return the version with its properties replaced; as it is where one is not known."""
@@ -68,6 +72,9 @@ class Projects:
     def __init__(self, texts: Mapping[PurePosixPath, str]) -> None:
         self._texts = texts
         self._sheets: dict[PurePosixPath, Sheet] = {}
+        self._folders: dict[str, list[PurePosixPath]] = {}
+        for path in texts:
+            self._folders.setdefault(path.parent.name, []).append(path)
 
     def read(self, path: PurePosixPath) -> Iterator[Named]:
         """Yield the packages that one project names, and the BOMs that give versions to them.
@@ -79,14 +86,16 @@ class Projects:
         override = sheet.property(_BOOT_PROPERTY)
         for one in sheet.named:
             version = one.version or sheet.version_of(one.name)
-            yield one._replace(version=sheet.resolved(version))
+            yield Named(one.name, sheet.resolved(version))
         for name, managed in sheet.managed.items():
             yield Named(name, sheet.resolved(managed))
         above: Sheet | None = sheet
         while above:
             for bom in above.boms:
-                replaced = override and bom.name == _BOOT
-                yield Named(_CLIENTS, override) if replaced else bom
+                if override and bom.name == _BOOT:
+                    yield Named(_CLIENTS, sheet.resolved(override))
+                else:
+                    yield Named(sheet.resolved(bom.name) or "", sheet.resolved(bom.version))
             above = above.parent
 
     def _sheet(self, path: PurePosixPath, depth: int) -> Sheet:
@@ -98,6 +107,8 @@ class Projects:
             above = self._parent(path, root) if maven else self._central(path)
             if above is not None and depth < _MOST_PARENTS:
                 sheet.parent = self._sheet(above, depth + 1)
+            for bom in self._boms(sheet) if depth < _MOST_PARENTS else ():
+                sheet.imports.append(self._sheet(bom, depth + 1))
         return self._sheets[path]
 
     def _parent(self, path: PurePosixPath, root: Any) -> PurePosixPath | None:
@@ -111,6 +122,14 @@ class Projects:
             return None
         there = _parsed(self._texts[above], above).findtext("artifactId")
         return above if there == parent.findtext("artifactId") else None
+
+    def _boms(self, sheet: Sheet) -> Iterator[PurePosixPath]:
+        """Yield the poms below the root that a pom imports, each in a folder of its own name."""
+        for bom in sheet.boms:
+            artifact = bom.name.partition(":")[2]
+            for path in self._folders.get(artifact, ()):
+                if _parsed(self._texts[path], path).findtext("artifactId") == artifact:
+                    yield path
 
     def _central(self, path: PurePosixPath) -> PurePosixPath | None:
         return next(
@@ -143,7 +162,6 @@ def _maven(root: Any) -> Sheet:
             sheet.managed[one.name] = one.version
         elif scope != "test":
             sheet.named.append(one)
-    sheet.boms = [one._replace(version=sheet.resolved(one.version)) for one in sheet.boms]
     return sheet
 
 

@@ -59,6 +59,10 @@ def test_no_name_means_two_products() -> None:
          (None, None, None, None)),
         (("docker", "logstash/logstash", "8.14.0"),
          ("java", "3.4.1", ("range", "cooperative-sticky"), EAGER)),
+        (("docker", "fluent/fluent-bit", "1.9-debug"),
+         ("librdkafka", None, ("range", "roundrobin"), EAGER)),
+        (("docker", "debezium/connect", "2.1"),
+         ("java", "3.3.1", ("range", "cooperative-sticky"), EAGER)),
         (("docker", "logstash/logstash", "7.10.0"),
          ("java", "2.4.1", ("range",), EAGER)),
         (("maven", "org.springframework.kafka:spring-kafka", "2.7.14"),
@@ -172,6 +176,38 @@ def test_a_module_takes_versions_and_properties_from_its_parents(tmp_path: Path)
         "pom.xml": "3.6.0", "a/pom.xml": "3.6.0", "b/pom.xml": None,
     }  # fmt: skip
     assert reading.notes == (f"b/pom.xml: the version of {CLIENTS} is not written there.",)
+
+
+def test_a_module_takes_versions_from_a_bom_beside_it_and_quarkus_by_its_properties(
+    tmp_path: Path,
+) -> None:
+    top = (
+        "<project><groupId>g</groupId><artifactId>top</artifactId><properties>"
+        "<q>quarkus-bom</q></properties><dependencyManagement><dependencies>{}{}</dependencies>"
+        "</dependencyManagement><dependencies>{}{}</dependencies></project>"
+    )
+    each = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId>{}</dependency>"
+    (tmp_path / "shop-bom").mkdir()
+    (tmp_path / "shop-bom/pom.xml").write_text(
+        "<project><groupId>g</groupId><artifactId>shop-bom</artifactId><dependencyManagement>"
+        "<dependencies>"
+        + each.format("org.apache.kafka", "kafka-streams", "<version>3.9.1</version>")
+        + "</dependencies></dependencyManagement></project>"
+    )
+    (tmp_path / "pom.xml").write_text(
+        top.format(
+            each.format("g", "shop-bom", "<version>1</version><scope>import</scope>"),
+            each.format("io.quarkus", "${q}", "<version>3.27.0</version><scope>import</scope>"),
+            each.format("org.apache.kafka", "kafka-streams", ""),
+            each.format("org.apache.kafka", "kafka-clients", ""),
+        )
+    )
+    reading = read_manifests(tmp_path / "pom.xml"), read_manifests(tmp_path)
+    alone, whole = ({one.name: one.version for one in each.dependencies} for each in reading)
+    streams = "org.apache.kafka:kafka-streams"
+    assert alone == {streams: None, CLIENTS: "4.0.0", "io.quarkus:quarkus-bom": "3.27.0"}
+    assert whole == alone | {streams: "3.9.1"}
+    assert [note for each in reading for note in each.notes] == []
 
 
 def test_projects_of_dotnet_take_central_versions(tmp_path: Path) -> None:
