@@ -1,7 +1,7 @@
 """Client families and assignors, and what each version supports (groups/data/*.yaml).
 
 All clients with the same consumer group code are one family: every librdkafka binding is
-`librdkafka`.
+`librdkafka`. A vendor's build of Apache Kafka counts as the line that it is built from.
 """
 
 from __future__ import annotations
@@ -91,6 +91,15 @@ class Assignor(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     protocols: tuple[RebalanceProtocol, ...] | Literal["depends"]
     spellings: tuple[str, ...]
+    source: str
+
+
+class Vendor(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A vendor's spelling of versions; groups/data/vendors.yaml explains the fields."""
+
+    vendor: str
+    pattern: str
+    lines: dict[str, str] | None = None
     source: str
 
 
@@ -242,17 +251,30 @@ def named_families(text: str | None) -> tuple[str, ...]:
     return tuple(word for word in words if word in families())
 
 
+def apache_version(version: str) -> str:
+    """Return the Apache Kafka release, or line (`3.5`), that a vendor's version is built from.
+
+    Any other version is returned as it is; the text is empty for a line that is not known.
+    """
+    for known in load_data("vendors.yaml", dict[str, tuple[Vendor, ...]])["vendors"]:
+        if match := re.fullmatch(known.pattern, version):
+            built = match["built"]
+            return built if known.lines is None else known.lines.get(built, "")
+    return version
+
+
 @lru_cache(4096)
 def version_tuple(version: str | None) -> tuple[int, ...] | None:
     """Return the numbers of a version, for comparing; None when there are none.
 
     For a librdkafka binding, the version of librdkafka counts: `2.16.1-rdkafka-2.16.0` is (2, 16,
-    0). Trailing zeros are dropped, so 3.0 equals 3.0.0.
+    0), and for a vendor's build the line of Apache Kafka: `7.5.1-ccs` is (3, 5). Trailing zeros are
+    dropped, so 3.0 equals 3.0.0.
     """
     if not version:
         return None
     embedded = _EMBEDDED.search(version)
-    match = _NUMBERS.search(embedded[1] if embedded else version)
+    match = _NUMBERS.search(embedded[1] if embedded else apache_version(version))
     if match is None:
         return None
     numbers = [int(number) for number in match[0].split(".")]

@@ -1,7 +1,8 @@
 """Known faults of one version: `Fault`, whether a client or broker version has it, and the `table`.
 
-An answer is yes or no only for an exact version, which the client or the broker itself reports. A
-vendor's build (`7.5.1-ccs`) has its own numbers and fixes and counts as unknown.
+An answer is yes or no for an exact version, which the client or the broker itself reports. The
+build of a vendor (`7.5.1-ccs`) is any release of the line that it is built from: it has the faults
+that only a later line fixes, and of those that a patch release fixes nothing is known.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, Literal
 
+from rebal.groups.clients import apache_version
 from rebal.groups.data import load_data
 from rebal.groups.model import Record, Tri
 from rebal.planner.plan import Severity
@@ -40,7 +42,9 @@ class Fault(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return [*map(numbers, [self.since] if isinstance(self.since, str) else self.since)]
 
     def in_version(self, version: Version) -> Tri:
-        """Return whether this release (major, minor, patch) has the fault."""
+        """Return whether this release (major, minor, patch), or each of a line's, has the fault."""
+        if len(version) == 2:
+            return self._between((*version, 0), (*version, _END))
         if not _from(self.first, version):
             return Tri.NO
         if self.fixed == "open" or (self.fixed == "unknown" and version in self.first):
@@ -56,14 +60,14 @@ class Fault(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         If the version covers releases with and without the fault, the answer is cannot tell.
         """
         text = version or ""
-        if text.endswith(_OR_LATER):
-            low = exact_version(text.removesuffix(_OR_LATER))
-            high: Version = (_END, _END, _END)
-        else:
-            low = exact_version(text)
-            high = (*low[:2], _END) if low and text.count(".") == 1 else low or ()
+        low = exact_version(text.removesuffix(_OR_LATER))
         if low is None:
             return Tri.CANNOT_TELL
+        if text.endswith(_OR_LATER):
+            return self._between(low, (_END, _END, _END))
+        return self.in_version(low[:2] if text.count(".") == 1 else low)
+
+    def _between(self, low: Version, high: Version) -> Tri:
         fixes = () if isinstance(self.fixed, str) else self.fixed
         edges = [*self.first, *map(numbers, fixes)]
         between = [edge for edge in edges if low <= edge <= high]
@@ -134,12 +138,16 @@ def _from(releases: Sequence[Version], version: Version) -> bool:
 
 @lru_cache(4096)
 def exact_version(text: str | None) -> Version | None:
-    """Return a client's release as (major, minor, patch); None for a vendor's build.
+    """Return a release as (major, minor, patch), a vendor's build as its line (major, minor).
 
-    Of a librdkafka binding, librdkafka's own version counts (`2.16.1-rdkafka-2.16.0`).
+    Of a librdkafka binding, librdkafka's own version counts (`2.16.1-rdkafka-2.16.0`). None if the
+    version is not known, or of a vendor that rebal does not know.
     """
-    match = _EMBEDDED.search(text or "") or _PLAIN.fullmatch(text or "")
-    return numbers(match[1]) if match else None
+    built = apache_version(text or "")
+    match = _EMBEDDED.search(built) or _PLAIN.fullmatch(built)
+    if match is None:
+        return None
+    return numbers(match[1])[:2] if built != text and built.count(".") == 1 else numbers(match[1])
 
 
 @lru_cache(4096)

@@ -67,7 +67,8 @@ def unchecked_versions(context: Context) -> tuple[str, ...]:
     with the known faults.
     """
     made = []
-    open_ = [facts for facts in context.members if _version(facts, None) is None]
+    # Of a vendor's build only the line is known.
+    open_ = [facts for facts in context.members if len(_version(facts, None) or ()) < 3]
     if open_:
         made.append(
             f"known faults of the client {'version' if len(open_) == 1 else 'versions'} of "

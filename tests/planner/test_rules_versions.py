@@ -59,7 +59,13 @@ def test_faults_without_a_known_fix() -> None:
         ("3.0", (3, 0, 0)),
         ("v1.21.6", (1, 21, 6)),
         ("2.16.1-rdkafka-2.16.0", (2, 16, 0)),
-        ("7.5.1-ccs", None),
+        ("7.5.1-ccs", (3, 5)),
+        ("8.1.1-ce", (4, 1)),
+        ("99.0.0-ccs", None),
+        ("3.7.x", (3, 7)),
+        ("3.9.x.kraft", (3, 9)),
+        ("2.8.2.tiered", (2, 8)),
+        ("0.45.0-kafka-3.9.0", (3, 9, 0)),
         ("3.4.0.redhat-00006", None),
         ("unknown", None),
         ("", None),
@@ -81,11 +87,25 @@ def test_exact_versions(text: str | None, version: tuple[int, ...] | None) -> No
         ("4.2", Tri.NO),
         ("3.9 or later", Tri.CANNOT_TELL),
         ("4.2 or later", Tri.NO),
+        ("7.9.2-ce", Tri.NO),
+        ("8.0.1-ce", Tri.CANNOT_TELL),
+        ("4.0.x.kraft", Tri.CANNOT_TELL),
+        ("8.2.0-ce", Tri.NO),
+        ("99.0.0-ce", Tri.CANNOT_TELL),
         (None, Tri.CANNOT_TELL),
     ],
 )
 def test_a_broker_that_says_its_line_only(said: str | None, there: Tri) -> None:
     assert fault(("4.0.2", "4.1.1"), since="4.0.0").in_broker(said) is there
+
+
+@pytest.mark.parametrize(
+    ("version", "there"),
+    [("7.4.1-ccs", Tri.YES), ("7.5.0-ccs", Tri.CANNOT_TELL), ("7.6.0-ccs", Tri.NO)],
+)
+def test_a_vendors_build_has_the_faults_that_a_later_line_fixes(version: str, there: Tri) -> None:
+    """Confluent's 7.4 is built from 3.4, 7.5 from 3.5: KAFKA-15106 is fixed in 3.5.2 and 3.6.0."""
+    assert fault(("3.5.2", "3.6.0"), since="2.4.0").in_version(exact_version(version)) is there
 
 
 def test_the_table_names_rules_and_clients_that_exist() -> None:

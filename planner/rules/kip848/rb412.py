@@ -73,7 +73,7 @@ def _can(facts: Facts) -> Tri:
         return Tri.CANNOT_TELL
     if known.kip848_since == NEVER:
         return Tri.NO
-    # A vendor's build (7.5.1-ccs) has numbers of its own.
+    # The numbers of a vendor's build that rebal does not know are not Apache's.
     plain = exact_version(facts.version) is not None
     return known.kip848(facts.version) if plain else known.kip848(None)
 
