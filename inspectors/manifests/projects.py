@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
+from posixpath import normpath
 from typing import Any, Final
 
 from defusedxml.common import DefusedXmlException
@@ -27,7 +28,7 @@ _BOOT_PROPERTY: Final = "kafka.version"
 
 
 class Sheet:
-    """What one project file says: references, managed versions, properties and its parent."""
+    """What one project file says; `chain` are the files it takes versions from, itself first."""
 
     def __init__(self) -> None:
         self.named: list[Named] = []
@@ -35,24 +36,17 @@ class Sheet:
         self.boms: list[Named] = []
         self.imports: list[Sheet] = []
         self.properties: dict[str, str] = {}
-        self.parent: Sheet | None = None
+        self.chain: list[Sheet] = [self]
 
     def property(self, name: str) -> str | None:
         """Return the value of a property, here or in a parent; None if none has it."""
-        sheet: Sheet | None = self
-        while sheet and name not in sheet.properties:
-            sheet = sheet.parent
-        return sheet.properties[name] if sheet else None
+        return next((one.properties[name] for one in self.chain if name in one.properties), None)
 
     def version_of(self, name: str) -> str | None:
         """Return the version that this sheet or a parent manages; None if none does."""
-        sheet: Sheet | None = self
-        while sheet:
-            for one in (sheet, *sheet.imports):
-                if name in one.managed:
-                    return one.resolved(one.managed[name])
-            sheet = sheet.parent
-        return None
+        managing = (one for sheet in self.chain for one in (sheet, *sheet.imports))
+        found = next((one for one in managing if name in one.managed), None)
+        return found.resolved(found.managed[name]) if found else None
 
     def resolved(self, version: str | None) -> str | None:
         """Return the version with its properties replaced; as it is where one is not known."""
@@ -83,20 +77,17 @@ class Projects:
             UnreadableDocument: the file, or one that it takes versions from, is no such XML.
         """
         sheet = self._sheet(path, 0)
-        override = sheet.property(_BOOT_PROPERTY)
         for one in sheet.named:
             version = one.version or sheet.version_of(one.name)
             yield Named(one.name, sheet.resolved(version))
         for name, managed in sheet.managed.items():
             yield Named(name, sheet.resolved(managed))
-        above: Sheet | None = sheet
-        while above:
-            for bom in above.boms:
-                if override and bom.name == _BOOT:
-                    yield Named(_CLIENTS, sheet.resolved(override))
-                else:
-                    yield Named(sheet.resolved(bom.name) or "", sheet.resolved(bom.version))
-            above = above.parent
+        boms = [bom for one in sheet.chain for bom in one.boms]
+        override = sheet.property(_BOOT_PROPERTY)
+        if override and any(bom.name == _BOOT for bom in boms):
+            yield Named(_CLIENTS, sheet.resolved(override))
+        for bom in boms:
+            yield Named(sheet.resolved(bom.name) or "", sheet.resolved(bom.version))
 
     def _sheet(self, path: PurePosixPath, depth: int) -> Sheet:
         if path not in self._sheets:
@@ -106,7 +97,7 @@ class Projects:
             self._sheets[path] = sheet
             above = self._parent(path, root) if maven else self._central(path)
             if above is not None and depth < _MOST_PARENTS:
-                sheet.parent = self._sheet(above, depth + 1)
+                sheet.chain += self._sheet(above, depth + 1).chain
             for bom in self._boms(sheet) if depth < _MOST_PARENTS else ():
                 sheet.imports.append(self._sheet(bom, depth + 1))
         return self._sheets[path]
@@ -116,7 +107,7 @@ class Projects:
         if parent is None:
             return None
         named = parent.findtext("relativePath", "../pom.xml").strip()
-        below = _joined(path.parent, named)
+        below = PurePosixPath(normpath(path.parent / named))
         above = below if below in self._texts else below / "pom.xml"
         if above not in self._texts or above == path:
             return None
@@ -204,14 +195,3 @@ def _parsed(text: str, path: PurePosixPath) -> Any:
     for element in root.iter():
         element.tag = str(element.tag).rpartition("}")[2]
     return root
-
-
-def _joined(folder: PurePosixPath, named: str) -> PurePosixPath:
-    """Return the path `named` as seen from `folder`, without `..`."""
-    parts: list[str] = []
-    for part in (folder / named).parts:
-        if part != "..":
-            parts.append(part)
-        elif parts:
-            parts.pop()
-    return PurePosixPath(*parts)

@@ -47,17 +47,17 @@ _FORMATS: Final = (
     _Format("go.mod", "golang", texts.read_go_mod),
     _Format("package-lock.json", "npm", trees.read_package_lock),
     _Format("npm-shrinkwrap.json", "npm", trees.read_package_lock),
-    _Format("pnpm-lock.yaml", "npm", texts.read_pnpm_lock),
+    _Format("pnpm-lock.yaml", "npm", texts.by_line(texts.PNPM)),
     _Format("yarn.lock", "npm", texts.read_yarn_lock),
     _Format("*requirements*.txt", "pypi", texts.read_requirements),
-    *(_Format(name, "pypi", trees.read_python_lock) for name in sorted(_PYTHON_LOCKS)),
+    *(_Format(name, "pypi", trees.read_package_tables) for name in sorted(_PYTHON_LOCKS)),
     _Format("pyproject.toml", "pypi", trees.read_pyproject),
-    _Format("Gemfile.lock", "gem", texts.read_gemfile_lock),
+    _Format("Gemfile.lock", "gem", texts.by_line(texts.GEM)),
     _Format("*.csproj", "nuget"),
     _Format("*.fsproj", "nuget"),
     _Format("Directory.*.props", "nuget"),
     _Format("Cargo.lock", "cargo", trees.read_package_tables),
-    _Format("mix.lock", "hex", texts.read_mix_lock),
+    _Format("mix.lock", "hex", texts.by_line(texts.HEX)),
     _Format("*Dockerfile*", "docker", texts.read_dockerfile),
     _Format("*.dockerfile", "docker", texts.read_dockerfile),
     _Format("Containerfile", "docker", texts.read_dockerfile),
@@ -154,16 +154,21 @@ class _Folder:
         """Keep what is known; a BOM is kept where it gives a version that the file does not."""
         known = [(one, product_of(ecosystem, one.name)) for one in named]
         used = [one for one, product in known if product and not product.bom]
-        boms = [one for one, product in known if product and product.bom and one.version]
-        given = next(iter(boms), None) if any(one.version is None for one in used) else None
+        given = [one for one, product in known if product and product.bom and one.version][:1]
+        # The library's own version, where it is written, replaces that of the BOM.
+        fixed = any(one.name == _CLIENTS and one.version for one in used)
+        if fixed or all(one.version for one in used):
+            given = []
         for one in used:
             version = one.version
             if version is None and given and one.name == _CLIENTS:
-                facts = client_of(Dependency(ecosystem, given.name, given.version, place))
+                bom = Dependency(ecosystem, given[0].name, given[0].version, place)
+                facts = client_of(bom)
                 version = facts.library_version if facts else None
-            self._add(ecosystem, place, one._replace(version=version), silent=given is not None)
-        if given:
-            self._add(ecosystem, place, given)
+            silent = bool(given) or (fixed and one.name != _CLIENTS)
+            self._add(ecosystem, place, one._replace(version=version), silent=silent)
+        for one in given:
+            self._add(ecosystem, place, one)
 
     def _add(self, ecosystem: str, place: str, one: Named, *, silent: bool = False) -> None:
         where = f"{place}:{one.line}" if one.line else place

@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from rebal.inspectors.inventory.documents import substituted
+
 # Each pattern finds its matches without going back over a line, however long that is.
-_GEM: Final = re.compile(r"    (?P<name>[\w.-]+) \((?P<version>[^)\s]+)\)\s*\Z")
-_HEX: Final = re.compile(
+GEM: Final = re.compile(r"    (?P<name>[\w.-]+) \((?P<version>[^)\s]+)\)\s*\Z")
+HEX: Final = re.compile(
     r'\s*"(?P<name>\w+)":\s*\{(?::hex,\s*:\w+,\s*"(?P<version>[^"]+)"|:git|:path)'
 )
-_PNPM: Final = re.compile(
+PNPM: Final = re.compile(
     r"""  ['"]?/?(?P<name>(?:@[\w.-]+/)?[\w.-]+)[@/](?P<version>\d[\w.+-]*)['"]?[(:_]"""
 )
 _REQUIREMENT: Final = re.compile(
@@ -28,6 +30,13 @@ _PARTS: Final = re.compile(
 _PLUGIN: Final = re.compile(
     r"""\bid[\s(]+["'](?P<name>[\w.-]+)["']\)?\s+version\s*\(?["'](?P<version>[^"']+)["']"""
 )
+# Spring Boot's plugin reads Kafka's version from this property.
+_BOOT_PROPERTY: Final = re.compile(
+    r"""\[["']kafka\.version["']\]\s*=\s*["'](?P<version>[^"']+)|"""
+    r"""set\(\s*["']kafka\.version["']\s*,\s*["'](?P<set>[^"']+)"""
+)
+_ASSIGNED: Final = re.compile(r"""\b(\w+)\s*=\s*["']([^"'$\n]+)["']""")
+_VARIABLE: Final = re.compile(r"\$\{?(\w+)\}?")
 _YARN_NAME: Final = re.compile(r'"?(?P<name>(?:@[\w.-]+/)?[\w.-]+)@')
 _YARN_ALIAS: Final = re.compile(r"[^@]@npm:(?P<name>(?:@[\w.-]+/)?[\w.-]+)@")
 _YARN_VERSION: Final = re.compile(r'  version:? "?(?P<version>[^"\s]+)')
@@ -50,11 +59,6 @@ def by_line(pattern: re.Pattern[str]) -> Callable[[str, str], Iterator[Named]]:
                 yield Named(found["name"], found["version"], number)
 
     return read
-
-
-read_gemfile_lock: Final = by_line(_GEM)
-read_mix_lock: Final = by_line(_HEX)
-read_pnpm_lock: Final = by_line(_PNPM)
 
 
 def read_go_mod(text: str, _: str) -> Iterator[Named]:
@@ -112,16 +116,36 @@ def pypi_name(name: str) -> str:
 
 
 def read_gradle(text: str, _: str) -> Iterator[Named]:
-    """Yield the coordinates and plugins that a Gradle script writes out."""
+    """Yield the coordinates and plugins that a Gradle script writes out.
+
+    A variable counts where the script itself gives it one text; what only some lines give does not.
+    """
+    values: dict[str, set[str]] = {}
+    for variable, value in _ASSIGNED.findall(text):
+        values.setdefault(variable, set()).add(value)
+
+    def value_of(match: re.Match[str]) -> str | None:
+        known = values.get(match[1], set())
+        return next(iter(known)) if len(known) == 1 else None
+
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith(("//", "*", "/*")):
             continue
-        for found in _COORDINATES.finditer(line):
-            yield Named(found["name"], found["version"], number)
-        for group, name, version, expression in _PARTS.findall(line):
-            yield Named(f"{group}:{name}", version or expression or None, number)
-        for found in _PLUGIN.finditer(line):
-            yield Named(marker(found["name"]), found["version"], number)
+        for name, version in _written(line):
+            plain = substituted(_VARIABLE, version, value_of) if version else None
+            yield Named(name, plain or version or None, number)
+
+
+def _written(line: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and versions on one line of a Gradle script."""
+    for found in _COORDINATES.finditer(line):
+        yield found["name"], found["version"] or ""
+    for group, name, version, expression in _PARTS.findall(line):
+        yield f"{group}:{name}", version or (f"${expression}" if expression else "")
+    for found in _PLUGIN.finditer(line):
+        yield marker(found["name"]), found["version"]
+    for found in _BOOT_PROPERTY.finditer(line):
+        yield "org.apache.kafka:kafka-clients", found["version"] or found["set"]
 
 
 def marker(plugin: str) -> str:

@@ -45,12 +45,6 @@ def read_package_tables(text: str, name: str) -> Iterator[Named]:
             yield Named(named, _text(package, "version"))
 
 
-def read_python_lock(text: str, name: str) -> Iterator[Named]:
-    """Yield the packages of a Python lock file, by the names that registries compare."""
-    for one in read_package_tables(text, name):
-        yield one._replace(name=pypi_name(one.name))
-
-
 def read_pyproject(text: str, name: str) -> Iterator[Named]:
     """Yield the dependencies of a Python project: of the standard's tables, and of Poetry's."""
     tree = _toml(text, name)

@@ -144,3 +144,26 @@ def test_a_requirement_file_reads_those_it_includes_below_the_root_only(tmp_path
     assert [(one.name, one.where) for one in reading.dependencies] == [
         ("kafka-python", "base.in:1")
     ]
+
+
+def test_poms_that_are_each_others_parents_end(tmp_path: Path) -> None:
+    for own, other in (("a", "b"), ("b", "a")):
+        (tmp_path / own).mkdir()
+        (tmp_path / own / "pom.xml").write_text(
+            f"<project><artifactId>{own}</artifactId><parent><artifactId>{other}</artifactId>"
+            f"<relativePath>../{other}</relativePath></parent><dependencies>"
+            + KAFKA % "${missing}"
+            + "</dependencies></project>"
+        )
+    assert [one.version for one in read_manifests(tmp_path).dependencies] == [None, None]
+
+
+@pytest.mark.parametrize("second", ["", "kafkaVersion = '3.8.0'\n"])
+def test_a_gradle_variable_with_two_values_is_not_known(second: str, tmp_path: Path) -> None:
+    (tmp_path / "build.gradle").write_text(
+        f"def kafkaVersion = '3.7.0'\n{second}\n"
+        'api "org.apache.kafka:kafka-clients:${kafkaVersion}"\n'
+        'api "org.apache.kafka:kafka-streams:${other}"\n'
+    )
+    versions = [one.version for one in read_manifests(tmp_path).dependencies]
+    assert versions == [None if second else "3.7.0", None]
