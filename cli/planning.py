@@ -42,7 +42,7 @@ from rebal.planner.verification.plan_context import departed_since, here_again
 if TYPE_CHECKING:
     from rebal.inspectors.kafka.listing import GroupFailure
 
-_MARGIN: Final = 1.2
+_MARGIN: Final = 1.5
 """Factor on a longest stop that is about right: another restart may stop a partition for longer."""
 _ORDER: Final = ("blocked", "unproven", "ready", "done")
 
@@ -149,7 +149,7 @@ def too_long(plan: Plan, limit: float | None, batch: int, code: int) -> tuple[in
             )
         elif longest * (_MARGIN if about else 1) > limit:
             codes.append(BLOCKED)
-            margin = " (a fifth more counts: some restarts were rehearsed)" if about else ""
+            margin = " (half as much again counts: restarts were left out)" if about else ""
             said.append(
                 f"--max-downtime {duration(limit)}: step {step.id} stops a partition for about "
                 f"{duration(longest)}{margin}"

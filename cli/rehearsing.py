@@ -161,8 +161,8 @@ def check(asked: Asked) -> None:
         ) from None
     if asked.plan is not None:
         raise UsageError(
-            f"--script {script} is a script of its own: leave out the plan, or name the plan's "
-            "steps in a script file (`- step: 1`)."
+            f"--script {script} is a script of its own: leave out the plan (a live group: "
+            "--group NAME), or name the plan's steps in a script file (`- step: 1`)."
         )
 
 

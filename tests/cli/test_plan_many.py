@@ -201,12 +201,12 @@ def test_max_downtime_allows_for_restarts_that_were_not_rehearsed(
     cost = plan.steps[0].cost
     assert cost is not None
     assert cost.longest_seconds is not None
-    code, said = planning.too_long(plan, cost.longest_seconds * 1.19, 1, 0)
+    code, said = planning.too_long(plan, cost.longest_seconds * 1.49, 1, 0)
     assert code == 3
-    assert "a fifth more counts: some restarts were rehearsed" in said[0]
-    assert planning.too_long(plan, cost.longest_seconds * 1.21, 1, 0) == (0, [])
+    assert "half as much again counts: restarts were left out" in said[0]
+    assert planning.too_long(plan, cost.longest_seconds * 1.51, 1, 0) == (0, [])
     monkeypatch.setattr(rehearsed, "_ENOUGH", 10**9)
     whole = make_plan(snapshot, "cooperative-sticky").steps[0].cost
     assert whole is not None
     assert whole.longest_seconds is not None
-    assert whole.longest_seconds < cost.longest_seconds * 1.2
+    assert whole.longest_seconds < cost.longest_seconds * 1.5

@@ -363,7 +363,7 @@ def test_the_example_scripts_fit_the_schema() -> None:
         (["--script", "crash", "--param", "heartbeat=0"], "heartbeat=0: expected at least 0.01 s."),
         (["--script", "crash", "--batch", "none"], "--batch none: give a number of members"),
         (["--script", "crash", "--batch", "9" * 5000], "--batch 9"),
-        (["p.yaml", "--script", "crash"], "name the plan's steps in a script file"),
+        (["p.yaml", "--script", "crash"], "leave out the plan (a live group: --group NAME), or"),
         (["p.yaml", "--script", "s.yaml"], "no event of s.yaml is a step of the plan"),
     ],
 )

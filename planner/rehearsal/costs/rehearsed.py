@@ -122,7 +122,7 @@ class RehearsedRoll:
         units = self._units
         cut = [tuple(chain(*units[at : at + batch])) for at in range(0, len(units), batch)]
         some = self._chosen(cut)
-        share = self._share(batch, 1 if some.whole else some.rehearsed)
+        share = self._share(batch, some.rehearsed)
         if share > 1:
             return self._by_fewer(share, batch, name)
         expected = self._sum(cut, some, killed=False)
