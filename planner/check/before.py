@@ -35,12 +35,33 @@ from rebal.planner.risks import with_default_settings
 _AT: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
+FIRST: Final = "0.0"
+"""The id of the first start's first member."""
+
+
 def snapshot_of(starts: Sequence[Start]) -> GroupSnapshot:
     """Return the group whose members run these starts; Kafka's defaults are the brokers' settings.
 
     The assignor is None unless all vote for it: how many members a consumer has is not known.
     """
-    return _snapshot([(start, start) for start in starts])
+    found = list(snapshots_of(starts))
+    return found[0] if len(found) == 1 else _with_assignor(found[0], None)
+
+
+def snapshots_of(starts: Sequence[Start]) -> Iterator[GroupSnapshot]:
+    """Yield that group with each assignor that it may have elected; once with none where the lists
+    have nothing in common.
+    """
+    made = _snapshot([(start, None) for start in starts])
+    lists = [member.assignors.list for member in made.members if member.assignors.list]
+    votes = elect(lists, CoordinatorKind.UNKNOWN).votes if has_lists(made) else {}
+    for assignor in votes or [None]:
+        yield _with_assignor(made, assignor)
+
+
+def has_lists(snapshot: GroupSnapshot) -> bool:
+    """Return whether this is a classic group with members."""
+    return snapshot.group.type is GroupType.CLASSIC and bool(snapshot.members)
 
 
 def planned(pairs: Sequence[Pair]) -> GroupSnapshot:
@@ -48,34 +69,30 @@ def planned(pairs: Sequence[Pair]) -> GroupSnapshot:
 
     Where the library stays, its members have the later version: that is what a plan brings.
     """
-    return _snapshot([(one.before, one.after) for one in pairs if one.before is not None])
+    made = _snapshot([(one.before, one.after) for one in pairs if one.before is not None])
+    now = snapshot_of([one.before for one in pairs if one.before is not None])
+    return _with_assignor(made, now.group.assignor)
 
 
-def member_ids(pairs: Sequence[Pair], pair: Pair) -> list[str]:
-    """Return the ids of this consumer's members in a snapshot of the group before the change."""
-    befores = [one.before for one in pairs if one.before is not None]
-    found = (n for n, start in enumerate(befores) if start is pair.before)
-    return [_id(n, copy) for n in found for copy in range(_copies(befores[n]))]
+def _with_assignor(snapshot: GroupSnapshot, assignor: str | None) -> GroupSnapshot:
+    return replace(snapshot, group=replace(snapshot.group, assignor=assignor))
 
 
 def _snapshot(starts: Sequence[tuple[Start, Start | None]]) -> GroupSnapshot:
     members = [
         member
-        for number, (now, next_) in enumerate(starts)
-        for member in _members(number, now, next_)
+        for number, (now, later) in enumerate(starts)
+        for member in _members(number, now, later)
     ]
-    lists = [member.assignors.list for member in members if member.assignors.list]
     online = any(now.protocol == CONSUMER for now, _ in starts)
-    family = starts[0][0].family if starts else None
-    votes = {} if online else elect(lists, CoordinatorKind.UNKNOWN).votes
+    connect = any(now.family == "connect" for now, _ in starts)
     return with_default_settings(
         GroupSnapshot(
             group=Group(
                 group_id=next((now.group_id for now, _ in starts if now.group_id), ""),
                 state=GroupState.STABLE if members else GroupState.EMPTY,
                 type=GroupType.CONSUMER if online else GroupType.CLASSIC,
-                protocol_type="connect" if family == "connect" else "consumer",
-                assignor=next(iter(votes)) if len(votes) == 1 else None,
+                protocol_type="connect" if connect else "consumer",
             ),
             captured_at=_AT,
             members=tuple(members),

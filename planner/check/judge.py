@@ -9,6 +9,7 @@ A live group takes the place of that snapshot.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from rebal.groups.vote import elect
 from rebal.planner.admission.check import Admission, Event, Join, Leave, admitted, restart
 from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory
 from rebal.planner.check.advise import SafePath, paths_of, plan_of
-from rebal.planner.check.before import member_ids, planned, snapshot_of
+from rebal.planner.check.before import FIRST, has_lists, planned, snapshot_of, snapshots_of
 from rebal.planner.check.compare import Changed, Pair, World
 from rebal.planner.check.starts import CONSUMER, Start, is_open, is_unset
 from rebal.planner.clients import able, cooperative, is_mixed, refuses_mixed
@@ -31,6 +32,8 @@ from rebal.planner.rules import Trait, evaluate, has
 from rebal.planner.verdict import answer_of, first_reason
 
 _INCREMENTAL: Final = (2, 4)
+_FREE: Final = 3
+"""Consumers whose stages are combined in every way; more are rolled out together."""
 _WORST_FIRST: Final = (Tri.NO, Tri.CANNOT_TELL, Tri.YES)
 
 
@@ -80,7 +83,8 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
     return Judgement(
         group=world.name + (f" (profile {world.profile})" if world.profile else ""),
         group_id=world.group_id,
-        changes=tuple(change for pair in changed for change in pair.changes),
+        # The pods of one workload change alike.
+        changes=tuple(dict.fromkeys(change for pair in changed for change in pair.changes)),
         verdict=decisive.verdict,
         reason=decisive.reason + ("" if decisive.error != INCONSISTENT else _unread_code(changed)),
         error=decisive.error,
@@ -144,28 +148,51 @@ def _rules(world: World, live: GroupSnapshot | None) -> tuple[str, ...]:
 def _answers(
     world: World, kept: Mapping[str, str], live: GroupSnapshot | None
 ) -> Iterator[Admission]:
-    """Yield an answer for each member that starts with the change, and for all of them in turn."""
-    context = Context(live or snapshot_of([p.before for p in world.pairs if p.before is not None]))
-    memory = context.memory
-    events: list[tuple[Event, ...]] = []
+    """Yield the answers to every start with the change, at each moment of the roll-out."""
     for pair in world.changed:
         early = _early(pair, kept)
         if early is not None:
             yield early
-        elif live is None and pair.after is not None:
-            events += [_events(pair, id_) for id_ in member_ids(world.pairs, pair) or [""]]
-        elif pair.after is not None:
-            for entry in memory.everybody:
-                events.append(_live_events(memory, entry.member_id, pair))
-            events += [] if memory.everybody else [_events(pair, "")]
-    for one in events:
-        yield _asked(context, one, live=live is not None)
+        elif live is not None:
+            context = Context(live)
+            members = [entry.member_id for entry in context.memory.everybody]
+            for id_ in members:
+                yield _asked(context, _live_events(context.memory, id_, pair), live=True)
+            if not members:
+                yield _asked(context, _events(pair, ""), live=True)
+        else:
+            events = _events(pair, "" if pair.before is None else FIRST)
+            for number, running in enumerate(dict.fromkeys(_moments(world, pair))):
+                for snapshot in snapshots_of(running):
+                    # A later moment without a common assignor comes behind a rejection.
+                    if number == 0 or snapshot.group.assignor or not has_lists(snapshot):
+                        yield _asked(Context(snapshot), events, live=False)
     yield from _to_kip848(world, live)
-    if live is None and len(events) > 1:
-        # All of them, one after another, in both orders: two services are rolled out as they like.
-        for order in (events, events[::-1]):
-            every = [event for one in order for event in one]
-            yield _asked(context, every, live=False)
+
+
+def _moments(world: World, pair: Pair) -> Iterator[tuple[Start, ...]]:
+    """Yield what the group may run when a member of this consumer starts with the change.
+
+    Other consumers are before their change, in the middle of it or behind it: services are rolled
+    out in any order. The consumer itself comes first: before its change, or in the middle of it.
+    """
+    own, others = _stages(pair), [one for one in world.pairs if one is not pair]
+    stages = [_stages(one) for one in others]
+    free = sum(len(each) > 1 for each in stages)
+    together = zip(*(each if len(each) > 1 else each * 3 for each in stages), strict=True)
+    for running in product(*stages) if free <= _FREE else together:
+        rest = tuple(start for each in running for start in each)
+        yield from (mine + rest for mine in own[:2])
+
+
+def _stages(pair: Pair) -> list[tuple[Start, ...]]:
+    """Return what a consumer runs before, in the middle of and behind its change."""
+    one, two = (() if start is None else (start,) for start in (pair.before, pair.after))
+    if not pair.changes:
+        return [one]
+    static = any(start.declared and start.declared.instance_id for start in one)
+    # A static member is one process: it is never in the middle.
+    return [one, one if static else one + two, two]
 
 
 def _to_kip848(world: World, live: GroupSnapshot | None) -> Iterator[Admission]:
@@ -297,8 +324,11 @@ def _asked(context: Context, events: Sequence[Event], *, live: bool) -> Admissio
     """Return the coordinator's answer; a name that is not known proves no rejection."""
     answer = admitted(context.memory, events)
     names = [n for event in events if isinstance(event, Join) for n in event.assignors or ()]
-    held = {name for m in context.snapshot.members for name in m.assignors.list}
-    unsure = sorted(name for name in {*names} ^ held if is_open(name))
+    members = context.snapshot.members
+    blamed = [m for m in members if not answer.blame or m.member_id in answer.blame]
+    held = [name for m in blamed for name in m.assignors.list]
+    sure = [m for m in blamed if not any(map(is_open, m.assignors.list))]
+    unsure = sorted({name for name in (*names, *([] if sure else held)) if is_open(name)})
     if unsure and answer.verdict is not Tri.YES and answer.error in (None, INCONSISTENT):
         return _said(Tri.CANNOT_TELL, _unsure(unsure))
     several = len({event.assignors for event in events if isinstance(event, Join)}) > 1

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from rebal.groups.evidence.observations import Declared
-from rebal.groups.model import Evidence, Source, Tri
+from rebal.groups.model import CoordinatorKind, Evidence, Source, Tri
+from rebal.groups.vote import candidates, elect
 from rebal.planner.check.compare import worlds
 from rebal.planner.check.judge import Judgement, judge
 from rebal.planner.check.starts import Library, Start
+from tests.examples import examples
 from tests.planner.builder import group_of
 
 FILE = "pay/app.yaml"
@@ -305,3 +310,44 @@ def test_the_live_group_answers_instead_of_the_files(
 ) -> None:
     found = judged([start("range")], [start("cooperative-sticky")], live=live(*lists))
     assert (found.verdict, found.live) == (verdict, True)
+
+
+NAMES = ["range", "roundrobin", "sticky"]
+LISTS = st.lists(st.sampled_from(NAMES), min_size=1, unique=True).map(tuple)
+SERVICES = st.lists(st.tuples(LISTS, LISTS), min_size=1, max_size=3)
+Service = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+def is_rejected(services: list[Service], chance: Random) -> bool:
+    """Return whether a roll-out in any order, with coordinator loads in between, rejects a join."""
+    members = [one for one in services for _ in range(chance.randint(2, 5))]
+    running = [before for before, _ in members]
+    order = [n for n, (before, after) in enumerate(members) if before != after]
+    chance.shuffle(order)
+    for number in order:
+        elected = elect(running, CoordinatorKind.JAVA).assignor
+        loaded = elected is not None and chance.random() < 0.5
+        remembered = [(elected,)] * len(members) if loaded else running
+        others = [each for n, each in enumerate(remembered) if n != number]
+        if not candidates([members[number][1], *others]):
+            return True
+        running[number] = members[number][1]
+    return False
+
+
+@given(services=SERVICES, chance=st.randoms(use_true_random=False))
+@examples(100, full=2000)
+def test_no_roll_out_of_a_safe_change_is_rejected(services: list[Service], chance: Random) -> None:
+    assume(candidates([before for before, _ in services]))
+    assume(any(before != after for before, after in services))
+    files = [f"s{n}/app.yaml" for n in range(len(services))]
+    found = judged(
+        *(
+            [start(*lists[side], file=file) for file, lists in zip(files, services, strict=True)]
+            for side in (0, 1)
+        )
+    )
+    tries = 400 if found.verdict is Tri.NO else 40
+    rejected = any(is_rejected(services, chance) for _ in range(tries))
+    assert found.verdict is not Tri.YES or not rejected
+    assert found.verdict is not Tri.NO or rejected
