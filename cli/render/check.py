@@ -13,7 +13,7 @@ from rebal.cli.output import View, shown
 from rebal.cli.render.documents import Document
 from rebal.cli.render.findings import COMMANDS, github_command, sarif_of, uri_of
 from rebal.cli.render.plans.markdown import plain
-from rebal.cli.render.text import Rows, count, facts, labelled
+from rebal.cli.render.text import Rows, count, facts, labelled, to_paste
 from rebal.groups import VERSION
 from rebal.groups.model import RebalanceProtocol, Tri
 from rebal.planner.check.advise import PathStep
@@ -119,7 +119,7 @@ def _rows(one: Judgement) -> Rows:
         yield ("instead" if number == 1 else "or"), path.name
         for step in path.steps:
             yield "", f"  {step.brings}"
-            yield from (("", f"    {line}") for line in step.setting)
+            yield from (("", to_paste(line, 4)) for line in step.setting)
 
 
 def _change(change: Changed) -> str:
