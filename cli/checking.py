@@ -130,29 +130,31 @@ def live_groups(source: Source, names: Sequence[str]) -> dict[str, GroupSnapshot
         UsageError: an option adds evidence, but none names a group to add it to.
         RebalError: a group or a file cannot be read.
     """
-    names_broker = source.connection.names_broker()
-    if source.snapshot is None and source.scan is None and not names_broker:
-        if source.words:
-            raise UsageError(f"{source.words[0]} is about live groups: add -b or --snapshot FILE.")
-        return {}
+    found: Sequence[GroupSnapshot] = ()
     if source.snapshot is not None:
         found = [source.read()]
-    elif names_broker:
-        config = source.connection.config()
-        found, failures = (
-            read_live(config, names, match=None, all_groups=False, probe=source.probe, assignors=())
-            if names
-            else ([], [])
-        )
-        for failure in failures:
-            if failure.kind != "not-found":
-                raise ReadError(failure.message)
-            say(f"{failure.message} It is judged by the files alone.")
-        found = with_evidence(found, source.files, source.scan)
-    else:
-        assert source.scan is not None
+        group = found[0].group.group_id
+        if group not in names:
+            say(f"--snapshot {source.snapshot}: its group {group} does not start differently.")
+    elif source.connection.names_broker():
+        found = _read_by_name(source, names) if names else ()
+    elif source.scan is not None:
         found = with_evidence(scan_snapshots(source.scan, names), source.files, None)
+    elif source.words:
+        raise UsageError(f"{source.words[0]} is about live groups: add -b or --snapshot FILE.")
     return {one.group.group_id: one for one in found}
+
+
+def _read_by_name(source: Source, names: Sequence[str]) -> Sequence[GroupSnapshot]:
+    config = source.connection.config()
+    found, failures = read_live(
+        config, names, match=None, all_groups=False, probe=source.probe, assignors=()
+    )
+    for failure in failures:
+        if failure.kind != "not-found":
+            raise ReadError(failure.message)
+        say(f"{failure.message} It is judged by the files alone.")
+    return with_evidence(found, source.files, source.scan)
 
 
 def changed_groups(one: Side, two: Side) -> list[str]:

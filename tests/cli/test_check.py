@@ -342,13 +342,15 @@ def test_a_saved_group_is_asked_instead_of_the_files(repository: Path, screen: S
     changed(repository)
     both = ["range", "cooperative-sticky"]
     group = {"group_id": "pay", "members": [{"id": "a", "list": both}, {"id": "b", "list": both}]}
+    saved = repository / "pay.rebal.yaml"
     for reloaded, expected in ((False, 0), (None, 4)):
         seen = dump_snapshot(group_of(group | {"reloaded": reloaded}), "yaml")
-        (repository / "pay.rebal.yaml").write_text(seen)
-        code, out, _ = screen(
-            "--base", "HEAD", repository, "--snapshot", repository / "pay.rebal.yaml"
-        )
+        saved.write_text(seen)
+        code, out, _ = screen("--base", "HEAD", repository, "--snapshot", saved)
         assert (code, "live group" in out) == (expected, True)
+    saved.write_text(dump_snapshot(group_of({"group_id": "bill"}), "yaml"))
+    code, _, err = screen("--base", "HEAD", repository, "--snapshot", saved)
+    assert (code, "its group bill does not start differently" in err) == (3, True)
 
 
 def test_the_examples_for_pipelines_run(

@@ -105,6 +105,8 @@ WHOLE = tuple(
         "rehearse --snapshot shipping.rebal.yaml --script SCRIPT",
         "rehearse PLAN --snapshot checkout.rebal.yaml",
         "diff SNAPSHOT SNAPSHOT",
+        "check INVENTORY INVENTORY",
+        "check INVENTORY INVENTORY --snapshot SNAPSHOT",
         "fleet scan --out new --offsets OFFSETS",
         "fleet scan --out new --segments SEGMENT",
         "fleet scan --out new --request-log REQUESTS",
