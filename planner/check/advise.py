@@ -73,14 +73,15 @@ def _paths(world: World) -> Iterator[SafePath]:
     if pair is None or pair.before is None or pair.after is None or pair.after.protocol is None:
         return
     one, two = pair.before, pair.after
+    same = one.same_client(two)
     known = not any(map(is_unset, (*one.names, *two.names)))
     classic = CONSUMER not in (one.protocol, two.protocol)
-    plan = plan_of(world) if known and one.client == two.client else None
-    written = two.declared is not None and two.declared.list_set and one.client == two.client
+    plan = plan_of(world) if known and same else None
+    written = two.declared is not None and two.declared.list_set and same
     if classic and known and not written and _runs(two, one.names):
         step = _step(two, one.names)
         yield SafePath(name=_AS_BEFORE, steps=(step,))
-    if classic and known and one.client != two.client:
+    if classic and known and not same:
         yield from _bridge(one, two)
     if plan is not None and plan.path.label:
         lists = [step.target_list for step in plan.steps if step.target_list and classic]
@@ -89,7 +90,7 @@ def _paths(world: World) -> Iterator[SafePath]:
     if classic and (plan is None or plan.path is not PathKind.CUT_OVER):
         refuses = two.library.refuses if two.library is not None else None
         yield SafePath(name=_STOP + (f". {refuses}" if refuses else ""))
-    if one.client != two.client:
+    if not same:
         yield SafePath(name=_NEW_GROUP)
 
 

@@ -112,8 +112,8 @@ def _id(number: int, copy: int) -> str:
 def _members(number: int, now: Start, later: Start | None) -> Iterator[Member]:
     declared = now.declared
     said = Evidence(source=Source.ASSUMED, detail=now.where)
-    same = later is not None and later.client == now.client
-    version = later.version if same and later is not None else now.version
+    stays = later is not None and now.same_client(later)
+    version = (later.version if stays and later is not None else None) or now.version
     software = Software(family=now.family, version=version, evidence=(said,))
     online = now.protocol == CONSUMER
     for copy in range(_copies(now)):

@@ -94,6 +94,10 @@ class Start(Record, frozen=True, kw_only=True):
         """Return the client family, or the product where its library is not known."""
         return self.family or (self.library.product if self.library is not None else None)
 
+    def same_client(self, other: Start) -> bool:
+        """Return whether both may be one client; where one is not known, nothing says otherwise."""
+        return None in (self.client, other.client) or self.client == other.client
+
     @property
     def version(self) -> str | None:
         """Return the library's version."""

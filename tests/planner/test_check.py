@@ -244,6 +244,11 @@ def test_a_rejected_change_has_a_safe_path(
     assert all(step.setting for step in paths[0].steps)
 
 
+def test_a_client_that_nothing_names_any_more_is_no_other_client() -> None:
+    found = judged([start("range")], [start(family=None)])
+    assert [path.name.partition(":")[0] for path in found.paths] == ["cut-over"]
+
+
 def test_a_product_that_takes_one_assignor_gets_no_path_with_two() -> None:
     logstash = lib("java", "3.9.0", product="Logstash", list_key="strategy", refuses="One string.")
     found = judged(
