@@ -67,8 +67,7 @@ class Release(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def holds(self, low: tuple[int, ...], high: tuple[int, ...]) -> bool:
         """Return whether a version from `low` to `high` was looked up with this entry."""
-        first, last = version_tuple(self.first) or (), version_tuple(self.last) or ()
-        return first <= high and low <= last
+        return (version_tuple(self.first) or ()) <= high and low <= (version_tuple(self.last) or ())
 
 
 # A version that was not looked up.
@@ -104,14 +103,18 @@ def products() -> dict[tuple[str, str], Product]:
 
 
 @cache
-def hints(ecosystem: str) -> re.Pattern[str]:
-    """Return a pattern that finds something in each text that names a product."""
-    words = {name for kind, name in products() if kind == ecosystem}
-    if ecosystem != "docker":
-        words = {"kafka" if "kafka" in name else re.split("[:/]", name)[-1] for name in words}
+def hints(ecosystem: str) -> tuple[str, ...]:
+    """Return words of which each text that names a product of the ecosystem holds one."""
+    names = {name for (kind, name), one in products().items() if kind == ecosystem and not one.bom}
+    if ecosystem == "docker":
+        # A text may speak of telegraf: only a tag, or one of these keys, makes it an image.
+        forms = (" {}:", '"{}:', "'{}:", "/{}:", "repository: {}", "name: {}", "from {}")
+        words = {form.format(name) for name in names if "/" not in name for form in forms}
+        return (*words, *(name for name in names if "/" in name))
     # A Python package's name has many spellings.
-    found = (re.escape(word).replace(r"\-", "[-_.]") for word in sorted(words))
-    return re.compile("|".join(found), re.IGNORECASE)
+    last = re.compile("-" if ecosystem == "pypi" else "[:/]")
+    words = {"kafka" if "kafka" in name else last.split(name)[-1] for name in names}
+    return tuple(word.lower() for word in words)
 
 
 def product_of(ecosystem: str, name: str) -> Product | None:
@@ -133,9 +136,8 @@ def client_of(dependency: Dependency) -> ClientFacts | None:
     library = clients.family(release.library or product.library)
     key = library.key if library else None
     inside = dependency.version if product.own_version else release.inside
-    default = release.list or product.list or clients.default_list(key, inside)
-    if not product.group_protocol:
-        default = None
+    own = release.list or product.list or clients.default_list(key, inside)
+    default = own if product.group_protocol else None
     return ClientFacts(
         product=product.product,
         library=library,

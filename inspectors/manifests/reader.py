@@ -128,7 +128,7 @@ class _Folder:
                 raise DocumentError(f"{place}: is a binary file, which no manifest is.")
             if known.read is None:
                 self._projects[known.ecosystem][PurePosixPath(place)] = text
-            elif hints(known.ecosystem).search(text):
+            elif _mentions(known.ecosystem, text):
                 self._keep(known.ecosystem, place, known.read(text, place))
             if known.read is texts.read_requirements:
                 for named in _INCLUDED.findall(text):
@@ -143,7 +143,7 @@ class _Folder:
         for ecosystem, files in self._projects.items():
             projects = Projects(files)
             for path, text in files.items():
-                if not hints(ecosystem).search(text):
+                if not _mentions(ecosystem, text):
                     continue
                 try:
                     self._keep(ecosystem, str(path), projects.read(path))
@@ -152,7 +152,11 @@ class _Folder:
 
     def _keep(self, ecosystem: str, place: str, named: Iterable[Named]) -> None:
         """Keep what is known; a BOM is kept where it gives a version that the file does not."""
-        known = [(one, product_of(ecosystem, one.name)) for one in named]
+        # A lock file may name a package once for each place, or platform.
+        first: dict[tuple[str, str | None], Named] = {}
+        for one in named:
+            first.setdefault((one.name, one.version), one)
+        known = [(one, product_of(ecosystem, one.name)) for one in first.values()]
         used = [one for one, product in known if product and not product.bom]
         given = [one for one, product in known if product and product.bom and one.version][:1]
         # The library's own version, where it is written, replaces that of the BOM.
@@ -184,6 +188,11 @@ class _Folder:
     def _place(self, path: Path) -> str:
         below = path.relative_to(self._root).as_posix() if path != self._root else path.name
         return _printable(below)
+
+
+def _mentions(ecosystem: str, text: str) -> bool:
+    lower = text.lower()
+    return any(word in lower for word in hints(ecosystem))
 
 
 def _format(name: str) -> _Format | None:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from rebal.inspectors.inventory.documents import substituted
 
 # Each pattern finds its matches without going back over a line, however long that is.
-GEM: Final = re.compile(r"    (?P<name>[\w.-]+) \((?P<version>[^)\s]+)\)\s*\Z")
+GEM: Final = re.compile(r"    (?P<name>[\w.-]+) \((?P<version>[^)\s-]+)[^)]*\)\s*\Z")
 HEX: Final = re.compile(
     r'\s*"(?P<name>\w+)":\s*\{(?::hex,\s*:\w+,\s*"(?P<version>[^"]+)"|:git|:path)'
 )
