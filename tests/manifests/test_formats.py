@@ -1,12 +1,14 @@
 """Each format of a manifest (tests/data/manifests): the names and versions in it."""
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
-from rebal.inspectors.manifests.products import Dependency
-from rebal.inspectors.manifests.reader import read_manifests
+from rebal.groups.clients import default_list
+from rebal.inspectors.manifests.products import Dependency, products
+from rebal.inspectors.manifests.reader import _FORMATS, read_manifests
 
 FILES = Path(__file__).parents[1] / "data/manifests"
 EXPECTED: dict[str, list[str]] = yaml.safe_load((FILES / "expected.yaml").read_text())
@@ -35,6 +37,32 @@ def test_every_format_of_one_repository_is_read() -> None:
     assert {one.where.partition("/")[0] for one in reading.dependencies} == {
         name.partition("/")[0] for name in EXPECTED
     }
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of a page's table, without its head."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return [line.strip("| ").split(" | ") for line in lines[2:]]
+
+
+PAGE = (FILES.parents[2] / "docs/manifests.md").read_text().partition("A version is taken")
+
+
+def test_the_page_names_each_format() -> None:
+    named = [pattern for row in rows(PAGE[0]) for pattern in re.findall("`(.*?)`", row[0])]
+    assert sorted(named) == sorted(known.pattern for known in _FORMATS)
+
+
+@pytest.mark.parametrize("row", rows(PAGE[2]), ids=lambda row: row[0])
+def test_the_page_names_the_default_lists_of_the_table(row: list[str]) -> None:
+    table = {one.product: one for one in products().values()}
+    for name in re.sub(r" (to|from) .*| \(.*?\)", "", row[0]).split(", "):
+        found = next(one for title, one in table.items() if name in title)
+        release = found.releases[0 if " to " in row[0] else -1] if found.releases else None
+        own = (release and release.list) or found.list
+        own = own or default_list(found.library, release and release.inside)
+        shown = re.findall("`(.*?)`", row[2])
+        assert shown == (list(own or ()) if found.group_protocol else [])
 
 
 def test_installed_packages_and_hidden_folders_are_passed_over(tmp_path: Path) -> None:
