@@ -170,7 +170,9 @@ class _Folder:
                 facts = client_of(bom)
                 version = facts.library_version if facts else None
             silent = bool(given) or (fixed and one.name != _CLIENTS)
-            self._add(ecosystem, place, one._replace(version=version), silent=silent)
+            self._add(
+                ecosystem, place, Named(_printable(one.name), version, one.line), silent=silent
+            )
         for one in given:
             self._add(ecosystem, place, one)
 
@@ -200,5 +202,5 @@ def _format(name: str) -> _Format | None:
 
 
 def _printable(text: str) -> str:
-    """Return the text with `?` for what cannot be encoded: a file's name may be any bytes."""
-    return " ".join(text.encode("utf-8", "replace").decode().split())
+    """Return the text with `?` for what a terminal must not get, or cannot encode."""
+    return "".join(each if each.isprintable() else "?" for each in text)

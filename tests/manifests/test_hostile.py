@@ -130,8 +130,8 @@ def test_a_name_that_is_not_utf8_is_printable(tmp_path: Path) -> None:
         file.write("kafka")
     reading = read_manifests(tmp_path)
     (one,) = reading.dependencies
-    assert one.where == "? /go.mod:1"
-    assert "? /pom.xml" in reading.notes[0]
+    assert one.where == "??/go.mod:1"
+    assert "??/pom.xml" in reading.notes[0]
 
 
 def test_a_requirement_file_reads_those_it_includes_below_the_root_only(tmp_path: Path) -> None:
@@ -167,3 +167,11 @@ def test_a_gradle_variable_with_two_values_is_not_known(second: str, tmp_path: P
     )
     versions = [one.version for one in read_manifests(tmp_path).dependencies]
     assert versions == [None if second else "3.7.0", None]
+
+
+def test_an_escape_sequence_in_a_mirrors_name_does_not_reach_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM a\x1b[31m/otel/opentelemetry-collector:${X}\n")
+    reading = read_manifests(tmp_path)
+    said = reading.dependencies[0].name + reading.notes[0]
+    assert "a?[31m/otel" in said
+    assert said.isprintable()
