@@ -72,14 +72,6 @@ def work_of_all(snapshot: GroupSnapshot) -> int:
 def _priced(
     restarts: Restarts, main: int, text: Callable[[Pace], str], *, together: bool = False
 ) -> Cost | None:
-    if not restarts.order:
-        return Cost(
-            rebalances=0,
-            partitions_stopped=0,
-            partitions_moved=0,
-            unit="task",
-            text="nothing is restarted",
-        )
     roll = Roll(
         snapshot=restarts.snapshot,
         order=restarts.order,
