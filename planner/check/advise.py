@@ -136,5 +136,7 @@ def _setting(start: Start, names: Sequence[str]) -> tuple[str, ...]:
     if start.library is not None and start.library.product and start.library.list_key:
         return (f"{start.library.list_key}: {', '.join(names)}",)
     for one in settings_for(start.family or "", names, start.group_id or ""):
-        return tuple(line for line in one.text.splitlines() if not line.startswith(_COMMENT))
+        lines = one.text.splitlines()
+        # The first comment names the members, which files do not.
+        return tuple(lines[1:] if lines[0].startswith(_COMMENT) else lines)
     return ()

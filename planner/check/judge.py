@@ -31,6 +31,8 @@ from rebal.planner.plan import Severity
 from rebal.planner.rules import Trait, evaluate, has
 from rebal.planner.verdict import answer_of, first_reason
 
+# KIP-1161: the Java versions that stop at an assignor that is named twice.
+_CHECKS_NAMES: Final = ((3, 1), (4, 2))
 _INCREMENTAL: Final = (2, 4)
 _FREE: Final = 3
 """Consumers whose stages are combined in every way; more are rolled out together."""
@@ -86,7 +88,7 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
         # The pods of one workload change alike.
         changes=tuple(dict.fromkeys(change for pair in changed for change in pair.changes)),
         verdict=decisive.verdict,
-        reason=decisive.reason + ("" if decisive.error != INCONSISTENT else _unread_code(changed)),
+        reason=decisive.reason + _unread_code(changed, decisive),
         error=decisive.error,
         before=_stage(befores) if live is None else _live_stage(live),
         during=_stage([*befores, *news]) if live is None else _live_stage(live, news),
@@ -97,11 +99,18 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
     )
 
 
-def _unread_code(changed: Sequence[Pair]) -> str:
-    """Return the condition of a rejection by lists that no file writes."""
+def _unread_code(changed: Sequence[Pair], answer: Admission) -> str:
+    """Return the condition of an answer that rests on lists that no file writes.
+
+    Where the client stays, code that sets its list sets it before and after.
+    """
     starts = [start for pair in changed for start in (pair.before, pair.after) if start]
-    written = all(start.writes_list for start in starts)
-    return "" if written else ". Code that sets the list is not read"
+    swapped = len({start.client for start in starts}) > 1
+    if all(start.writes_list for start in starts):
+        return ""
+    if answer.verdict is Tri.YES and swapped:
+        return ". That holds where no code sets the list, which is not read"
+    return ". Code that sets the list is not read" if answer.error == INCONSISTENT else ""
 
 
 def unread(file: str, note: str) -> Judgement:
@@ -249,6 +258,8 @@ def _fails(start: Start) -> str | None:
     online = start.protocol == CONSUMER
     left = [] if declared is None else [*(["an assignor list"] if declared.list else [])]
     left += [] if declared is None else declared.classic_only
+    version = version_tuple(start.version)
+    checks_names = version is None or _CHECKS_NAMES[0] <= version < _CHECKS_NAMES[1]
     rows = (
         (
             online and left,
@@ -262,6 +273,10 @@ def _fails(start: Start) -> str | None:
         (
             can.cooperative is Tri.NO and any(cooperative(name) is Tri.YES for name in names),
             f"{start.family} {start.version or ''} has no cooperative assignor".replace("  ", " "),
+        ),
+        (
+            start.family == "java" and checks_names and len(names) > len({*names}),
+            "the list names an assignor twice: Java of 3.1 to 4.1 does not start with it (RB122)",
         ),
     )
     return first_reason(rows)

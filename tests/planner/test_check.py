@@ -141,6 +141,10 @@ REJECTED = {
         [start(lib=lib("streams", "2.8.2"))],
     ),
 }
+REJECTED["a list that names an assignor twice"] = (
+    [start("range", lib=lib("java", "3.9.0"))],
+    [start("range", "range", lib=lib("java", "3.9.0"))],
+)
 UNKNOWN = {
     "an elected assignor that depends on the number of members": (
         [start("range", "sticky"), start("sticky", "range", file="bill/app.yaml")],
@@ -191,6 +195,13 @@ def test_a_changed_start_is_judged(before: list[Start], after: list[Start], verd
 def test_no_change_is_no_finding(before: list[Start], after: list[Start], verdict: Tri) -> None:
     assert not list(worlds(before, before))
     assert not list(worlds(after, after))
+
+
+def test_another_client_is_safe_only_where_no_code_sets_the_list() -> None:
+    swapped = judged([start(lib=lib("java", "2.8.2"))], [start(lib=lib("librdkafka", "2.5.0"))])
+    newer = judged([start(lib=lib("java", "2.8.2"))], [start(lib=lib("java", "3.9.0"))])
+    assert (swapped.verdict, newer.verdict) == (Tri.YES, Tri.YES)
+    assert ["no code sets the list" in each.reason for each in (swapped, newer)] == [True, False]
 
 
 def test_a_rejection_has_kafkas_error_and_the_lists() -> None:
