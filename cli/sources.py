@@ -256,7 +256,7 @@ def snapshot_for(
         raise UsageError("--probe reads a live group: give GROUP and -b HOST:PORT.")
     connection = connection or Connection()
     if group is None:
-        found = read_snapshot(snapshot or default_snapshot())
+        found = merge(read_snapshot(snapshot or default_snapshot()), ())
     elif scan is not None and takes_scan(connection, probe=probe):
         (found,) = scan_snapshots(scan, [group])
         scan = None
@@ -276,10 +276,14 @@ def snapshot_for(
 def with_evidence(
     found: Sequence[GroupSnapshot], files: EvidenceFiles | None, scan: Lake | None
 ) -> list[GroupSnapshot]:
-    """Return the groups with the evidence of `files`, and of the scan in the lake `scan`."""
+    """Return the groups with the evidence of `files`, and of the scan in the lake `scan`.
+
+    They were merged with what they prove themselves when they were read: without observations
+    nothing is added to it.
+    """
     observations = files.observations() if files is not None else ()
     observations += scan_observations(scan, [one.group.group_id for one in found])
-    merged = [merge(one, observations) for one in found]
+    merged = [merge(one, observations) for one in found] if observations else list(found)
     if files is not None:
         files.tell_coverage(merged)
     return merged

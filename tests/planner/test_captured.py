@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.clients import assignors
+from rebal.groups.evidence.merge import merge
 from rebal.groups.model import Cluster, Evidence, GroupSnapshot, Knowledge, Source, Tri
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, Verdict
@@ -273,3 +274,12 @@ def test_without_a_log_only_true_lists_are_claimed(
             assert plan.verdict is not Verdict.DONE or lists == {(plan.target,)}
             if plan.next_step == 2:
                 assert plan.exit_code != 0 or plan.assignor == "cooperative-sticky"
+
+
+def test_a_group_is_merged_once_whatever_it_shows(
+    any_told: dict[str, Story], any_silent: dict[str, Story]
+) -> None:
+    for story in (*any_told.values(), *any_silent.values()):
+        for snapshot in story.snapshots:
+            once = merge(snapshot, ())
+            assert merge(once, ()) == once
