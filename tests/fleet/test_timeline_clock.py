@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rebal.inspectors.fleet.timeline.clock import effective, latest_time, settle, span_of
@@ -151,6 +151,7 @@ shifts = st.dictionaries(
 
 @examples(8, full=25)
 @given(shifts)
+@example({0: -50 * YEAR})
 def test_no_clock_changes_who_was_there(by: Mapping[int, int]) -> None:
     rows = [{**row, "at": row["at"] + by.get(n, 0)} for n, row in enumerate(records())]
     for observed in (span(records()), None):

@@ -185,7 +185,7 @@ def costs_are(report: FleetReport) -> str:
         return "costs are those of each group's own plan"
     return (
         f"costs are those of each group's own plan, but of {count(number, 'group')} only "
-        "estimated (~): --group NAME rehearses one"
+        "estimated (~): see --group NAME"
     )
 
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.schemas import REQUESTS, TIME, TIMELINE, in_columns
-from rebal.inspectors.fleet.timeline.clock import DISORDER, EVER, early
+from rebal.inspectors.fleet.timeline.clock import DISORDER, early
 from rebal.inspectors.fleet.timeline.group import Record, apply_record, apply_request, finish
 from rebal.inspectors.fleet.timeline.rows import DAMAGED, Rows, Shared
 from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode
@@ -123,7 +123,7 @@ def _tell(
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Apply the rows of a group; yield those that wait, and what is finished."""
     rows, until = shared.rows, options.until
-    first_at, last_at = options.span or EVER
+    span = options.span
     first = next(parts)
     document = first.columns["state"][first.start]
     state = GroupState(group_id=group_id, recorded=group_id in options.recorded)
@@ -148,7 +148,7 @@ def _tell(
                 request = {name: part.columns[name][number] for name in REQUESTS.names}
                 apply_request(state, shared, None if at is None else at + DISORDER, request)
             else:
-                is_settled &= told_at is None or first_at <= told_at <= last_at
+                is_settled &= told_at is None or span is None or span[0] <= told_at <= span[1]
                 apply_record(state, shared, record)
         if waiting:
             rows_left = in_columns(part.batch.take(pa.array(waiting)), INPUT)
