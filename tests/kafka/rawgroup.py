@@ -75,6 +75,7 @@ class RawGroup:
         self.instances: dict[str, str] = {}
         self.elected: str | None = None
         self.generation = -1
+        self.synced = -1
         self.loaded = False
         self.rebalanced = True
         self.fresh: set[str] = set()
@@ -219,10 +220,15 @@ class RawGroup:
             del self.held[gone]
 
     def _sync(self) -> None:
-        """Members whose join was answered and that have not synced: a negative generation."""
+        """Members whose join was answered and that have not synced: a negative generation.
+
+        While others wait, only those do whose leader syncs or has: a follower's join may be
+        answered later than its leader's.
+        """
         due = [m for m in self._live() if m.error == NONE and m.generation < 0]
-        if any(m.waiting for m in self._live()) and not any(m.counted for m in due):
-            return
+        self.synced = max([self.synced, *(-m.generation for m in due if m.counted)])
+        if any(m.waiting for m in self._live()):
+            due = [m for m in due if -m.generation <= self.synced]
         assignment = SyncGroupRequest.SyncGroupRequestAssignment
         for member in due:
             plan = [assignment(member_id=each, assignment=b"") for each in member.counted]
