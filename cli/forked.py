@@ -14,6 +14,7 @@ _MOST: Final = 4
 _SHARES: Final = 4
 """Shares of a process: one that has easy items takes more of them."""
 _work: Callable[[Any], Any]
+_items: Sequence[Any]
 
 
 def mapped(work: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
@@ -22,28 +23,29 @@ def mapped(work: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
     Child processes inherit the data read so far and send back only results. If one fails, this
     process computes everything, so errors are raised as without a fork.
     """
-    global _work  # noqa: PLW0603 - children inherit it: what is no module's own cannot be sent.
+    # Children inherit both: only numbers are sent to them.
+    global _work, _items
     count = min(_processors(), len(items))
     if count < 2:
         return list(map(work, items))
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    _work = work
+    _work, _items = work, items
     share = -(-len(items) // (_SHARES * count))
     try:
         # A child that is interrupted ends without a word; this process says that it stopped.
         with ProcessPoolExecutor(
             count, get_context("fork"), signal.signal, (signal.SIGINT, signal.SIG_DFL)
         ) as pool:
-            return list(pool.map(_worked, items, chunksize=share))
+            return list(pool.map(_worked, range(len(items)), chunksize=share))
     except Exception:  # What it was is raised here again.
         return list(map(work, items))
 
 
-def _worked(item: Any) -> Any:
-    """Return the result of one item, in a child."""
-    return _work(item)
+def _worked(number: int) -> Any:
+    """Return the result of the item with this number, in a child."""
+    return _work(_items[number])
 
 
 def _processors() -> int:

@@ -251,11 +251,17 @@ def named_families(text: str | None) -> tuple[str, ...]:
     return tuple(word for word in words if word in families())
 
 
+_APACHE: Final = re.compile(r"[\d.]*")
+
+
 def apache_version(version: str) -> str:
     """Return the Apache Kafka release, or line (`3.5`), that a vendor's version is built from.
 
     Any other version is returned as it is; the text is empty for a line that is not known.
     """
+    if _APACHE.fullmatch(version):
+        # The vendors are not read for what none of them writes.
+        return version
     for known in load_data("vendors.yaml", dict[str, tuple[Vendor, ...]])["vendors"]:
         if match := re.fullmatch(known.pattern, version):
             built = match["built"]
