@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from rebal.cli import output
 from rebal.cli.custom import custom_assignors
-from rebal.cli.errors import UsageError, did_you_mean
+from rebal.cli.errors import FileError, UsageError, did_you_mean
 from rebal.cli.files import read_text, write_text
 from rebal.cli.output import RehearseFormat
 from rebal.cli.params import ENDINGS
@@ -106,6 +107,11 @@ def rehearse_group(source: Source, asked: Asked, show: Show) -> int:
         RebalError: the plan, the script or the group cannot be read, or cannot be rehearsed.
     """
     check(asked)
+    if asked.plan is not None and not os.path.exists(asked.plan):
+        raise FileError(
+            f"{asked.plan}: there is no such plan file. A live group without a plan is rehearsed "
+            "with --group NAME --script rolling."
+        )
     if show.page and len(asked.compare) > 1:
         raise UsageError("an HTML page shows one rehearsal: name one protocol with --compare.")
     plan = None if asked.plan is None else read_plan(asked.plan).kept_as(str(asked.plan))

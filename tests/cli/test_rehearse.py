@@ -349,6 +349,13 @@ def test_the_example_scripts_fit_the_schema() -> None:
     assert not validator("script").is_valid({"schema": "rebal.script/1", "events": [{"at": []}]})
 
 
+def test_a_group_s_name_in_the_place_of_a_plan_says_how_to_read_it(capsys: Said) -> None:
+    for name in ("checkout", "x" * 5000):
+        assert run(["rehearse", name]) == 1
+        said = capsys.readouterr().err
+        assert "there is no such plan file. A live group without a plan" in " ".join(said.split())
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
