@@ -420,9 +420,7 @@ class ProbeAnswer(Record, frozen=True, kw_only=True):
 
 
 class Probe(Record, frozen=True, kw_only=True):
-    """Answers of one probe; `refused` is the reason why nothing was sent or why all answers are
-    void.
-    """
+    """Answers of one probe; `refused` says why nothing was sent, or why all answers are void."""
 
     answers: tuple[ProbeAnswer, ...] = ()
     refused: str | None = None

@@ -1,4 +1,4 @@
-"""What a coordinator remembers of the members' lists once it has loaded a group from its records.
+"""Assignor lists in a coordinator's memory once it has loaded the group from its records.
 
 A record keeps the elected assignor alone of each list. In the next rebalance the members send their
 lists again, but for a static member that is down then: it keeps what the load left until its

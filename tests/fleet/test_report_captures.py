@@ -144,7 +144,7 @@ def test_incidents_and_lists_tell_the_story(report: FleetReport) -> None:
     checkout = group_of(report, "checkout")
     assert [one.kind for one in checkout.history.incidents] == ["crash loop"]
     part = group_html(checkout, report)
-    assert "checkout-0 was refused with [cooperative-sticky] 3 times" in part
+    assert "checkout-0 was rejected with [cooperative-sticky] 3 times" in part
     assert "rejected ×3: [cooperative-sticky]" in part
     for client in ("checkout-0", "checkout-1", "checkout-2", "checkout-3"):
         lists = [

@@ -72,7 +72,7 @@ def find_segments(paths: Sequence[str]) -> list[tuple[int, list[str]]]:
         match = _FOLDER.fullmatch(folder.name)
         if match is None:
             raise DocumentError(
-                f"{folder}: the partition cannot be told; keep the name that the folder has on the "
+                f"{folder}: the partition is not known; keep the name that the folder has on the "
                 f"broker, such as {TOPIC}-7."
             )
         made.append((int(match[1]), sorted(set(names), key=lambda name: Path(name).name)))

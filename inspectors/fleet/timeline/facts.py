@@ -126,9 +126,9 @@ class RequestFacts(Struct, array_like=True):
     """The facts of one group's request log that its next rebalances need.
 
     `left_on` says by connection who left on it, and nobody has joined on it since; `away` are
-    clients before 2.4, by name and host, that may come back though their member went; `fenced` says
-    when a member was answered FENCED_INSTANCE_ID first, `refused` when a client was refused first
-    and last since the last rebalance. `since` is the first line's time.
+    clients before 2.4, by name and host, that may join again though their member went; `fenced`
+    says when a member was answered FENCED_INSTANCE_ID first, `refused` when a client was rejected
+    first and last since the last rebalance. `since` is the first line's time.
     """
 
     generations: dict[int, LoggedGeneration] = {}

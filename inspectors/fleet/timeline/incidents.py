@@ -166,7 +166,7 @@ class Incidents(Struct, array_like=True):
         """Note that a join was rejected with INCONSISTENT_GROUP_PROTOCOL."""
         client = request["client_id"], request["instance_id"], request["host"]
         who = request["instance_id"] or request["client_id"] or ""
-        said = f"{who} was refused with [{', '.join(names)}]"
+        said = f"{who} was rejected with [{', '.join(names)}]"
         self._again(("refused", *client, *names), Streak(at, at, said), at, who, rows)
 
     def _again(self, key: Key, new: Streak, at: int, member: str, rows: Rows) -> None:

@@ -4,7 +4,7 @@
 same state of it, which takes the group's next rows as if there had been no break. What all groups
 share (rows, decoded values, topics' names) is no part of it. Documents are msgpack of
 the types below and nothing else: they name no class and no function. One of another `SCHEMA`, or
-one that is damaged, is refused, and its group is told anew from its records.
+one that is damaged, counts as none, and its group is told anew from its records.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Metrics(Struct, array_like=True):
     def columns(self, log: bool) -> dict[str, int | float | None]:
         """Return the columns from `rebalance_total` to `refused_total`, by name.
 
-        `log` is whether the request log was read: only it shows refusals.
+        `log` is whether the request log was read: only it shows rejections.
         """
         timed = self.timed > 0
         return {

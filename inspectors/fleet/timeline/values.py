@@ -3,7 +3,7 @@
 A group's members send the same bytes generation after generation, and what changes is mostly the
 generation number inside them. So a member is known again by its bytes but for that number, and is
 the same object as before; the number stands beside it. Others' bytes are decoded, equal ones once,
-by the one strict codec in groups/wire: what it refuses is refused here.
+by the one strict codec in groups/wire: what it rejects stays undecoded.
 """
 
 from __future__ import annotations
