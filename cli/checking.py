@@ -69,8 +69,9 @@ class Side:
 
 @dataclass(frozen=True)
 class Checked:
-    """What `rebal check` found: a judgement for each group that starts differently, the worst
-    first, the number of groups that both versions declare, and the notes on the later one.
+    """The judgements of the groups that start differently, the worst first.
+
+    `groups` counts those that both versions declare, `notes` are on the later one.
     """
 
     judgements: tuple[Judgement, ...]
@@ -176,9 +177,8 @@ def _read(tree: Tree) -> Side:
         where = declared.where.removeprefix(own)
         starts.append(Start(file=_file_of(where, names), where=where, declared=declared))
     notes = tuple(n.replace(own, "") for n in found.notes if not n.endswith(OF_A_PROFILE))
-    manifests = read_manifests(tree.root / tree.files[0] if tree.alone else tree.root)
-    known = [one for one in manifests.dependencies if _file_of(one.where, names) in names]
-    starts = with_libraries(starts, libraries_of(known))
+    manifests = read_manifests(tree)
+    starts = with_libraries(starts, libraries_of(manifests.dependencies))
     return Side(tree=tree, starts=tuple(starts), notes=notes, unread=manifests.notes)
 
 
@@ -195,6 +195,9 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
     """Yield each file whose consumers a reader does not know whole, where what decides them
     changed.
     """
+    if not (one.notes or two.notes or two.unread):
+        # The files are not read once more.
+        return
     files = frozenset((*one.tree.files, *two.tree.files))
     changed = [file for file in sorted(files) if one.text(file) != two.text(file)]
     for side in (two, one):

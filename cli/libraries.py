@@ -7,7 +7,8 @@ above. A library that no configuration file belongs to stands for the groups of 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -28,15 +29,23 @@ def libraries_of(dependencies: Sequence[Dependency]) -> list[Library]:
 
 def with_libraries(starts: Sequence[Start], libraries: Sequence[Library]) -> list[Start]:
     """Return the starts with their libraries, and one for each library that none of them has."""
+    by_folder: dict[str, list[Library]] = defaultdict(list)
+    for one in libraries:
+        by_folder[_file(one).rpartition("/")[0]].append(one)
+
+    def near_to(file: str, family: str | None) -> list[Library]:
+        found = (one for folder in _above(file) for one in by_folder.get(folder, ()))
+        return _near(file, list(found), family)
+
     used: set[Library] = set()
     made: list[Start] = []
     for start in starts:
-        near = _near(start.file, libraries, start.family)
+        near = near_to(start.file, start.family)
         used.update(near)
         made.append(replace(start, library=_together(near)))
     for own in sorted(libraries, key=lambda each: -_file(each).count("/")):
         if own not in used:
-            near = [own, *_near(_file(own), libraries, own.family)]
+            near = [own, *near_to(_file(own), own.family)]
             used.update(near)
             made.append(Start(file=_file(own), where=_file(own), library=_together(near)))
     return made
@@ -63,6 +72,13 @@ def _library(dependency: Dependency) -> Library | None:
 
 def _is_itself(dependency: Dependency, version: str | None) -> bool:
     return version is not None and version == dependency.version
+
+
+def _above(file: str) -> Iterator[str]:
+    """Yield the file's folder and those above it; the root is empty."""
+    while file:
+        file = file.rpartition("/")[0]
+        yield file
 
 
 def _near(file: str, libraries: Sequence[Library], family: str | None) -> list[Library]:

@@ -15,9 +15,10 @@ from rebal.groups.clients import (
     families,
     family,
     fixes_protocol,
+    older,
     version_tuple,
 )
-from rebal.groups.model import GroupSnapshot, Member, Record, Tri
+from rebal.groups.model import GroupSnapshot, Member, Record, Software, Tri
 from rebal.planner.verdict import opposite
 
 
@@ -147,3 +148,12 @@ def runs_cooperative(member: Member) -> bool:
     same name.
     """
     return fixes_protocol(member.software) and member.kept_partitions > 0
+
+
+def stops_at_repeats(family: str | None, software: Software | None) -> bool:
+    """Return whether this client may stop at a list that names an assignor twice: Java of 3.1 to
+    4.1, and one whose version is not known. Later ones drop the second with a warning (KIP-1161).
+    """
+    if family != "java" or software is None:
+        return family == "java"
+    return older(software, "4.2") is not Tri.NO and older(software, "3.1") is not Tri.YES

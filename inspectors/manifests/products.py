@@ -40,7 +40,7 @@ class Dependency:
 
 @dataclass(frozen=True)
 class ClientFacts:
-    """What a dependency's consumers use when nothing is configured; None: not looked up."""
+    """The settings of a dependency's consumers when nothing is configured; None: not looked up."""
 
     product: str
     library: Family | None

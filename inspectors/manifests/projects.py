@@ -28,7 +28,7 @@ _BOOT_PROPERTY: Final = "kafka.version"
 
 
 class Sheet:
-    """What one project file says; `chain` are the files it takes versions from, itself first."""
+    """One project file; `chain` are the files it takes versions from, itself first."""
 
     def __init__(self) -> None:
         self.named: list[Named] = []

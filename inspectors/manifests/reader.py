@@ -6,7 +6,6 @@ or as another file of the folder gives it; one that depends on anything else is 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -20,9 +19,8 @@ from rebal.inspectors.manifests import texts, trees
 from rebal.inspectors.manifests.products import Dependency, client_of, hints, product_of
 from rebal.inspectors.manifests.projects import Projects
 from rebal.inspectors.manifests.texts import Named
+from rebal.inspectors.repository.tree import Tree
 
-# What others install or generate.
-_SKIPPED: Final = frozenset({"node_modules", "vendor", "target", "venv", "__pycache__"})
 _PYTHON_LOCKS: Final = frozenset({"poetry.lock", "uv.lock", "pdm.lock"})
 _INCLUDED: Final = re.compile(r"^\s*(?:-r|--requirement)[ =]?\s*(\S+)", re.MULTILINE)
 _VERSION: Final = re.compile(r"v?\d[\w.+~-]*(?<![+-])", re.ASCII)
@@ -74,46 +72,42 @@ class ManifestReading:
     notes: tuple[str, ...]
 
 
-def read_manifests(root: Path) -> ManifestReading:
-    """Return the Kafka clients and products that the manifests of a folder, or one file, name.
+def read_manifests(tree: Tree) -> ManifestReading:
+    """Return the Kafka clients and products that the manifests among these files name.
 
     A file that cannot be read becomes a note, and the others are read.
     """
-    reader = _Folder(root)
+    reader = _Reader(tree)
     for path in reader.paths():
         reader.read(path)
     reader.read_projects()
     return ManifestReading(tuple(dict.fromkeys(reader.found)), tuple(dict.fromkeys(reader.notes)))
 
 
-class _Folder:
-    """The manifests below one root, as far as they are read."""
+class _Reader:
+    """The manifests of one version, as far as they are read."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._folder = (root if root.is_dir() else root.parent).resolve()
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._folder = tree.root.resolve()
         self._read: set[Path] = set()
         self._projects: dict[str, dict[PurePosixPath, str]] = {"maven": {}, "nuget": {}}
         self.found: list[Dependency] = []
         self.notes: list[str] = []
 
     def paths(self) -> Iterator[Path]:
-        """Yield the files that are manifests by their names, sorted, without hidden ones.
+        """Yield the files that are manifests by their names.
 
         A Python project's own file gives ranges: beside or below a lock file it is left out.
         """
-        if not self._root.is_dir():
-            yield self._root
-        locked: set[Path] = set()
-        for name, inner, files in os.walk(self._root):
-            folder = Path(name)
-            inner[:] = sorted(n for n in inner if n not in _SKIPPED and not n.startswith("."))
-            if folder.parent in locked or not _PYTHON_LOCKS.isdisjoint(files):
-                locked.add(folder)
-            for file in sorted(files):
-                decided = file == "pyproject.toml" and folder in locked
-                if _format(file) and not decided and (folder / file).is_file():
-                    yield folder / file
+        names = map(PurePosixPath, self._tree.files)
+        locked = {name.parent for name in names if name.name in _PYTHON_LOCKS}
+        for name, path in self._tree.paths():
+            decided = path.name == "pyproject.toml" and not locked.isdisjoint(
+                PurePosixPath(name).parents
+            )
+            if _format(path.name) and not decided:
+                yield path
 
     def read(self, path: Path, known: _Format | None = None) -> None:
         """Read one file; a project waits until all files are read, as it may need others."""
@@ -188,8 +182,7 @@ class _Folder:
             self.notes.append(f"{where}: the version of {one.name} is not written there.")
 
     def _place(self, path: Path) -> str:
-        below = path.relative_to(self._root).as_posix() if path != self._root else path.name
-        return _printable(below)
+        return _printable(path.relative_to(self._tree.root).as_posix())
 
 
 def _mentions(ecosystem: str, text: str) -> bool:

@@ -1,5 +1,4 @@
-"""What the roll-out of a changed next start would do: the admission check, asked of a snapshot that
-the earlier version declares.
+"""Judgement of a changed next start's roll-out: the admission check's, on what ran before.
 
 The group "as before" is a snapshot whose members run the earlier declarations, and the later ones
 are what they restart with. So planner/admission answers, and no rule of admission is written here.
@@ -15,7 +14,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.clients import version_tuple
-from rebal.groups.model import CoordinatorKind, GroupSnapshot, RebalanceProtocol, Record, Tri
+from rebal.groups.model import (
+    CoordinatorKind,
+    GroupSnapshot,
+    RebalanceProtocol,
+    Record,
+    Software,
+    Tri,
+)
 from rebal.groups.protocol import group_protocol
 from rebal.groups.vote import elect
 from rebal.planner.admission.check import Admission, Event, Join, Leave, admitted, restart
@@ -24,15 +30,13 @@ from rebal.planner.check.advise import SafePath, paths_of, plan_of
 from rebal.planner.check.before import FIRST, has_lists, planned, snapshot_of, snapshots_of
 from rebal.planner.check.compare import Changed, Pair, World
 from rebal.planner.check.starts import CONSUMER, Start, is_open, is_unset
-from rebal.planner.clients import able, cooperative, is_mixed, refuses_mixed
+from rebal.planner.clients import able, cooperative, is_mixed, refuses_mixed, stops_at_repeats
 from rebal.planner.context import Context
 from rebal.planner.facts import listed
 from rebal.planner.plan import Severity
 from rebal.planner.rules import Trait, evaluate, has
 from rebal.planner.verdict import answer_of, first_reason
 
-# KIP-1161: the Java versions that stop at an assignor that is named twice.
-_CHECKS_NAMES: Final = ((3, 1), (4, 2))
 _INCREMENTAL: Final = (2, 4)
 _FREE: Final = 3
 """Consumers whose stages are combined in every way; more are rolled out together."""
@@ -49,7 +53,7 @@ class Stage(Record, frozen=True, kw_only=True):
 
 
 class Judgement(Record, frozen=True, kw_only=True):
-    """What the roll-out of one group's change would do.
+    """The outcome of one group's roll-out with the change.
 
     `verdict`: every member that starts with it is admitted (yes), one is rejected or does not start
     (no), or it is not known. `error` is Kafka's name of the rejection. `rules` are the ids of rules
@@ -258,8 +262,7 @@ def _fails(start: Start) -> str | None:
     online = start.protocol == CONSUMER
     left = [] if declared is None else [*(["an assignor list"] if declared.list else [])]
     left += [] if declared is None else declared.classic_only
-    version = version_tuple(start.version)
-    checks_names = version is None or _CHECKS_NAMES[0] <= version < _CHECKS_NAMES[1]
+    software = Software(family=start.family, version=start.version)
     rows = (
         (
             online and left,
@@ -275,7 +278,7 @@ def _fails(start: Start) -> str | None:
             f"{start.family} {start.version or ''} has no cooperative assignor".replace("  ", " "),
         ),
         (
-            start.family == "java" and checks_names and len(names) > len({*names}),
+            stops_at_repeats(start.family, software) and len(names) > len({*names}),
             "the list names an assignor twice: Java of 3.1 to 4.1 does not start with it (RB122)",
         ),
     )

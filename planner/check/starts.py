@@ -30,8 +30,8 @@ class Library(Record, frozen=True, kw_only=True):
 
     `default_list` is None where it is not known for this version. `group_protocol` is False for a
     product that joins no group. `list_key` is how its configuration spells the assignor list,
-    `refuses` one sentence on what it does not take, `source` where the facts are from. `where` is
-    the file that names the dependency.
+    `refuses` one sentence on the lists that it does not take, `source` where the facts are from.
+    `where` is the file that names the dependency.
     """
 
     family: str | None = None

@@ -8,7 +8,8 @@ import yaml
 
 from rebal.groups.clients import default_list
 from rebal.inspectors.manifests.products import Dependency, products
-from rebal.inspectors.manifests.reader import _FORMATS, read_manifests
+from rebal.inspectors.manifests.reader import _FORMATS
+from tests.manifests.folders import read_folder
 
 FILES = Path(__file__).parents[1] / "data/manifests"
 EXPECTED: dict[str, list[str]] = yaml.safe_load((FILES / "expected.yaml").read_text())
@@ -26,13 +27,13 @@ def line(one: Dependency) -> str:
 def test_a_format_names_its_clients_and_products(name: str) -> None:
     file = FILES / name
     for root in (file, file.parent):
-        reading = read_manifests(root)
+        reading = read_folder(root)
         assert [line(one) for one in reading.dependencies] == EXPECTED[name]
         assert list(reading.notes) == [text for key, text in UNWRITTEN.items() if key == name]
 
 
 def test_every_format_of_one_repository_is_read() -> None:
-    reading = read_manifests(FILES)
+    reading = read_folder(FILES)
     assert len(reading.dependencies) == sum(map(len, EXPECTED.values()))
     assert {one.where.partition("/")[0] for one in reading.dependencies} == {
         name.partition("/")[0] for name in EXPECTED
@@ -69,7 +70,7 @@ def test_installed_packages_and_hidden_folders_are_passed_over(tmp_path: Path) -
     for folder in ("node_modules/a", ".cache", "vendor/b"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "go.mod").write_text("require github.com/IBM/sarama v1.43.3\n")
-    assert read_manifests(tmp_path).dependencies == ()
+    assert read_folder(tmp_path).dependencies == ()
 
 
 def test_beside_or_below_a_lock_file_a_python_project_gives_no_ranges(tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ def test_beside_or_below_a_lock_file_a_python_project_gives_no_ranges(tmp_path: 
     project = '[project]\ndependencies = ["aiokafka>=0.11"]\n'
     (tmp_path / "service/pyproject.toml").write_text(project)
     (tmp_path / "pyproject.toml").write_text(project)
-    assert [one.version for one in read_manifests(tmp_path).dependencies] == [None, None]
+    assert [one.version for one in read_folder(tmp_path).dependencies] == [None, None]
     (tmp_path / "uv.lock").write_text('[[package]]\nname = "aiokafka"\nversion = "0.12.0"\n')
-    (one,) = read_manifests(tmp_path).dependencies
+    (one,) = read_folder(tmp_path).dependencies
     assert (one.version, one.where) == ("0.12.0", "uv.lock")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rebal.inspectors.manifests.reader import read_manifests
+from tests.manifests.folders import read_folder
 
 POM = "<project><dependencies>%s</dependencies></project>"
 KAFKA = (
@@ -57,7 +57,7 @@ def test_a_bad_file_is_one_note_and_the_others_are_read(
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / name).write_bytes(text.encode("utf-8", "surrogatepass"))
     (tmp_path / "mix.lock").write_text('  "brod": {:hex, :brod, "3.16.0", "ab"},\n')
-    reading = read_manifests(tmp_path)
+    reading = read_folder(tmp_path)
     assert reading.dependencies[-1].name == "brod" or reading.dependencies[0].name == "brod"
     (note,) = reading.notes
     assert f"bad/{name}" in note
@@ -77,7 +77,7 @@ def test_a_bad_file_is_one_note_and_the_others_are_read(
 def test_a_tree_of_another_shape_gives_no_version(value: object, tmp_path: Path) -> None:
     (tmp_path / "package-lock.json").write_text(json.dumps([value, "kafkajs"][:1]))
     (tmp_path / "npm-shrinkwrap.json").write_text(json.dumps(value))
-    reading = read_manifests(tmp_path)
+    reading = read_folder(tmp_path)
     assert {one.version for one in reading.dependencies} <= {None, "2"}
 
 
@@ -98,7 +98,7 @@ def test_a_version_that_is_no_plain_one_is_named_and_not_guessed(
     bomb = "<properties><a>${b}${b}${b}</a><b>${a}${a}${a}</b></properties>"
     pom = (POM % KAFKA % version).replace("<project>", "<project>" + bomb)
     (tmp_path / "pom.xml").write_text(pom)
-    reading = read_manifests(tmp_path)
+    reading = read_folder(tmp_path)
     assert [one.version for one in reading.dependencies] == [None]
     (note,) = reading.notes
     assert note.startswith("pom.xml: the version of org.apache.kafka:kafka-clients is not a plain")
@@ -110,7 +110,7 @@ def test_a_very_long_line_takes_no_time(tmp_path: Path) -> None:
     for name in ("go.mod", "yarn.lock", "pnpm-lock.yaml", "Gemfile.lock", "mix.lock",
                  "build.gradle", "requirements.txt", "Dockerfile"):  # fmt: skip
         (tmp_path / name).write_text(long + " sarama\n" + long.replace("a", " ") + "brod vector")
-    assert read_manifests(tmp_path).dependencies == ()
+    assert read_folder(tmp_path).dependencies == ()
 
 
 def test_files_that_are_no_files_are_passed_over(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_files_that_are_no_files_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "pom.xml").mkdir()
     (tmp_path / "yarn.lock").symlink_to(tmp_path / "nowhere")
     (tmp_path / "loop").symlink_to(tmp_path)
-    assert read_manifests(tmp_path) == read_manifests(tmp_path / "pom.xml")
+    assert read_folder(tmp_path) == read_folder(tmp_path / "pom.xml")
 
 
 def test_a_name_that_is_not_utf8_is_printable(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_name_that_is_not_utf8_is_printable(tmp_path: Path) -> None:
         file.write("require github.com/IBM/sarama v1.43.3\n")
     with open(folder + b"/pom.xml", "w") as file:
         file.write("kafka")
-    reading = read_manifests(tmp_path)
+    reading = read_folder(tmp_path)
     (one,) = reading.dependencies
     assert one.where == "??/go.mod:1"
     assert "??/pom.xml" in reading.notes[0]
@@ -140,7 +140,7 @@ def test_a_requirement_file_reads_those_it_includes_below_the_root_only(tmp_path
     (tmp_path / "outside.txt").write_text("aiokafka==0.11.0\n")
     (root / "base.in").write_text("kafka-python==2.0.2\n-r requirements.txt\n")
     (root / "requirements.txt").write_text("-r base.in\n-r ../outside.txt\n-r missing.txt\n")
-    reading = read_manifests(root)
+    reading = read_folder(root)
     assert [(one.name, one.where) for one in reading.dependencies] == [
         ("kafka-python", "base.in:1")
     ]
@@ -155,7 +155,7 @@ def test_poms_that_are_each_others_parents_end(tmp_path: Path) -> None:
             + KAFKA % "${missing}"
             + "</dependencies></project>"
         )
-    assert [one.version for one in read_manifests(tmp_path).dependencies] == [None, None]
+    assert [one.version for one in read_folder(tmp_path).dependencies] == [None, None]
 
 
 @pytest.mark.parametrize("second", ["", "kafkaVersion = '3.8.0'\n"])
@@ -165,13 +165,13 @@ def test_a_gradle_variable_with_two_values_is_not_known(second: str, tmp_path: P
         'api "org.apache.kafka:kafka-clients:${kafkaVersion}"\n'
         'api "org.apache.kafka:kafka-streams:${other}"\n'
     )
-    versions = [one.version for one in read_manifests(tmp_path).dependencies]
+    versions = [one.version for one in read_folder(tmp_path).dependencies]
     assert versions == [None if second else "3.7.0", None]
 
 
 def test_an_escape_sequence_in_a_mirrors_name_does_not_reach_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text("FROM a\x1b[31m/otel/opentelemetry-collector:${X}\n")
-    reading = read_manifests(tmp_path)
+    reading = read_folder(tmp_path)
     said = reading.dependencies[0].name + reading.notes[0]
     assert "a?[31m/otel" in said
     assert said.isprintable()

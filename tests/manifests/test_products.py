@@ -8,7 +8,7 @@ import pytest
 from rebal.groups import clients
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.manifests.products import Dependency, client_of, products
-from rebal.inspectors.manifests.reader import read_manifests
+from tests.manifests.folders import read_folder
 
 ECOSYSTEMS = {"maven", "golang", "npm", "pypi", "gem", "nuget", "cargo", "hex", "docker"}
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
@@ -142,7 +142,7 @@ def test_spring_boot_gives_the_version_that_a_pom_leaves_out(
     version: str, properties: str, expected: dict[str, str | None], tmp_path: Path
 ) -> None:
     (tmp_path / "pom.xml").write_text(BOOT.format(version=version, properties=properties))
-    reading = read_manifests(tmp_path)
+    reading = read_folder(tmp_path)
     wrapper = {"org.springframework.kafka:spring-kafka": None}
     assert {one.name: one.version for one in reading.dependencies} == wrapper | expected
 
@@ -153,7 +153,7 @@ def test_a_bom_without_a_dependency_on_kafka_is_not_named(tmp_path: Path) -> Non
     (tmp_path / "build.gradle").write_text(
         "// kafka\nplugins { id 'org.springframework.boot' version '3.5.3' }\n"
     )
-    assert read_manifests(tmp_path).dependencies == ()
+    assert read_folder(tmp_path).dependencies == ()
 
 
 def test_a_module_takes_versions_and_properties_from_its_parents(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_module_takes_versions_and_properties_from_its_parents(tmp_path: Path)
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "pom.xml").write_text(child.format(name=name))
     (tmp_path / "pom.xml").write_text(parent)
-    reading = read_manifests(tmp_path)
+    reading = read_folder(tmp_path)
     assert {one.where: one.version for one in reading.dependencies} == {
         "pom.xml": "3.6.0", "a/pom.xml": "3.6.0", "b/pom.xml": None,
     }  # fmt: skip
@@ -203,7 +203,7 @@ def test_a_module_takes_versions_from_a_bom_beside_it_and_quarkus_by_its_propert
             each.format("org.apache.kafka", "kafka-clients", ""),
         )
     )
-    reading = read_manifests(tmp_path / "pom.xml"), read_manifests(tmp_path)
+    reading = read_folder(tmp_path / "pom.xml"), read_folder(tmp_path)
     alone, whole = ({one.name: one.version for one in each.dependencies} for each in reading)
     streams = "org.apache.kafka:kafka-streams"
     assert alone == {streams: None, CLIENTS: "4.0.0", "io.quarkus:quarkus-bom": "3.27.0"}
@@ -220,7 +220,7 @@ def test_projects_of_dotnet_take_central_versions(tmp_path: Path) -> None:
     (tmp_path / "src/A.csproj").write_text(
         '<Project><ItemGroup><PackageReference Include="Confluent.Kafka" /></ItemGroup></Project>'
     )
-    reading = read_manifests(tmp_path)
+    reading = read_folder(tmp_path)
     assert {one.where: one.version for one in reading.dependencies} == {
         "Directory.Packages.props": "2.6.1", "src/A.csproj": "2.6.1",
     }  # fmt: skip

@@ -1,6 +1,7 @@
 """RB122: a configured assignor list names an assignor twice."""
 
-from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
+from rebal.planner.clients import stops_at_repeats
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, found, rule
 from rebal.planner.rules.scope import with_lists
 
 
@@ -26,9 +27,7 @@ def named_twice(context: Context) -> Findings:
     hit = [
         facts
         for facts in context.members
-        if facts.family == "java"
-        and facts.older_than("4.2.0") is not Tri.NO
-        and facts.older_than("3.1.0") is not Tri.YES
+        if stops_at_repeats(facts.family, facts.member.software)
         and (declared := facts.member.declared) is not None
         and len(declared.list) > len(set(declared.list))
     ]
