@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import io
 import logging
 import socket
 import ssl
@@ -21,17 +22,12 @@ from functools import cache, partial
 from typing import Any, Final
 
 import kafka.errors
-from kafka.net.sasl import get_sasl_mechanism
-from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.parser import KafkaProtocol
-from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from rebal.inspectors.connection.auth import OAuth
 from rebal.inspectors.connection.config import CLIENT_ID, ClusterConfig
-from rebal.inspectors.connection.tokens import forget, token_of
 from rebal.inspectors.connection.translate import to_kafka_python
-from rebal.inspectors.errors import ConnectError, RequestError, error_name
+from rebal.inspectors.errors import RequestError, error_name
 
 _SOFTWARE: Final = "rebal"
 _WORTH_COMPILING: Final = 100
@@ -82,23 +78,6 @@ class Deadline:
         return self.left() <= 0
 
 
-class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-    """kafka-python's source of OAuth tokens; getting one takes at most `timeout` seconds."""
-
-    def __init__(self, oauth: OAuth, timeout: float) -> None:
-        super().__init__()
-        self._oauth = oauth
-        self._timeout = timeout
-
-    def token(self) -> str:
-        """Return the token's text."""
-        return token_of(self._oauth, self._timeout).value
-
-    def extensions(self) -> dict[str, str]:
-        """Return the SASL extensions (KIP-342)."""
-        return dict(self._oauth.extensions)
-
-
 class Connection:
     """One broker's connection, logged in; thread-safe, one request at a time."""
 
@@ -114,7 +93,13 @@ class Connection:
         try:
             self._read_versions(deadline)
             if config.sasl:
-                self._log_in(host, config, deadline)
+                # Other connections do not wait for the modules of SASL.
+                from rebal.inspectors.kafka.login import log_in
+
+                send = partial(self.send, deadline=deadline)
+                log_in(
+                    send, self.address, config, {**self._settings, "host": host}, deadline.left()
+                )
         except BaseException:
             self.close()
             raise
@@ -268,32 +253,6 @@ class Connection:
         self.features = {f.name: f.max_version_level for f in response.finalized_features or ()}
         self.supported_features = {f.name: f.max_version for f in response.supported_features or ()}
 
-    def _log_in(self, host: str, config: ClusterConfig, deadline: Deadline) -> None:
-        """Log in with SaslHandshake v1 and SaslAuthenticate (KIP-152; brokers since 1.0)."""
-        answer = self.send(
-            SaslHandshakeRequest, deadline, min_version=1, mechanism=config.mechanism
-        )
-        if answer.error_code:
-            raise ConnectError(
-                f"{self.address} does not offer SASL {config.mechanism}, it offers "
-                f"{', '.join(answer.mechanisms) or 'nothing'}: set sasl.mechanism.",
-                "authentication",
-            )
-        login = dict(self._settings)
-        if config.oauth is not None:
-            login["sasl_oauth_token_provider"] = TokenProvider(config.oauth, deadline.left())
-        mechanism = get_sasl_mechanism(config.mechanism)(host=host, **login)
-        while not mechanism.is_done():
-            reply = self.send(SaslAuthenticateRequest, deadline, auth_bytes=mechanism.auth_bytes())
-            if reply.error_code:
-                raise ConnectError(_wrong_login(self.address, config), "authentication")
-            try:
-                mechanism.receive(reply.auth_bytes)
-            except (ValueError, KeyError, kafka.errors.KafkaError):
-                raise ConnectError(_wrong_login(self.address, config), "authentication") from None
-        if not mechanism.is_authenticated():
-            raise ConnectError(_wrong_login(self.address, config), "authentication")
-
 
 def _encode(parser: KafkaProtocol, requests: Sequence[Any]) -> None:
     try:
@@ -307,21 +266,37 @@ def _encode(parser: KafkaProtocol, requests: Sequence[Any]) -> None:
 
 
 def _spare_compiling(request: Any) -> None:
-    """Let kafka-python encode the first requests of a kind and version as its schema says.
+    """Let kafka-python encode the first requests of a kind and version as its schema says, and
+    decode their responses so.
 
-    It compiles a function for them, which takes as long as a hundred of them: a short command sends
+    It compiles a function for each, which takes as long as a hundred of them: a short command sends
     a few of each.
     """
-    schema, version = request._struct, request.API_VERSION
-    flexible = request.flexible_version_q(version)
+    version = request.API_VERSION
     used = _SENT[type(request), version] = _SENT[type(request), version] + 1
-    key = version, flexible, flexible
-    if used == 1:
-        schema._compiled_encoders[key] = partial(
-            schema.encode_into, version=version, compact=flexible, tagged=flexible
-        )
-    elif used == _WORTH_COMPILING:
-        schema._compiled_encoders.pop(key, None)
+    if used not in (1, _WORTH_COMPILING):
+        return
+    request.with_header()
+    response = request.header.get_response_class()[None]
+    sent, got = request._struct, response._struct
+    flexible, known = request.flexible_version_q(version), response.flexible_version_q(version)
+    encodes, decodes = (version, flexible, flexible), ("decode", version, known, known, response)
+    if used == _WORTH_COMPILING:
+        sent._compiled_encoders.pop(encodes, None)
+        got._compiled_encoders.pop(decodes, None)
+        return
+    sent._compiled_encoders[encodes] = partial(
+        sent.encode_into, version=version, compact=flexible, tagged=flexible
+    )
+    got._compiled_encoders[decodes] = partial(
+        _decode, got, version=version, compact=known, tagged=known, data_class=response
+    )
+
+
+def _decode(schema: Any, data: memoryview, at: int, **form: Any) -> tuple[Any, int]:
+    """Return the response in `data` from `at`, and its end, as kafka-python's decoders do."""
+    left = io.BytesIO(data[at:])
+    return schema.decode(left, **form), at + left.tell()
 
 
 def _reject_null(part: Any, version: int) -> None:
@@ -361,17 +336,3 @@ def message(kind: Any, version: int, **fields: Any) -> Any:
 def api_key(request: type) -> int:
     """Return the number of a request kind, as ApiVersions lists it."""
     return int(request.API_KEY)  # type: ignore[attr-defined]
-
-
-def _wrong_login(address: str, config: ClusterConfig) -> str:
-    if config.oauth is not None:
-        # The next login must not use the same token again.
-        forget(config.oauth)
-        return (
-            f"{address} rejected the token of {config.mechanism} (it expired, or its issuer, "
-            "audience or claims are wrong). Check --command-config."
-        )
-    return (
-        f"{address} rejected the login with {config.mechanism} "
-        "(wrong user name or password, or not set up for this mechanism). Check --command-config."
-    )

@@ -36,6 +36,22 @@ def test_first_requests_have_the_bytes_that_the_compiled_encoder_writes(version:
     assert {first, *made} == {first}
 
 
+@pytest.mark.parametrize("version", [5, 6, 9])
+def test_first_responses_are_what_the_compiled_decoder_reads(version: int) -> None:
+    request = join(version)
+    request.with_header()
+    response = request.header.get_response_class()
+    member = {"member_id": "m", "group_instance_id": "i", "metadata": b"\x00\x01"}
+    data = wire.message(response[None], version, leader="m", members=[member]).encode()
+    first, *rest = (
+        (sent(join(version)), response.decode(data))[1] for _ in range(wire._WORTH_COMPILING)
+    )
+    encoders = response._struct._compiled_encoders
+    assert all(hasattr(one, "__code__") for key, one in encoders.items() if "decode" in key)
+    assert [first] * len(rest) == rest
+    assert first.members[0].metadata == b"\x00\x01"
+
+
 @pytest.mark.parametrize("theirs", [group.JoinGroupRequest, configs.DescribeConfigsRequest])
 def test_messages_are_those_of_kafka_python(theirs: Any) -> None:
     ours = getattr(messages, theirs.__name__)

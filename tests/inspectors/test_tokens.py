@@ -16,7 +16,7 @@ import trustme
 from rebal.inspectors.connection import tokens
 from rebal.inspectors.connection.auth import URL, OAuth
 from rebal.inspectors.errors import ConnectError
-from rebal.inspectors.kafka.wire import TokenProvider
+from rebal.inspectors.kafka.login import TokenProvider
 from tests.kafka.issuer import Issuer, token
 
 SECRET = "client s3cret+"
