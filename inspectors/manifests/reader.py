@@ -22,10 +22,18 @@ from rebal.inspectors.manifests.texts import Named
 from rebal.inspectors.repository.tree import Tree
 
 _PYTHON_LOCKS: Final = frozenset({"poetry.lock", "uv.lock", "pdm.lock"})
+# A project's own file, which gives ranges, and the lock files that say what they come to.
+_LOCKS: Final = {
+    "pyproject.toml": _PYTHON_LOCKS,
+    "package.json": frozenset(
+        {"package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "yarn.lock"}
+    ),
+}
 _INCLUDED: Final = re.compile(r"^\s*(?:-r|--requirement)[ =]?\s*(\S+)", re.MULTILINE)
 _VERSION: Final = re.compile(r"v?\d[\w.+~-]*(?<![+-])", re.ASCII)
 _CLIENTS: Final = "org.apache.kafka:kafka-clients"
 _LONGEST: Final = 80
+_RANGE: Final = frozenset("^~<>=!*")
 
 
 class _Format(NamedTuple):
@@ -43,6 +51,7 @@ _FORMATS: Final = (
     _Format("*.gradle.kts", "maven", texts.read_gradle),
     _Format("*.versions.toml", "maven", trees.read_catalog),
     _Format("go.mod", "golang", texts.read_go_mod),
+    _Format("package.json", "npm", trees.read_package_json),
     _Format("package-lock.json", "npm", trees.read_package_lock),
     _Format("npm-shrinkwrap.json", "npm", trees.read_package_lock),
     _Format("pnpm-lock.yaml", "npm", texts.by_line(texts.PNPM)),
@@ -98,14 +107,15 @@ class _Reader:
     def paths(self) -> Iterator[Path]:
         """Yield the files that are manifests by their names.
 
-        A Python project's own file gives ranges: beside or below a lock file it is left out.
+        A project's own file is left out beside or below a lock file of its kind.
         """
-        names = map(PurePosixPath, self._tree.files)
-        locked = {name.parent for name in names if name.name in _PYTHON_LOCKS}
+        names = [PurePosixPath(name) for name in self._tree.files]
+        locked = {
+            own: {name.parent for name in names if name.name in locks}
+            for own, locks in _LOCKS.items()
+        }
         for name, path in self._tree.paths():
-            decided = path.name == "pyproject.toml" and not locked.isdisjoint(
-                PurePosixPath(name).parents
-            )
+            decided = not locked.get(path.name, set()).isdisjoint(PurePosixPath(name).parents)
             if _format(path.name) and not decided:
                 yield path
 
@@ -175,6 +185,10 @@ class _Reader:
         raw = one.version or ""
         version = raw if len(raw) <= _LONGEST and _VERSION.fullmatch(raw) else None
         self.found.append(Dependency(ecosystem, one.name, version, where))
+        facts = client_of(self.found[-1])
+        if raw[:1] in _RANGE and facts is not None and facts.default_list is not None:
+            # Every version of it that was looked up has the same list.
+            return
         if raw and version is None:
             shown = _printable(raw[:_LONGEST])
             self.notes.append(f"{where}: the version of {one.name} is not a plain one ({shown}).")

@@ -36,6 +36,14 @@ def read_package_lock(text: str, name: str) -> Iterator[Named]:
             waiting.append(package)
 
 
+def read_package_json(text: str, name: str) -> Iterator[Named]:
+    """Yield what a Node.js project depends on; the versions are ranges as a rule."""
+    tree = _table(json_tree(text, name))
+    for key in ("dependencies", "optionalDependencies"):
+        table = _table(tree.get(key))
+        yield from (Named(named, _text(table, named)) for named in table)
+
+
 def read_package_tables(text: str, name: str) -> Iterator[Named]:
     """Yield the tables `[[package]]` of the lock files of Cargo, Poetry, uv and PDM."""
     packages = _toml(text, name).get("package")

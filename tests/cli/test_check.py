@@ -251,6 +251,18 @@ def test_a_list_that_was_not_known_makes_no_new_group(
     assert screen(tmp_path / "old", tmp_path / "new")[0] == code
 
 
+@pytest.mark.parametrize(
+    ("name", "version", "code"),
+    [("kafkajs", "^2.3.0", 0), ("@confluentinc/kafka-javascript", "^1.0.0", 3)],
+)
+def test_a_range_of_versions_that_have_one_list_is_as_good_as_a_version(
+    tmp_path: Path, screen: Screen, name: str, version: str, code: int
+) -> None:
+    for folder, needs in (("old", {"kafkajs": "^2.2.4"}), ("new", {name: version})):
+        write(tmp_path / folder, {"package.json": json.dumps({"dependencies": needs})})
+    assert screen(tmp_path / "old", tmp_path / "new")[0] == code
+
+
 def test_a_file_with_a_placeholder_may_change_elsewhere(tmp_path: Path, screen: Screen) -> None:
     for folder, more in (("old", "a=b\n"), ("new", "a=c\n")):
         write(tmp_path / folder, {"c.properties": properties("${GROUP}", "range") + more})
