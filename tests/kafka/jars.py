@@ -1,7 +1,7 @@
 """The pinned jars that brokers and Java members run on, and the classes compiled against them.
 
 `classpath(name)` and `compiled(source, name)` give folders under `.cache/` of the repository (or
-`REBAL_CACHE`). Both are made once, by ./mvnw and javac, under a file lock and with a rename at the
+`REBAL_CACHE`). Both are made once, by mvnw and javac, under a file lock and with a rename at the
 end: concurrent test runs share them, and an interrupted one leaves nothing half done.
 """
 
@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+# The wrapper of Maven, and what it pins.
+MAVEN = Path(__file__).resolve().parent
 SOURCES = Path(__file__).resolve().parent / "java"
 COPY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
@@ -150,7 +152,7 @@ def classpath(name: str) -> str:
         maven_home = cache_dir() / "maven"
         run(
             [
-                str(ROOT / "mvnw"),
+                str(MAVEN / "mvnw"),
                 "--batch-mode",
                 "--quiet",
                 f"-Dmaven.repo.local={maven_home / 'repository'}",

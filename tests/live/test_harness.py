@@ -62,7 +62,7 @@ def _runs_broker(pid: int) -> bool:
 
 
 def test_the_wrapper_runs_the_pinned_maven_only(tmp_path):
-    pinned = (jars.ROOT / ".mvn/wrapper/maven-wrapper.properties").read_text()
+    pinned = (jars.MAVEN / "maven-wrapper.properties").read_text()
     version = dict(line.split("=", 1) for line in pinned.splitlines())["version"]
     folder = tmp_path / "repository/org/apache/maven/apache-maven" / version
     fake = folder / f"apache-maven-{version}-bin.zip"
@@ -75,7 +75,7 @@ def test_the_wrapper_runs_the_pinned_maven_only(tmp_path):
         "MAVEN_USER_HOME": str(home),
     }
     done = subprocess.run(
-        [str(jars.ROOT / "mvnw"), "-v"],
+        [str(jars.MAVEN / "mvnw"), "-v"],
         env=environment,
         capture_output=True,
         text=True,
