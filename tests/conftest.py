@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests.durations import Durations
+
 if TYPE_CHECKING:
     from tests.kafka.broker import Broker
     from tests.kafka.cluster import Cluster
@@ -46,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Remove the settings of the caller's shell and of pytest-xdist that would change a test.
 
     A shell in the background ignores SIGINT, and its children inherit that. COLUMNS cuts screens to
@@ -62,6 +64,8 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _load_hypothesis_profile()
+    if os.environ.get("CI", "").lower() == "true" and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Durations())
 
 
 def _load_hypothesis_profile() -> None:
