@@ -66,6 +66,7 @@ def _library(dependency: Dependency) -> Library | None:
         list_key=facts.list_key,
         refuses=facts.refuses,
         source=facts.source,
+        faults=facts.faults,
         where=dependency.where,
     )
 

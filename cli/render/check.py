@@ -120,6 +120,7 @@ def _rows(one: Judgement) -> Rows:
         for step in path.steps:
             yield "", f"  {step.brings}"
             yield from (("", to_paste(line, 4)) for line in step.setting)
+    yield from labelled("look at", (f"{each.source}: {each.text}" for each in one.hazards))
 
 
 def _change(change: Changed) -> str:
@@ -147,6 +148,7 @@ def _sentences(one: Judgement) -> Iterator[str]:
     for path in one.paths:
         yield f"Instead: {path.name}"
         yield from (f"  {_step(step)}" for step in path.steps)
+    yield from (f"Look at {each.source}: {each.text}" for each in one.hazards)
 
 
 def _step(step: PathStep) -> str:

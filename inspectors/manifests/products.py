@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, Literal
 
 from msgspec.structs import replace
 
@@ -51,13 +51,25 @@ class ClientFacts:
     list_key: str | None
     refuses: str | None
     source: str
+    faults: tuple[tuple[str, str], ...]
+    """Faults of this version: the protocol under which each shows, and what it does."""
 
 
-class Release(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Versions of a product, both ends included, and what differs from its other versions."""
+class Versions(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Versions of a product, both ends included; without `last` all later ones too."""
 
     first: str
-    last: str
+    last: str | None = None
+
+    def holds(self, low: tuple[int, ...], high: tuple[int, ...]) -> bool:
+        """Return whether a version from `low` to `high` is one of them."""
+        reached = self.last is None or low <= (version_tuple(self.last) or ())
+        return reached and (version_tuple(self.first) or ()) <= high
+
+
+class Release(Versions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Versions of a product, and what differs from its other versions."""
+
     inside: str | None = None
     library: str | None = None
     list: tuple[str, ...] | None = None
@@ -65,9 +77,13 @@ class Release(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     refuses: str | None = None
     source: str | None = None
 
-    def holds(self, low: tuple[int, ...], high: tuple[int, ...]) -> bool:
-        """Return whether a version from `low` to `high` was looked up with this entry."""
-        return (version_tuple(self.first) or ()) <= high and low <= (version_tuple(self.last) or ())
+
+class ProductFault(Versions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Versions of a product that do something wrong under a protocol."""
+
+    protocol: Literal["cooperative", "consumer"]
+    effect: str
+    source: str
 
 
 # A version that was not looked up.
@@ -88,6 +104,7 @@ class Product(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     list_key: str | None = None
     refuses: str | None = None
     releases: tuple[Release, ...] = ()
+    faults: tuple[ProductFault, ...] = ()
 
 
 @cache
@@ -132,7 +149,8 @@ def client_of(dependency: Dependency) -> ClientFacts | None:
     product = product_of(dependency.ecosystem, dependency.name)
     if product is None:
         return None
-    release = _release(product, dependency)
+    low, high = _bounds(dependency)
+    release = _release(product, low, high)
     library = clients.family(release.library or product.library)
     key = library.key if library else None
     inside = dependency.version if product.own_version else release.inside
@@ -148,16 +166,25 @@ def client_of(dependency: Dependency) -> ClientFacts | None:
         list_key=release.list_key or product.list_key,
         refuses=release.refuses or product.refuses,
         source=release.source or product.source,
+        faults=tuple(
+            (fault.protocol, f"{fault.effect} ({fault.source})")
+            for fault in product.faults
+            if low and fault.holds(high, low)
+        ),
     )
 
 
-def _release(product: Product, dependency: Dependency) -> Release:
-    """Return what was looked up of a version; an image's tag `1.9` is any release of that line."""
-    low = version_tuple(dependency.version)
-    if low is None:
-        return _OTHER
+def _bounds(dependency: Dependency) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the lowest and the highest version that is meant, empty if none is known: an image's
+    tag `1.9` is any release of that line.
+    """
+    low = version_tuple(dependency.version) or ()
     tag = dependency.ecosystem == "docker" and len(_PARTS.findall(dependency.version or "")) < 3
-    high = (*low, _END) if tag else low
+    return low, (*low, _END) if low and tag else low
+
+
+def _release(product: Product, low: tuple[int, ...], high: tuple[int, ...]) -> Release:
+    """Return what was looked up of a version between these two."""
     held = [one for one in product.releases if one.holds(low, high)]
     alike = {replace(one, first="", last="") for one in held}
     return held[0] if len(alike) == 1 else _OTHER

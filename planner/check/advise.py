@@ -51,14 +51,14 @@ def plan_of(world: World, live: GroupSnapshot | None = None) -> Plan | None:
     """Return the plan from the earlier declarations, or the live group, to the later ones; None
     where there is none.
     """
-    pair = next((one for one in world.changed if one.before and one.after), None)
+    pair = next((one for one in world.changed if one.is_move), None)
     if pair is None or pair.before is None or pair.after is None:
         return None
     snapshot = live or planned(world.pairs)
     if snapshot.group.type is GroupType.CLASSIC and snapshot.group.assignor is None:
         return None
     try:
-        return make_plan(snapshot, _goal(pair.before, pair.after))
+        return make_plan(snapshot, _goal(pair.before, pair.after), pricing=None)
     except NotPlannedError:
         return None
 
@@ -76,7 +76,7 @@ def _paths(world: World) -> Iterator[SafePath]:
     same = one.same_client(two)
     known = not any(map(is_unset, (*one.names, *two.names)))
     classic = CONSUMER not in (one.protocol, two.protocol)
-    plan = plan_of(world) if known and same else None
+    plan = plan_of(world)
     written = two.declared is not None and two.declared.list_set and same
     if classic and known and not written and _runs(two, one.names):
         step = _step(two, one.names)

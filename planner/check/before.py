@@ -35,7 +35,8 @@ from rebal.planner.risks import with_default_settings
 _AT: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-FIRST: Final = "0.0"
+_FIRST: Final = ".0"
+FIRST: Final = f"0{_FIRST}"
 """The id of the first start's first member."""
 
 
@@ -72,6 +73,12 @@ def planned(pairs: Sequence[Pair]) -> GroupSnapshot:
     made = _snapshot([(one.before, one.after) for one in pairs if one.before is not None])
     now = snapshot_of([one.before for one in pairs if one.before is not None])
     return _with_assignor(made, now.group.assignor)
+
+
+def one_of_each(snapshot: GroupSnapshot) -> GroupSnapshot:
+    """Return that group with one member for each consumer: rules name it by its file alone."""
+    members = tuple(one for one in snapshot.members if one.member_id.endswith(_FIRST))
+    return replace(snapshot, members=members)
 
 
 def _with_assignor(snapshot: GroupSnapshot, assignor: str | None) -> GroupSnapshot:

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Final, TypeAlias
 
 from rebal.groups.model import Record
-from rebal.planner.check.starts import Start, aspects, of_profile, profiles
+from rebal.planner.check.starts import Start, aspects, is_unset, of_profile, profiles
 
 LIST: Final = "assignor list"
 _ABSENT: Final = "not declared"
@@ -47,6 +47,14 @@ class Pair(Record, frozen=True, kw_only=True):
         """Return whether the assignor list and the rebalance protocol's kind stay as they are."""
         one, two = self.before, self.after
         return one is not None and two is not None and _list(one) == _list(two)
+
+    @property
+    def is_move(self) -> bool:
+        """Return whether one client moves from one known assignor list, or protocol, to another."""
+        one, two = self.before, self.after
+        if one is None or two is None or self.same_list or not one.same_client(two):
+            return False
+        return not any(map(is_unset, (*one.names, *two.names)))
 
 
 class World(Record, frozen=True, kw_only=True):

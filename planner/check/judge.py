@@ -27,11 +27,18 @@ from rebal.groups.vote import elect
 from rebal.planner.admission.check import Admission, Event, Join, Leave, admitted, restart
 from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory
 from rebal.planner.check.advise import SafePath, paths_of, plan_of
-from rebal.planner.check.before import FIRST, has_lists, planned, snapshot_of, snapshots_of
+from rebal.planner.check.before import (
+    FIRST,
+    has_lists,
+    one_of_each,
+    planned,
+    snapshot_of,
+    snapshots_of,
+)
 from rebal.planner.check.compare import Changed, Pair, World
-from rebal.planner.check.starts import CONSUMER, Start, is_open, is_unset
+from rebal.planner.check.starts import CONSUMER, Library, Start, is_open, is_unset
 from rebal.planner.clients import able, cooperative, is_mixed, refuses_mixed, stops_at_repeats
-from rebal.planner.context import Context
+from rebal.planner.context import COOPERATIVE, Context
 from rebal.planner.facts import listed
 from rebal.planner.plan import Severity
 from rebal.planner.rules import Trait, evaluate, has
@@ -52,12 +59,20 @@ class Stage(Record, frozen=True, kw_only=True):
     protocol: RebalanceProtocol
 
 
+class Hazard(Record, frozen=True, kw_only=True):
+    """A hazard of the change that no admission shows; `source` is a rule's id or a product."""
+
+    source: str
+    text: str
+
+
 class Judgement(Record, frozen=True, kw_only=True):
     """The outcome of one group's roll-out with the change.
 
     `verdict`: every member that starts with it is admitted (yes), one is rejected or does not start
     (no), or it is not known. `error` is Kafka's name of the rejection. `rules` are the ids of rules
-    that the change breaks. `live`: the coordinator's memory is that of the live group.
+    that the change breaks. `hazards` change no verdict. `live`: the
+    coordinator's memory is that of the live group.
     """
 
     group: str
@@ -71,6 +86,7 @@ class Judgement(Record, frozen=True, kw_only=True):
     after: Stage | None = None
     paths: tuple[SafePath, ...] = ()
     rules: tuple[str, ...] = ()
+    hazards: tuple[Hazard, ...] = ()
     live: bool = False
 
 
@@ -86,6 +102,8 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
     news = [pair.after for pair in changed if pair.after is not None]
     answers = list(_answers(world, kept, live))
     decisive = next(one for answer in _WORST_FIRST for one in answers if one.verdict is answer)
+    before = _stage(befores) if live is None else _live_stage(live)
+    after = _stage(afters)
     return Judgement(
         group=world.name + (f" (profile {world.profile})" if world.profile else ""),
         group_id=world.group_id,
@@ -94,11 +112,12 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
         verdict=decisive.verdict,
         reason=decisive.reason + _unread_code(changed, decisive),
         error=decisive.error,
-        before=_stage(befores) if live is None else _live_stage(live),
+        before=before,
         during=_stage([*befores, *news]) if live is None else _live_stage(live, news),
-        after=_stage(afters),
+        after=after,
         paths=() if decisive.verdict is Tri.YES else paths_of(world),
         rules=_rules(world, live),
+        hazards=(*_product_faults(news), *(_hazards(world, live) if before != after else ())),
         live=live is not None,
     )
 
@@ -156,6 +175,25 @@ def _rules(world: World, live: GroupSnapshot | None) -> tuple[str, ...]:
     found = evaluate(Context(planned(world.pairs)))
     blocking = (f for f in found if f.severity is Severity.BLOCK and has(f, Trait.NEXT_START))
     return tuple(dict.fromkeys(finding.rule for finding in blocking))
+
+
+def _product_faults(news: Sequence[Start]) -> Iterator[Hazard]:
+    """Yield the faults of products that show under the protocol of these starts."""
+    for start in dict.fromkeys(news):
+        library = start.library or Library()
+        first = [cooperative(name) for name in start.names[:1]]
+        runs = COOPERATIVE if first == [Tri.YES] else start.protocol
+        for protocol, text in library.faults:
+            if protocol == runs:
+                yield Hazard(source=library.product_title, text=text)
+
+
+def _hazards(world: World, live: GroupSnapshot | None) -> Iterator[Hazard]:
+    """Yield what rules say on the code, the clients and the settings of this change."""
+    plan = plan_of(world, live or one_of_each(planned(world.pairs)))
+    for finding in plan.findings if plan is not None else ():
+        if has(finding, Trait.REVIEW):
+            yield Hazard(source=finding.rule, text=f"{finding.message} {finding.fix}".strip())
 
 
 def _answers(
@@ -280,6 +318,11 @@ def _fails(start: Start) -> str | None:
         (
             stops_at_repeats(start.family, software) and len(names) > len({*names}),
             "the list names an assignor twice: Java of 3.1 to 4.1 does not start with it (RB122)",
+        ),
+        (
+            declared is not None and declared.instance_id and (declared.replicas or 1) > 1,
+            "all its processes have one group.instance.id: each one that starts fences another "
+            "(FENCED_INSTANCE_ID). Give each its own, such as the pod's name",
         ),
     )
     return first_reason(rows)

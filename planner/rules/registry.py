@@ -83,6 +83,8 @@ class Trait(StrEnum):
     """It names a member, a file or a time: screens show it before questions to everybody."""
     STATED = "stated"
     """`--ignore` is the operator's answer to its question, void once evidence says yes."""
+    REVIEW = "review"
+    """It concerns the code, the client's version or a setting: a review of the change shows it."""
     MISSING_MEMBERS = "missing members"
     """It reports missing members; a path that starts from an Empty group expects none."""
 

@@ -15,7 +15,7 @@ from typing import Final
 from rebal.groups.model import GroupType, Tri
 from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.plan import Finding
-from rebal.planner.rules.registry import Rule, found, register
+from rebal.planner.rules.registry import Rule, Trait, found, register
 from rebal.planner.rules.scope import (
     streams_program,
     to_consumer,
@@ -230,5 +230,6 @@ for _one in table().rules:
             doc=_documented(_one),
             condition=partial(version_findings, known=_one),
             applies=(_CONDITIONS[_one.applies],),
+            traits=frozenset({Trait.REVIEW}),
         )
     )

@@ -9,7 +9,7 @@ import pytest
 from rebal.cli.app import run
 
 LOCK = '{{"lockfileVersion": 3, "packages": {{"node_modules/{}": {{"version": "{}"}}}}}}'
-GEMS = "GEM\n  remote: https://rubygems.org/\n  specs:\n    ruby-kafka ({})\n"
+GEMS = "GEM\n  remote: https://rubygems.org/\n  specs:\n    {} ({})\n"
 LOGSTASH = """input {{
   kafka {{
     group_id => "pay"
@@ -17,6 +17,7 @@ LOGSTASH = """input {{
   }}
 }}
 """
+CSPROJ = '<Project><ItemGroup><PackageReference Include="{}" Version="{}"/></ItemGroup></Project>'
 JAVA = "org.apache.kafka.clients.consumer."
 Files = dict[str, str]
 
@@ -44,6 +45,14 @@ def python(line: str) -> Files:
     return {"app/requirements.txt": f"{line}\n"}
 
 
+def gems(name: str, version: str) -> Files:
+    return {"app/Gemfile.lock": GEMS.format(name, version)}
+
+
+def gradle(coordinates: str) -> Files:
+    return {"app/build.gradle": f'implementation "{coordinates}"\n'}
+
+
 def settings(folder: str = "app", **pairs: str) -> Files:
     keys = {key.replace("_", "."): value for key, value in pairs.items()}
     lines = {"group.id": "pay", "bootstrap.servers": "kafka:9092"} | keys
@@ -56,6 +65,26 @@ def names(*classes: str) -> str:
 
 
 CONFLUENT = {"enable_auto_offset_store": "false"}
+EAGER = settings(partition_assignment_strategy=names("Range"))
+MIXED = settings(partition_assignment_strategy=names("CooperativeSticky", "Range"))
+OLD = settings(partition_assignment_strategy="range", **CONFLUENT)
+NEW = settings(partition_assignment_strategy="cooperative-sticky", **CONFLUENT)
+KIP848 = settings(group_protocol="consumer", **CONFLUENT)
+DEPLOYMENT = """apiVersion: apps/v1
+kind: Deployment
+metadata: {name: pay}
+spec:
+  replicas: 3
+  template:
+    spec:
+      containers:
+        - name: pay
+          env:
+            - {name: SPRING_KAFKA_CONSUMER_GROUP_ID, value: pay}
+"""
+ONE_ID = """            - name: SPRING_KAFKA_CONSUMER_PROPERTIES_GROUP_INSTANCE_ID
+              value: pay-1
+"""
 CASES = {
     "01 librdkafka, straight to cooperative-sticky": (
         settings(partition_assignment_strategy="range", **CONFLUENT),
@@ -69,6 +98,12 @@ CASES = {
         3,
         ["does not start with eager and cooperative assignors in one list"],
     ),
+    "03 librdkafka without a stop": (
+        OLD | python("confluent-kafka==2.12.0"),
+        NEW | python("confluent-kafka==2.12.0"),
+        3,
+        ["Or move online to KIP-848 (group.protocol=consumer, librdkafka 2.12 or later"],
+    ),
     "04 a service shares the group": (
         settings(partition_assignment_strategy=names("Range"))
         | settings("other", partition_assignment_strategy=names("Range")),
@@ -76,6 +111,24 @@ CASES = {
         | settings("other", partition_assignment_strategy=names("CooperativeSticky")),
         3,
         ["while one with [range] runs"],
+    ),
+    "05 CAP assigns in its callback": (
+        OLD | {"app/app.csproj": CSPROJ.format("DotNetCore.CAP.Kafka", "8.3.2")},
+        NEW | {"app/app.csproj": CSPROJ.format("DotNetCore.CAP.Kafka", "8.3.2")},
+        3,
+        ["RB302", "must call incremental_assign()"],
+    ),
+    "06 Confluent.Kafka unassigns in its callback": (
+        OLD | {"app/app.csproj": CSPROJ.format("Confluent.Kafka", "1.8.2")},
+        NEW | {"app/app.csproj": CSPROJ.format("Confluent.Kafka", "1.8.2")},
+        3,
+        ["RB302", "librdkafka 1.8.2"],
+    ),
+    "07 karafka loops for ever": (
+        OLD | gems("karafka-rdkafka", "0.15.0"),
+        NEW | gems("karafka-rdkafka", "0.15.0"),
+        3,
+        ["rebalances can repeat without end", "Upgrade librdkafka to 2.10.0"],
     ),
     "09 the collector changes its library": (
         image("otel/opentelemetry-collector-contrib:0.136.0"),
@@ -102,6 +155,12 @@ CASES = {
         go("github.com/twmb/franz-go v1.18.0"),
         3,
         ["kgo.Balancers(kgo.RangeBalancer())"],
+    ),
+    "14 processes of one group.instance.id": (
+        {"app/pay.yaml": DEPLOYMENT},
+        {"app/pay.yaml": DEPLOYMENT + ONE_ID},
+        3,
+        ["FENCED_INSTANCE_ID", "Give each its own"],
     ),
     "15 sarama joins a group of Java": (
         settings(partition_assignment_strategy=names("RoundRobin")),
@@ -133,8 +192,8 @@ CASES = {
         ["two roll-outs, the first with kafkajs", "[roundrobin, RoundRobinAssigner]"],
     ),
     "19 ruby-kafka renames its assignor": (
-        {"app/Gemfile.lock": GEMS.format("0.7.10")},
-        {"app/Gemfile.lock": GEMS.format("1.0.0")},
+        gems("ruby-kafka", "0.7.10"),
+        gems("ruby-kafka", "1.0.0"),
         3,
         ["[standard]", "[roundrobin]"],
     ),
@@ -160,6 +219,30 @@ CASES = {
         3,
         ["cut-over", "takes one name, not a list"],
     ),
+    "24 Reactor Kafka ends at a rebalance": (
+        EAGER | gradle("io.projectreactor.kafka:reactor-kafka:1.3.12"),
+        MIXED | gradle("io.projectreactor.kafka:reactor-kafka:1.3.12"),
+        0,
+        ["RebalanceInProgressException", "use 1.3.16 or later"],
+    ),
+    "25 fs2-kafka leaves partitions without a reader": (
+        EAGER | gradle("com.github.fd4s:fs2-kafka_2.13:3.5.1"),
+        MIXED | gradle("com.github.fd4s:fs2-kafka_2.13:3.5.1"),
+        0,
+        ["without a reader", "no commit is made while partitions move"],
+    ),
+    "26 Pekko drops buffered records": (
+        EAGER | gradle("org.apache.pekko:pekko-connectors-kafka_2.13:1.1.0"),
+        MIXED | gradle("org.apache.pekko:pekko-connectors-kafka_2.13:1.1.0"),
+        0,
+        ["loses buffered records", "use 1.2.0 or later"],
+    ),
+    "27 one rebalance after another": (
+        EAGER | pom("kafka-clients", "3.5.0"),
+        MIXED | pom("kafka-clients", "3.5.0"),
+        0,
+        ["KAFKA-15106", "Upgrade Java to 3.5.2"],
+    ),
     "29 a framework sets session.timeout.ms beside KIP-848": (
         settings(partition_assignment_strategy=names("Range")),
         settings(group_protocol="consumer", session_timeout_ms="30000"),
@@ -171,6 +254,18 @@ CASES = {
         settings(group_protocol="consumer") | pom("kafka-clients", "4.1.0"),
         4,
         ["RB401"],
+    ),
+    "32 @platformatic/kafka does not say what is revoked": (
+        settings() | node("@platformatic/kafka", "2.8.0"),
+        settings(group_protocol="consumer") | node("@platformatic/kafka", "2.8.0"),
+        4,
+        ["loses partitions gets no event", "read twice"],
+    ),
+    "33 Arroyo under KIP-848": (
+        OLD | python("sentry-arroyo==2.20.0"),
+        KIP848 | python("sentry-arroyo==2.20.0"),
+        4,
+        ["must call incremental_assign()", "STALE_MEMBER_EPOCH"],
     ),
     "43 the groups of a sink get other names": (
         settings(partition_assignment_strategy=names("Range")),

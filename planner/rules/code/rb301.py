@@ -1,6 +1,6 @@
 """RB301: rebalance listeners that expect the full set."""
 
-from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, found, rule
 from rebal.planner.rules.scope import classic, narrowing_step, no_downgrade, planning, unfinished
 
 
@@ -10,6 +10,7 @@ from rebal.planner.rules.scope import classic, narrowing_step, no_downgrade, pla
     "Does a rebalance listener expect the full set of partitions?",
     reference="Kafka upgrade notes for 2.4; ConsumerRebalanceListener; spring-kafka#1448",
     applies=(planning, classic, no_downgrade, unfinished),
+    traits=(Trait.REVIEW,),
 )
 def listener(context: Context) -> Findings:
     """Under COOPERATIVE, application code that handles rebalances receives only the differences.

@@ -1,6 +1,6 @@
 """RB302: librdkafka callbacks that assign the full set."""
 
-from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import ahead, classic, no_downgrade, planning
 
 
@@ -10,6 +10,7 @@ from rebal.planner.rules.scope import ahead, classic, no_downgrade, planning
     "Does a librdkafka rebalance callback call assign()?",
     reference="librdkafka: INTRODUCTION.md; dotnetcore/CAP#1655; confluent-kafka-python#1040",
     applies=(planning, classic, no_downgrade),
+    traits=(Trait.REVIEW,),
 )
 def incremental_assign(context: Context) -> Findings:
     """A binding's own rebalance callback must use the incremental calls under COOPERATIVE.

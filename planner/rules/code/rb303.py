@@ -1,7 +1,7 @@
 """RB303: commits during a rebalance fail in a new way."""
 
 from rebal.planner.context import CONSUMER
-from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, found, rule
 from rebal.planner.rules.scope import ahead, classic, no_downgrade, planning
 
 _JAVA = (
@@ -21,6 +21,7 @@ _KIP848 = (
     reference="Kafka upgrade notes for 2.5; KafkaConsumer.commitSync; KIP-848 (OffsetCommit); "
     "getsentry/arroyo#419; Blizzard/node-rdkafka#1146",
     applies=(planning, classic, no_downgrade),
+    traits=(Trait.REVIEW,),
 )
 def commit_in_rebalance(context: Context) -> Findings:
     """Under COOPERATIVE and KIP-848 members consume during a rebalance, and their commits may fail.

@@ -1,6 +1,6 @@
 """RB304: state that is rebuilt at each assignment."""
 
-from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, found, rule
 from rebal.planner.rules.scope import classic, narrowing_step, no_downgrade, planning, unfinished
 
 
@@ -10,6 +10,7 @@ from rebal.planner.rules.scope import classic, narrowing_step, no_downgrade, pla
     "Is state rebuilt whenever partitions are assigned?",
     reference="line/decaton#98; ConsumerRebalanceListener",
     applies=(planning, classic, no_downgrade, unfinished),
+    traits=(Trait.REVIEW,),
 )
 def state_per_assignment(context: Context) -> Findings:
     """Code with a producer, cache or worker for each partition must keep those of partitions that

@@ -1,6 +1,6 @@
 """RB604: the old and the new process run at once with one instance id."""
 
-from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, found, rule
 from rebal.planner.rules.scope import ahead, planning
 
 
@@ -10,6 +10,7 @@ from rebal.planner.rules.scope import ahead, planning
     "A surge would run two processes with one instance id",
     reference="KIP-345 (fencing of duplicate instance ids); Kubernetes: Deployment, maxSurge",
     applies=(planning,),
+    traits=(Trait.REVIEW,),
 )
 def surge_of_static_members(context: Context) -> Findings:
     """The deployment of static members starts the new process before it stops the old one.

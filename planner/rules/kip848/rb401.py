@@ -6,7 +6,7 @@ from rebal.groups.model import GroupType
 from rebal.planner.admission.memory import POLICY
 from rebal.planner.commands import NamedCommand
 from rebal.planner.kip848 import brokers, policy
-from rebal.planner.rules.registry import Context, Findings, PathKind, Severity, Tri, rule
+from rebal.planner.rules.registry import Context, Findings, PathKind, Severity, Trait, Tri, rule
 from rebal.planner.rules.scope import read_brokers, to_consumer, to_or_from_consumer, unless_allowed
 
 
@@ -16,6 +16,7 @@ from rebal.planner.rules.scope import read_brokers, to_consumer, to_or_from_cons
     "The brokers do not convert this group to or from KIP-848",
     reference="KIP-848; Kafka: docs/operations/consumer-rebalance-protocol; group.version",
     applies=(to_or_from_consumer,),
+    traits=(Trait.REVIEW,),
     answered_by={PathKind.KIP848_OFFLINE, PathKind.KIP848_BACK_OFFLINE},
 )
 def brokers_do_not_move(context: Context) -> Findings:

@@ -1,7 +1,7 @@
 """RB406: the broker matches a subscription's regular expression differently."""
 
 from rebal.groups.model import GroupType
-from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import still_classic, to_consumer
 
 
@@ -11,6 +11,7 @@ from rebal.planner.rules.scope import still_classic, to_consumer
     "A regular expression may match other topics under KIP-848",
     reference="KIP-848; librdkafka: INTRODUCTION.md (subscription by regular expression)",
     applies=(to_consumer,),
+    traits=(Trait.REVIEW,),
 )
 def regular_expression(context: Context) -> Findings:
     """KIP-848 brokers match regular expressions with RE2/J against the whole topic name.

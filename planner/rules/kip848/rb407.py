@@ -1,6 +1,6 @@
 """RB407: under KIP-848 a new process with an instance id in use is rejected."""
 
-from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, found, rule
 from rebal.planner.rules.scope import still_classic, to_consumer
 
 
@@ -10,6 +10,7 @@ from rebal.planner.rules.scope import still_classic, to_consumer
     "Under KIP-848 a new process with an instance id in use is rejected",
     reference="KIP-848; Kafka upgrade notes for 4.0 (UnreleasedInstanceIdException)",
     applies=(to_consumer,),
+    traits=(Trait.REVIEW,),
 )
 def instance_id_in_use(context: Context) -> Findings:
     """KIP-848 rejects the newer of two processes with one instance id; classic fences the older.

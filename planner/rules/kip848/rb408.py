@@ -1,7 +1,7 @@
 """RB408: a converted group gets the broker's assignor, not the one it had."""
 
 from rebal.groups.model import Member
-from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import to_consumer
 
 
@@ -11,6 +11,7 @@ from rebal.planner.rules.scope import to_consumer
     "Under KIP-848 range is not kept: the broker's default assignor applies",
     reference="KIP-848; Kafka: docs/operations/consumer-rebalance-protocol; group.remote.assignor",
     applies=(to_consumer,),
+    traits=(Trait.REVIEW,),
 )
 def assignor_not_kept(context: Context) -> Findings:
     """A KIP-848 group takes over nothing from partition.assignment.strategy.

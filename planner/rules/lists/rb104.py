@@ -27,7 +27,7 @@ from rebal.planner.rules.scope import classic
     Severity.BLOCK,
     "This client does not accept a list of eager and cooperative assignors",
     reference="librdkafka: src/rdkafka_assignor.c; confluentinc/librdkafka#3589, #4368",
-    traits={Trait.NEXT_START, Trait.OTHER_PATH},
+    traits={Trait.NEXT_START, Trait.OTHER_PATH, Trait.REVIEW},
     applies=(classic,),
     accepts=Risk.STOP,
     answered_by={PathKind.MIXED_FAMILIES},

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import by_lists, planning, unfinished
 
 
@@ -12,6 +12,7 @@ from rebal.planner.rules.scope import by_lists, planning, unfinished
     "Does the application need equal partitions of two topics in one member?",
     reference="Kafka: RangeAssignor (co-partitioning of topics of equal size)",
     applies=(planning, by_lists, unfinished),
+    traits=(Trait.REVIEW,),
 )
 def co_partitioning(context: Context) -> Findings:
     """range assigns equal partition numbers of topics of equal size to the same member.
