@@ -255,6 +255,12 @@ CASES = {
         4,
         ["RB401"],
     ),
+    "31 node-rdkafka stalls under KIP-848": (
+        OLD | node("node-rdkafka", "3.6.0"),
+        KIP848 | node("node-rdkafka", "3.6.0"),
+        4,
+        ["stalls without an error", "errno 113", "Upgrade librdkafka to 2.15.0"],
+    ),
     "32 @platformatic/kafka does not say what is revoked": (
         settings() | node("@platformatic/kafka", "2.8.0"),
         settings(group_protocol="consumer") | node("@platformatic/kafka", "2.8.0"),
@@ -266,6 +272,18 @@ CASES = {
         KIP848 | python("sentry-arroyo==2.20.0"),
         4,
         ["must call incremental_assign()", "STALE_MEMBER_EPOCH"],
+    ),
+    "39 Spring Cloud Stream relies on range": (
+        EAGER | gradle("org.springframework.cloud:spring-cloud-stream-binder-kafka:3.2.4"),
+        MIXED | gradle("org.springframework.cloud:spring-cloud-stream-binder-kafka:3.2.4"),
+        0,
+        ["RB115", "rely on range keeping them together"],
+    ),
+    "42 tools show the group as Dead": (
+        EAGER | pom("kafka-clients", "4.2.1"),
+        settings(group_protocol="consumer") | pom("kafka-clients", "4.2.1"),
+        4,
+        ["Others show it as Dead"],
     ),
     "43 the groups of a sink get other names": (
         settings(partition_assignment_strategy=names("Range")),

@@ -54,6 +54,12 @@ def co_partitioning(context: Context) -> Findings:
             "keeping them together?",
             result=Tri.CANNOT_TELL,
         )
+    elif not any(_topics(context, facts.member.member_id) for facts in context.members):
+        yield found(
+            "equal partitions of two topics may no longer be in one member: no evidence shows the "
+            "topics. Does the application rely on range keeping them together?",
+            result=Tri.CANNOT_TELL,
+        )
 
 
 def _topics(context: Context, member_id: str) -> set[str]:
