@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from rebal.groups.brokers import other_brokers
 from rebal.groups.clients import UNKNOWN, family, version_tuple
 from rebal.groups.model import GroupType, Record, Tri
 from rebal.planner.admission.memory import POLICY, classic_joins, static_returns
@@ -49,6 +50,9 @@ def brokers(context: Context) -> Answer:
     cluster = context.snapshot.cluster
     if context.group.type is GroupType.CONSUMER:
         return Answer(allows=Tri.YES, why="the group's type is consumer already")
+    other = other_brokers(context.given.brokers, cluster.cluster_id)
+    if other is not None and other.kip848 is False:
+        return Answer(allows=Tri.NO, why=f"the brokers are {other.name}'s, without KIP-848 groups")
     version = version_tuple(cluster.version)
     if version is not None and version < (4,) and " or later" not in (cluster.version or ""):
         return Answer(

@@ -168,7 +168,7 @@ class Declared(DeclaredAssignors, frozen=True, kw_only=True):
 
     `list` is empty when the list is left unset (`list_set` is False then). `group_id`, `client_id`
     and `instance_id` are None when the file does not set them, or sets them from a placeholder.
-    `family` is a key of groups/data/clients.yaml.
+    `family` is a key of groups/data/clients.yaml. `brokers` are the bootstrap servers.
     """
 
     where: str
@@ -178,6 +178,7 @@ class Declared(DeclaredAssignors, frozen=True, kw_only=True):
     list_set: bool = False
     family: str | None = None
     replicas: int | None = None
+    brokers: str | None = None
 
 
 Observation = (

@@ -245,6 +245,7 @@ def _client(
         session_timeout_ms=_milliseconds(known, _CLASSIC_ONLY[1]),
         max_poll_interval_ms=_milliseconds(known, "max.poll.interval.ms"),
         upgrade_from=known.get("upgrade.from") if streams else None,
+        brokers=known.get("bootstrap.servers"),
     )
 
 
@@ -294,7 +295,8 @@ def _merged(found: list[Declared]) -> list[Declared]:
 
 # Settings in which the parts of one consumer's configuration agree, where they have them.
 _SAME: Final = ("client_id", "instance_id", "group_protocol", "family", "upgrade_from")
-_EITHER: Final = (*_SAME, "list", "list_set", "session_timeout_ms", "max_poll_interval_ms")
+_TIMES: Final = ("session_timeout_ms", "max_poll_interval_ms")
+_EITHER: Final = (*_SAME, *_TIMES, "brokers", "list", "list_set")
 
 
 def _union(one: Declared, two: Declared) -> Declared | None:

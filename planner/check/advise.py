@@ -10,6 +10,7 @@ from rebal.planner.check.before import planned
 from rebal.planner.check.compare import World
 from rebal.planner.check.starts import CONSUMER, Start, is_unset
 from rebal.planner.clients import cooperative, is_mixed
+from rebal.planner.commands import Given
 from rebal.planner.context import COOPERATIVE, COOPERATIVE_STICKY, EAGER
 from rebal.planner.goals import NotPlannedError
 from rebal.planner.kinds import PathKind
@@ -58,7 +59,8 @@ def plan_of(world: World, live: GroupSnapshot | None = None) -> Plan | None:
     if snapshot.group.type is GroupType.CLASSIC and snapshot.group.assignor is None:
         return None
     try:
-        return make_plan(snapshot, _goal(pair.before, pair.after), pricing=None)
+        given = Given(brokers=pair.after.brokers)
+        return make_plan(snapshot, _goal(pair.before, pair.after), pricing=None, given=given)
     except NotPlannedError:
         return None
 

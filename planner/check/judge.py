@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from rebal.groups.brokers import other_brokers
 from rebal.groups.clients import version_tuple
 from rebal.groups.model import (
     CoordinatorKind,
@@ -117,7 +118,7 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
         after=after,
         paths=() if decisive.verdict is Tri.YES else paths_of(world),
         rules=_rules(world, live),
-        hazards=(*_product_faults(news), *(_hazards(world, live) if before != after else ())),
+        hazards=(*_known_of(news), *(_hazards(world, live) if before != after else ())),
         live=live is not None,
     )
 
@@ -177,8 +178,8 @@ def _rules(world: World, live: GroupSnapshot | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(finding.rule for finding in blocking))
 
 
-def _product_faults(news: Sequence[Start]) -> Iterator[Hazard]:
-    """Yield the faults of products that show under the protocol of these starts."""
+def _known_of(news: Sequence[Start]) -> Iterator[Hazard]:
+    """Yield what products and brokers do under the protocol of these starts."""
     for start in dict.fromkeys(news):
         library = start.library or Library()
         first = [cooperative(name) for name in start.names[:1]]
@@ -186,6 +187,10 @@ def _product_faults(news: Sequence[Start]) -> Iterator[Hazard]:
         for protocol, text in library.faults:
             if protocol == runs:
                 yield Hazard(source=library.product_title, text=text)
+        brokers = other_brokers(start.brokers)
+        if brokers is not None:
+            said = brokers.under(start.protocol)
+            yield from (Hazard(source=brokers.name, text=text) for text in said)
 
 
 def _hazards(world: World, live: GroupSnapshot | None) -> Iterator[Hazard]:

@@ -74,6 +74,11 @@ class Start(Record, frozen=True, kw_only=True):
         return self.declared.group_id if self.declared is not None else None
 
     @property
+    def brokers(self) -> str | None:
+        """Return the bootstrap servers; None where no file says them."""
+        return self.declared.brokers if self.declared is not None else None
+
+    @property
     def folder(self) -> str:
         """Return the folder of its file."""
         return self.file.rpartition("/")[0] or "."

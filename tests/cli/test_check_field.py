@@ -70,6 +70,8 @@ MIXED = settings(partition_assignment_strategy=names("CooperativeSticky", "Range
 OLD = settings(partition_assignment_strategy="range", **CONFLUENT)
 NEW = settings(partition_assignment_strategy="cooperative-sticky", **CONFLUENT)
 KIP848 = settings(group_protocol="consumer", **CONFLUENT)
+REDPANDA = "redpanda-0.redpanda.svc.cluster.local:9092"
+EVENT_HUBS = "shop.servicebus.windows.net:9093"
 DEPLOYMENT = """apiVersion: apps/v1
 kind: Deployment
 metadata: {name: pay}
@@ -272,6 +274,24 @@ CASES = {
         KIP848 | python("sentry-arroyo==2.20.0"),
         4,
         ["must call incremental_assign()", "STALE_MEMBER_EPOCH"],
+    ),
+    "34 KIP-848 on Redpanda": (
+        settings(bootstrap_servers=REDPANDA, **CONFLUENT),
+        settings(bootstrap_servers=REDPANDA, group_protocol="consumer", **CONFLUENT),
+        3,
+        ["the brokers are Redpanda's, without KIP-848 groups"],
+    ),
+    "35 static members on Redpanda": (
+        settings(bootstrap_servers=REDPANDA),
+        settings(bootstrap_servers=REDPANDA, group_instance_id="pay-1"),
+        0,
+        ["static members need 22.2.1 or later"],
+    ),
+    "36 a client upgrade on Event Hubs": (
+        settings(bootstrap_servers=EVENT_HUBS) | go("github.com/twmb/franz-go v1.20.5"),
+        settings(bootstrap_servers=EVENT_HUBS) | go("github.com/twmb/franz-go v1.21.0"),
+        0,
+        ["1.21.1 does", "groups rebalance again and again", "never Empty"],
     ),
     "39 Spring Cloud Stream relies on range": (
         EAGER | gradle("org.springframework.cloud:spring-cloud-stream-binder-kafka:3.2.4"),

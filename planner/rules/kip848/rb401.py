@@ -48,7 +48,7 @@ def brokers_do_not_move(context: Context) -> Findings:
         if answer.allows is Tri.CANNOT_TELL and not context.asked:
             yield from unless_allowed(answer, read_brokers(context))
         else:
-            fix = "Upgrade the brokers to 4.0 or later, then the feature group.version to 1."
+            fix = "Use brokers of Kafka 4.0 or later, with the feature group.version at 1."
             yield from unless_allowed(answer, fix, _features(context))
     if context.members:
         answer = policy(context, up=up)
