@@ -97,7 +97,9 @@ def revision_tree(path: Path, revision: str, into: Path) -> Tree:
     for entry in filter(None, listing.split("\0")):
         about, _, name = entry.partition("\t")
         mode, kind, blob, size = about.split()
-        if kind == _BLOB and mode != _LINK and int(size) <= _LARGEST:
+        # Git prints BAD for contents that the clone lacks; only those of files to read count.
+        large = size.isdigit() and int(size) > _LARGEST
+        if kind == _BLOB and mode != _LINK and not large:
             blobs[name] = blob
     tree = _tree(into, blobs)
     _write(path, tree, [blobs[name] for name in tree.files])
@@ -131,11 +133,13 @@ def _write(path: Path, tree: Tree, blobs: Sequence[str]) -> None:
     at = 0
     for _, file in tree.paths():
         end = at + bytes(data[at : at + 200]).index(b"\n")
-        size = int(bytes(data[at:end]).split()[2])
+        *_, size = bytes(data[at:end]).decode().split()
+        if not size.isdigit():
+            raise RepositoryError(f"{file.name}: this clone lacks its contents; fetch them first.")
         file.parent.mkdir(parents=True, exist_ok=True)
         with open(file, "wb") as written:
-            written.write(data[end + 1 : end + 1 + size])
-        at = end + 1 + size + 1
+            written.write(data[end + 1 : end + 1 + int(size)])
+        at = end + 1 + int(size) + 1
 
 
 def _git(path: Path, *words: str, given: bytes = b"", otherwise: str = "") -> bytes:

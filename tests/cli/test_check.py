@@ -161,6 +161,26 @@ def test_a_version_that_does_not_exist_is_one_sentence(
     assert said in err
 
 
+def test_contents_that_the_clone_lacks_count_where_they_are_read(
+    repository: Path, screen: Screen
+) -> None:
+    write(repository, {"src/Main.java": "class Main {}"})
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "two")
+    objects = repository / ".git" / "objects"
+
+    def lose(name: str) -> None:
+        asked = ["git", "-C", str(repository), "rev-parse", f"HEAD:{name}"]
+        blob = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+        (objects / blob[:2] / blob[2:]).unlink()
+
+    lose("src/Main.java")
+    assert screen("--base", "HEAD", repository)[0] == 0
+    lose(FILE)
+    code, _, err = screen("--base", "HEAD", repository)
+    assert (code, "this clone lacks its contents" in err) == (2, True)
+
+
 def test_without_git_a_sentence_says_so(
     repository: Path, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
