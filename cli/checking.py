@@ -120,7 +120,7 @@ def check(one: Side, two: Side, live: Mapping[str, GroupSnapshot]) -> Checked:
     return Checked(
         judgements=tuple(sorted(located, key=lambda each: _WORST_FIRST.index(each.verdict))),
         groups=max(len(groups), len({each.group for each in found})),
-        notes=(*two.notes, *two.unread),
+        notes=(*_about_kafka(two), *two.unread),
     )
 
 
@@ -217,6 +217,15 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
         file = _file_of(note, files)
         if note not in one.unread and file in one.tree.files:
             yield file, note
+
+
+def _about_kafka(side: Side) -> Iterator[str]:
+    """Yield the notes on files that say a word about Kafka, or that cannot be read as text."""
+    files = frozenset(side.tree.files)
+    for note in side.notes:
+        text = side.text(_file_of(note, files))
+        if not text or _ABOUT_KAFKA.search(text):
+            yield note
 
 
 def _sets(names: Collection[str], text: str) -> bool:

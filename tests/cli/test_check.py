@@ -181,6 +181,13 @@ def test_contents_that_the_clone_lacks_count_where_they_are_read(
     assert (code, "this clone lacks its contents" in err) == (2, True)
 
 
+def test_only_files_about_kafka_are_named_as_not_known(tmp_path: Path, screen: Screen) -> None:
+    for folder in ("old", "new"):
+        write(tmp_path / folder, {"tsconfig.json": "{ // a comment", "kafka.json": '{"kafka": '})
+    out = screen(tmp_path / "old", tmp_path / "new")[1]
+    assert ("kafka.json: not valid JSON" in out, "tsconfig" in out) == (True, False)
+
+
 def test_without_git_a_sentence_says_so(
     repository: Path, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
