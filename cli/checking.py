@@ -38,6 +38,12 @@ from rebal.planner.check.starts import Start
 _MANY: Final = 500
 _WORST_FIRST: Final = (Tri.NO, Tri.CANNOT_TELL, Tri.YES)
 _ABOUT_KAFKA: Final = re.compile(r"kafka|group[._-]?id|assignor|rebalance", re.IGNORECASE)
+# What a text says that declares a consumer's next start, in whatever form.
+_OF_A_START: Final = re.compile(
+    r"(?:group|application)[._-]?id|group[._-]?(?:protocol|instance)|assignor|assignment"
+    r"|rebalanc|kafka:\s*\{\{|toYaml[^\n]*kafka",
+    re.IGNORECASE,
+)
 # A setting about a group that holds a placeholder: what is before it, its name, what follows.
 _PLACEHOLDER: Final = re.compile(
     r"((?:group|assign|strateg|application)[^\n:=]{0,80}[:=][^\n]{0,200}?)[$][{(]([\w.-]+)([^\n]*)",
@@ -204,7 +210,7 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
         for note in side.notes:
             file = _file_of(note, files)
             was, now = one.text(file), two.text(file)
-            if not _ABOUT_KAFKA.search(was + now):
+            if not _OF_A_START.search(was + now):
                 continue
             if _OPEN in note:
                 moved = _PLACEHOLDER.findall(was) != _PLACEHOLDER.findall(now)
@@ -235,9 +241,10 @@ def _sets(names: Collection[str], text: str) -> bool:
 
 
 def _decides(file: str, other: str) -> bool:
-    """Return whether a file decides what the other one says: itself, or a Helm template's chart."""
+    """Return whether a file decides what the other one says: itself, or values of a template."""
     chart, templates, _ = other.rpartition("/templates/")
-    return file == other or (bool(templates) and file.startswith(f"{chart}/"))
+    values = templates and file.startswith(f"{chart}/") and not file.endswith("/Chart.yaml")
+    return file == other or bool(values)
 
 
 def _located(found: Judgement, one: Side, two: Side) -> tuple[Changed, ...]:

@@ -45,7 +45,8 @@ def with_libraries(starts: Sequence[Start], libraries: Sequence[Library]) -> lis
         made.append(replace(start, library=_together(near)))
     for own in sorted(libraries, key=lambda each: -_file(each).count("/")):
         if own not in used:
-            near = [own, *near_to(_file(own), own.family)]
+            above = near_to(_file(own), own.family)
+            near = [own, *(one for one in above if one.ecosystem == own.ecosystem)]
             used.update(near)
             made.append(Start(file=_file(own), where=_file(own), library=_together(near)))
     return made
@@ -66,6 +67,7 @@ def _library(dependency: Dependency) -> Library | None:
         list_key=facts.list_key,
         refuses=facts.refuses,
         source=facts.source,
+        ecosystem=dependency.ecosystem,
         faults=facts.faults,
         where=dependency.where,
     )

@@ -31,7 +31,8 @@ class Library(Record, frozen=True, kw_only=True):
     `default_list` is None where it is not known for this version. `group_protocol` is False for a
     product that joins no group. `list_key` is how its configuration spells the assignor list,
     `refuses` one sentence on the lists that it does not take, `source` where the facts are from.
-    `faults` are this version's: the protocol under which each shows, and what it does.
+    `ecosystem` is its package's, as in a package URL. `faults` are this version's: the protocol
+    under which each shows, and what it does.
     `where` is the file that names the dependency.
     """
 
@@ -44,6 +45,7 @@ class Library(Record, frozen=True, kw_only=True):
     list_key: str | None = None
     refuses: str | None = None
     source: str = ""
+    ecosystem: str = ""
     faults: tuple[tuple[str, str], ...] = ()
     where: str = ""
 

@@ -181,6 +181,25 @@ def test_contents_that_the_clone_lacks_count_where_they_are_read(
     assert (code, "this clone lacks its contents" in err) == (2, True)
 
 
+def test_a_chart_of_another_version_declares_no_other_start(tmp_path: Path, screen: Screen) -> None:
+    template = "name: kafka-{{ .Release.Name }}\nstrategy: Recreate\n{{ if }}\n"
+    for version in ("1", "2"):
+        chart = {"chart/Chart.yaml": f"version: {version}\n", "chart/templates/a.yaml": template}
+        write(tmp_path / version, chart | {"chart/values.yaml": f"tag: {version}\n"})
+    assert screen(tmp_path / "1", tmp_path / "2")[0] == 0
+
+
+def test_a_library_of_another_language_above_gives_no_version(
+    tmp_path: Path, screen: Screen
+) -> None:
+    cargo = '[[package]]\nname = "rdkafka"\nversion = "0.36.2"\n'
+    for version in ("2.10.0", "2.13.2"):
+        lock = f"confluent-kafka=={version}\n"
+        write(tmp_path / version, {"requirements.txt": lock, "rust/Cargo.lock": cargo})
+    out = screen(tmp_path / "2.10.0", tmp_path / "2.13.2")[1]
+    assert ("the groups of .\n" in out, "the groups of rust" in out) == (True, False)
+
+
 def test_only_files_about_kafka_are_named_as_not_known(tmp_path: Path, screen: Screen) -> None:
     for folder in ("old", "new"):
         write(tmp_path / folder, {"tsconfig.json": "{ // a comment", "kafka.json": '{"kafka": '})
