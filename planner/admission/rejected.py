@@ -6,7 +6,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import assignors, is_automatic
+from rebal.groups.clients import is_automatic
 from rebal.groups.evidence.exact import when
 from rebal.groups.model import Departed, GroupSnapshot, Member, Refusal, Tri
 from rebal.planner.admission.check import Admission, Join, admitted
@@ -35,8 +35,9 @@ def rejected_again(memory: CoordinatorMemory, one: Refusal) -> Admission:
     if not one.list:
         return Admission(verdict=Tri.CANNOT_TELL, reason="its list is not known")
     group = memory.protocol_type
-    consumer = any(name in assignors() for name in one.list)
-    kind = "consumer" if consumer and group == "connect" else group or "consumer"
+    # Every Connect worker offers `default`: who joined a group of workers without it is none.
+    stranger = group == "connect" and "default" not in one.list
+    kind = "consumer" if stranger else group or "consumer"
     # Error 23 comes after the check of the group's size (81): there was room for it.
     return admitted(
         replace(memory, room=max(memory.room, 1)),

@@ -5,12 +5,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.model import Evidence, GroupSnapshot, Refusal, Source, Tri, Unmatched
+from rebal.groups.model import (
+    Coordinator,
+    CoordinatorKind,
+    Evidence,
+    GroupSnapshot,
+    Refusal,
+    Source,
+    Tri,
+    Unmatched,
+)
 from rebal.planner.advice.actions import as_it_runs, restart_of
 from rebal.planner.advice.steps import step_action
 from rebal.planner.context import Context
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Accepted, Advice, Plan
+from rebal.planner.plan import Accepted, Advice, Plan, ValidWhile
 from rebal.planner.rules import evaluate
 from rebal.planner.verification.verify import Standing, verify
 from tests.planner.builder import AT, context_of, group_of, seen
@@ -62,6 +71,9 @@ def test_a_forgetful_coordinator_gets_the_cheapest_cure(
         who is None
     )
     assert "cooperative-sticky]" not in advice.text.replace("[range, cooperative-sticky]", "")
+    assert advice.assignors == (() if who else tuple(BOTH)), (
+        "a temporary member has the common list"
+    )
 
 
 @pytest.mark.parametrize("may_start", [True, False])
@@ -268,11 +280,18 @@ def test_a_restart_that_changes_nothing_joins_with_the_list_of_a_classic_file(
 
 
 def test_an_advice_names_its_race_and_what_must_still_hold() -> None:
-    members = [java("a", BOTH), java("b", BOTH)]
-    advice = plan(members, reloaded=False, probe=YES).advice
+    snapshot = group([java("a", BOTH), java("b", BOTH)], reloaded=False, probe=YES)
+    led = Coordinator(
+        broker_id=2,
+        kind=CoordinatorKind.JAVA,
+        rebalanced_since_load=Tri.YES,
+        leader_epoch=7,
+    )
+    snapshot = replace(snapshot, group=replace(snapshot.group, generation=3, coordinator=led))
+    advice = make_plan(snapshot, "cooperative").advice
     assert (advice.action, advice.assignors) == ("restart", ("cooperative-sticky",))
     assert any("coordinator reload" in risk for risk in advice.risks)
-    assert advice.valid_while is not None
+    assert advice.valid_while == ValidWhile(generation=3, assignor="range", leader_epoch=7)
     safe: Advice = plan([java("a", RANGE), java("b", RANGE)], reloaded=False).advice
     assert safe.risks == ()
 

@@ -98,6 +98,12 @@ def test_the_whole_second_bounce_ends_with_a_word_for_each_member(second: Story)
     assert all(2 not in seen.made for entry in second.entries for seen in entry.members)
 
 
+def test_no_word_for_a_member_whose_file_says_the_consumer_protocol(second: Story) -> None:
+    now = second(restarted(3, member(0, 3, declared=[], group_protocol="consumer")))
+    (one,) = (one for one in now.members if one.name == "app-0")
+    assert (one.by_hand, one.why) == (False, "app.properties says group.protocol=consumer")
+
+
 def test_the_word_is_void_when_the_member_restarts_again(second: Story) -> None:
     word(second, restarted(3), "app-0", "app-1", "app-2")
     assert second(restarted(4)).finished

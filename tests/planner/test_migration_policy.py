@@ -131,7 +131,9 @@ def test_a_static_member_returns_to_a_full_kip848_group(
         max_size=3,
         static_returns=returns,
     )
-    assert admitted(full, restart(full, who, ("range",))).verdict is answer
+    asked = admitted(full, restart(full, who, ("range",)))
+    assert asked.verdict is answer
+    assert asked.needs is (Needs.BROKER if answer is Tri.CANNOT_TELL else None)
     # A dynamic member leaves first; a newcomer finds no place.
     assert admitted(full, restart(full, "d", ("range",))).verdict is Tri.YES
     assert admitted(full, [Join(assignors=("range",), instance_id="u")]).verdict is Tri.NO

@@ -135,7 +135,8 @@ def looks(made: Plan) -> Iterator[tuple[str, GroupSnapshot]]:
     moving = {"state": GroupState.PREPARING_REBALANCE, "assignor": None}
     yield "a rebalance", look(4, [one, *others], group=moving)
     rejected = replace(lost, at=AT + timedelta(minutes=4), host=gone.host)
-    yield "one rejected", look(5, [again(one, 2, first), *others], refusals=(rejected,))
+    tries = (rejected, replace(rejected, at=AT + timedelta(minutes=4.5)))
+    yield "one rejected", look(5, [again(one, 2, first), *others], refusals=tries)
     yield "all restarted, lists unknown", look(8, [again(each, 8) for each in everybody])
     yield "evidence at odds", look(9, wide, contradictions=(odd,))
     yield "all restarted", later(10, wide)
@@ -172,14 +173,19 @@ def lines(now: Standing) -> Iterator[str]:
     yield from (f"why: {why}" for why in now.why)
     for one in (now.advice, *now.withheld):
         yield f"{'next' if one is now.advice else 'withheld'}: {one.text}"
-        yield f"  {brief(one, 'step', 'reason', 'risks', 'after', 'evidence_needed')}"
+        yield f"  {brief(one, 'step', 'reason', 'error', 'risks', 'after', 'evidence_needed')}"
         yield from (f"  {each.use}: {each.line}" for each in one.commands)
+    holds = now.advice.valid_while
+    yield f"  holds while {brief(holds, *holds.__struct_fields__) if holds else 'this look stands'}"
     yield f"  {now.advice.command} {', '.join(each.format for each in now.config)}"
     for danger in now.dangers:
         yield f"danger: {danger.message} {danger.fix} {brief(danger, 'members', 'since')}"
     yield from (f"{one.rule}: {one.fix} {', '.join(one.members)}" for one in now.findings)
     for out in now.outsiders:
-        fields = "doubt", "list", "family", "takes_mixed", "was_member", "until", "behind"
+        fields = (
+            *("doubt", "list", "error", "family", "takes_mixed", "was_member", "may_be_back"),
+            *("since", "until", "behind", "times"),
+        )
         yield f"{out.kind} {out.label}: {brief(out, *fields)}"
     yield from (f"drift: {one.text}" for one in now.drift)
     yield from (f"note: {note}" for note in now.notes)
@@ -202,13 +208,7 @@ def story(made: Plan) -> Iterator[str]:
         before = now[1:]
     told = timeline_of(made, tell.entries)
     yield "== the whole roll-out"
-    whole = (
-        "began",
-        "ended",
-        "finished",
-        "rebalances",
-        "highest_lag",
-    )
+    whole = "group_id", "began", "ended", "looks", "finished", "rebalances", "highest_lag"
     yield brief(told, *whole)
     for each in (*told.steps, *told.members, *told.events):
         yield json.encode(each).decode().replace('"', "").replace("-0f0f", "")

@@ -47,9 +47,23 @@ def at(minute: float) -> object:
 def test_an_empty_journal_has_the_steps_and_nothing_else() -> None:
     made = plan(pods(1, 1, list=RANGE))
     found = timeline_of(made, [])
-    assert [step.step for step in found.steps] == [1, 2]
+    assert (found.group_id, [step.step for step in found.steps]) == ("checkout", [1, 2])
     assert {(step.began, step.held) for step in found.steps} == {(None, None)}
     assert (found.looks, found.members, found.rebalances, found.finished) == (0, (), None, False)
+
+
+def test_of_equal_clients_each_keeps_its_place_by_its_address() -> None:
+    story = Story(plan(pods(1, 1, list=RANGE)))
+    hosts = {"a": "/10.0.0.1", "b": "/10.0.0.2"}
+
+    def alike(start: int, names: str) -> list[dict[str, Any]]:
+        return [{**app(0, start), "id": f"{n}.{start}", "host": hosts[n]} for n in names]
+
+    for minute, members in ((1, alike(1, "ab")), (2, alike(2, "ba"))):
+        story(look(minute, members))
+    assert {one.host: [t.member_id for t in one.tenures] for one in told(story).members} == {
+        host: [f"{n}.1-0f0f", f"{n}.2-0f0f"] for n, host in hosts.items()
+    }
 
 
 def test_a_member_keeps_its_place_through_restarts() -> None:

@@ -67,6 +67,12 @@ def test_stopped_static_member_holds_a_redacted_plan_up(at: float) -> None:
     assert held(2.5, KEPT, at=-6).finished, "the rejection is a session older than the plan"
 
 
+def test_nobody_is_missing_by_a_pseudonym() -> None:
+    made = redacted_plan(members=[app(n, list=MIXED) for n in range(3)])
+    now = verify(made, [], with_uuids(look(1, [app(0, list=MIXED)])), expect_members=3)
+    assert (now.outsiders, now.why[0]) == ((), "2 of 3 expected members are not in the group")
+
+
 def test_rejected_client_of_a_redacted_plan_counts_when_its_log_is_rotated() -> None:
     """Another new member could be the rejected client's, or not: pseudonyms match nobody."""
     before = {"members": [app(0, list=MIXED), app(1, list=MIXED)]}
