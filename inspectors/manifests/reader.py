@@ -30,8 +30,10 @@ _LOCKS: Final = {
     ),
 }
 _INCLUDED: Final = re.compile(r"^\s*(?:-r|--requirement)[ =]?\s*(\S+)", re.MULTILINE)
+_PROPERTY: Final = re.compile(r"^\s*(\w+)\s*[=:]\s*([^\s\"'$]+)\s*$", re.MULTILINE)
 _VERSION: Final = re.compile(r"v?\d[\w.+~-]*(?<![+-])", re.ASCII)
 _CLIENTS: Final = "org.apache.kafka:kafka-clients"
+_QUARKUS: Final = "io.quarkus"
 _LONGEST: Final = 80
 _RANGE: Final = frozenset("^~<>=!*")
 
@@ -133,7 +135,8 @@ class _Reader:
             if known.read is None:
                 self._projects[known.ecosystem][PurePosixPath(place)] = text
             elif _mentions(known.ecosystem, text):
-                self._keep(known.ecosystem, place, known.read(text, place))
+                given = self._gradle_properties(path) if known.read is texts.read_gradle else ""
+                self._keep(known.ecosystem, place, known.read(text + given, place))
             if known.read is texts.read_requirements:
                 for named in _INCLUDED.findall(text):
                     included = path.parent / named
@@ -141,6 +144,15 @@ class _Reader:
                         self.read(included, known)
         except DocumentError as error:
             self.notes.append(_printable(str(error)))
+
+    def _gradle_properties(self, script: Path) -> str:
+        """Return the properties of a script's folder and of those above it, as a script's lines."""
+        lines = [""]
+        for name in (PurePosixPath(self._place(script)).parent / "x").parents:
+            file = self._tree.root / name / "gradle.properties"
+            if file.is_file():
+                lines += [f'{k} = "{v}"' for k, v in _PROPERTY.findall(configuration_text(file))]
+        return "\n".join(lines)
 
     def read_projects(self) -> None:
         """Read the projects in XML, which take versions from each other."""
@@ -165,6 +177,13 @@ class _Reader:
         given = [one for one, product in known if product and product.bom and one.version][:1]
         # The library's own version, where it is written, replaces that of the BOM.
         fixed = any(one.name == _CLIENTS and one.version for one in used)
+        if given and given[0].name.startswith(_QUARKUS):
+            # An extension has the platform's own version.
+            own = given[0].version
+            used = [
+                one._replace(version=one.version or own) if one.name.startswith(_QUARKUS) else one
+                for one in used
+            ]
         if fixed or all(one.version for one in used):
             given = []
         for one in used:

@@ -147,6 +147,27 @@ def test_spring_boot_gives_the_version_that_a_pom_leaves_out(
     assert {one.name: one.version for one in reading.dependencies} == wrapper | expected
 
 
+def test_an_extension_of_quarkus_has_the_version_of_its_platform(tmp_path: Path) -> None:
+    (tmp_path / "pom.xml").write_text(
+        "<project><dependencyManagement><dependencies><dependency>"
+        "<groupId>io.quarkus.platform</groupId><artifactId>quarkus-bom</artifactId>"
+        "<version>3.33.1</version><scope>import</scope></dependency></dependencies>"
+        "</dependencyManagement><dependencies><dependency><groupId>io.quarkus</groupId>"
+        "<artifactId>quarkus-kafka-streams</artifactId></dependency></dependencies></project>"
+    )
+    (one,) = read_folder(tmp_path).dependencies
+    assert (one.name, one.version) == ("io.quarkus:quarkus-kafka-streams", "3.33.1")
+
+
+def test_a_property_of_gradle_gives_a_version_to_the_scripts_below(tmp_path: Path) -> None:
+    for folder, text in ((".", "kafkaVersion=3.9.1\norg.gradle.caching=true\n"), ("app", "")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "gradle.properties").write_text(text)
+    script = 'implementation "org.apache.kafka:kafka-clients:$kafkaVersion"\n'
+    (tmp_path / "app" / "build.gradle").write_text(script)
+    assert [one.version for one in read_folder(tmp_path).dependencies] == ["3.9.1"]
+
+
 def test_a_bom_without_a_dependency_on_kafka_is_not_named(tmp_path: Path) -> None:
     text = BOOT.format(version="3.5.3", properties="<kafka>1</kafka>")
     (tmp_path / "pom.xml").write_text(text[: text.index("<dependencies>")] + "</project>")
