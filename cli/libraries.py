@@ -67,6 +67,7 @@ def _library(dependency: Dependency) -> Library | None:
         list_key=facts.list_key,
         refuses=facts.refuses,
         source=facts.source,
+        own_list=facts.own_list,
         ecosystem=dependency.ecosystem,
         faults=facts.faults,
         where=dependency.where,

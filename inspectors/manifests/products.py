@@ -51,6 +51,8 @@ class ClientFacts:
     list_key: str | None
     refuses: str | None
     source: str
+    own_list: bool
+    """Whether it sets a list of its own in some version, so that of others nothing is known."""
     faults: tuple[tuple[str, str], ...]
     """Faults of this version: the protocol under which each shows, and what it does."""
 
@@ -166,6 +168,7 @@ def client_of(dependency: Dependency) -> ClientFacts | None:
         list_key=release.list_key or product.list_key,
         refuses=release.refuses or product.refuses,
         source=release.source or product.source,
+        own_list=bool(product.list) or any(one.list for one in product.releases),
         faults=tuple(
             (fault.protocol, f"{fault.effect} ({fault.source})")
             for fault in product.faults

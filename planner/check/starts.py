@@ -31,8 +31,8 @@ class Library(Record, frozen=True, kw_only=True):
     `default_list` is None where it is not known for this version. `group_protocol` is False for a
     product that joins no group. `list_key` is how its configuration spells the assignor list,
     `refuses` one sentence on the lists that it does not take, `source` where the facts are from.
-    `ecosystem` is its package's, as in a package URL. `faults` are this version's: the protocol
-    under which each shows, and what it does.
+    `own_list`: the product sets a list in some version. `ecosystem` is its package's, as in a
+    package URL. `faults` are this version's: the protocol under which each shows, and what it does.
     `where` is the file that names the dependency.
     """
 
@@ -45,6 +45,7 @@ class Library(Record, frozen=True, kw_only=True):
     list_key: str | None = None
     refuses: str | None = None
     source: str = ""
+    own_list: bool = True
     ecosystem: str = ""
     faults: tuple[tuple[str, str], ...] = ()
     where: str = ""
@@ -159,7 +160,8 @@ class Start(Record, frozen=True, kw_only=True):
 def _heads(start: Start) -> tuple[str, ...]:
     """Return the assignor that every version of the library has first by default, if one is."""
     known = family(start.family)
-    hidden = start.library is not None and start.library.product
+    library = start.library
+    hidden = library is not None and library.product and library.own_list
     first = {default.list[0] for default in known.defaults} if known and not hidden else set()
     return tuple(first) if len(first) == 1 else ()
 

@@ -147,6 +147,12 @@ def test_spring_boot_gives_the_version_that_a_pom_leaves_out(
     assert {one.name: one.version for one in reading.dependencies} == wrapper | expected
 
 
+def test_a_product_that_set_a_list_once_hides_that_of_its_library() -> None:
+    knative = facts("docker", "knative-releases/knative-kafka-broker-dispatcher", "99.0.0")
+    quarkus = facts("maven", "io.quarkus:quarkus-kafka-client", "99.0.0")
+    assert (knative.own_list, quarkus.own_list) == (True, False)
+
+
 def test_an_extension_of_quarkus_has_the_version_of_its_platform(tmp_path: Path) -> None:
     (tmp_path / "pom.xml").write_text(
         "<project><dependencyManagement><dependencies><dependency>"

@@ -69,6 +69,9 @@ ADMITTED = {
         [start(lib=lib("java", "2.8.2"))],
         [start(lib=lib("java", None))],
     ),
+    "a wrapper of versions that nobody looked up": tuple(
+        [start(lib=lib("java", product="Quarkus", product_version=n, own_list=False))] for n in "12"
+    ),
     "a list written before the version is known": ([start()], [start("range")]),
     "a static id": ([start("range")], [start("range", instance_id="pay-1")]),
     "a timeout alone": ([start()], [start(session_timeout_ms=30_000)]),
