@@ -111,6 +111,9 @@ def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -
     if any("".join(words(key)).endswith(_CONNECT_WORKER) for key in together):
         worker = _worker(together, environment, place)
         return [] if worker is None else [worker]
+    if any(key.endswith("connector.class") for key in together):
+        sink = _sink(together, environment, place)
+        return [] if sink is None else [sink]
     scopes: dict[tuple[str, ...], _Scope] = {}
     for rank, layer in enumerate(layers):
         for key, value in _with_lists(layer).items():
@@ -150,6 +153,28 @@ def _worker(beside: Flat, environment: Environment, place: Place) -> Declared | 
         # The worker's counterpart of a consumer's max.poll.interval.ms.
         max_poll_interval_ms=_number(known.get("rebalance.timeout.ms")),
         held_back_ms=0 if held_back == "0" else _number(held_back),
+    )
+
+
+def _sink(beside: Flat, environment: Environment, place: Place) -> Declared | None:
+    """Return the consumers of a sink connector's tasks; None for a source, which has none."""
+    flat = {key.removeprefix("config."): value for key, value in beside.items()}
+    if not flat.keys() & {"topics", "topics.regex"}:
+        return None
+    known = {
+        key.removeprefix("consumer.override."): environment.resolve(value, beside)
+        for key, value in flat.items()
+        if key.startswith("consumer.override.") or key == "name"
+    }
+    entries = _entries(known.get("partition.assignment.strategy") or "")
+    return Declared(
+        where=place.where,
+        evidence=place.evidence,
+        group_id=known.get("group.id") or f"connect-{known.get('name')}",
+        client_id=known.get("client.id"),
+        list=tuple(assignor_of(entry) or entry for entry in entries),
+        list_set=bool(entries),
+        family="java",
     )
 
 

@@ -205,6 +205,13 @@ def _answers(
     world: World, kept: Mapping[str, str], live: GroupSnapshot | None
 ) -> Iterator[Admission]:
     """Yield the answers to every start with the change, at each moment of the roll-out."""
+    starts = [start for pair in world.pairs for start in (pair.before, pair.after) if start]
+    if len({start.family == "connect" for start in starts}) > 1:
+        yield _said(
+            Tri.NO,
+            f"Connect workers and consumers cannot share a group ({INCONSISTENT}): a sink "
+            "connector's group is connect-NAME, or its consumer.override.group.id",
+        )
     for pair in world.changed:
         early = _early(pair, kept)
         if early is not None:

@@ -72,6 +72,15 @@ NEW = settings(partition_assignment_strategy="cooperative-sticky", **CONFLUENT)
 KIP848 = settings(group_protocol="consumer", **CONFLUENT)
 REDPANDA = "redpanda-0.redpanda.svc.cluster.local:9092"
 EVENT_HUBS = "shop.servicebus.windows.net:9093"
+WORKER = """group.id=connect-s3
+bootstrap.servers=kafka:9092
+config.storage.topic=configs
+offset.storage.topic=offsets
+status.storage.topic=status
+"""
+SINK = """{"name": "s3", "config": {
+  "connector.class": "io.confluent.connect.s3.S3SinkConnector", "topics": "orders"}}
+"""
 DEPLOYMENT = """apiVersion: apps/v1
 kind: Deployment
 metadata: {name: pay}
@@ -214,6 +223,12 @@ CASES = {
         | settings("other", partition_assignment_strategy=names("Range")),
         3,
         ["while one with [stream] runs"],
+    ),
+    "22 a sink connector takes the group of its workers": (
+        {"app/worker.properties": WORKER},
+        {"app/worker.properties": WORKER, "app/s3.json": SINK},
+        3,
+        ["connect-s3", "Connect workers and consumers cannot share a group"],
     ),
     "23 Logstash takes one assignor": (
         image("logstash:8.10.0") | {"app/pipe.conf": LOGSTASH.format("range")},
