@@ -1,12 +1,15 @@
-"""Upgrades that hurt somebody in public threads, replayed as two versions of a repository."""
+"""What hurt somebody in public threads, replayed as two versions of a repository, or as a group."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rebal.cli.app import run
+from rebal.cli.files import save_snapshot
+from tests.planner.builder import group_of
 
 LOCK = '{{"lockfileVersion": 3, "packages": {{"node_modules/{}": {{"version": "{}"}}}}}}'
 GEMS = "GEM\n  remote: https://rubygems.org/\n  specs:\n    {} ({})\n"
@@ -348,3 +351,52 @@ def test_an_upgrade_of_the_field_is_found(
     assert run(["check", str(tmp_path / "old"), str(tmp_path / "new")]) == code
     out = capsys.readouterr().out
     assert [words for words in said if words not in out] == []
+
+
+TOPICS = ["events", "mirrored"]
+LIVE: dict[str, tuple[dict[str, Any], str, int, list[str]]] = {
+    "08 whole topics on one member": (
+        {
+            "topics": dict.fromkeys(TOPICS, 100),
+            "members": [
+                {"id": name, "family": "librdkafka", "version": "1.9.2", "topics": TOPICS}
+                for name in "ab"
+            ],
+        },
+        "plan-upgrade --to cooperative --details --wide",
+        3,
+        ["all partitions of one topic can end up on few members"],
+    ),
+    "28 sticky members of aiokafka": (
+        {
+            "elected": "sticky",
+            "members": [
+                {"id": f"m{n}", "family": "aiokafka", "sticky": -1, "topics": [TOPICS[n % 2]]}
+                for n in range(84)
+            ],
+        },
+        "inspect --wide",
+        0,
+        ["a rebalance on sticky may never end", "no generation (-1)"],
+    ),
+    "37 a static member is fenced by itself": (
+        {
+            "cluster": {"version": "2.3.0"},
+            "members": [{"id": "a", "family": "librdkafka", "version": "1.4.0", "instance": "1"}],
+        },
+        "plan-upgrade --to cooperative --details --wide",
+        3,
+        ["fenced by its own earlier member id", "Upgrade the brokers to 2.8.1 or later"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LIVE)
+def test_a_group_of_the_field_is_told_its_hazard(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group, words, code, said = LIVE[case]
+    path = save_snapshot(group_of(group), tmp_path / "group.yaml")
+    assert run([*words.split(), "--snapshot", str(path)]) == code
+    out = capsys.readouterr().out
+    assert [text for text in said if text not in out] == []
