@@ -482,7 +482,7 @@ def goals() -> tuple[str, ...]:
 
     # Assignors that depend belong to Connect workers and Streams.
     by_name = (name for name, one in assignors().items() if one.protocols != "depends")
-    return ("cooperative", "eager", "consumer", *by_name)
+    return ("cooperative", "eager", "consumer", "streams", "classic", *by_name)
 
 
 def assignor_name(text: str) -> str:

@@ -38,10 +38,12 @@ if TYPE_CHECKING:
     from rebal.planner.rehearsal.costs.cost import Pricing
 
 __all__ = [
+    "CLASSIC",
     "CONSUMER",
     "COOPERATIVE",
     "COOPERATIVE_STICKY",
     "EAGER",
+    "STREAMS",
     "Context",
     "Facts",
     "ids",
@@ -51,6 +53,8 @@ __all__ = [
 
 _BY_NAME: Final = ("range", "roundrobin", "sticky")
 CONSUMER: Final = "consumer"
+STREAMS: Final = "streams"
+CLASSIC: Final = "classic"
 COOPERATIVE_STICKY: Final = "cooperative-sticky"
 # How many families are named where the bytes exclude none.
 _ANSWERS: Final = 4
@@ -60,14 +64,15 @@ _MOST_REMOVALS: Final = 6
 class Context(GroupFacts):
     """One group, the goal of its plan, and the facts about its members.
 
-    `goal` is `cooperative`, `eager` or `consumer`; `target` is the assignor to end on. `families`
-    maps a client id, or `*` for every member whose family is not proven, to a family assumed by the
-    user. `given` are the words of the command line that a printed command must repeat. `planning`
-    is True while a plan is made: rules about a plan's steps apply only then. `only_target`: `--to`
-    named the target, so every other assignor counts as an old one. `remembers`: the user vouches
-    that the coordinator remembers every list. `own_classes`: the user vouches that a custom class
-    with the name of one of Kafka's supports the same protocols. `speed` is how fast members
-    restart, `pricing` how much of a step is rehearsed for its cost (None: it has no cost).
+    `goal` is `cooperative`, `eager`, `consumer` (KIP-848), `streams` (KIP-1071) or `classic` (back
+    from `streams`); `target` is the assignor to end on. `families` maps a client id, or `*` for
+    every member whose family is not proven, to a family assumed by the user. `given` are the words
+    of the command line that a printed command must repeat. `planning` is True while a plan is made:
+    rules about a plan's steps apply only then. `only_target`: `--to` named the target, so every
+    other assignor counts as an old one. `remembers`: the user vouches that the coordinator
+    remembers every list. `own_classes`: the user vouches that a custom class with the name of one
+    of Kafka's supports the same protocols. `speed` is how fast members restart, `pricing` how much
+    of a step is rehearsed for its cost (None: it has no cost).
     """
 
     anew: tuple[str, ...] = ()
@@ -124,7 +129,8 @@ class Context(GroupFacts):
     @cached_property
     def given(self) -> Given:
         """Return the words for commands that read the live group, with evidence for its gates."""
-        return self._given.gating(self.snapshot, by_lists=self.goal != CONSUMER)
+        by_lists = self.goal in (COOPERATIVE, EAGER)
+        return self._given.gating(self.snapshot, by_lists=by_lists)
 
     def replan(self, *more: str, to: str | None = None, expected: int | None = None) -> Command:
         """Return the command that plans this group, `to` another goal where one is named.

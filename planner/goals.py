@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rebal.groups.errors import RebalError
 from rebal.groups.model import (
     GroupSnapshot,
@@ -13,8 +15,24 @@ from rebal.groups.model import (
 )
 from rebal.groups.protocol import group_protocol, member_protocol
 from rebal.planner.clients import cooperative, custom, runs_cooperative
-from rebal.planner.context import CONSUMER, COOPERATIVE, COOPERATIVE_STICKY, EAGER
+from rebal.planner.context import (
+    CLASSIC,
+    CONSUMER,
+    COOPERATIVE,
+    COOPERATIVE_STICKY,
+    EAGER,
+    STREAMS,
+)
 from rebal.planner.plan import Plan
+
+SHOWN: Final = {
+    COOPERATIVE: "COOPERATIVE",
+    EAGER: "EAGER",
+    CONSUMER: "KIP-848",
+    STREAMS: "KIP-1071",
+    CLASSIC: "classic",
+}
+"""Kind of goal → the protocol that a plan's document names (`to`)."""
 
 
 class NotPlannedError(RebalError):
@@ -24,9 +42,9 @@ class NotPlannedError(RebalError):
 class Goal(Record, frozen=True, kw_only=True):
     """The goal of one plan.
 
-    `kind` is cooperative, eager or consumer; `target` is the assignor to end on. `only_target`:
-    every other assignor is removed, eager or cooperative. `back`: a KIP-848 group returns to the
-    classic protocol.
+    `kind` is cooperative, eager, consumer, streams or classic; `target` is the assignor to end on.
+    `only_target`: every other assignor is removed, eager or cooperative. `back`: a KIP-848 group
+    returns to the classic protocol.
     """
 
     kind: str
@@ -51,6 +69,10 @@ def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
         return Goal(kind=COOPERATIVE, target=assignor, only_target=back, back=back)
     if target == CONSUMER:
         return Goal(kind=CONSUMER, target=COOPERATIVE_STICKY)
+    if target == STREAMS:
+        return Goal(kind=STREAMS, target=STREAMS)
+    if target == CLASSIC or (target == EAGER and snapshot.group.type is GroupType.STREAMS):
+        return Goal(kind=CLASSIC, target="stream")
     if target == EAGER:
         return Goal(kind=EAGER, target=_old_one(snapshot), back=kip848)
     if custom(target) and target == _own_cooperative(snapshot):
@@ -65,17 +87,20 @@ def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
         mixed = elected == target and _others(snapshot, target)
         return Goal(kind=EAGER, target=target, only_target=aside or mixed or kip848, back=kip848)
     raise NotPlannedError(
-        f"--to {target}: expected cooperative, eager, consumer, or one of range, roundrobin, "
-        "sticky, cooperative-sticky. A custom assignor can be named once evidence (--request-log, "
-        "--client-log) shows a running member that lists it before the elected assignor."
+        f"--to {target}: expected cooperative, eager, consumer, streams, classic, or one of "
+        "range, roundrobin, sticky, cooperative-sticky. A custom assignor can be named once "
+        "evidence (--request-log, --client-log) shows a running member that lists it before the "
+        "elected assignor."
     )
 
 
 def goal_back(plan: Plan) -> str:
     """Return the goal that leads back to what the group ran when `plan` was made, for `--to`."""
     before = plan.baseline.group
-    if before.type is GroupType.CONSUMER:
-        return CONSUMER
+    if before.type in (GroupType.CONSUMER, GroupType.STREAMS):
+        return before.type.value
+    if plan.to == SHOWN[STREAMS]:
+        return CLASSIC
     streams = before.assignor == "stream"
     if before.protocol_type == "consumer" and before.assignor is not None and not streams:
         return _old_one(plan.baseline) if _ran_eager_below(plan) else before.assignor

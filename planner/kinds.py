@@ -55,11 +55,19 @@ class PathKind(StrEnum):
     KIP848_OFFLINE = "kip848_offline"
     KIP848_BACK = "kip848_back"
     KIP848_BACK_OFFLINE = "kip848_back_offline"
+    KIP1071 = "kip1071"
+    KIP1071_BACK = "kip1071_back"
 
     @property
     def stops_the_group(self) -> bool:
         """Return whether the path stops every running member before one starts."""
-        return self in (PathKind.CUT_OVER, PathKind.KIP848_OFFLINE, PathKind.KIP848_BACK_OFFLINE)
+        return self in (
+            PathKind.CUT_OVER,
+            PathKind.KIP848_OFFLINE,
+            PathKind.KIP848_BACK_OFFLINE,
+            PathKind.KIP1071,
+            PathKind.KIP1071_BACK,
+        )
 
     @property
     def reads_lists(self) -> bool:
@@ -95,4 +103,6 @@ _TITLES = {
     PathKind.KIP848_OFFLINE: "to KIP-848, over a stop",
     PathKind.KIP848_BACK: "back from KIP-848, online",
     PathKind.KIP848_BACK_OFFLINE: "back from KIP-848, over a stop",
+    PathKind.KIP1071: "to the streams protocol, over a stop",
+    PathKind.KIP1071_BACK: "back from the streams protocol, over a stop",
 }

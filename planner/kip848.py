@@ -19,8 +19,17 @@ from rebal.planner.context import Context, Facts
 from rebal.planner.verdict import worst
 
 _PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
-_SIZE: Final = "group.consumer.max.size"
-_CLASSIC_SIZE: Final = "group.max.size"
+_SIZES: Final = {
+    GroupType.CLASSIC: "group.max.size",
+    GroupType.CONSUMER: "group.consumer.max.size",
+    GroupType.STREAMS: "group.streams.max.size",
+}
+_SIZE: Final = _SIZES[GroupType.CONSUMER]
+# The proposal of each newer group type, its feature, and the first release that has it for all.
+_NEEDS: Final = {
+    GroupType.CONSUMER: ("KIP-848", "group.version", "4.0"),
+    GroupType.STREAMS: ("KIP-1071", "streams.version", "4.2"),
+}
 # Java's Integer.MAX_VALUE, the default of both: no limit.
 _NO_LIMIT: Final = 2**31 - 1
 
@@ -43,37 +52,38 @@ def open_points(answers: Iterable[Answer], first: str = "") -> str:
     return "; ".join(filter(None, [first, *(a.why for a in answers if a.allows is not Tri.YES)]))
 
 
-def brokers(context: Context) -> Answer:
-    """Return whether the brokers support KIP-848: the feature group.version is 1 (Kafka 4.0 and
-    later).
-    """
+def brokers(context: Context, kind: GroupType = GroupType.CONSUMER) -> Answer:
+    """Return whether the brokers support groups of this type: their release, and its feature."""
     cluster = context.snapshot.cluster
-    if context.group.type is GroupType.CONSUMER:
-        return Answer(allows=Tri.YES, why="the group's type is consumer already")
+    if context.group.type is kind:
+        return Answer(allows=Tri.YES, why=f"the group's type is {kind} already")
+    proposal, feature, since = _NEEDS[kind]
     other = other_brokers(context.given.brokers, cluster.cluster_id)
     if other is not None and other.kip848 is False:
-        return Answer(allows=Tri.NO, why=f"the brokers are {other.name}'s, without KIP-848 groups")
+        why = f"the brokers are {other.name}'s, without {proposal} groups"
+        return Answer(allows=Tri.NO, why=why)
     version = version_tuple(cluster.version)
-    if version is not None and version < (4,) and " or later" not in (cluster.version or ""):
+    old = version is not None and version < tuple(map(int, since.split(".")))
+    if old and " or later" not in (cluster.version or ""):
         return Answer(
             allows=Tri.NO,
-            why=f"the brokers are {cluster.version}, and KIP-848 groups need 4.0 or later",
+            why=f"the brokers are {cluster.version}, and {proposal} groups need {since} or later",
         )
-    level = cluster.features.get("group.version")
+    level = cluster.features.get(feature)
     if level:
-        protocols = cluster.settings.get(_PROTOCOLS, "consumer")
-        if "consumer" not in [name.strip().lower() for name in protocols.split(",")]:
+        protocols = cluster.settings.get(_PROTOCOLS, kind.value)
+        if kind.value not in [name.strip().lower() for name in protocols.split(",")]:
             return Answer(
-                allows=Tri.NO, why=f"the brokers' {_PROTOCOLS} is {protocols}, without consumer"
+                allows=Tri.NO, why=f"the brokers' {_PROTOCOLS} is {protocols}, without {kind}"
             )
-        return Answer(allows=Tri.YES, why=f"the brokers have group.version {level}")
+        return Answer(allows=Tri.YES, why=f"the brokers have {feature} {level}")
     if level == 0 or cluster.features:
         return Answer(
-            allows=Tri.NO, why="the cluster's feature group.version is not switched on (it is 0)"
+            allows=Tri.NO, why=f"the cluster's feature {feature} is not switched on (it is 0)"
         )
     return Answer(
         allows=Tri.CANNOT_TELL,
-        why="it is not verified that the brokers have the feature group.version",
+        why=f"it is not verified that the brokers have the feature {feature}",
     )
 
 
@@ -123,12 +133,12 @@ def _closed(context: Context, joins: Tri, *, up: bool) -> str:
     return f"{who} reject every classic join to a KIP-848 group{ends} (KAFKA-20640)"
 
 
-def fits(context: Context, *, up: bool) -> Answer:
-    """Return whether the number of members fits the limit of the new group type.
+def fits(context: Context, kind: GroupType) -> Answer:
+    """Return whether the number of members fits the limit of groups of this type.
 
     A member above the limit is rejected, online and after a stop.
     """
-    key = _SIZE if up else _CLASSIC_SIZE
+    key = _SIZES[kind]
     count = _count(context)
     limit = _limit(context, key)
     if limit is None:
@@ -232,8 +242,8 @@ def conditions(context: Context, *, up: bool) -> tuple[tuple[Answer, ...], tuple
     rest = tuple(f for f in context.members if f.member.protocol_type != kind)
     own = (policy(context, up=up), room(context, rest))
     if not up:
-        return (fits(context, up=False), _families(context)), (*own, *_lists(context))
-    common = (brokers(context), *clients(context), fits(context, up=True))
+        return (fits(context, GroupType.CLASSIC), _families(context)), (*own, *_lists(context))
+    common = (brokers(context), *clients(context), fits(context, GroupType.CONSUMER))
     converted = context.group.type is GroupType.CONSUMER
     return common, own if converted else (*own, user_data(context))
 

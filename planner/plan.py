@@ -65,7 +65,8 @@ class Aim(StrEnum):
     The values: widen: every list gets the target; narrow: the old assignors leave every list;
     refresh: a rebalance completes after a coordinator reload; consumer: every member uses KIP-848;
     classic: every member returns to the classic protocol, with the target alone. Kafka Streams:
-    every instance is 2.4 or later, COOPERATIVE, below 4.0, EAGER, below 2.4, or 4.0 and later.
+    every instance uses the streams protocol, the classic one again, is 2.4 or later, COOPERATIVE,
+    below 4.0, EAGER, below 2.4, or 4.0 and later.
     Connect: every worker is incremental, or eager.
     """
 
@@ -74,6 +75,8 @@ class Aim(StrEnum):
     REFRESH = "refresh"
     CONSUMER = "consumer"
     CLASSIC = "classic"
+    STREAMS_PROTOCOL = "streams-protocol"
+    STREAMS_CLASSIC = "streams-classic"
     STREAMS_NEW = "streams-new"
     STREAMS_COOPERATIVE = "streams-cooperative"
     STREAMS_BRIDGE = "streams-bridge"
@@ -359,7 +362,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     @property
     def evidence(self) -> tuple[str, ...]:
         """Return the options that add the evidence for its gates."""
-        return self.given.proving(self.baseline, by_lists=self.to != "KIP-848")
+        return self.given.proving(self.baseline, by_lists=self.to in ("COOPERATIVE", "EAGER"))
 
     def kept_as(self, file: str) -> Plan:
         """Return the plan as it is read from `file`: its gates' commands name that file."""

@@ -175,9 +175,12 @@ def back_in_time(member: Member, restart: float) -> bool:
 
 
 def leaves(member: Member) -> bool:
-    """Return whether it leaves the group when it is closed: static members and Streams do not."""
+    """Return whether it leaves the group when it is closed: static members do not, and neither does
+    Streams in the classic protocol. Members of the newer protocols have an epoch.
+    """
     known = family(member.software.family) if member.software is not None else None
-    return member.instance_id is None and (known is None or known.leaves_on_close)
+    silent = known is not None and not known.leaves_on_close and member.member_epoch is None
+    return member.instance_id is None and not silent
 
 
 def in_words(members: Sequence[Member]) -> str:

@@ -23,7 +23,10 @@ def command(
     *,
     to: Annotated[
         str,
-        typer.Option(metavar="GOAL", help="cooperative, eager, consumer, or an assignor's name."),
+        typer.Option(
+            metavar="GOAL",
+            help="cooperative, eager, consumer, streams, classic, or an assignor's name.",
+        ),
     ] = "cooperative",
     all_groups: Annotated[
         bool, typer.Option("--all", help="Plan for all groups of the cluster, one line each.")

@@ -451,7 +451,7 @@ def to_paste(line: str, indent: int = 2) -> Text:
 
 def path_words(path: str) -> str:
     """Return a plan's path in words: `two bounces`, `KIP-848 online`, `no path`."""
-    return "no path" if path == "none" else path.replace("_", " ").replace("kip848", "KIP-848")
+    return "no path" if path == "none" else path.replace("_", " ").replace("kip", "KIP-")
 
 
 class WideTable:

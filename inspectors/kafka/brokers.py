@@ -9,7 +9,9 @@ from typing import Final
 from rebal.groups.model import Cluster, CoordinatorKind, Record
 
 _OTHER_GROUPS: Final = ("group.share.", "group.streams.")
-_SETTINGS: Final = frozenset({"process.roles", "inter.broker.protocol.version"})
+_SETTINGS: Final = frozenset(
+    {"process.roles", "inter.broker.protocol.version", "group.streams.max.size"}
+)
 
 
 def coordinator_kind(cluster: Cluster) -> CoordinatorKind:

@@ -305,6 +305,11 @@ def _by_lists(memory: CoordinatorMemory, join: Join) -> Admission:
             f"{join.protocol_type} ({INCONSISTENT})",
         ),
         (
+            memory.type is GroupType.STREAMS and not memory.empty,
+            Tri.NO,
+            f"a streams group that has members admits no classic one ({INCONSISTENT})",
+        ),
+        (
             not classic and join.protocol_type != "consumer",
             Tri.NO,
             f"a KIP-848 group admits consumers only ({INCONSISTENT})",

@@ -238,7 +238,7 @@ def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemo
     return CoordinatorMemory(
         state=group.state,
         type=group.type,
-        protocol_type=group.protocol_type or ("consumer" if online else None),
+        protocol_type="consumer" if online else group.protocol_type or None,
         elected=elected,
         cases=cases,
         others=tuple(_entry(facts, ()) for facts in others),

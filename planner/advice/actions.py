@@ -90,10 +90,10 @@ def start_of(
     *,
     own: Sequence[tuple[str, ...]] = (),
     instances: Sequence[str | None] = (),
-    kip848: bool = False,
+    change: str = "",
 ) -> Advice:
     """Return the advice to start members that are not in the group, with the first of `lists` that
-    is admitted, or else, where `kip848` is True, with group.protocol=consumer.
+    is admitted, or else, where `change` names another protocol, with that one.
 
     An empty one is the list that each of them has: `own`, as far as it is known.
     """
@@ -102,17 +102,17 @@ def start_of(
     static = tuple(instances) or (None,) * len(names)
     lists_ = tuple(own) or ((),) * len(names)
     ways: list[tuple[tuple[str, ...], str]] = [(each, "") for each in dict.fromkeys(lists)]
-    if kip848:
-        ways.append(((), consumer_change(None)))
+    if change:
+        ways.append(((), change))
 
-    def start(assignors: tuple[str, ...], change: str) -> Advice:
+    def start(assignors: tuple[str, ...], brings: str) -> Advice:
         joins = [
             Join(
                 assignors=assignors or list_ or None,
                 name=name,
                 instance_id=instance,
-                protocol_type=context.group.protocol_type or "consumer",
-                kip848=bool(change),
+                protocol_type=context.memory.protocol_type or "consumer",
+                kip848=bool(brings),
             )
             for name, instance, list_ in zip(names, static, lists_, strict=True)
         ]
@@ -120,7 +120,7 @@ def start_of(
             action=Action.START,
             names=tuple(names),
             assignors=assignors,
-            change=change,
+            change=brings,
             **_judged(context, admitted(memory, joins)),
         )
 
@@ -155,17 +155,19 @@ def stop_and_start(
     context: Context, stopped: Sequence[Facts], assignors: tuple[str, ...]
 ) -> list[Event]:
     """Return the events of a cut-over: all leave, the others rebalance, all join."""
-    leaves = [Leave(member_id=facts.member.member_id) for facts in stopped]
+    stops = [Leave(member_id=facts.member.member_id) for facts in stopped]
+    # Every Streams program that goes back to the classic protocol has this one assignor.
+    back = ("stream",) if context.group.type is GroupType.STREAMS else None
     joins = [
         Join(
-            assignors=assignors or None,
+            assignors=assignors or back,
             name=facts.name,
             instance_id=facts.member.instance_id,
-            protocol_type=context.group.protocol_type or "consumer",
+            protocol_type=context.memory.protocol_type or "consumer",
         )
         for facts in stopped
     ]
-    return [*leaves, Settle(), *joins]
+    return [*stops, Settle(), *joins]
 
 
 def rebalance_of(context: Context, dynamic: Sequence[Facts]) -> Advice:

@@ -15,14 +15,15 @@ from rebal.groups.protocol import group_protocol
 from rebal.planner.advice.steps import comes_before
 from rebal.planner.clients import stays_eager
 from rebal.planner.commands import ACCEPT, Given, NamedCommand
-from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
-from rebal.planner.goals import goal_of
+from rebal.planner.context import CLASSIC, CONSUMER, COOPERATIVE, EAGER, STREAMS, Context
+from rebal.planner.goals import SHOWN, goal_of
 from rebal.planner.kinds import PathKind
 from rebal.planner.kip848 import allows, online, too_old
 from rebal.planner.paths.connect import connect
 from rebal.planner.paths.cut_over import cut_over, needs_cut_over
 from rebal.planner.paths.first_action import first_action
 from rebal.planner.paths.from_kip848 import from_consumer
+from rebal.planner.paths.kip1071 import over_kip1071
 from rebal.planner.paths.mixed_families import mixed_families, next_step
 from rebal.planner.paths.one_bounce import one_bounce
 from rebal.planner.paths.parts import PlannedPath
@@ -50,7 +51,6 @@ from rebal.planner.verdict import (
 
 # What the user may accept of the members' lists that a step reads.
 _RISKS: Final = {Tri.NO: Risk.TARGET_MISSING, Tri.CANNOT_TELL: Risk.UNKNOWN_LISTS}
-_TO: Final = {COOPERATIVE: "COOPERATIVE", EAGER: "EAGER", CONSUMER: "KIP-848"}
 
 
 def make_plan(
@@ -68,8 +68,8 @@ def make_plan(
     before: GroupSnapshot | None = None,
     departed: Sequence[str] = (),
 ) -> Plan:
-    """Return the plan of this group to `target`: cooperative, eager, consumer or an assignor's
-    name.
+    """Return the plan of this group to `target`: cooperative, eager, consumer,
+    streams, classic or an assignor's name.
 
     `expect_members` is the number of members of the whole service. `families` is client id (or `*`)
     → client family, assumed by the user where no evidence proves one. `ignore` is rule id → reason.
@@ -113,7 +113,7 @@ def make_plan(
         group_id=snapshot.group.group_id,
         runs=group_protocol(snapshot).value,
         assignor=snapshot.group.assignor,
-        to=_TO[goal.kind],
+        to=SHOWN[goal.kind],
         target=_target(context, path),
         only_target=goal.only_target,
         path=path.name,
@@ -187,6 +187,8 @@ def _path(context: Context, back: bool, before: Context | None) -> PlannedPath:
     group = context.group
     if before is not None and starts_again(context, before):
         return start_again(context, before)
+    if context.goal in (STREAMS, CLASSIC):
+        return over_kip1071(context)
     if group.type is GroupType.CONSUMER and (back or context.goal == CONSUMER):
         return _over_kip848(context, back)
     if group.type in (GroupType.CONSUMER, GroupType.STREAMS):
@@ -272,9 +274,9 @@ def _findings(
 
 
 def _target(context: Context, path: PlannedPath) -> str:
-    if context.goal == CONSUMER:
-        return CONSUMER
-    if context.streams or path.name.of_streams:
+    if context.goal in (CONSUMER, STREAMS):
+        return context.goal
+    if context.goal == CLASSIC or context.streams or path.name.of_streams:
         return "stream"
     if context.group.protocol_type == "connect":
         if context.goal == EAGER:
@@ -438,13 +440,14 @@ def _not_checked(context: Context) -> Iterator[str]:
     if not any(facts.member.declared for facts in context.members):
         yield "the configuration of the next start: no --inventory was given"
     # The coordinator's memory of lists matters only where members choose by lists.
-    by_lists = not context.streams and context.group.protocol_type != "connect"
+    no_lists = context.group.type is GroupType.STREAMS
+    by_lists = not (context.streams or no_lists or context.group.protocol_type == "connect")
     if by_lists and (context.snapshot.probe is None or context.snapshot.probe.refused):
         yield "the lists that the coordinator remembers now: the group was not probed"
     if by_lists and context.reloaded is Tri.CANNOT_TELL:
         yield "whether the coordinator has reloaded since the last rebalance"
     sources = {item.source for facts in context.members for item in facts.member.assignors.evidence}
-    if not sources & {Source.REQUEST_LOG, Source.CLIENT_LOG}:
+    if not (no_lists or sources & {Source.REQUEST_LOG, Source.CLIENT_LOG}):
         yield "the members' lists in a log: no log was given, or none matched"
     yield from unchecked_versions(context)
     if context.goal == EAGER:

@@ -11,7 +11,7 @@ from typing import Final
 from rebal.groups.model import GroupState, GroupType, Knowledge, Tri
 from rebal.planner.advice.wording import back_over_stop, start_all
 from rebal.planner.clients import is_mixed
-from rebal.planner.context import CONSUMER, COOPERATIVE, Context
+from rebal.planner.context import COOPERATIVE, EAGER, Context
 from rebal.planner.facts import listed
 from rebal.planner.kinds import PathKind
 from rebal.planner.paths.parts import PlannedPath, everyone, expected_line, gate_of, list_settings
@@ -32,7 +32,7 @@ def starts_again(context: Context, before: Context) -> bool:
         and not context.members
         and here.state is GroupState.EMPTY
         and here.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
-        and context.goal != CONSUMER
+        and context.goal in (COOPERATIVE, EAGER)
     )
 
 

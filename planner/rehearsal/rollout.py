@@ -30,7 +30,13 @@ def rollout(plan: Plan, *, batch: int = 1) -> Script:
     for step in plan.steps:
         if step.id >= first:
             events += step_events(step, restarted(plan, step), batch=batch)
-    return Script(about=plan.summary, events=tuple(events))
+    stops = tuple(
+        f"step {step.id}: the stop alone is rehearsed; the engine has no members of the streams "
+        "protocol"
+        for step in plan.steps
+        if step.aim is Aim.STREAMS_PROTOCOL
+    )
+    return Script(about=plan.summary, assumes=stops, events=tuple(events))
 
 
 def restarted(plan: Plan, step: Step) -> list[tuple[str, ...]]:
@@ -55,6 +61,9 @@ def step_events(step: Step, members: Sequence[tuple[str, ...]], *, batch: int) -
     protocol = _PROTOCOLS.get(step.aim, "")
     asked = any(_REMOTE_RANGE.search(setting.text) for setting in step.config)
     together = step.kind is StepKind.CUT_OVER
+    stop = Event(do=Deed.STOP, members=tuple(chain(*members)), phase=f"step {step.id}")
+    if step.aim is Aim.STREAMS_PROTOCOL:
+        return [stop]
     events = restarts(
         "" if together else f"step {step.id}",
         step.target_list or worker_list(_OFFERS.get(step.aim, "")) or (),
@@ -65,9 +74,7 @@ def step_events(step: Step, members: Sequence[tuple[str, ...]], *, batch: int) -
     )
     if together:
         # All stop before the first starts.
-        events.insert(
-            0, Event(do=Deed.STOP, members=tuple(chain(*members)), phase=f"step {step.id}")
-        )
+        events.insert(0, stop)
     return events
 
 

@@ -94,8 +94,11 @@ class Scene(Record, frozen=True, kw_only=True):
 
 
 class Script(Record, frozen=True, kw_only=True):
-    """Events in order; `about` is one sentence, `rests` the longest wait for rest."""
+    """Events in order; `about` is one sentence, `rests` the longest wait for rest. `assumes` are
+    sentences on what the events leave out.
+    """
 
     about: str = ""
+    assumes: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
     rests: float = 3600.0

@@ -29,7 +29,7 @@ def with_lists(context: Context) -> bool:
 
 def by_lists(context: Context) -> bool:
     """Return whether the members of a classic group stay on assignor lists."""
-    return context.classic and context.goal != CONSUMER
+    return context.classic and context.goal in (COOPERATIVE, EAGER)
 
 
 def stable(context: Context) -> bool:
@@ -136,6 +136,14 @@ def unless_allowed(
 def probing(context: Context) -> NamedCommand:
     """Return the command that probes the live group."""
     return NamedCommand("probe", context.given.inspect(context.group.group_id, "--probe"))
+
+
+def switching_on(context: Context, feature: str) -> Iterator[NamedCommand]:
+    """Yield the commands that show the finalised features and upgrade one to 1."""
+    tool = "kafka-features.sh"
+    yield NamedCommand("show the features", context.given.kafka(tool, "describe"))
+    upgrade = context.given.kafka(tool, "upgrade", "--feature", f"{feature}=1")
+    yield NamedCommand("upgrade the feature", upgrade)
 
 
 def read_brokers(context: Context) -> str:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from rebal.groups.model import GroupType, Tri
-from rebal.planner.context import CONSUMER, Context, Facts
+from rebal.planner.context import CONSUMER, STREAMS, Context, Facts
 from rebal.planner.plan import Finding
 from rebal.planner.rules.registry import Rule, Trait, found, register
 from rebal.planner.rules.scope import (
@@ -79,7 +79,7 @@ def unchecked_versions(context: Context) -> tuple[str, ...]:
     if others:
         made.append(f"known faults of {', '.join(others)}: rebal has no list of them")
     version = context.snapshot.cluster.version
-    kip848 = context.goal == CONSUMER or context.group.type is GroupType.CONSUMER
+    kip848 = context.goal in (CONSUMER, STREAMS) or context.group.type is GroupType.CONSUMER
     if version is None:
         made.append("known faults of the broker version: the version is unknown")
     elif any(

@@ -122,6 +122,17 @@ def _consumer(context: Context, _: Step, facts: Facts) -> Proof:
     return _speaks(speaks, done=Tri.YES if speaks == "consumer" else Tri.NO)
 
 
+def _streams_protocol(context: Context, step: Step, _: Facts) -> Proof:
+    """Return the proof of a step to the streams protocol, or back: all members of a group have its
+    protocol.
+    """
+    kind = context.group.type
+    if kind not in (GroupType.STREAMS, GroupType.CLASSIC):
+        return Proof(done=Tri.CANNOT_TELL)
+    wanted = GroupType.STREAMS if step.aim is Aim.STREAMS_PROTOCOL else GroupType.CLASSIC
+    return _speaks(kind, done=Tri.YES if kind is wanted else Tri.NO)
+
+
 def _classic(context: Context, step: Step, facts: Facts) -> Proof:
     """Return the proof of a member that goes back to the classic protocol.
 
@@ -243,6 +254,8 @@ GATES: Final[Mapping[Aim, GateCheck]] = MappingProxyType(
         Aim.REFRESH: _refresh,
         Aim.CONSUMER: _consumer,
         Aim.CLASSIC: _classic,
+        Aim.STREAMS_PROTOCOL: _streams_protocol,
+        Aim.STREAMS_CLASSIC: _streams_protocol,
         Aim.STREAMS_NEW: _version,
         Aim.STREAMS_COOPERATIVE: _protocol,
         Aim.STREAMS_BRIDGE: _version,

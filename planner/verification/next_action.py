@@ -38,6 +38,7 @@ from rebal.planner.facts import listed
 from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind, Verdict
 from rebal.planner.rules import Trait, has, rules
+from rebal.planner.settings import consumer_change
 from rebal.planner.timeouts import longest_session
 from rebal.planner.verification.dangers import Danger, DangerKind, decides
 from rebal.planner.verification.journal import JournalEntry, same_since
@@ -50,6 +51,10 @@ from rebal.planner.verification.outsiders import (
     missing_text,
 )
 
+_PROTOCOLS: Final = {
+    (GroupType.CONSUMER, Aim.CONSUMER): consumer_change(None),
+    (GroupType.STREAMS, Aim.STREAMS_PROTOCOL): "group.protocol=streams",
+}
 _NO_LIST: Final = "no list is known that these clients start with and that leads on"
 
 
@@ -87,10 +92,13 @@ class Look:
         return self.context.group.state is GroupState.STABLE or not self.context.members
 
     @property
-    def kip848(self) -> bool:
-        """Return whether members may join with group.protocol=consumer, as this step brings it."""
-        joins = self.context.group.type is GroupType.CONSUMER and bool(self.context.members)
-        return joins and self.step is not None and self.step.aim is Aim.CONSUMER
+    def change(self) -> str:
+        """Return the protocol with which members join the group, as this step brings it; empty
+        where it brings none.
+        """
+        if self.step is None or not self.context.members:
+            return ""
+        return _PROTOCOLS.get((self.context.group.type, self.step.aim), "")
 
     @property
     def starts_alike(self) -> bool:
@@ -262,7 +270,7 @@ def _wait_for_missing(look: Look) -> Advice:
 
 def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[str, ...]]:
     """Return the lists for missing members of `step`; an empty one is the list that each has."""
-    if look.kip848 and step.kind is StepKind.CUT_OVER:
+    if look.change and step.kind is StepKind.CUT_OVER:
         return []
     if step.aim in (Aim.WIDEN, Aim.NARROW):
         return look.lists(out)
@@ -300,7 +308,7 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
     Where not all of them are admitted together, the first ones that are start.
     """
     context = look.context
-    if not lists and not look.kip848:
+    if not lists and not look.change:
         return wait_for_stable(look) or advised.wait(_NO_LIST)
 
     def start(number: int) -> Advice:
@@ -310,7 +318,7 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
             lists,
             own=[one.list for one in out[:number]],
             instances=[one.instance_id for one in out[:number]],
-            kip848=look.kip848,
+            change=look.change,
         )
 
     together, limit = start(len(out)), context.memory.max_size

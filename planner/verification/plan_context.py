@@ -18,12 +18,13 @@ from msgspec.structs import replace
 from rebal.groups.evidence.absent import client_of, without_departed
 from rebal.groups.model import Departed, GroupSnapshot, Moment
 from rebal.planner.commands import Given
-from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context
+from rebal.planner.context import COOPERATIVE, Context
+from rebal.planner.goals import SHOWN
 from rebal.planner.plan import Accepted, Aim, Plan
 from rebal.planner.risks import Risk, own_class_risk, with_default_settings
 from rebal.planner.verification.journal import JournalEntry
 
-GOALS: Final = {"COOPERATIVE": COOPERATIVE, "EAGER": EAGER, "KIP-848": CONSUMER}
+GOALS: Final = {shown: goal for goal, shown in SHOWN.items()}
 
 
 class PlanContext(Context):

@@ -72,7 +72,12 @@ def test_options_of_the_command_are_offered_once_unless_they_repeat() -> None:
 def test_values_are_those_that_the_command_accepts() -> None:
     assert words("rebal inspect -o ") == ["text", "json", "yaml", "sarif", "github"]
     assert words("rebal inspect --output=j") == ["--output=json"]
-    assert words("rebal plan-upgrade --to c") == ["cooperative", "consumer", "cooperative-sticky"]
+    assert words("rebal plan-upgrade --to c") == [
+        "cooperative",
+        "consumer",
+        "classic",
+        "cooperative-sticky",
+    ]
     assert set(words("rebal plan-upgrade --assignor ")) <= set(assignors())
     assert set(OF_CONSUMERS) <= set(words("rebal simulate --assignor "))
     assert words("rebal show --family ") == list(families())

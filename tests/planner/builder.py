@@ -57,7 +57,7 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
     mislabelled (v0 bytes marked as v1), since (when it was built), written and created (its file)
     joined and first (its first join; else joined), in minutes after `AT`,
     assigned_data, sticky (the generation in its user data), surge, upgrade_from, ran, classic_only,
-    idle, timeouts: [session, rebalance] in ms}`;
+    idle, epoch, timeouts: [session, rebalance] in ms}`;
     `cluster: {version, settings, features}`;
     `departed: {id, instance, list, classes, left, at}`;
     `reloaded` and `probe: {assignor: true | false | null}` in YAML's
@@ -168,6 +168,7 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
     mine = Partitions(range(number * per, number * per + per))
     client = m.get("client", m["id"])
     return Member(
+        member_epoch=m.get("epoch"),
         member_id=f"{m['id']}-0f0f",
         client_id=client,
         host=m.get("host", "/10.0.0.1"),

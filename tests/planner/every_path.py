@@ -11,6 +11,7 @@ from tests.planner.plans import BOTH, DONE, RANGE, m, plan
 from tests.planner.worker_groups import workers
 
 JAVA = {"version": "4.1.1", "topics": ["orders"]}
+SETTINGS = {"settings": {"group.max.size": "100"}}
 ON_848 = {"cluster": {"version": "4.1", "settings": {"group.consumer.migration.policy": "upgrade"}}}
 
 
@@ -26,6 +27,15 @@ def kip848(members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
     return group_of({"members": members, **ON_848, **more})
 
 
+def streams(kind: str, names: list[str] | None, elected: str) -> GroupSnapshot:
+    """A Streams program of four instances on the classic or the streams protocol."""
+    own = {"epoch": None if names else 3}
+    members = pods(4, names, family="streams", version="4.4.0", **own)
+    spoken = {"type": kind, "protocol_type": "consumer" if names else kind}
+    cluster = {"version": "4.4", "features": {"streams.version": 1}, **SETTINGS}
+    return group_of({"members": members, "elected": elected, "cluster": cluster, **spoken})
+
+
 PLANS = {
     "two bounces": lambda: plan(pods(4)),
     "two bounces, half-way": lambda: plan([*pods(3, BOTH), java("late")]),
@@ -38,6 +48,8 @@ PLANS = {
     "cut-over": lambda: plan(pods(4, family="librdkafka", version="2.6.0")),
     "mixed families": lambda: plan([*pods(3), java("c", family="librdkafka", version="2.6.0")]),
     "streams": lambda: plan(pods(4, ["stream"], family="streams"), elected="stream"),
+    "streams protocol": lambda: make_plan(streams("classic", ["stream"], "stream"), "streams"),
+    "streams protocol, back": lambda: make_plan(streams("streams", None, "sticky"), "classic"),
     "connect": lambda: make_plan(workers("default"), "cooperative"),
     "connect down": lambda: make_plan(workers("sessioned"), "eager"),
     "to kip-848": lambda: make_plan(kip848(pods(4)), "consumer"),

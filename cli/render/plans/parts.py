@@ -13,6 +13,7 @@ from rebal.cli.output import View, escape
 from rebal.cli.render.text import GAP, Rows, count, hanging, urgent_view, when
 from rebal.groups.commands import Command
 from rebal.groups.model import Tri
+from rebal.groups.protocol import KIPS
 from rebal.planner.commands import ANSWER, READ_MORE, explain
 from rebal.planner.plan import Advice, Finding, Plan, Setting, Severity, Step, Verdict
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
@@ -52,7 +53,8 @@ def heading(plan: Plan, now: datetime) -> View:
 
 def headline(plan: Plan) -> str:
     """`EAGER (range) → COOPERATIVE (cooperative-sticky)`."""
-    now = f"{plan.runs.value}{f' ({plan.assignor})' if plan.assignor else ''}"
+    runs = KIPS.get(plan.baseline.group.type, plan.runs.value)
+    now = f"{runs}{f' ({plan.assignor})' if plan.assignor else ''}"
     then = plan.to if plan.target == "consumer" else f"{plan.to} ({plan.target})"
     return f"{now} → {then}"
 

@@ -113,5 +113,7 @@ def see_it_empty(members: Sequence[Member]) -> str:
     line = "see that the group is Empty"
     held = empty_after(members)
     if held:
-        line += f" (static members count until their sessions end, {held:g} s after they stop)"
+        static = all(leaves(m) or m.instance_id is not None for m in members)
+        who = "static members" if static else "Kafka Streams sends no leave: its members"
+        line += f" ({who} count until their sessions end, {held:g} s after they stop)"
     return line

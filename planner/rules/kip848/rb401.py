@@ -7,7 +7,13 @@ from rebal.planner.admission.memory import POLICY
 from rebal.planner.commands import NamedCommand
 from rebal.planner.kip848 import brokers, policy
 from rebal.planner.rules.registry import Context, Findings, PathKind, Severity, Trait, Tri, rule
-from rebal.planner.rules.scope import read_brokers, to_consumer, to_or_from_consumer, unless_allowed
+from rebal.planner.rules.scope import (
+    read_brokers,
+    switching_on,
+    to_consumer,
+    to_or_from_consumer,
+    unless_allowed,
+)
 
 
 @rule(
@@ -49,7 +55,7 @@ def brokers_do_not_move(context: Context) -> Findings:
             yield from unless_allowed(answer, read_brokers(context))
         else:
             fix = "Use brokers of Kafka 4.0 or later, with the feature group.version at 1."
-            yield from unless_allowed(answer, fix, _features(context))
+            yield from unless_allowed(answer, fix, switching_on(context, "group.version"))
     if context.members:
         answer = policy(context, up=up)
         fix = (
@@ -70,11 +76,3 @@ def _setting(context: Context) -> Iterator[NamedCommand]:
         where = ("--entity-type", "brokers", "--entity-name", str(coordinator.broker_id))
         tool = context.given.kafka("kafka-configs.sh", "--describe", "--all", *where)
         yield NamedCommand("show the broker's settings", tool)
-
-
-def _features(context: Context) -> Iterator[NamedCommand]:
-    """Yield the commands that show the finalised features and upgrade group.version."""
-    tool = "kafka-features.sh"
-    yield NamedCommand("show the features", context.given.kafka(tool, "describe"))
-    upgrade = context.given.kafka(tool, "upgrade", "--feature", "group.version=1")
-    yield NamedCommand("upgrade the feature", upgrade)

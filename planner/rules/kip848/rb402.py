@@ -1,5 +1,6 @@
 """RB402: more members than a KIP-848 group may have."""
 
+from rebal.groups.model import GroupType
 from rebal.planner.kip848 import fits, room
 from rebal.planner.rules.registry import Context, Findings, PathKind, Severity, Tri, rule
 from rebal.planner.rules.scope import read_brokers, still_classic, to_consumer, unless_allowed
@@ -36,7 +37,7 @@ def too_many_members(context: Context) -> Findings:
     classic = still_classic(context)
     if not classic:
         return
-    answer = fits(context, up=True)
+    answer = fits(context, GroupType.CONSUMER)
     if answer.allows is Tri.YES:
         answer = room(context, classic)
     fix = "Raise group.consumer.max.size, or scale the group down during the change."

@@ -1,8 +1,8 @@
 """RB404: Connect and Streams cannot use the consumer's path to KIP-848."""
 
+from rebal.planner.commands import NamedCommand
+from rebal.planner.context import STREAMS
 from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
-from rebal.planner.rules.version_faults import version_findings
-from rebal.planner.versions import faults_of
 
 
 @rule(
@@ -21,8 +21,7 @@ def no_consumer_protocol(context: Context) -> Findings:
     How to find out: the group's protocol type (connect), or the elected assignor (stream).
 
     How to fix it: leave Connect workers on connect.protocol=sessioned. The groups of sink
-    connectors (connect-NAME) are consumer groups and may move. For Streams see KIP-1071, and do not
-    move a classic Streams group on brokers of 4.2.0 (KAFKA-20254).
+    connectors (connect-NAME) are consumer groups and may move. For Streams plan with --to streams.
     """
     if context.goal != "consumer":
         return
@@ -36,6 +35,8 @@ def no_consumer_protocol(context: Context) -> Findings:
         yield found(
             "this group cannot use group.protocol=consumer: it is a Kafka Streams program, whose "
             "protocol is KIP-1071 (group.protocol=streams).",
-            fix="Plan the classic Streams group with --to cooperative, or see KIP-1071.",
+            fix="Plan it with --to cooperative in the classic protocol, or with --to streams.",
+            commands=[
+                NamedCommand("plan the streams protocol", context.replan(to=STREAMS)),
+            ],
         )
-        yield from version_findings(context, faults_of("RB404"))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rebal.planner.advice.steps import cut_over_fix
 from rebal.planner.clients import is_mixed, refuses_mixed, speak_kip848, stays_eager
-from rebal.planner.context import CONSUMER, COOPERATIVE
+from rebal.planner.context import COOPERATIVE, EAGER
 from rebal.planner.rules.next_start import will_not_start
 from rebal.planner.rules.registry import (
     Context,
@@ -59,7 +59,8 @@ def no_mixed_list(context: Context) -> Findings:
     inference is right, that member is done.
     """
     yield from _next_starts(context)
-    if not context.planning or context.goal == CONSUMER or not context.both_kinds:
+    bounces = context.goal in (COOPERATIVE, EAGER) and context.both_kinds
+    if not context.planning or not bounces:
         return
     if context.goal == COOPERATIVE and any(stays_eager(facts.family) for facts in context.ahead):
         return

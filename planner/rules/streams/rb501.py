@@ -18,6 +18,8 @@ from rebal.planner.rules.scope import planning, streams_program
         PathKind.STREAMS_TWO_BOUNCES,
         PathKind.STREAMS_DOWN,
         PathKind.STREAMS_BACK,
+        PathKind.KIP1071,
+        PathKind.KIP1071_BACK,
     },
 )
 def streams(context: Context) -> Findings:

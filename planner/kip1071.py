@@ -1,0 +1,84 @@
+"""Conditions of the move of a Kafka Streams program to the streams protocol (KIP-1071) and back.
+
+Each answer is yes (the condition allows the move), no, or cannot tell, as in planner/kip848.py.
+There is no online path: an Empty group is replaced, whatever it was (seen on 4.3.1 and 4.4.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rebal.groups.model import GroupState, GroupType, Tri
+from rebal.planner.context import CLASSIC, STREAMS, Context
+from rebal.planner.kip848 import Answer, brokers, fits
+from rebal.planner.verdict import opposite, worst
+from rebal.planner.versions import fault
+
+# A program, or a consumer: an Empty group does not show which one used it last.
+_PROGRAM_TYPES: Final = (None, "", "consumer", "streams")
+
+
+def crosses(context: Context) -> bool:
+    """Return whether the goal changes the protocol of this Kafka Streams program.
+
+    A group without members counts as such a program: the goal says so.
+    """
+    group = context.group
+    if not context.members:
+        empty = group.state is GroupState.EMPTY and group.protocol_type in _PROGRAM_TYPES
+        return empty and context.goal in (STREAMS, CLASSIC)
+    if context.goal == CLASSIC:
+        return group.type is GroupType.STREAMS
+    return context.goal == STREAMS and context.streams
+
+
+def needed_version(context: Context) -> str:
+    """Return the first version of Kafka Streams that can do the move of these members."""
+    return "4.4" if any(facts.static for facts in context.members) else "4.2"
+
+
+def of_brokers(context: Context) -> tuple[Answer, ...]:
+    """Return the conditions of the move that the brokers decide."""
+    if context.goal == CLASSIC:
+        return (fits(context, GroupType.CLASSIC),)
+    return (
+        brokers(context, GroupType.STREAMS),
+        *_without_faults(context),
+        fits(context, GroupType.STREAMS),
+    )
+
+
+def _without_faults(context: Context) -> Iterator[Answer]:
+    """Yield an answer for each fault of the streams protocol that the brokers have, or may have."""
+    version = context.snapshot.cluster.version
+    static = any(facts.static for facts in context.members)
+    issues = ["KAFKA-20254", *(["KIP-1071"] if static else [])]
+    for one in map(fault, issues if version else ()):
+        there = one.in_broker(version)
+        if there is not Tri.NO:
+            why = f"the brokers are {version}: {one.effect} ({one.issue})"
+            yield Answer(allows=opposite(there), why=why)
+
+
+def of_clients(context: Context) -> Answer:
+    """Return whether every instance runs a version with the streams protocol."""
+    since = needed_version(context)
+    has = [(facts, opposite(facts.older_than(since))) for facts in context.members]
+    allowed = worst(answer for _, answer in has)
+    named = [facts for facts, answer in has if answer is allowed is not Tri.YES]
+    runs = f"Kafka Streams {since} or later"
+    why = {
+        Tri.YES: f"every instance runs {runs}",
+        Tri.NO: f"{context.named(named)}: the version is below {since}",
+        Tri.CANNOT_TELL: f"{context.named(named)}: it is not verified that {runs} runs there",
+    }
+    return Answer(allows=allowed, why=why[allowed], members=tuple(named))
+
+
+def conditions(context: Context) -> tuple[Answer, ...]:
+    """Return the conditions of the move; no instance of a group without members is known, and the
+    way back needs no version.
+    """
+    up = context.goal == STREAMS and context.members
+    return (*of_brokers(context), *([of_clients(context)] if up else []))

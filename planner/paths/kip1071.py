@@ -1,0 +1,165 @@
+"""The path of a Kafka Streams program to the streams protocol (KIP-1071), and the path back.
+
+Both stop every instance: no instance of one protocol joins a group that has members of the other.
+An Empty group is replaced, and its committed offsets stay; internal topics are plain topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rebal.groups.commands import option
+from rebal.groups.model import Tri
+from rebal.planner.advice.wording import (
+    ALL_AT_ONCE,
+    STOP_ALL,
+    back_over_stop,
+    start_all,
+    stop_then_start,
+)
+from rebal.planner.commands import AGREED, NamedCommand
+from rebal.planner.context import CLASSIC, STREAMS, Context, ids
+from rebal.planner.facts import figure, owned
+from rebal.planner.kinds import PathKind
+from rebal.planner.kip848 import allows, open_points
+from rebal.planner.kip1071 import conditions, crosses, needed_version
+from rebal.planner.paths.parts import (
+    PlannedPath,
+    agreed,
+    empty_now,
+    everyone,
+    expected_line,
+    gate_of,
+    priced,
+)
+from rebal.planner.plan import Aim, Brief, Cost, Setting, Step, StepKind
+from rebal.planner.rehearsal.costs.stop import empty_after, see_it_empty
+from rebal.planner.risks import Risk
+from rebal.planner.settings import program_settings
+from rebal.planner.timeouts import waits
+
+_WHY: Final = {
+    STREAMS: (
+        "there is no online path: while one classic member is in the group, an instance with "
+        "group.protocol=streams is rejected",
+        "an Empty classic group is replaced by a streams group: committed offsets stay, and so do "
+        "the internal topics",
+        "change neither the topology nor the version of the program in this step: a streams group "
+        "keeps the topology of its first member",
+        "the streams protocol has no topics by regular expression, no warm-up replicas and no task "
+        "assignor of your own (RB510)",
+    ),
+    CLASSIC: (
+        "there is no online path: a classic member is rejected while the streams group has members",
+        "an Empty streams group is replaced by a classic one: committed offsets stay, and so do "
+        "the internal topics",
+        "classic Streams of 4.0 and later is COOPERATIVE and has no EAGER",
+    ),
+}
+_FIRST: Final = {
+    STREAMS: "an instance that starts first with group.protocol=classic makes the group classic "
+    "again",
+    CLASSIC: "an instance that starts first with group.protocol=streams makes it a streams group "
+    "again",
+}
+_SETTINGS_FIRST: Final = {
+    STREAMS: ("first give the group the settings that the program loses: --details has commands",),
+    CLASSIC: (),
+}
+_NO_PROGRAM: Final = (
+    "--to streams needs a Kafka Streams program, and --to classic a group of the streams protocol"
+)
+_PATHS: Final = {STREAMS: PathKind.KIP1071, CLASSIC: PathKind.KIP1071_BACK}
+_AIMS: Final = {STREAMS: Aim.STREAMS_PROTOCOL, CLASSIC: Aim.STREAMS_CLASSIC}
+
+
+def over_kip1071(context: Context) -> PlannedPath:
+    """Return the path of one step over a stop; done where the group has the goal's protocol."""
+    if crosses(context):
+        return PlannedPath(
+            name=_PATHS[context.goal],
+            progress="not begun" if context.members else "the group has no members",
+            steps=(_step(context),),
+            next_step=1,
+        )
+    if context.members and context.group.type == context.goal:
+        return PlannedPath(name=PathKind.FINISHED)
+    return PlannedPath(name=PathKind.NONE, reasons=(_NO_PROGRAM,))
+
+
+def _step(context: Context) -> Step:
+    """Return the step; in a group without members there is nothing to stop and to agree on."""
+    goal, members = context.goal, context.snapshot.members
+    back = CLASSIC if goal == STREAMS else STREAMS
+    change = f"group.protocol={goal}"
+    answers = conditions(context)
+    needs = agreed(Risk.STOP_FOR_KIP848) if members else "the group is Empty"
+    title = f"The group has no members: {start_all(change)}"
+    start = start_all(change, _FIRST[goal])
+    accepts = context.accepting(Risk.STOP_FOR_KIP848.rule, AGREED)
+    return Step(
+        id=1,
+        title=stop_then_start("instance", f"with {change}") if members else title,
+        kind=StepKind.CUT_OVER,
+        precondition="; ".join([needs, *(answer.why for answer in answers)]),
+        precondition_holds=Tri.NO if members else allows(answers),
+        config=_settings(context),
+        why=_WHY[goal],
+        order=(STOP_ALL, see_it_empty(members), start) if members else (start,),
+        to_do=ids(context.members),
+        gate=gate_of(
+            context,
+            shows="exit code 0, and nothing left to do",
+            needs=(f"the group's type is {goal}", *expected_line(context)),
+            holds=Tri.NO,
+            aim=_AIMS[goal],
+        ),
+        rollback=back_over_stop(f"group.protocol={back}"),
+        brief=Brief(
+            needs=open_points(answers, needs if members else ""),
+            how=(*_SETTINGS_FIRST[goal], ALL_AT_ONCE if members else start),
+            gate=f"type {goal}, {everyone(context)} present",
+        ),
+        commands=(
+            *([accepts, empty_now(context)] if members else []),
+            *(_group_settings(context) if goal == STREAMS else ()),
+        ),
+        cost=_cost(context),
+    )
+
+
+def _settings(context: Context) -> tuple[Setting, ...]:
+    needs = f"; needs Kafka Streams {needed_version(context)} or later"
+    head = f"group {context.group.group_id}{needs if context.goal == STREAMS else ''}"
+    return program_settings("streams", {"group.protocol": context.goal}, head)
+
+
+def _group_settings(context: Context) -> Iterator[NamedCommand]:
+    """Yield the commands that give the group what its instances set before."""
+    session = max((waits(m).session for m in context.snapshot.members), default=45)
+    of_group = ("--entity-type", "groups", *option("--entity-name", context.group.group_id))
+    for setting, value in (
+        ("num.standby.replicas", "1"),
+        ("session.timeout.ms", f"{session * 1000:.0f}"),
+        ("heartbeat.interval.ms", "5000"),
+    ):
+        added = ("--alter", *of_group, "--add-config", f"streams.{setting}={value}")
+        yield NamedCommand(
+            f"before the start, if the program sets {setting}, with its value",
+            context.given.kafka("kafka-configs.sh", *added),
+        )
+
+
+def _cost(context: Context) -> Cost:
+    """Return the cost as far as it is known; the streams protocol is not rehearsed."""
+    members = priced(context).members
+    held = empty_after(members)
+    return Cost(
+        rebalances=1,
+        partitions_stopped=sum(map(owned, members)),
+        partitions_moved=0,
+        text=f"nothing is consumed for {figure(held)} s and the start at least"
+        if held
+        else "nothing is consumed until the first members have joined",
+    )

@@ -1,0 +1,177 @@
+"""Kafka Streams to the streams protocol (KIP-1071) and back, on real brokers and members."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rebal.groups.model import GroupSnapshot
+from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.kafka.read import read_groups
+from tests.kafka import jars
+from tests.kafka.broker import Broker
+from tests.kafka.members import Member
+from tests.kafka.processes import wait_for
+from tests.kafka.service import named
+from tests.kafka.stage import inspect
+from tests.kafka.streams import StreamsHost
+from tests.live_support.rollout import Plan
+
+Said = pytest.CaptureFixture[str]
+GROUP, TOPIC = "totals", "orders"
+AGREED = ("--ignore", "RB413", "--reason", "night shift agrees")
+JOINS = ("JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP", "HEARTBEAT", "OFFSET_COMMIT", "ALTER")
+
+
+class Program:
+    """Two instances of one application, which a plan stops and starts."""
+
+    def __init__(self, broker: Broker, folder: Path) -> None:
+        self.broker = broker
+        self._host = StreamsHost(jars.NEWEST, folder)
+        self._running: list[Member] = []
+
+    def start(self, *names: str, **settings: str) -> None:
+        """Start instances, and wait until as many members as run are Stable."""
+        self._running += [self._launch(name, settings) for name in names]
+        self.wait("Stable", len(self._running))
+
+    def _launch(self, name: str, settings: dict[str, str]) -> Member:
+        made = {key.replace("_", "."): value for key, value in settings.items()}
+        return self._host.launch(self.broker, name, GROUP, [TOPIC], made)
+
+    def fails(self, name: str, **settings: str) -> bool:
+        """Whether an instance that starts beside the others stops with an error."""
+        member = self._launch(name, settings)
+
+        def failed() -> bool:
+            return any(event.data["state"] == "ERROR" for event in member.said("state"))
+
+        wait_for(f"{name} to fail", failed, timeout=30, involved=lambda: ())
+        member.stop()
+        return failed()
+
+    def stop(self) -> None:
+        for member in self._running:
+            if not member.closed:
+                member.stop()
+        self._running.clear()
+
+    def wait(self, state: str, members: int) -> None:
+        def there() -> bool:
+            (seen,) = read_groups(ClusterConfig(bootstrap=self.broker.bootstrap), [GROUP])
+            if not isinstance(seen, GroupSnapshot):
+                return False
+            return (seen.group.state, len(seen.members)) == (state, members)
+
+        wait_for(f"{state}, {members} members", there, timeout=60, involved=lambda: ())
+
+    def close(self) -> None:
+        self.stop()
+        self._host.kill()
+
+
+@pytest.fixture(params=[jars.NEWEST, pytest.param("4.3.1", marks=pytest.mark.full)])
+def program(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Program]:
+    settings = {"group.streams.initial.rebalance.delay.ms": "0"}
+    with Broker(request.param, secure=False, settings=settings) as broker:
+        broker.create_topic(TOPIC, 6)
+        broker.produce(TOPIC, {0: 3})
+        broker.wait_coordinator(GROUP)
+        broker.log_requests(True)
+        made = Program(broker, tmp_path / "host")
+        yield made
+        made.close()
+
+
+def kind(broker: Broker) -> tuple[str, str]:
+    seen = inspect(broker, GROUP)
+    return seen["type"], seen["state"]
+
+
+def own_requests(broker: Broker) -> list[str]:
+    """The lines of the request log on what rebal itself sent."""
+    lines = broker.request_log_path.read_text().splitlines()
+    return [line for line in lines if '"clientId":"rebal"' in line]
+
+
+def test_a_program_moves_to_the_streams_protocol_over_a_stop_and_back(
+    program: Program, tmp_path: Path, capsys: Said
+) -> None:
+    broker = program.broker
+    log = ("--request-log", str(broker.request_log_path))
+    program.start("a", "b")
+    assert kind(broker) == ("classic", "Stable")
+
+    blind = Plan(broker, GROUP, tmp_path, capsys, name="blind")
+    unproven = blind.look("--to", "streams", *AGREED)
+    assert unproven["exit_code"] == 4
+    assert "RB509" in unproven["summary"], "its bytes do not show the version"
+
+    up = Plan(broker, GROUP, tmp_path, capsys, name="up", evidence=log)
+    asked = up.look("--to", "streams", "--expect-members", "2")
+    assert (asked["path"], asked["exit_code"]) == ("kip1071", 3)
+    assert {one["rule"] for one in asked["findings"]} == {"RB413", "RB510"}
+    body = up.make("--to", "streams", "--expect-members", "2", *AGREED)
+    assert (body["to"], body["verdict"], body["advice"]["action"]) == (
+        "KIP-1071",
+        "ready",
+        "cut-over",
+    )
+    assert up.settings(1) == {"group.protocol": "streams"}
+
+    told = up.verify()
+    assert (told["step"], told["exit_code"], named(told, "no")) == (1, 4, clients("a", "b"))
+    program.stop()
+    assert kind(broker) == ("classic", "Stable"), "Streams sends no leave when it stops"
+    program.wait("Empty", 0)
+    told = up.verify()
+    assert (told["exit_code"], told["advice"]["action"]) == (4, "start")
+    assert "the configuration of step 1" in told["next"]
+
+    change = {"group_protocol": up.settings(1)["group.protocol"]}
+    # One that forgot its new configuration keeps the others out.
+    program.start("a")
+    assert program.fails("b", **change)
+    told = up.verify()
+    assert (told["exit_code"], named(told, "no"), told["finished"]) == (4, clients("a"), False)
+    program.stop()
+    program.wait("Empty", 0)
+
+    program.start("a", **change)
+    assert kind(broker) == ("streams", "Stable")
+    half = up.verify()
+    assert (half["exit_code"], named(half, "yes")) == (4, clients("a"))
+    assert "with group.protocol=streams" in half["next"]
+    program.start("b", **change)
+    done = up.verify()
+    assert (done["finished"], done["exit_code"], named(done, "yes")) == (
+        True,
+        0,
+        clients("a", "b"),
+    )
+    assert up.look("--to", "streams")["verdict"] == "done"
+    assert program.fails("late")
+
+    back = Plan(broker, GROUP, tmp_path, capsys, name="back")
+    body = back.make("--to", "classic", "--expect-members", "2", *AGREED)
+    assert (body["path"], body["to"], body["verdict"]) == ("kip1071_back", "classic", "ready"), (
+        body["summary"]
+    )
+    program.stop()
+    program.wait("Empty", 0)
+    assert kind(broker) == ("streams", "Empty")
+    assert back.verify()["advice"]["action"] == "start"
+    change = {"group_protocol": back.settings(1)["group.protocol"]}
+    program.start("a", "b", **change)
+    done = back.verify()
+    assert (done["finished"], done["exit_code"]) == (True, 0)
+    assert kind(broker) == ("classic", "Stable")
+
+    sent = own_requests(broker)
+    assert sent, "the request log shows what rebal asks"
+    assert not [line for line in sent if any(f'"{each}' in line for each in JOINS)]
+
+
+def clients(*names: str) -> set[str]:
+    return {f"{name}-StreamThread-1-consumer" for name in names}

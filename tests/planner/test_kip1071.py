@@ -1,0 +1,182 @@
+"""Kafka Streams to the streams protocol (KIP-1071) and back: plans, refusals, and each look."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rebal.cli.planning import Wishes, way_back
+from rebal.planner.paths import make_plan
+from rebal.planner.plan import Plan
+from rebal.planner.rehearsal.rollout import rollout
+from rebal.planner.rehearsal.scene import scene_of
+from rebal.planner.rehearsal.script import Deed
+from rebal.planner.rehearsal.spec import CannotSimulateError
+from tests.planner.builder import group_of
+from tests.planner.looks import Story, done, look, pods
+from tests.planner.plans import plan, rules
+
+AGREED = {"RB413": "night shift"}
+NEW = {"family": "streams", "version": "4.3.1"}
+CLUSTER = {
+    "cluster": {
+        "version": "4.3",
+        "features": {"streams.version": 1},
+        "settings": {"group.max.size": "100"},
+    }
+}
+CLASSIC = {"type": "classic", "elected": "stream", **CLUSTER}
+STREAMS = {"type": "streams", "protocol_type": "streams", "elected": "sticky", **CLUSTER}
+EMPTY = {"state": "Empty", "elected": None, **CLUSTER}
+
+
+def classic(*starts: int, **more: Any) -> list[dict[str, Any]]:
+    return pods(*starts, list=["stream"], owned=3, **{**NEW, **more})
+
+
+def new(*starts: int) -> list[dict[str, Any]]:
+    """Members of the streams protocol."""
+    return pods(*starts, epoch=3, owned=3, **NEW)
+
+
+def up(**more: Any) -> Plan:
+    return plan(classic(1, 1), "streams", **{"ignore": AGREED, **CLASSIC, **more})
+
+
+def test_the_plan_stops_everybody_once_that_is_agreed() -> None:
+    asked = up(ignore={})
+    assert (asked.path, asked.exit_code, rules(asked)) == ("kip1071", 3, {"RB413", "RB510"})
+    made = up()
+    (step,) = made.steps
+    assert (made.to, made.target, made.exit_code) == ("KIP-1071", "streams", 0)
+    assert made.advice.action == "cut-over"
+    assert made.advice.text.endswith("then start them with the configuration of step 1")
+    assert [one.text.splitlines()[-1] for one in step.config] == ["group.protocol=streams"]
+    assert "45 s after they stop" in " ".join(step.order), "Streams sends no leave"
+    assert "group.protocol=classic" in step.rollback
+    assert not made.evidence, "an Empty streams group must never be probed"
+    alter = "--alter --entity-type groups --entity-name checkout --add-config streams."
+    moved = [one.line.partition(alter)[2] for one in step.commands if alter in one.line]
+    assert moved == [
+        "num.standby.replicas=1",
+        "session.timeout.ms=45000",
+        "heartbeat.interval.ms=5000",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("members", "cluster", "blocks", "code"),
+    [
+        (classic(1, 1), {"version": "4.1"}, "RB508", 3),
+        (classic(1, 1), {"features": {"streams.version": 0}}, "RB508", 3),
+        (classic(1, 1), {"version": "4.2"}, "RB508", 4),
+        (classic(1, 1, version="4.1.1"), {}, "RB509", 3),
+        (classic(1, 1, guess=True, left=">= 3.4"), {}, "RB509", 4),
+        (classic(1, instance="pod-1", version="4.4.0"), {}, "RB508", 3),
+        (classic(1, instance="pod-1"), {"version": "4.4"}, "RB509", 3),
+        (classic(1, instance="pod-1", version="4.4.0"), {"version": "4.4"}, "", 0),
+    ],
+)
+def test_brokers_and_clients_decide(
+    members: list[dict[str, Any]], cluster: dict[str, Any], blocks: str, code: int
+) -> None:
+    given = {**CLASSIC, "cluster": {**CLUSTER["cluster"], **cluster}, "ignore": AGREED}
+    made = plan(members, "streams", **given)
+    assert made.exit_code == code, made.summary
+    assert (blocks or "can start") in made.summary
+    if code == 4:
+        answered = plan(members, "streams", **{**given, "ignore": {**AGREED, blocks: "looked"}})
+        assert answered.exit_code == 0
+    elif blocks:
+        stays = plan(members, "streams", **{**given, "ignore": {**AGREED, blocks: "looked"}})
+        assert stays.exit_code == 3, "what is proven is not answered"
+
+
+def test_every_look_on_the_way() -> None:
+    tell = Story(up())
+    here = tell(look(1, classic(1, 1), **CLASSIC))
+    assert (here.exit_code, set(done(here).values())) == (4, {"no"})
+    one_left = tell(look(2, classic(1), **CLASSIC))
+    assert (one_left.exit_code, one_left.finished) == (4, False)
+    gone = tell(look(3, [], **EMPTY))
+    assert (gone.exit_code, gone.advice.action, gone.advice.recommended) == (4, "start", True)
+    assert "the configuration of step 1" in gone.next
+    forgot = tell(look(4, classic(2), **CLASSIC))
+    assert done(forgot) == {"app-0": "no"}
+    assert (forgot.exit_code, forgot.finished) == (4, False)
+    half = tell(look(5, new(3), **STREAMS))
+    assert done(half) == {"app-0": "yes"}
+    assert (half.exit_code, half.finished) == (4, False)
+    assert "start app-1 with group.protocol=streams" in half.next
+    restless = tell(look(6, new(3, 2), **{**STREAMS, "state": "Reconciling"}))
+    assert restless.exit_code == 4
+    whole = tell(look(7, new(3, 2), **STREAMS))
+    assert (whole.exit_code, whole.finished, whole.dangers) == (0, True, ())
+
+
+def test_the_way_back_is_a_stop_too() -> None:
+    made = plan(new(1, 1), "classic", ignore=AGREED, **STREAMS)
+    assert (made.path, made.to, made.target, made.exit_code) == (
+        "kip1071_back",
+        "classic",
+        "stream",
+        0,
+    )
+    assert made.steps[0].config[0].text.endswith("\ngroup.protocol=classic")
+    assert not made.steps[0].target_list, "Streams is never given a list"
+    assert "see that the group is Empty" in made.steps[0].order, "these members leave"
+    tell = Story(made)
+    assert done(tell(look(1, new(1, 1), **STREAMS))) == {"app-0": "no", "app-1": "no"}
+    gone = tell(look(2, [], **{**EMPTY, "type": "streams", "protocol_type": "streams"}))
+    assert (gone.advice.action, gone.advice.recommended) == ("start", True)
+    half = tell(look(3, classic(2), **CLASSIC))
+    assert (half.exit_code, done(half)) == (4, {"app-0": "yes"})
+    whole = tell(look(4, classic(2, 2), **CLASSIC))
+    assert (whole.exit_code, whole.finished) == (0, True)
+
+
+def test_eager_goes_over_the_classic_protocol_first_and_cooperative_needs_nothing() -> None:
+    assert plan(new(1, 1), "eager", **STREAMS).path == "kip1071_back"
+    assert plan(new(1, 1), "cooperative", **STREAMS).verdict == "done"
+    assert plan(new(1, 1), "streams", **STREAMS).verdict == "done"
+    assert plan(classic(1, 1), "classic", **CLASSIC).verdict == "done"
+
+
+def test_abort_leads_back_from_every_moment() -> None:
+    made = up()
+
+    def back(seen: Any) -> Plan:
+        wishes = Wishes(expect_members=None, families={}, ignore={})
+        return way_back(made, [], seen, wishes)
+
+    assert back(look(1, classic(1, 1), **CLASSIC)).verdict == "done"
+    empty = back(look(2, [], **EMPTY))
+    assert (empty.path, empty.exit_code) == ("kip1071_back", 0)
+    there = back(look(3, new(2, 2), **STREAMS))
+    assert (there.path, there.exit_code) == ("kip1071_back", 3)
+
+
+def test_other_groups_have_no_such_goal() -> None:
+    for members, goal, more in (
+        (pods(1, list=["range"]), "streams", {}),
+        (pods(1, list=["default"]), "streams", {"protocol_type": "connect", "elected": "default"}),
+        (pods(1, protocol_type="consumer"), "classic", {"type": "consumer", "elected": "uniform"}),
+    ):
+        made = plan(members, goal, **more)
+        assert (made.path, made.exit_code) == ("none", 4)
+        assert "no step can be planned: --to streams needs a Kafka Streams program" in made.summary
+    restless = plan(
+        classic(1), "streams", **{**CLASSIC, "state": "PreparingRebalance", "ignore": AGREED}
+    )
+    assert (restless.exit_code, rules(restless) & {"RB905"}) == (4, {"RB905"})
+
+
+def test_the_stop_is_rehearsed_and_the_streams_protocol_is_not() -> None:
+    script = rollout(up())
+    assert [event.do for event in script.events] == [Deed.STOP]
+    assert "the stop alone is rehearsed" in script.assumes[0]
+    streams_group = group_of({"members": new(1, 1), **STREAMS})
+    assert make_plan(streams_group, "classic").steps
+    with pytest.raises(CannotSimulateError, match="it is a streams group"):
+        scene_of(streams_group)
