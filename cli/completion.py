@@ -249,6 +249,12 @@ def _goals(_: _Typed, __: str) -> Iterator[Candidate]:
     yield from map(Candidate, goals())
 
 
+def _libraries(_: _Typed, __: str) -> Iterator[Candidate]:
+    from rebal.groups.clients import libraries
+
+    yield from map(Candidate, libraries())
+
+
 def _families(_: _Typed, __: str) -> Iterator[Candidate]:
     from rebal.groups.clients import families
 
@@ -304,6 +310,7 @@ def _files_or_groups(typed: _Typed, prefix: str) -> Iterator[Candidate]:
 _BY_NAME: Final[Mapping[str, Callable[[_Typed, str], Iterator[Candidate]]]] = {
     "assignors": _assignors,
     "to": _goals,
+    "to_client": _libraries,
     "profile": _profiles,
     "snapshot": _documents("snapshot"),
     "name": _schemas,

@@ -15,7 +15,7 @@ from rebal.cli.files import move, next_name, read_text, write_text
 from rebal.cli.journal import ENDING as JOURNAL
 from rebal.cli.journal import Journal, journal_path
 from rebal.cli.output import PlanFormat
-from rebal.cli.params import ENDINGS, goals
+from rebal.cli.params import ENDINGS, assignor_name, goals
 from rebal.cli.render.documents import Document, FailureDocument, document_of, failures_of
 from rebal.cli.render.findings import exported
 from rebal.cli.render.plans.costs import duration
@@ -23,6 +23,7 @@ from rebal.cli.render.plans.markdown import plan_markdown
 from rebal.cli.render.plans.screen import plan_list_view, plan_view
 from rebal.cli.render.text import count
 from rebal.cli.verifying import read_plan
+from rebal.groups.clients import libraries
 from rebal.groups.commands import Command
 from rebal.groups.errors import AssumptionError, RebalError
 from rebal.groups.evidence.assume import apply_assumptions
@@ -81,6 +82,23 @@ class Wishes:
     restart_seconds: float = Speed().restart
     batch: int = Speed().batch
     given: Given = field(default_factory=Given)
+
+
+def goal_named(to: str, client: str | None) -> str:
+    """Return the goal that --to names, or the library of --to-client.
+
+    Raises:
+        UsageError: --to names a library, or --to-client none.
+    """
+    if client is None and to not in libraries():
+        return assignor_name(to)
+    if client is None:
+        raise UsageError(f"--to {to}: that is a client library: --to-client {to}.")
+    if client not in libraries():
+        hint = did_you_mean(client, libraries())
+        known = ", ".join(libraries())
+        raise UsageError(f"--to-client {client[:60]}: expected one of {known}.{hint}")
+    return client
 
 
 def plan_of(
@@ -198,7 +216,7 @@ def way_back(
     again = here_again(departed, seen)
     wishes = replace(
         wishes,
-        to=goal_back(plan),
+        to=goal_back(plan, running=bool(seen.members)),
         expect_members=wishes.expect_members or plan.expected_members or len(plan.baseline.members),
         families={**accepted.families, **wishes.families},
         ignore={**_lasting(accepted.ignore), **wishes.ignore},

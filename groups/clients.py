@@ -65,6 +65,11 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     leaves_source: str
 
     @property
+    def newest_list(self) -> tuple[str, ...]:
+        """Return the list that the newest versions use when none is set."""
+        return self.defaults[0].list
+
+    @property
     def follows_vote(self) -> bool:
         """True if the running rebalance protocol is the elected assignor's, not the list's."""
         return self.protocol == "follows-vote"
@@ -108,6 +113,12 @@ def families() -> dict[str, Family]:
     """Return all families by key."""
     data = load_data("clients.yaml", dict[str, tuple[Family, ...]])
     return {family.key: family for family in data["families"]}
+
+
+@cache
+def libraries() -> tuple[str, ...]:
+    """Return the families with which an application consumes: not Streams, not Connect."""
+    return tuple(key for key in families() if key not in ("streams", "connect"))
 
 
 @cache

@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from rebal.groups.clients import libraries
 from rebal.groups.commands import Command, Variable, option, quoted, rebal
 from rebal.groups.model import GroupSnapshot, GroupType, Record
 
@@ -143,7 +144,8 @@ class Given(Record, frozen=True, kw_only=True):
 
         `expected` is the number of members of the whole service.
         """
-        goal = () if to == COOPERATIVE else option("--to", to)
+        named = "--to-client" if to in libraries() else "--to"
+        goal = () if to == COOPERATIVE else option(named, to)
         count = ("--expect-members", str(expected)) if expected else ()
         words = (*goal, *self._with(()), *count, *self.wishes, *more)
         return self._of_group("plan-upgrade", group, words)

@@ -12,12 +12,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from rebal.groups.classes import disproved
-from rebal.groups.clients import families, proven_family, version_tuple
+from rebal.groups.clients import families, libraries, proven_family, version_tuple
 from rebal.groups.commands import Command, option, options
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import GroupSnapshot, GroupType, Knowledge, RebalanceProtocol, Tri
 from rebal.planner.admission.memory import CoordinatorMemory, memory_of
 from rebal.planner.admission.rejected import still_out
+from rebal.planner.bridge import Bridge, bridge_of
 from rebal.planner.clients import (
     able,
     assumed,
@@ -72,7 +73,8 @@ class Context(GroupFacts):
     other assignor counts as an old one. `remembers`: the user vouches that the coordinator
     remembers every list. `own_classes`: the user vouches that a custom class with the name of one
     of Kafka's supports the same protocols. `speed` is how fast members restart, `pricing` how much
-    of a step is rehearsed for its cost (None: it has no cost).
+    of a step is rehearsed for its cost (None: it has no cost). `client` is the library that
+    replaces the members' own (None: each keeps its own).
     """
 
     anew: tuple[str, ...] = ()
@@ -93,9 +95,11 @@ class Context(GroupFacts):
         own_classes: bool = False,
         speed: Speed | None = None,
         pricing: Pricing | None = None,
+        client: str | None = None,
     ) -> None:
         super().__init__(snapshot, target=target, families=families, remembers=remembers)
         self.goal = goal
+        self.client = client
         self.planning = planning
         self._expected = expect_members if expect_members is not None else snapshot.expected_members
         self._given = given or Given()
@@ -145,7 +149,7 @@ class Context(GroupFacts):
         # From a COOPERATIVE assignor, `--to eager` finds the old one only while a list shows it.
         left = self.elected is not None and cooperative(self.elected) is Tri.YES
         by_name = self.goal == EAGER and left and self.target in _BY_NAME
-        goal = to or (self.target if self.only_target or by_name else self.goal)
+        goal = to or self.client or (self.target if self.only_target or by_name else self.goal)
         count = expected or self.expected or len(self.members)
         out = () if to or not self.given.plan else option("--out", self.given.plan)
         anew = self.anew if out else ()
@@ -277,8 +281,26 @@ class Context(GroupFacts):
 
     @cached_property
     def settled(self) -> tuple[Facts, ...]:
-        """Return the members that are done: their list holds the target and no old assignor."""
+        """Return the members that are done: their list holds the target and no old assignor, or,
+        where a library is replaced, they run the new one.
+        """
+        if self.client is not None:
+            return tuple(m for m in self.holding if self.replaced(m) is Tri.YES)
         return tuple(m for m in self.holding if self.holds_old(m) is Tri.NO)
+
+    def replaced(self, facts: Facts) -> Tri:
+        """Return whether this member runs the library that replaces the others."""
+        if facts.family_proven:
+            return Tri.YES if facts.family == self.client else Tri.NO
+        excluded = excluded_by_bytes(facts.member.subscription, self.elected)
+        return Tri.NO if self.client in excluded else Tri.CANNOT_TELL
+
+    @cached_property
+    def bridge(self) -> Bridge:
+        """Return the assignor by which the members and the library that replaces theirs share the
+        group.
+        """
+        return bridge_of(self, self.client or "")
 
     @cached_property
     def keep(self) -> str | None:
@@ -341,6 +363,8 @@ class Context(GroupFacts):
     @cached_property
     def unmixable(self) -> tuple[Facts, ...]:
         """Return the members that are not done and whose client is proven to reject mixed lists."""
+        if self.client is not None:
+            return ()
         return tuple(
             facts
             for facts in self.ahead
@@ -386,7 +410,7 @@ class Context(GroupFacts):
         proven to reject mixed lists, every other one that is not proven to accept them counts as
         well.
         """
-        if not (self.classic and self.stable and self.both_kinds):
+        if self.client is not None or not (self.classic and self.stable and self.both_kinds):
             return ()
         return tuple(
             facts
@@ -428,6 +452,7 @@ class Context(GroupFacts):
         for key in self._choices(found)[:_ANSWERS]:
             of_it = [facts for facts in found if key in self._left(facts)]
             every = len(of_it) == len(unproven)
+            stops = refuses_mixed(key) and len(of_it) == len(self.members)
             values = [key] if every else [assumed(f.member.client_id, key) for f in of_it]
             words = options("--assume-family", list(dict.fromkeys(values)))
             runs = f"{self.named(of_it)} {'runs' if len(of_it) == 1 else 'run'}"
@@ -441,7 +466,7 @@ class Context(GroupFacts):
                     reason = f"{reason}; the brokers keep Kafka's group settings"
                     words = (*words, "--ignore", Risk.UNREAD_SETTINGS.rule)
                 words = (*words, "--reason", reason)
-            elif self.goal != CONSUMER and refuses_mixed(key) and len(of_it) == len(self.members):
+            elif stops and self.goal != CONSUMER and self.client is None:
                 runs = f"an interruption is agreed and {runs}"
                 words = (*words, "--ignore", Risk.STOP.rule, "--reason", AGREED)
             line = self.given.verify(*words) if self.anew else self.replan(*words)
@@ -456,7 +481,7 @@ class Context(GroupFacts):
         if facts.guesses:
             return facts.guesses
         sent = excluded_by_bytes(facts.member.subscription, self.elected)
-        return tuple(key for key in families() if key not in {*sent, "streams", "connect"})
+        return tuple(key for key in libraries() if key not in sent)
 
     @cached_property
     def split(self) -> bool:
@@ -474,8 +499,9 @@ class Context(GroupFacts):
 
     @cached_property
     def narrow_step(self) -> int:
-        """Return the number of the step that drops the old assignor."""
-        return (1 if self.one_bounce else 2) + self.refresh + self.split
+        """Return the number of the step that drops the old assignor, or replaces the library."""
+        bridged = self.client is not None and len(self.holding) == len(self.members)
+        return (1 if self.one_bounce or bridged else 2) + self.refresh + self.split
 
     @cached_property
     def leaving_step(self) -> int:

@@ -148,7 +148,7 @@ class GroupFacts:
         family = software.family if software else None
         proven = proven_family(software) is not None
         if not proven:
-            assumed = self._assumed.get(member.client_id) or self._assumed.get("*")
+            assumed = self.stated_family(member)
             if assumed and assumed not in excluded_by_bytes(
                 member.subscription, self.group.assignor
             ):
@@ -158,6 +158,10 @@ class GroupFacts:
         # `java >= 3.4 or franz-go` are two.
         left = named_families(software.version_range) if software and family is None else ()
         return Facts(member=member, name=name, family=family, family_proven=proven, candidates=left)
+
+    def stated_family(self, member: Member) -> str | None:
+        """Return the family that the user states of this member."""
+        return stated_in(self._assumed, member)
 
     def names_held(self, member: Member) -> frozenset[str]:
         """Return the names of assignors that are proven to be in this member's list."""
@@ -268,6 +272,11 @@ class GroupFacts:
         if answers == {Tri.NO} and has_whole_lists(self.snapshot):
             return Tri.NO
         return Tri.CANNOT_TELL
+
+
+def stated_in(families: Mapping[str, str], member: Member) -> str | None:
+    """Return the family of this member in client id (or `*`) → family."""
+    return families.get(member.client_id) or families.get("*")
 
 
 def by_user(software: Software | None, family: str) -> Software | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from rebal.groups.clients import families as known_families
+from rebal.groups.clients import libraries
 from rebal.groups.errors import RebalError
 from rebal.groups.model import (
     GroupSnapshot,
@@ -14,6 +17,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.protocol import group_protocol, member_protocol
+from rebal.planner.bridge import bridge_of
 from rebal.planner.clients import cooperative, custom, runs_cooperative
 from rebal.planner.context import (
     CLASSIC,
@@ -23,6 +27,7 @@ from rebal.planner.context import (
     EAGER,
     STREAMS,
 )
+from rebal.planner.facts import GroupFacts
 from rebal.planner.plan import Plan
 
 SHOWN: Final = {
@@ -44,31 +49,36 @@ class Goal(Record, frozen=True, kw_only=True):
 
     `kind` is cooperative, eager, consumer, streams or classic; `target` is the assignor to end on.
     `only_target`: every other assignor is removed, eager or cooperative. `back`: a KIP-848 group
-    returns to the classic protocol.
+    returns to the classic protocol. `client` is the library that replaces the members' own.
     """
 
     kind: str
     target: str
     only_target: bool = False
     back: bool = False
+    client: str | None = None
 
 
-def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
-    """Return the goal that `--to target` names.
+def goal_of(
+    snapshot: GroupSnapshot, target: str, families: Mapping[str, str] | None = None
+) -> Goal:
+    """Return the goal that `--to target` names, or `--to-client` where it is a library.
+
+    `families` are those that the user assumed.
 
     Raises:
         NotPlannedError: there is no such goal, or no path to it.
     """
+    if target in libraries():
+        return _other_library(snapshot, target, families)
     kip848 = snapshot.group.type is GroupType.CONSUMER
-    if target == COOPERATIVE and _left_behind(snapshot):
+    if target == CONSUMER or (target == COOPERATIVE and _left_behind(snapshot)):
         return Goal(kind=CONSUMER, target=COOPERATIVE_STICKY)
     if target in (COOPERATIVE, COOPERATIVE_STICKY):
         back = kip848 and target == COOPERATIVE_STICKY
         own = _own_cooperative(snapshot) if target == COOPERATIVE else None
         assignor = own or COOPERATIVE_STICKY
         return Goal(kind=COOPERATIVE, target=assignor, only_target=back, back=back)
-    if target == CONSUMER:
-        return Goal(kind=CONSUMER, target=COOPERATIVE_STICKY)
     if target == STREAMS:
         return Goal(kind=STREAMS, target=STREAMS)
     if target == CLASSIC or (target == EAGER and snapshot.group.type is GroupType.STREAMS):
@@ -94,9 +104,38 @@ def goal_of(snapshot: GroupSnapshot, target: str) -> Goal:
     )
 
 
-def goal_back(plan: Plan) -> str:
-    """Return the goal that leads back to what the group ran when `plan` was made, for `--to`."""
+def _other_library(
+    snapshot: GroupSnapshot, client: str, families: Mapping[str, str] | None
+) -> Goal:
+    """Return the goal of replacing the members' library: the assignor that both have, or, where
+    there is none, what the new one starts with.
+    """
+    group = GroupFacts(snapshot, target="", families=families)
+    if not group.classic:
+        raise NotPlannedError(
+            f"--to-client {client}: only a classic group of consumers with assignor lists is "
+            f"planned, and {group.group.group_id} is none."
+        )
+    target = bridge_of(group, client).assignor or known_families()[client].newest_list[0]
+    return Goal(kind=EAGER, target=target, client=client)
+
+
+def goal_back(plan: Plan, *, running: bool = True) -> str:
+    """Return the goal that leads back to what the group ran when `plan` was made, for `--to` or,
+    while members are `running`, for `--to-client`.
+
+    Raises:
+        NotPlannedError: the library that another one replaces is not known.
+    """
     before = plan.baseline.group
+    if running and plan.to in libraries():
+        facts = GroupFacts(plan.baseline, target="", families=plan.accepted.families).members
+        ran = {one.family for one in facts if one.family_proven} - {plan.to}
+        if len(ran) == 1:
+            return str(ran.pop())
+        raise NotPlannedError(
+            "the library to go back to is not known, or is not one: plan it with --to-client."
+        )
     if before.type in (GroupType.CONSUMER, GroupType.STREAMS):
         return before.type.value
     if plan.to == SHOWN[STREAMS]:

@@ -57,6 +57,8 @@ class PathKind(StrEnum):
     KIP848_BACK_OFFLINE = "kip848_back_offline"
     KIP1071 = "kip1071"
     KIP1071_BACK = "kip1071_back"
+    LIBRARY = "library"
+    LIBRARY_STOP = "library_stop"
 
     @property
     def stops_the_group(self) -> bool:
@@ -67,12 +69,18 @@ class PathKind(StrEnum):
             PathKind.KIP848_BACK_OFFLINE,
             PathKind.KIP1071,
             PathKind.KIP1071_BACK,
+            PathKind.LIBRARY_STOP,
         )
 
     @property
     def reads_lists(self) -> bool:
         """Return whether a step of the path needs every member's assignor list."""
-        return self in (PathKind.TWO_BOUNCES, PathKind.ONE_BOUNCE, PathKind.MIXED_FAMILIES)
+        return self in (
+            PathKind.TWO_BOUNCES,
+            PathKind.ONE_BOUNCE,
+            PathKind.MIXED_FAMILIES,
+            PathKind.LIBRARY,
+        )
 
     @property
     def of_streams(self) -> bool:
@@ -105,4 +113,6 @@ _TITLES = {
     PathKind.KIP848_BACK_OFFLINE: "back from KIP-848, over a stop",
     PathKind.KIP1071: "to the streams protocol, over a stop",
     PathKind.KIP1071_BACK: "back from the streams protocol, over a stop",
+    PathKind.LIBRARY: "another client library, one by one",
+    PathKind.LIBRARY_STOP: "another client library, over a stop",
 }

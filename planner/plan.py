@@ -67,7 +67,7 @@ class Aim(StrEnum):
     classic: every member returns to the classic protocol, with the target alone. Kafka Streams:
     every instance uses the streams protocol, the classic one again, is 2.4 or later, COOPERATIVE,
     below 4.0, EAGER, below 2.4, or 4.0 and later.
-    Connect: every worker is incremental, or eager.
+    Connect: every worker is incremental, or eager. client: every member runs another library.
     """
 
     WIDEN = "widen"
@@ -85,6 +85,14 @@ class Aim(StrEnum):
     STREAMS_LATEST = "streams-latest"
     CONNECT_INCREMENTAL = "connect-incremental"
     CONNECT_EAGER = "connect-eager"
+    CLIENT = "client"
+
+    @property
+    def leaves_old(self) -> bool:
+        """Return whether the step's list drops the old assignors: each other one needs the
+        target.
+        """
+        return self in (Aim.NARROW, Aim.CLIENT)
 
 
 class Gate(Record, frozen=True, kw_only=True, omit_defaults=False):

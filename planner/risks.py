@@ -43,6 +43,8 @@ class Risk(StrEnum):
     """The whole group is stopped."""
     STOP_FOR_KIP848 = "RB413"
     """The whole group is stopped to move to KIP-848 or back."""
+    STOP_FOR_CLIENT = "RB123"
+    """The whole group is stopped to replace its client library."""
     OWN_COOPERATIVE = "RB111"
     """An assignor class of the application's own supports COOPERATIVE."""
     OWN_EAGER = "RB112"
@@ -67,7 +69,8 @@ def stop_risk(path: PathKind) -> Risk | None:
     """Return the risk that the user takes with a path on which the whole group stops."""
     if not path.stops_the_group:
         return None
-    return Risk.STOP if path is PathKind.CUT_OVER else Risk.STOP_FOR_KIP848
+    own = {PathKind.CUT_OVER: Risk.STOP, PathKind.LIBRARY_STOP: Risk.STOP_FOR_CLIENT}
+    return own.get(path, Risk.STOP_FOR_KIP848)
 
 
 def with_default_settings(snapshot: GroupSnapshot) -> GroupSnapshot:

@@ -28,6 +28,13 @@ def command(
             help="cooperative, eager, consumer, streams, classic, or an assignor's name.",
         ),
     ] = "cooperative",
+    to_client: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FAMILY",
+            help="The client library to replace the members' own by, one by one.",
+        ),
+    ] = None,
     all_groups: Annotated[
         bool, typer.Option("--all", help="Plan for all groups of the cluster, one line each.")
     ] = False,
@@ -110,6 +117,10 @@ def command(
     params.check_ending(out)
     if new_attempt and out is None:
         raise UsageError("--new-attempt sets the plan of --out aside: add --out FILE.")
+    if to_client is not None and means.is_typed(context, "to"):
+        raise UsageError(
+            "--to and --to-client are two plans: replace the library first, and plan --to after it."
+        )
     # The planner is loaded when the words of the command are in order.
     from msgspec.structs import replace
 
@@ -131,7 +142,7 @@ def command(
     limit = params.duration(max_downtime, "--max-downtime") if max_downtime else None
     planning.check_free(out, given, new_attempt=new_attempt)
     wishes = planning.Wishes(
-        to=params.assignor_name(to),
+        to=planning.goal_named(to, to_client),
         expect_members=expect_members,
         families=params.families_of(assume_family or ()),
         ignore=params.ignored(ignore or (), reason or ()),
@@ -141,7 +152,7 @@ def command(
         given=given,
     )
     if not one_group:
-        alone = {"GROUP": group, "--snapshot": snapshot, "--out": out}
+        alone = {"GROUP": group, "--snapshot": snapshot, "--out": out, "--to-client": to_client}
         _check_many({**alone, "--assume": assume, "--departed": departed}, form)
         if lake is not None and sources.takes_scan(connection, probe=probe):
             raise UsageError(

@@ -112,9 +112,9 @@ def _of_aim(
         return nothing("no member is left to restart in this step"), ()
     if aim is Aim.CONSUMER:
         return _converted(context, to_do, step), ()
-    if aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC) and step.target_list:
+    if aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC, Aim.CLIENT) and step.target_list:
         made, withheld = narrowing(context, to_do, step.target_list, wide_list(plan, context))
-        return _accepted(made, withheld, ignore)
+        return _accepted(with_setting(made, step), withheld, ignore)
     made = restart_of(context, to_do[0])
     own, members = to_do[0].member.member_id, context.snapshot.members
     if (named := process_names(members).get(own)) is not None:
@@ -124,9 +124,14 @@ def _of_aim(
 
 
 def with_setting(made: Advice, step: Step) -> Advice:
-    """Return the advice with what `step` brings, where that is no assignor list but a setting."""
-    changed = (Action.RESTART, Action.CUT_OVER, Action.START)
-    if step.target_list or not step.config or made.action not in changed:
+    """Return the advice with what `step` brings beside an assignor list, or in place of one: a
+    library, a setting.
+    """
+    if made.action not in (Action.RESTART, Action.CUT_OVER, Action.START) or not step.config:
+        return made
+    if step.aim is Aim.CLIENT and made.assignors == step.target_list:
+        return worded(replace(made, change=f"{step.config[0].family} in place of the old library"))
+    if step.target_list:
         return made
     versions = (Aim.STREAMS_NEW, Aim.STREAMS_BRIDGE, Aim.STREAMS_OLD, Aim.STREAMS_LATEST)
     brings = "version and configuration" if step.aim in versions else "configuration"

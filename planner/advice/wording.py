@@ -187,6 +187,21 @@ def back_from_target(target: str, keep: str | None) -> str:
     return f"first [{target}, {keep or 'the old assignor'}], never straight back (RB108)"
 
 
+def back_to_library(target: str) -> str:
+    """Return the rollback of a library that replaces members one by one."""
+    return f"the old library with [{target}], one by one"
+
+
+def in_its_own_group(group: str, file: str) -> str:
+    """Return how another library consumes without a stop in a group of its own."""
+    return (
+        f"or, without a stop, a group of its own ({group}): write the old group's committed "
+        f"offsets to {file} (lines `topic,partition,offset`), copy them, with a dry run first, "
+        "start the new library in that group, and stop the old members when its lag is as low as "
+        "theirs; what both read meanwhile is processed twice, and nothing is lost"
+    )
+
+
 def back_over_stop(change: str) -> str:
     """Return the rollback of a step in which the whole group stops."""
     return f"stop all, see it Empty, start all with {change}"

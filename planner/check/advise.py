@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rebal.groups.model import GroupSnapshot, GroupType, Record, Tri
+from rebal.planner.bridge import STATELESS, read_each_other
 from rebal.planner.check.before import planned
 from rebal.planner.check.compare import World
 from rebal.planner.check.starts import CONSUMER, Start, is_unset
@@ -26,8 +27,6 @@ _BRINGS: Final = {
     "segmentio": frozenset({"range", "roundrobin"}),
     "aiokafka": frozenset({"range", "roundrobin", "sticky"}),
 }
-# Assignors without user data: those of two libraries understand each other.
-_STATELESS: Final = ("roundrobin", "range")
 _COMMENT: Final = ("#", "//")
 _STOP: Final = "cut-over: no member of the old version runs when the first new one joins"
 _NEW_GROUP: Final = "a new group id, with the offsets of the old group copied before it starts"
@@ -98,7 +97,8 @@ def _paths(world: World) -> Iterator[SafePath]:
 
 def _bridge(one: Start, two: Start) -> Iterator[SafePath]:
     """Yield the path on which the old library takes an assignor of the new one first."""
-    shared = [name for name in _STATELESS if name in two.names]
+    read = read_each_other(one.family or "", two.family or "")
+    shared = [name for name in STATELESS if read and name in two.names]
     for names in [(shared[0], *one.names)] if shared else []:
         if _setting(one, names):
             steps = (_step(one, names), _step(two, two.names))

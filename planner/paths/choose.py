@@ -24,6 +24,7 @@ from rebal.planner.paths.cut_over import cut_over, needs_cut_over
 from rebal.planner.paths.first_action import first_action
 from rebal.planner.paths.from_kip848 import from_consumer
 from rebal.planner.paths.kip1071 import over_kip1071
+from rebal.planner.paths.library import library
 from rebal.planner.paths.mixed_families import mixed_families, next_step
 from rebal.planner.paths.one_bounce import one_bounce
 from rebal.planner.paths.parts import PlannedPath
@@ -68,8 +69,8 @@ def make_plan(
     before: GroupSnapshot | None = None,
     departed: Sequence[str] = (),
 ) -> Plan:
-    """Return the plan of this group to `target`: cooperative, eager, consumer,
-    streams, classic or an assignor's name.
+    """Return the plan of this group to `target`: cooperative, eager, consumer, streams, classic, an
+    assignor's name or the client library that replaces the members' own.
 
     `expect_members` is the number of members of the whole service. `families` is client id (or `*`)
     → client family, assumed by the user where no evidence proves one. `ignore` is rule id → reason.
@@ -87,7 +88,7 @@ def make_plan(
     snapshot = without_departed(snapshot, dict.fromkeys(departed, snapshot.captured_at))
     if Risk.UNREAD_SETTINGS.accepted_in(ignore or {}):
         snapshot = with_default_settings(snapshot)
-    goal = goal_of(snapshot, target)
+    goal = goal_of(snapshot, target, families)
     context = Context(
         snapshot,
         goal=goal.kind,
@@ -101,6 +102,7 @@ def make_plan(
         own_classes=own_class_risk(goal.kind).accepted_in(ignore or {}),
         speed=speed,
         pricing=pricing,
+        client=goal.client,
     )
     ran = None
     if before is not None:
@@ -113,7 +115,7 @@ def make_plan(
         group_id=snapshot.group.group_id,
         runs=group_protocol(snapshot).value,
         assignor=snapshot.group.assignor,
-        to=SHOWN[goal.kind],
+        to=goal.client or SHOWN[goal.kind],
         target=_target(context, path),
         only_target=goal.only_target,
         path=path.name,
@@ -204,7 +206,7 @@ def _path(context: Context, back: bool, before: Context | None) -> PlannedPath:
         return PlannedPath(name=PathKind.NONE)
     if context.goal == CONSUMER:
         return _over_kip848(context, back)
-    return _by_lists(context)
+    return _by_lists(context) if context.client is None else library(context)
 
 
 def _over_kip848(context: Context, back: bool) -> PlannedPath:

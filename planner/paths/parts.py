@@ -75,7 +75,7 @@ def agreed(risk: Risk) -> str:
 
 def _metrics_lines(context: Context) -> Iterator[str]:
     """Yield the metrics to watch, by the clients in the group (Java's for an unknown client)."""
-    families = {facts.family for facts in context.members} or {None}
+    families = {context.client or facts.family for facts in context.members} or {None}
     if "connect" in families or context.group.protocol_type == "connect":
         yield (
             f"watch in each restarted worker: {_KIP_429} (connect-coordinator-metrics, KIP-429), "
@@ -115,6 +115,8 @@ def everyone(context: Context) -> str:
 
 def back_goal(context: Context) -> str:
     """Return the goal (`--to`) that plans the rollback to today's assignor."""
+    if context.client is not None:
+        return context.elected or EAGER
     return (context.elected if context.goal != EAGER else COOPERATIVE) or EAGER
 
 

@@ -89,6 +89,8 @@ def as_restarted(process: Process, event: Event) -> Process:
     return replace(
         process,
         assignors=event.assignors or process.assignors,
+        family=event.family or process.family,
+        version=None if event.family else process.version,
         protocol=event.protocol or process.protocol,
         remote_assignor=event.remote_assignor or process.remote_assignor,
         fails_in=process.fails_in if event.fails_in is None else event.fails_in,

@@ -71,6 +71,7 @@ def step_events(step: Step, members: Sequence[tuple[str, ...]], *, batch: int) -
         batch=0 if together else batch,
         protocol=protocol,
         remote_assignor="range" if asked else "",
+        family=step.config[0].family if step.aim is Aim.CLIENT else "",
     )
     if together:
         # All stop before the first starts.
@@ -86,12 +87,13 @@ def restarts(
     batch: int,
     protocol: str = "",
     remote_assignor: str = "",
+    family: str = "",
 ) -> list[Event]:
     """Return restarts in batches of processes (names of each one's members) with the list
     `assignors` (empty: each keeps its own).
 
-    `protocol` is group.protocol and `remote_assignor` group.remote.assignor from then on (empty:
-    unchanged).
+    `protocol` is group.protocol, `remote_assignor` group.remote.assignor and `family` the client
+    from then on (empty: unchanged).
     """
     size = batch or max(1, len(members))
     return [
@@ -101,6 +103,7 @@ def restarts(
             assignors=tuple(assignors),
             protocol=protocol,
             remote_assignor=remote_assignor,
+            family=family,
             phase="" if start else phase,
         )
         for start in range(0, len(members), size)

@@ -42,7 +42,7 @@ class Event(Record, frozen=True, kw_only=True):
 
     It happens at `at` seconds, or `after` seconds after the event before, or (both None) when the
     group is at rest after the event before. `seconds` is how long it takes (a restart: until the
-    process joins; None: the scene's usual). A restart may set `assignors`, `protocol`
+    process joins; None: the scene's usual). A restart may set `assignors`, `family`, `protocol`
     (group.protocol) and `remote_assignor` (group.remote.assignor) anew, and the callbacks that its
     process `fails_in` (None: as before); a start gives `processes`.
     `phase` names the part of the story that begins here, such as a plan's step: results are given
@@ -58,6 +58,7 @@ class Event(Record, frozen=True, kw_only=True):
     assignors: tuple[str, ...] = ()
     protocol: str = ""
     remote_assignor: str = ""
+    family: str = ""
     fails_in: tuple[str, ...] | None = None
     topic: str = ""
     topics: tuple[str, ...] = ()

@@ -108,7 +108,7 @@ def went_back(
     member would be rejected.
     """
     begun = any(member.done is Tri.YES or member.restarted for member in members)
-    if step is None or step.aim is not Aim.NARROW or not context.stable or not begun:
+    if step is None or not step.aim.leaves_old or not context.stable or not begun:
         return
     lacking = context.lacking
     widened = any(each.aim is Aim.WIDEN and each.id < step.id for each in plan.steps)
@@ -388,7 +388,7 @@ def _gates(plan: Plan, finding: Finding, step: Step | None) -> bool:
         unplanned = plan.path is PathKind.NONE and finding.before_step is None
         return unplanned or has(finding, Trait.NEXT_START)
     # The client matters to the mixed list only; the gate proves the target alone.
-    mixes = has(finding, Trait.CLIENT_UNKNOWN) and step.aim is Aim.NARROW
+    mixes = has(finding, Trait.CLIENT_UNKNOWN) and step.aim.leaves_old
     return not mixes and (finding.before_step is None or finding.before_step <= step.id)
 
 

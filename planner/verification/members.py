@@ -325,7 +325,7 @@ def _remembered(
     """
     later = plan.after(step)
     left = [facts for facts in context.members if facts not in context.settled]
-    if later is None or later.aim is not Aim.NARROW or not left:
+    if later is None or not later.aim.leaves_old or not left:
         return
     one = first((restart_of(context, f, later.target_list) for f in left[:TRIED]), ignore)
     if not (one.verdict is Tri.YES or acceptable(one, ignore)):

@@ -261,6 +261,8 @@ def start_missing(look: Look) -> Advice | None:
         started = advised.start_of(context, ["the members"], [()])
         return with_setting(replace(started, names=tuple(one.name for one in out)), step)
     made = _start(look, out, _lists_for(look, step, out))
+    if step.aim is Aim.CLIENT:
+        made = with_setting(made, step)
     return _counted(context, made if made.recommended else replace(made, action=Action.WAIT))
 
 
@@ -377,7 +379,7 @@ def begin_next_step(look: Look) -> Actions | None:
 def _begin(look: Look, later: Step) -> Actions | None:
     context = look.context
     settled = tuple(f.member.member_id for f in context.settled)
-    done = settled if later.aim is Aim.NARROW else later.done
+    done = settled if later.aim.leaves_old else later.done
     left = [f for f in context.members if f.member.member_id not in done]
     order = {member_id: n for n, member_id in enumerate((*later.to_do, *later.unknown))}
     left.sort(key=lambda f: (order.get(f.member.member_id, len(order)), f.name))
@@ -434,7 +436,7 @@ def show_lists(look: Look, _: Step, now: StepStanding) -> Advice | None:
 
 def prepare_next_step(look: Look, _: Step, __: StepStanding) -> Actions | None:
     """Do what the next, narrowing step needs, where that alone keeps this one's gate open."""
-    if look.later is None or look.later.aim is not Aim.NARROW:
+    if look.later is None or not look.later.aim.leaves_old:
         return None
     here = {None, *look.context.by_id}
     at_odds = any(one.member_id in here for one in look.context.snapshot.contradictions)

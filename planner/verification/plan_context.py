@@ -15,12 +15,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from rebal.groups.clients import libraries
 from rebal.groups.evidence.absent import client_of, without_departed
-from rebal.groups.model import Departed, GroupSnapshot, Moment
+from rebal.groups.model import Departed, GroupSnapshot, Member, Moment
 from rebal.planner.commands import Given
-from rebal.planner.context import COOPERATIVE, Context
+from rebal.planner.context import COOPERATIVE, EAGER, Context
+from rebal.planner.facts import stated_in
 from rebal.planner.goals import SHOWN
-from rebal.planner.plan import Accepted, Aim, Plan
+from rebal.planner.plan import Accepted, Plan
 from rebal.planner.risks import Risk, own_class_risk, with_default_settings
 from rebal.planner.verification.journal import JournalEntry
 
@@ -46,7 +48,8 @@ class PlanContext(Context):
         accepted = accepted or plan.accepted
         if Risk.UNREAD_SETTINGS.accepted_in(accepted.ignore):
             snapshot = with_default_settings(snapshot)
-        goal = GOALS.get(plan.to, COOPERATIVE)
+        client = plan.to if plan.to in libraries() else None
+        goal = EAGER if client else GOALS.get(plan.to, COOPERATIVE)
         super().__init__(
             snapshot,
             goal=goal,
@@ -58,9 +61,21 @@ class PlanContext(Context):
             given=given or plan.given,
             remembers=Risk.FORGOTTEN_LISTS.accepted_in(accepted.ignore),
             own_classes=own_class_risk(goal).accepted_in(accepted.ignore),
+            client=client,
         )
         self._plan = plan
+        self._said_now = dict(accepted.families.items() - plan.accepted.families.items())
+        self._planned = {member.member_id for member in plan.baseline.members}
         self._counted = accepted.members is not None or snapshot.expected_members is not None
+
+    def stated_family(self, member: Member) -> str | None:
+        """Return the family that the user states; where a library is replaced, what the plan
+        records is of the members that it saw, and what is said now of all others.
+        """
+        if self.client is None:
+            return super().stated_family(member)
+        planned = member.member_id in self._planned
+        return stated_in(self._plan.accepted.families if planned else self._said_now, member)
 
     @property
     def counted(self) -> bool:
@@ -85,7 +100,7 @@ class PlanContext(Context):
     @cached_property
     def narrow_step(self) -> int:
         """Return the number of the step that drops the old assignor (else of the last step)."""
-        found = (s.id for s in self._plan.steps if s.aim is Aim.NARROW)
+        found = (s.id for s in self._plan.steps if s.aim.leaves_old)
         return next(found, len(self._plan.steps) or 1)
 
     @cached_property

@@ -572,7 +572,7 @@ def _new_plan(
             ignore=accepted.ignore,
         )
 
-    goal = GOALS.get(plan.to, EAGER)
+    goal = GOALS.get(plan.to, plan.to)
     named = goal == EAGER and plan.target in ("range", "roundrobin", "sticky")
     # Where the assignor's name asks for nothing more, `--to eager` makes the same plan.
     then = planned(plan.baseline, plan.target, plan.expected_members) if named else None

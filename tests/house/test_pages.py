@@ -51,6 +51,7 @@ NEEDED: Final = {"fleet scan": ["--out", "x"], "fleet report": ["x"], "fleet met
 """What a command needs beside the options that the prose names."""
 README, ROLL_OUT, FLEET = "README.md", "docs/roll-out.md", "docs/fleet.md"
 CHECK: Final = "docs/check.md"
+OTHER: Final = "docs/other-library.md"
 CHECKED: Final = ("Compare", "Ask the live group", "In a pipeline")
 STEPS: Final = "Step by step"
 """The section of the roll-out with numbered lines."""
@@ -174,6 +175,7 @@ def test_every_example_has_a_test_that_runs_it() -> None:
         (FLEET, ""),
         ("docs/rehearsal.md", ""),
         *((CHECK, name) for name in CHECKED),
+        (OTHER, ""),
     }
     assert {one.item for one in steps()} == {1, 2, 3, 4, 5, 6}
     assert sum("| rebal " in one.line for one in pages.every_example()) == 1
@@ -284,6 +286,15 @@ def test_the_advice_is_printed_for_static_members_after_a_reload(stand: Stand) -
     Path("checkout.rebal.yaml").write_text(dump_snapshot(stand.group))
     _, text = stand.run(typed("rebal plan-upgrade --snapshot checkout.rebal.yaml"))
     assert [line for line in block.lines if line not in text.splitlines()] == []
+
+
+def test_another_library_is_planned_as_the_page_says(stand: Stand) -> None:
+    plan, verify = section(OTHER, "")
+    code, text = stand.run(plan)
+    assert code == 0
+    assert "with [range] and franz-go in place of the old library" in text
+    code, text = stand.run(verify)
+    assert (code, "restart checkout-" in text) == (4, True)
 
 
 def test_the_cluster_is_read_from_the_tables_of_a_scan(stand: Stand) -> None:

@@ -233,5 +233,6 @@ def context_of(spec: dict[str, Any], **more: Any) -> Context:
         planning=spec.get("planning", False),
         expect_members=spec.get("expect_members"),
         families=spec.get("families"),
+        client=spec.get("client"),
         **more,
     )

@@ -57,6 +57,11 @@ PLANS = {
         kip848(pods(4), cluster={"settings": {"group.consumer.migration.policy": "disabled"}}),
         "consumer",
     ),
+    "library": lambda: plan(pods(4, family="sarama"), "franz-go"),
+    "library, two steps": lambda: plan(pods(4, ["sticky"]), "librdkafka", elected="sticky"),
+    "library, over a stop": lambda: plan(
+        pods(4, DONE, family="librdkafka", version="2.6.0"), "franz-go", elected=DONE[0]
+    ),
     "no path": lambda: plan(pods(4), state="PreparingRebalance"),
     "done": lambda: plan(pods(4, DONE), elected=DONE[0]),
 }

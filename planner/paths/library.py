@@ -1,0 +1,215 @@
+"""Another client library under the same group id: one by one over a common assignor, or a stop.
+
+Members of two libraries run together by range or roundrobin (planner/bridge.py). Where the members
+lack that assignor, they get it first, as in the first of two bounces; then the new library replaces
+them one by one with that assignor alone. Where nothing bridges the two, all members stop once, or
+the new library takes a group id of its own, to which the offsets are copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rebal.groups.clients import Family, families
+from rebal.groups.model import Tri
+from rebal.planner.advice.wording import (
+    ALL_AT_ONCE,
+    START_ALL,
+    STOP_ALL,
+    back_over_stop,
+    back_to_library,
+    in_its_own_group,
+    stop_then_start,
+)
+from rebal.planner.clients import cooperative
+from rebal.planner.commands import AGREED, NamedCommand, commands, sentences
+from rebal.planner.context import COOPERATIVE, Context, Facts, ids
+from rebal.planner.kinds import PathKind
+from rebal.planner.paths.one_bounce import refresh
+from rebal.planner.paths.parts import (
+    PlannedPath,
+    agreed,
+    cost_of,
+    empty_now,
+    everyone,
+    expected_line,
+    gate_answer,
+    gate_of,
+    priced,
+)
+from rebal.planner.paths.restarts import how_of, order_of
+from rebal.planner.paths.two_bounces import add_both
+from rebal.planner.plan import Aim, Brief, Gate, Setting, Step, StepKind
+from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
+from rebal.planner.risks import Risk
+from rebal.planner.settings import settings_for
+
+_OFFSETS = "offsets.csv"
+
+
+def library(context: Context) -> PlannedPath:
+    """Return the path of a Stable classic group on which another library replaces its members'."""
+    everybody, settled = len(context.members), len(context.settled)
+    if settled == everybody:
+        return PlannedPath(name=PathKind.FINISHED)
+    bridge = context.bridge
+    if bridge.verdict is Tri.CANNOT_TELL:
+        return PlannedPath(name=PathKind.NONE, reasons=(bridge.why,))
+    one_by_one = bridge.verdict is Tri.YES
+    return PlannedPath(
+        name=PathKind.LIBRARY if one_by_one else PathKind.LIBRARY_STOP,
+        progress=f"{settled} of {everybody} replaced" if settled else "not begun",
+        steps=tuple(_one_by_one(context)) if one_by_one else (_over_a_stop(context),),
+        next_step=1,
+    )
+
+
+def _one_by_one(context: Context) -> Iterator[Step]:
+    if len(context.holding) < len(context.members):
+        yield add_both(context, 1)
+    elif context.refresh:
+        yield refresh(context, 1)
+    yield _replace(context, context.narrow_step)
+
+
+def _new(context: Context) -> Family:
+    return families()[context.client or ""]
+
+
+def _left(context: Context) -> list[Facts]:
+    return [facts for facts in context.members if facts not in context.settled]
+
+
+def _settings(context: Context, names: Sequence[str]) -> tuple[Setting, ...]:
+    return settings_for(_new(context).key, names, context.group.group_id)
+
+
+def _gate(context: Context, rest: Sequence[Facts]) -> Gate:
+    runs = f"every member runs {context.client}"
+    return gate_of(
+        context,
+        shows="exit code 0, and nothing left to do",
+        needs=(
+            f"{runs}, by its handshake (--request-log), its log or its bytes",
+            *expected_line(context),
+        ),
+        holds=gate_answer(context, rest, rest),
+        aim=Aim.CLIENT,
+        by_hand=f"check that each restarted process runs {context.client}",
+    )
+
+
+def _replace(context: Context, number: int) -> Step:
+    """Return the step that replaces the members one by one, with the common assignor alone."""
+    names, rest = (context.target,), _left(context)
+    order, later = tuple(order_of(context, rest)), tuple(_later(context))
+    return Step(
+        id=number,
+        title=f"{context.client} replaces every member, on {context.target}",
+        kind=StepKind.ROLLING,
+        precondition=f"every member's list holds {context.target}, and the coordinator remembers "
+        f"it: while one list lacks it, a new member with [{context.target}] is rejected",
+        precondition_holds=Tri.YES,
+        config=_settings(context, names),
+        target_list=names,
+        why=(
+            f"the coordinator compares names: {context.target} is in both libraries' lists, so "
+            "old and new members share the group",
+            "while both run, the leader's library assigns for all: the member that joined first "
+            f"leads, and when it leaves another one does. {context.target} needs no user data, so "
+            "each reads what the other assigns; sticky assignors' user data differ by library",
+            "two libraries may order members differently: when the leader changes, partitions may "
+            "move",
+            "a static member keeps its id only if the new library has static membership (KIP-345)",
+        ),
+        order=(*sentences(order), *sentences(later)),
+        to_do=ids(rest),
+        done=ids(context.settled),
+        gate=_gate(context, rest),
+        rollback=back_to_library(context.target),
+        brief=Brief(
+            needs=f"every list holds {context.target}, and the coordinator remembers it",
+            how=tuple(how_of(context, rest)),
+            gate=f"{everyone(context)} runs {context.client}",
+        ),
+        commands=(*commands(order), *commands(later)),
+        cost=cost_of(context, rest, names),
+    )
+
+
+def _later(context: Context) -> Iterator[str | NamedCommand]:
+    """Yield what the new library has by default, where it is not the common assignor, and the plan
+    that leads there.
+    """
+    usual = _new(context).newest_list
+    if context.target in usual:
+        return
+    yield (
+        f"afterwards, if you want {context.client}'s own default [{', '.join(usual)}], make a "
+        "plan of its own"
+    )
+    goal = COOPERATIVE if cooperative(usual[0]) is Tri.YES else usual[0]
+    yield NamedCommand("afterwards, plan the new library's default", context.replan(to=goal))
+
+
+def _over_a_stop(context: Context) -> Step:
+    """Return the step on which all members stop before the new library starts."""
+    new, rest = _new(context), _left(context)
+    members, apart = context.snapshot.members, tuple(_in_a_group_of_its_own(context))
+    return Step(
+        id=1,
+        title=stop_then_start("member", f"as {new.key} on {context.target}"),
+        kind=StepKind.CUT_OVER,
+        precondition="an interruption is agreed: nothing of this group is consumed from the last "
+        "stop until the first rebalance of the new members has completed (accepting "
+        f"{Risk.STOP_FOR_CLIENT.rule} records who agreed, and opens this step)",
+        precondition_holds=Tri.NO,
+        config=_settings(context, new.newest_list),
+        target_list=new.newest_list,
+        why=(
+            f"nothing bridges the two libraries: {context.bridge.why}",
+            "an Empty group admits any assignor list, and its committed offsets stay",
+        ),
+        order=(STOP_ALL, see_it_empty(members), START_ALL, *sentences(apart)),
+        to_do=ids(rest),
+        done=ids(context.settled),
+        gate=_gate(context, rest),
+        rollback=back_over_stop("the old library"),
+        brief=Brief(
+            needs=agreed(Risk.STOP_FOR_CLIENT),
+            how=(ALL_AT_ONCE,),
+            gate=f"{everyone(context)} runs {context.client}",
+        ),
+        commands=(
+            context.accepting(Risk.STOP_FOR_CLIENT.rule, AGREED),
+            empty_now(context),
+            *commands(apart),
+        ),
+        cost=stop_and_start(
+            Stop(
+                snapshot=priced(context),
+                assignor=context.target,
+                speed=context.speed,
+                pricing=context.pricing,
+            )
+        ),
+    )
+
+
+def _in_a_group_of_its_own(context: Context) -> Iterator[str | NamedCommand]:
+    """Yield how the new library consumes in another group, from copied offsets and without a stop,
+    and the commands of Kafka's own tool for it.
+    """
+    old = context.group.group_id
+    new = f"{old}-{context.client}"
+
+    def tool(use: str, *words: str) -> NamedCommand:
+        return NamedCommand(use, context.given.kafka("kafka-consumer-groups.sh", *words))
+
+    copies = ("--group", new, "--reset-offsets", "--from-file", _OFFSETS)
+    yield in_its_own_group(new, _OFFSETS)
+    yield tool("without a stop: see the offsets to copy", "--describe", "--offsets", "--group", old)
+    yield tool("without a stop: try the copy", *copies, "--dry-run")
+    yield tool("without a stop: copy them", *copies, "--execute")
+    both = ("--describe", "--group", old, "--group", new)
+    yield tool("without a stop: watch both lags", *both)

@@ -1,0 +1,241 @@
+"""Another client library in the same group: what bridges two libraries, and the roll-out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rebal.groups.clients import libraries
+from rebal.planner.bridge import read_each_other
+from rebal.planner.commands import Given
+from rebal.planner.goals import NotPlannedError, goal_back
+from rebal.planner.kinds import Action
+from rebal.planner.paths import make_plan
+from rebal.planner.plan import Accepted, Plan
+from rebal.planner.rehearsal.rehearse import rehearse
+from rebal.planner.rehearsal.rollout import rollout
+from rebal.planner.rehearsal.scene import scene_of
+from rebal.planner.verification.verify import confirm, entry_of
+from tests.planner.builder import group_of
+from tests.planner.looks import Story, app, done, id_of, look, pods
+from tests.planner.plans import plan, rules
+from tests.planner.worker_groups import workers
+
+COOPERATIVE = ["cooperative-sticky"]
+ROUND = ["roundrobin"]
+OWN = ["RoundRobinAssigner"]
+AGREED = {"RB123": "agreed"}
+UNREAD: dict[str, Any] = {"bytes": None}
+
+
+def swap(family: str | None, names: list[str], client: str, **more: Any) -> Plan:
+    members = pods(1, 1, list=names, family=family, **({} if family else UNREAD))
+    return plan(members, client, elected=names[0], reloaded=False, **more)
+
+
+@pytest.mark.parametrize(
+    ("old", "names", "new", "lists"),
+    [
+        ("sarama", ["range"], "franz-go", [("range",)]),
+        ("kafkajs", OWN, "librdkafka", [("roundrobin", *OWN), ("roundrobin",)]),
+        ("kafkajs", OWN, "sarama", [("range", *OWN), ("range",)]),
+        ("kafka-python", ["range", "roundrobin"], "aiokafka", [("range",)]),
+        ("java", COOPERATIVE, "librdkafka", [("roundrobin", *COOPERATIVE), ("roundrobin",)]),
+        ("java", ["sticky", "range"], "aiokafka", [("range",)]),
+        ("aiokafka", ROUND, "librdkafka", [("roundrobin",)]),
+        ("segmentio", ["range"], "kafkajs", [("range",)]),
+    ],
+)
+def test_a_common_assignor_bridges_two_libraries(
+    old: str, names: list[str], new: str, lists: list[tuple[str, ...]]
+) -> None:
+    made = swap(old, names, new)
+    assert (made.path, made.to, made.exit_code) == ("library", new, 0)
+    assert [step.target_list for step in made.steps] == lists
+    last = made.steps[-1]
+    assert {one.family for one in last.config} == {new}
+    assert (last.aim, last.to_do) == ("client", (id_of(0), id_of(1)))
+    assert (made.advice.action, made.advice.assignors) == (Action.RESTART, lists[0])
+    # Only the last step brings the library, and it alone is said to.
+    assert (f"{new} in place of" in made.advice.text) is (len(lists) == 1)
+
+
+def test_the_way_to_the_new_librarys_own_default_is_a_plan_of_its_own() -> None:
+    def after(made: Plan) -> list[str]:
+        return [one.line for one in made.steps[-1].commands if one.use.startswith("afterwards")]
+
+    (line,) = after(swap("kafkajs", OWN, "franz-go"))
+    assert line.startswith("rebal plan-upgrade checkout --probe")
+    (line,) = after(swap("sarama", ["range"], "kafkajs"))
+    assert line.startswith("rebal plan-upgrade checkout --to RoundRobinAssigner")
+    assert after(swap("sarama", ["range"], "librdkafka")) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "names", "new", "why"),
+    [
+        ("librdkafka", COOPERATIVE, "franz-go", "RB104"),
+        ("kafka-python", COOPERATIVE, "java", "RB104"),
+        ("segmentio", ["range"], "java", "RB119"),
+        ("sarama", ["range"], "segmentio", "RB119"),
+    ],
+)
+def test_without_a_bridge_the_group_stops_once_or_the_new_library_has_its_own_group(
+    old: str, names: list[str], new: str, why: str
+) -> None:
+    given = Given(connection=("-b", "h:1"), brokers="h:1")
+    made = make_plan(
+        group_of({"members": pods(1, 1, list=names, family=old), "elected": names[0]}),
+        new, given=given,
+    )  # fmt: skip
+    assert (made.path, made.exit_code) == ("library_stop", 3)
+    assert {"RB123"} == rules(made) & {"RB104", "RB119", "RB123"}
+    assert why in made.findings[0].message
+    (step,) = made.steps
+    assert step.cost is not None
+    assert step.cost.text.startswith("nothing is consumed")
+    tools = [one.line for one in step.commands if one.line.startswith("kafka-consumer-groups.sh")]
+    assert [line.rpartition(" ")[2] for line in tools] == [
+        "checkout", "--dry-run", "--execute", f"checkout-{new}",
+    ]  # fmt: skip
+    assert all("--bootstrap-server h:1" in line for line in tools)
+    agreed = swap(old, names, new, ignore=AGREED)
+    assert (agreed.exit_code, agreed.advice.action) == (0, Action.CUT_OVER)
+    assert f"{new} in place of the old library" in agreed.advice.text
+
+
+def test_a_client_that_decides_it_must_be_known() -> None:
+    made = swap(None, COOPERATIVE, "franz-go")
+    assert (made.path, made.exit_code, rules(made)) == ("none", 4, {"RB123"})
+    answers = {one.use.rpartition(" ")[2]: one.line for one in made.findings[0].commands}
+    assert {"java", "librdkafka"} <= {*answers}
+    # A stop is agreed to when the plan says that there is one.
+    assert "--ignore" not in answers["librdkafka"]
+    known = {"java": "library", "librdkafka": "library_stop"}
+    for family, path in known.items():
+        stated = swap(None, COOPERATIVE, "franz-go", families={"*": family})
+        assert stated.path == path
+
+
+def test_kafka_go_reads_only_who_sends_the_oldest_version() -> None:
+    both = {
+        key: {other for other in libraries() if read_each_other(key, other)} for key in libraries()
+    }
+    assert both["segmentio"] == {"segmentio", "kafkajs", "aiokafka"}
+    assert both["java"] == {*libraries()} - {"segmentio"}
+    assert all((one in both[two]) is (two in both[one]) for one in both for two in both)
+
+
+def test_other_groups_are_refused() -> None:
+    streams = pods(1, list=["stream"], family="streams")
+    kip848 = {"type": "consumer", "elected": "uniform", "members": pods(1)}
+    for group in (
+        group_of(kip848), group_of({"members": streams, "elected": "stream"}), workers("default"),
+    ):  # fmt: skip
+        with pytest.raises(NotPlannedError, match="only a classic group of consumers"):
+            make_plan(group, "franz-go")
+
+
+def replaced(number: int, client: str | None, names: list[str]) -> dict[str, Any]:
+    return app(number, 2, family=client, list=names, **({} if client else UNREAD))
+
+
+def test_the_roll_out_ends_when_every_member_is_proven_to_run_the_new_library() -> None:
+    old = {"list": ["range"], "family": "sarama"}
+    tell = Story(swap("sarama", ["range"], "franz-go"))
+    begun = tell(look(1, pods(1, 1, **old)))
+    assert (begun.step, done(begun)) == (1, {"app-0": "no", "app-1": "no"})
+    assert begun.next.startswith("restart app-0 with [range] and franz-go in place of")
+    down = tell(look(2, [app(1, **old)]))
+    assert down.next.startswith("start app-0 with [range] and franz-go in place of the old library")
+    new = replaced(0, "franz-go", ["range"])
+    half = tell(look(3, [new, app(1, **old)]))
+    assert (done(half), half.exit_code) == ({"app-0": "yes", "app-1": "no"}, 4)
+    assert half.next.startswith("restart app-1 with [range] and franz-go in place of")
+    # Whoever comes back as the old one has not done it.
+    again = tell(look(4, [new, replaced(1, "sarama", ["range"])]))
+    assert (done(again)["app-1"], again.finished) == ("no", False)
+    end = tell(look(5, [new, app(1, 3, list=["range"], family="franz-go")]))
+    assert (end.finished, end.exit_code) == (True, 0)
+
+
+def test_a_bridge_that_members_lack_comes_first() -> None:
+    tell = Story(swap("kafkajs", OWN, "librdkafka"))
+    both = [*ROUND, *OWN]
+    old = {"family": "kafkajs"}
+    begun = tell(look(1, pods(1, 1, list=OWN, **old), elected=OWN[0]))
+    assert (begun.step, begun.next[:44]) == (1, "restart app-0 with [roundrobin, RoundRobinAs")
+    wide = [app(n, 2, list=both, **old) for n in (0, 1)]
+    gate = tell(look(2, wide, elected=ROUND[0]))
+    assert (gate.step, gate.exit_code) == (1, 0)
+    assert gate.next.startswith("begin step 2: restart app-0 with [roundrobin] and librdkafka")
+    new = [app(n, 3, family="librdkafka", list=ROUND) for n in (0, 1)]
+    half = tell(look(3, [new[0], wide[1]], elected=ROUND[0]))
+    assert (half.step, done(half)) == (2, {"app-0": "yes", "app-1": "no"})
+    end = tell(look(4, new, elected=ROUND[0]))
+    assert (end.finished, end.exit_code) == (True, 0)
+
+
+def test_a_library_that_does_not_say_its_name_is_confirmed_or_stated() -> None:
+    # What the plan states of kafkajs is not said of the members that replace it.
+    made = swap(None, ROUND, "aiokafka", families={"*": "kafkajs"})
+    bare = [replaced(n, None, ROUND) for n in (0, 1)]
+    story = Story(made)
+    seen = look(1, [bare[0], app(1, list=ROUND, family=None, **UNREAD)], elected=ROUND[0])
+    assert done(story(seen)) == {"app-0": "cannot tell", "app-1": "no"}
+    last = look(2, bare, elected=ROUND[0])
+    asked = story(last)
+    assert (asked.exit_code, asked.advice.action) == (4, Action.CONFIRM)
+    word = confirm(asked, asked, 1, "looked at both")
+    assert word.members == (id_of(0, 2), id_of(1, 2))
+    story.entries.append(_said(made, asked, last, word))
+    end = story(look(3, bare, elected=ROUND[0]))
+    assert (end.finished, end.unverified, end.exit_code) == (True, ("app-0", "app-1"), 0)
+
+    stated = Accepted(families={"*": "aiokafka"})
+    told = Story(made)(seen, accepted=stated)
+    assert done(told) == {"app-0": "yes", "app-1": "no"}
+
+
+def _said(made: Plan, asked: Any, snapshot: Any, word: Any) -> Any:
+    from msgspec.structs import replace
+
+    return replace(entry_of(made, asked, snapshot), confirmed=word)
+
+
+def test_over_a_stop_the_members_start_with_the_new_library() -> None:
+    old = {"list": COOPERATIVE, "family": "librdkafka"}
+    tell = Story(swap("librdkafka", COOPERATIVE, "franz-go", ignore=AGREED))
+    assert tell(look(1, pods(1, 1, **old), elected=COOPERATIVE[0])).next.startswith("stop app-0, ")
+    empty = tell(look(2, [], state="Empty", elected=None))
+    brings = "with [cooperative-sticky] and franz-go in place of the old library"
+    assert empty.next.startswith(f"start app-0, app-1 {brings}")
+    new = [replaced(n, "franz-go", COOPERATIVE) for n in (0, 1)]
+    end = tell(look(3, new, elected=COOPERATIVE[0]))
+    assert (end.finished, end.exit_code) == (True, 0)
+
+
+def test_a_group_that_runs_the_library_is_done_on_any_assignor() -> None:
+    for names in (["range"], COOPERATIVE):
+        made = swap("franz-go", names, "franz-go")
+        assert (made.path, made.verdict, made.exit_code) == ("finished", "done", 0)
+        same = look(1, pods(1, 1, list=names, family="franz-go"), elected=names[0])
+        assert Story(made)(same).exit_code == 0
+
+
+def test_the_way_back_is_to_the_library_that_ran_before() -> None:
+    assert goal_back(swap("sarama", ["range"], "franz-go")) == "sarama"
+    assert goal_back(swap(None, ROUND, "librdkafka", families={"*": "aiokafka"})) == "aiokafka"
+    with pytest.raises(NotPlannedError, match="library to go back to is not known"):
+        goal_back(swap(None, ["range"], "franz-go"))
+
+
+def test_it_is_rehearsed_with_the_new_librarys_processes() -> None:
+    made = swap("kafkajs", OWN, "librdkafka")
+    script = rollout(made)
+    assert [event.family for event in script.events] == ["", "", "librdkafka", "librdkafka"]
+    scene, _ = scene_of(made.baseline)
+    told = rehearse(scene, script)
+    assert told.measures.rejected == 0
+    assert {one.state for one in told.members} == {"running"}
