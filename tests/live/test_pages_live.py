@@ -111,7 +111,7 @@ def test_the_roll_out_ends_by_the_printed_lines_alone(  # noqa: PLR0917 - fixtur
     assert (tmp_path / "back.plan.yaml").is_file()
     assert "roll-out finished" in reader.types(timeline)
     offline(reader, team)
-    elsewhere = ("docs/check.md", "docs/fleet-on-spark.md")
+    elsewhere = ("docs/check.md", "docs/fleet-on-spark.md", "docs/other-library.md")
     lines = {one.line for one in pages.every_example() if one.page not in elsewhere}
     assert lines - {one.line for one in reader.read} == {
         "rebal inspect --snapshot checkout.rebal.yaml",

@@ -18,6 +18,10 @@ REBAL = str(Path(sys.executable).with_name("rebal"))
 TOOLS = {
     "kafka-configs.sh": ("broker-4.1.1", "kafka.admin.ConfigCommand"),
     "kafka-acls.sh": ("tools-4.1.1", "org.apache.kafka.tools.AclCommand"),
+    "kafka-consumer-groups.sh": (
+        "tools-4.1.1",
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    ),
     "kafka-features.sh": ("tools-4.1.1", "org.apache.kafka.tools.FeatureCommand"),
 }
 
