@@ -59,7 +59,9 @@ def bridge_of(group: GroupFacts, client: str) -> Bridge:
         everywhere = all(name in names for names in held)
         return name != elected, not everywhere, name not in usual
 
-    return Bridge(verdict=Tri.YES, assignor=min(STATELESS, key=steps_to))
+    # A custom class under one of these names may need user data.
+    known = [name for name in STATELESS if name not in group.borrowed]
+    return Bridge(verdict=Tri.YES, assignor=min(known or STATELESS, key=steps_to))
 
 
 def _against(group: GroupFacts, client: str, elected: str) -> Bridge | None:

@@ -278,3 +278,10 @@ def test_an_own_assignor_beside_it_may_be_why_a_member_gives_up_its_partitions(
 ) -> None:
     (one,) = group_of({"members": [{"id": "a", "list": list(names), "ran": "EAGER"}]}).members
     assert disproved(one) == shown
+
+
+def test_a_class_of_the_applications_own_bridges_no_two_libraries() -> None:
+    made = plan(group(["range"], ["range"], own="range"), "franz-go")
+    assert [step.target_list for step in made.steps] == [("roundrobin", "range"), ("roundrobin",)]
+    kafkas = plan(group(["range"], ["range"]), "franz-go")
+    assert [step.target_list for step in kafkas.steps] == [("range",)]
