@@ -177,13 +177,12 @@ class _Reader:
         given = [one for one, product in known if product and product.bom and one.version][:1]
         # The library's own version, where it is written, replaces that of the BOM.
         fixed = any(one.name == _CLIENTS and one.version for one in used)
-        if given and given[0].name.startswith(_QUARKUS):
-            # An extension has the platform's own version.
-            own = given[0].version
-            used = [
-                one._replace(version=one.version or own) if one.name.startswith(_QUARKUS) else one
-                for one in used
-            ]
+        # An extension of Quarkus has the platform's own version.
+        platform = next((one.version for one in given if one.name.startswith(_QUARKUS)), None)
+        used = [
+            one._replace(version=one.version or platform) if one.name.startswith(_QUARKUS) else one
+            for one in used
+        ]
         if fixed or all(one.version for one in used):
             given = []
         for one in used:

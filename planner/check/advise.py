@@ -64,12 +64,8 @@ def plan_of(world: World, live: GroupSnapshot | None = None) -> Plan | None:
         return None
 
 
-def paths_of(world: World) -> tuple[SafePath, ...]:
-    """Return the paths of this change, the one that interrupts least first."""
-    return tuple(_paths(world))
-
-
-def _paths(world: World) -> Iterator[SafePath]:
+def paths_of(world: World) -> Iterator[SafePath]:
+    """Yield the paths of this change, the one that interrupts least first."""
     pair = next((one for one in world.changed if not one.same_list), None)
     if pair is None or pair.before is None or pair.after is None or pair.after.protocol is None:
         return

@@ -107,15 +107,6 @@ def _snapshot(starts: Sequence[tuple[Start, Start | None]]) -> GroupSnapshot:
     )
 
 
-def _copies(start: Start) -> int:
-    static = start.declared is not None and start.declared.instance_id is not None
-    return 1 if static else 2
-
-
-def _id(number: int, copy: int) -> str:
-    return f"{number}.{copy}"
-
-
 def _members(number: int, now: Start, later: Start | None) -> Iterator[Member]:
     declared = now.declared
     said = Evidence(source=Source.ASSUMED, detail=now.where)
@@ -123,9 +114,10 @@ def _members(number: int, now: Start, later: Start | None) -> Iterator[Member]:
     version = (later.version if stays and later is not None else None) or now.version
     software = Software(family=now.family, version=version, evidence=(said,))
     online = now.protocol == CONSUMER
-    for copy in range(_copies(now)):
+    static = declared is not None and declared.instance_id is not None
+    for copy in range(1 if static else 2):
         yield Member(
-            member_id=_id(number, copy),
+            member_id=f"{number}.{copy}",
             client_id=now.where,
             instance_id=declared.instance_id if declared is not None else None,
             software=software if now.family is not None else None,

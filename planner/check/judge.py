@@ -116,7 +116,7 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
         before=before,
         during=_stage([*befores, *news]) if live is None else _live_stage(live, news),
         after=after,
-        paths=() if decisive.verdict is Tri.YES else paths_of(world),
+        paths=() if decisive.verdict is Tri.YES else tuple(paths_of(world)),
         rules=_rules(world, live),
         hazards=(*_known_of(news), *(_hazards(world, live) if before != after else ())),
         live=live is not None,
