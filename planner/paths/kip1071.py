@@ -137,7 +137,8 @@ def _settings(context: Context) -> tuple[Setting, ...]:
 
 def _group_settings(context: Context) -> Iterator[NamedCommand]:
     """Yield the commands that give the group what its instances set before."""
-    session = max((waits(m).session for m in context.snapshot.members), default=45)
+    # The brokers allow no session below 45 s by default.
+    session = max([45.0, *(waits(m).session for m in context.snapshot.members)])
     of_group = ("--entity-type", "groups", *option("--entity-name", context.group.group_id))
     for setting, value in (
         ("num.standby.replicas", "1"),

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource
 
 from rebal.groups.model import GroupSnapshot
 from rebal.inspectors.connection.config import ClusterConfig
@@ -89,6 +91,17 @@ def kind(broker: Broker) -> tuple[str, str]:
     return seen["type"], seen["state"]
 
 
+def kept(broker: Broker) -> dict[str, str]:
+    """The group's own configuration, as the broker keeps it."""
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    try:
+        (answer,) = admin.describe_configs([ConfigResource("GROUP", GROUP)])["group"].values()
+    finally:
+        admin.close()
+    own = {name: one for name, one in answer.items() if "DYNAMIC_GROUP" in one["config_source"]}
+    return {name: one["value"] for name, one in own.items()}
+
+
 def own_requests(broker: Broker) -> list[str]:
     """The lines of the request log on what rebal itself sent."""
     lines = broker.request_log_path.read_text().splitlines()
@@ -119,6 +132,11 @@ def test_a_program_moves_to_the_streams_protocol_over_a_stop_and_back(
         "cut-over",
     )
     assert up.settings(1) == {"group.protocol": "streams"}
+
+    added = [one["line"].partition("--add-config ")[2] for one in body["steps"][0]["commands"]]
+    own = dict(each.split("=") for each in added if each)
+    broker.set_group(GROUP, own)
+    assert kept(broker) == own, "the broker takes what the plan prints"
 
     told = up.verify()
     assert (told["step"], told["exit_code"], named(told, "no")) == (1, 4, clients("a", "b"))

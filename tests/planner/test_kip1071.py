@@ -44,6 +44,13 @@ def up(**more: Any) -> Plan:
     return plan(classic(1, 1), "streams", **{"ignore": AGREED, **CLASSIC, **more})
 
 
+def moved(made: Plan) -> list[str]:
+    """The settings that the printed commands give the group."""
+    alter = "--alter --entity-type groups --entity-name checkout --add-config streams."
+    lines = [one.line.partition(alter)[2] for one in made.steps[0].commands]
+    return [line for line in lines if line]
+
+
 def test_the_plan_stops_everybody_once_that_is_agreed() -> None:
     asked = up(ignore={})
     assert (asked.path, asked.exit_code, rules(asked)) == ("kip1071", 3, {"RB413", "RB510"})
@@ -56,13 +63,17 @@ def test_the_plan_stops_everybody_once_that_is_agreed() -> None:
     assert "45 s after they stop" in " ".join(step.order), "Streams sends no leave"
     assert "group.protocol=classic" in step.rollback
     assert not made.evidence, "an Empty streams group must never be probed"
-    alter = "--alter --entity-type groups --entity-name checkout --add-config streams."
-    moved = [one.line.partition(alter)[2] for one in step.commands if alter in one.line]
-    assert moved == [
+    assert moved(made) == [
         "num.standby.replicas=1",
         "session.timeout.ms=45000",
         "heartbeat.interval.ms=5000",
     ]
+
+
+@pytest.mark.parametrize(("session", "printed"), [(1500, 45000), (60000, 60000)])
+def test_the_group_gets_the_session_that_the_brokers_allow(session: int, printed: int) -> None:
+    made = plan(classic(1, timeouts=[session, 300000]), "streams", **CLASSIC)
+    assert f"session.timeout.ms={printed}" in moved(made)
 
 
 @pytest.mark.parametrize(
