@@ -108,6 +108,15 @@ class Look:
         step = self.step
         return not self.context.members and bool(step and step.config and not step.target_list)
 
+    @property
+    def stops_first(self) -> bool:
+        """Return whether members must stop before another one starts: they have the protocol that
+        the step ends.
+        """
+        by_protocol = self.step is not None and not self.step.target_list
+        waits = self.current is not None and bool(self.current.to_do)
+        return self.plan.path.stops_the_group and by_protocol and waits
+
     def out(self, kind: OutsiderKind, doubt: Doubt = Doubt.NONE) -> list[Outsider]:
         """Return the outsiders of this kind and doubt."""
         return [one for one in self.outsiders if one.kind is kind and one.doubt is doubt]
@@ -249,7 +258,7 @@ def plan_again(look: Look) -> Advice | None:
 def start_missing(look: Look) -> Advice | None:
     """Start missing members, or wait for them: most of them are just restarting."""
     context, step = look.context, look.step
-    if step is None or not context.missing or look.holds:
+    if step is None or not context.missing or look.holds or look.stops_first:
         return None
     rejected = look.out(OutsiderKind.REJECTED) if look.starts_alike else []
     out = [*rejected, *look.out(OutsiderKind.MISSING)[: context.missing]]

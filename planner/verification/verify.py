@@ -463,8 +463,8 @@ def entry_of(
 def _with_start(
     findings: tuple[Finding, ...], advice: Advice, snapshot: GroupSnapshot
 ) -> tuple[Finding, ...]:
-    """Return the findings; that of missing members has the start that `advice` names."""
-    if advice.action is not Action.START:
+    """Return the findings; that of missing members has the start or stop that `advice` names."""
+    if advice.action not in (Action.START, Action.CUT_OVER):
         return findings
     start = sentence(replace(advice, also=()))
     here = len(snapshot.members)

@@ -153,6 +153,7 @@ def test_a_program_moves_to_the_streams_protocol_over_a_stop_and_back(
     assert program.fails("b", **change)
     told = up.verify()
     assert (told["exit_code"], named(told, "no"), told["finished"]) == (4, clients("a"), False)
+    assert told["next"].startswith("stop a-StreamThread-1-consumer, check that the group is Empty")
     program.stop()
     program.wait("Empty", 0)
 

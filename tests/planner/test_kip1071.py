@@ -110,12 +110,14 @@ def test_every_look_on_the_way() -> None:
     assert (here.exit_code, set(done(here).values())) == (4, {"no"})
     one_left = tell(look(2, classic(1), **CLASSIC))
     assert (one_left.exit_code, one_left.finished) == (4, False)
+    assert one_left.next.startswith("stop app-0, check that the group is Empty"), "start none yet"
     gone = tell(look(3, [], **EMPTY))
     assert (gone.exit_code, gone.advice.action, gone.advice.recommended) == (4, "start", True)
     assert "the configuration of step 1" in gone.next
     forgot = tell(look(4, classic(2), **CLASSIC))
     assert done(forgot) == {"app-0": "no"}
     assert (forgot.exit_code, forgot.finished) == (4, False)
+    assert forgot.next.startswith("stop app-0, check that the group is Empty")
     half = tell(look(5, new(3), **STREAMS))
     assert done(half) == {"app-0": "yes"}
     assert (half.exit_code, half.finished) == (4, False)
