@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -17,6 +18,8 @@ from rebal.groups.clients import default_list
 from rebal.inspectors.manifests.products import Dependency, client_of
 from rebal.planner.check.starts import PROGRAMS, Library, Start
 
+# A project takes versions from the projects above it.
+_INHERITED: Final = ("maven", "nuget")
 _LINE: Final = re.compile(r":\d+\Z")
 # An image in such a file is that of its consumers alone; a product's configuration is beside it.
 _OF_ITSELF: Final = (".yaml", ".yml")
@@ -45,8 +48,7 @@ def with_libraries(starts: Sequence[Start], libraries: Sequence[Library]) -> lis
         made.append(replace(start, library=_together(near)))
     for own in sorted(libraries, key=lambda each: -_file(each).count("/")):
         if own not in used:
-            above = near_to(_file(own), own.family)
-            near = [own, *(one for one in above if one.ecosystem == own.ecosystem)]
+            near = [own, *filter(partial(_is_of, own), near_to(_file(own), own.family))]
             used.update(near)
             made.append(Start(file=_file(own), where=_file(own), library=_together(near)))
     return made
@@ -76,6 +78,14 @@ def _library(dependency: Dependency) -> Library | None:
 
 def _is_itself(dependency: Dependency, version: str | None) -> bool:
     return version is not None and version == dependency.version
+
+
+def _is_of(own: Library, other: Library) -> bool:
+    """Return whether facts of the other one count for a package that no configuration is of: those
+    of its file, and where versions are inherited, or are missing, those from above.
+    """
+    below = own.version is None or own.ecosystem in _INHERITED or _file(own) == _file(other)
+    return below and own.ecosystem == other.ecosystem
 
 
 def _above(file: str) -> Iterator[str]:

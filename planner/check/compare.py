@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from operator import attrgetter
 from typing import Final, TypeAlias
 
 from rebal.groups.model import Record
@@ -99,12 +98,19 @@ def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[World]:
 
 
 def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...]:
-    """Return the starts of one group in pairs: of one place, of one client, or the only ones left
-    on both sides.
+    """Return the starts of one group in pairs: of one product, of one place, of one client, or the
+    only ones left on both sides.
+
+    A manifest may name several libraries. One that both versions name is not swapped for another.
     """
     left, right = list(before), list(after)
+    stay = {start.client for start in before} & {start.client for start in after}
+
+    def place(start: Start) -> str | None:
+        return None if start.declared is None and start.client in stay else start.where
+
     pairs: list[Pair] = []
-    for key in (attrgetter("where"), _ids, attrgetter("file")):
+    for key in (_product, _client, place, _ids, _file):
         for start in list(right):
             mine = key(start)
             other = next((one for one in left if mine is not None and key(one) == mine), None)
@@ -112,9 +118,22 @@ def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...
                 left.remove(other)
                 right.remove(start)
                 pairs.append(Pair(before=other, after=start))
-    if len(left) == len(right) == 1:
+    if len(left) == len(right) == 1 and place(left[0]) and place(right[0]):
         return (*pairs, Pair(before=left[0], after=right[0]))
     return (*pairs, *(Pair(before=one) for one in left), *(Pair(after=one) for one in right))
+
+
+def _product(start: Start) -> tuple[str, str] | None:
+    library = start.library
+    return (start.where, library.product) if library is not None and library.product else None
+
+
+def _client(start: Start) -> tuple[str, str | None]:
+    return start.where, start.client
+
+
+def _file(start: Start) -> str | None:
+    return start.file if start.declared is not None else None
 
 
 def _ids(start: Start) -> tuple[str | None, str | None] | None:

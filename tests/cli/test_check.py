@@ -200,6 +200,14 @@ def test_a_library_of_another_language_above_gives_no_version(
     assert ("the groups of .\n" in out, "the groups of rust" in out) == (True, False)
 
 
+def test_a_module_of_go_does_not_stand_for_the_one_above(tmp_path: Path, screen: Screen) -> None:
+    for version in ("1.60.0", "1.60.1"):
+        text = f"module x\n\nrequire github.com/IBM/sarama v{version}\n"
+        write(tmp_path / version, {"go.mod": text, "collector/go.mod": text})
+    out = screen(tmp_path / "1.60.0", tmp_path / "1.60.1")[1]
+    assert ("the groups of .\n" in out, "the groups of collector\n" in out) == (True, True)
+
+
 def test_only_files_about_kafka_are_named_as_not_known(tmp_path: Path, screen: Screen) -> None:
     for folder in ("old", "new"):
         write(tmp_path / folder, {"tsconfig.json": "{ // a comment", "kafka.json": '{"kafka": '})

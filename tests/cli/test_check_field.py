@@ -20,6 +20,14 @@ LOGSTASH = """input {{
   }}
 }}
 """
+BOTH = """module x
+
+require (
+	github.com/IBM/sarama v{sarama} // indirect
+	github.com/open-telemetry/opentelemetry-collector-contrib/receiver/kafkareceiver v{receiver}
+	github.com/twmb/franz-go v{franz} // indirect
+)
+"""
 CSPROJ = '<Project><ItemGroup><PackageReference Include="{}" Version="{}"/></ItemGroup></Project>'
 JAVA = "org.apache.kafka.clients.consumer."
 Files = dict[str, str]
@@ -149,6 +157,12 @@ CASES = {
         image("otel/opentelemetry-collector-contrib:0.137.0"),
         3,
         ["[range]", "[cooperative-sticky]", "group_rebalance_strategy: range"],
+    ),
+    "09 Jaeger takes the collector's receiver, beside both libraries": (
+        {"go.mod": BOTH.format(receiver="0.132.0", sarama="1.46.0", franz="1.18.1")},
+        {"go.mod": BOTH.format(receiver="0.137.0", sarama="1.46.1", franz="1.19.5")},
+        3,
+        ["1 rejected, 2 not verified", "[cooperative-sticky] (default of Op"],
     ),
     "10 the collector takes a list": (
         image("otel/opentelemetry-collector-contrib:0.136.0"),
