@@ -20,10 +20,10 @@ help:
 	@echo "make test-full  every path and version, long stories included: two to three hours"
 	@echo "make mutants    120 mutants, drawn at random, against the pure planner tests"
 	@echo "make hostile    2,000 runs with hostile options, files and broker answers"
-	@echo "make search     200,000 generated roll-outs, as rebal advises them (an hour and a half)"
+	@echo "make search     200,000 generated roll-outs, as rebal advises them (three hours)"
 	@echo "make coverage   the share of the statements that the fast tests run"
 	@echo "make schemas    the JSON Schemas of the documents, anew from their records"
-	@echo "make pictures   the pictures of docs/, from what rebal prints now"
+	@echo "make pictures   the pictures of docs/ and the pages of the rules, as rebal prints them now"
 	@echo "make screens    the kept screens of the tests anew: read the difference"
 	@echo "make lint types bench lock clean"
 
@@ -120,6 +120,7 @@ schemas: $(READY)
 
 pictures: $(READY)
 	$(BIN)/python -m bench.pictures docs
+	$(BIN)/python -m bench.rule_pages docs
 
 # Each kept screen and answer (tests/data/screens, tests/data/standings) as it is now.
 screens: $(READY)

@@ -1,10 +1,11 @@
-"""The pictures in docs show what rebal prints now."""
+"""The pictures in docs, and the pages of the rules, show what rebal prints now."""
 
 from __future__ import annotations
 
 import re
 
 from bench.pictures import pictures
+from bench.rule_pages import rule_pages
 from tests.pages import DOCS, PAGES
 
 
@@ -23,3 +24,8 @@ def test_two_runs_make_the_same_pictures() -> None:
 def test_the_pages_show_every_picture() -> None:
     named = re.findall(r'"(?:docs/)?([a-z-]+\.svg)"', "".join(PAGES.values()))
     assert sorted(named) == sorted(path.name for path in DOCS.glob("*.svg"))
+
+
+def test_each_rule_has_its_page() -> None:
+    kept = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "rules").iterdir()}
+    assert kept == rule_pages(), "`make pictures` makes them anew"
