@@ -370,7 +370,8 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     @property
     def evidence(self) -> tuple[str, ...]:
         """Return the options that add the evidence for its gates."""
-        return self.given.proving(self.baseline, by_lists=self.to in ("COOPERATIVE", "EAGER"))
+        no_lists = self.to in ("KIP-848", "KIP-1071", "classic")
+        return self.given.proving(self.baseline, by_lists=not no_lists)
 
     def kept_as(self, file: str) -> Plan:
         """Return the plan as it is read from `file`: its gates' commands name that file."""

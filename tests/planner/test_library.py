@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rebal.cli.planning import Wishes, way_back
 from rebal.groups.clients import libraries
 from rebal.planner.bridge import read_each_other
 from rebal.planner.commands import Given
@@ -229,6 +230,20 @@ def test_the_way_back_is_to_the_library_that_ran_before() -> None:
     assert goal_back(swap(None, ROUND, "librdkafka", families={"*": "aiokafka"})) == "aiokafka"
     with pytest.raises(NotPlannedError, match="library to go back to is not known"):
         goal_back(swap(None, ["range"], "franz-go"))
+
+
+def test_half_way_the_new_members_are_replaced_by_the_old_library() -> None:
+    made = swap("sarama", ["range"], "franz-go")
+    new = replaced(0, "franz-go", ["range"])
+    half = look(3, [new, app(1, list=["range"], family="sarama")])
+    back = way_back(made, [], half, Wishes(expect_members=None, families={}, ignore={}))
+    assert (back.path, back.to, back.exit_code) == ("library", "sarama", 0)
+    assert back.steps[0].to_do == (id_of(0, 2),)
+    assert back.advice.text.startswith("restart app-0 with [range] and sarama in place of")
+
+
+def test_its_gates_probe_for_the_lists_where_no_evidence_was_given() -> None:
+    assert swap("kafkajs", OWN, "librdkafka").evidence == ("--probe",)
 
 
 def test_it_is_rehearsed_with_the_new_librarys_processes() -> None:
