@@ -75,10 +75,12 @@ def paths_of(world: World) -> Iterator[SafePath]:
     classic = CONSUMER not in (one.protocol, two.protocol)
     plan = plan_of(world)
     written = two.declared is not None and two.declared.list_set and same
-    if classic and known and not written and _runs(two, one.names):
+    read = same or read_each_other(one.family or "", two.family or "")
+    kept = same or (read and {*one.names[:1]} <= {*STATELESS})
+    if classic and known and kept and not written and _runs(two, one.names):
         step = _step(two, one.names)
         yield SafePath(name=_AS_BEFORE, steps=(step,))
-    if classic and known and not same:
+    if classic and known and read and not same:
         yield from _bridge(one, two)
     if plan is not None and plan.path.label:
         lists = [step.target_list for step in plan.steps if step.target_list and classic]
@@ -93,8 +95,7 @@ def paths_of(world: World) -> Iterator[SafePath]:
 
 def _bridge(one: Start, two: Start) -> Iterator[SafePath]:
     """Yield the path on which the old library takes an assignor of the new one first."""
-    read = read_each_other(one.family or "", two.family or "")
-    shared = [name for name in STATELESS if read and name in two.names]
+    shared = [name for name in STATELESS if name in two.names]
     for names in [(shared[0], *one.names)] if shared else []:
         if _setting(one, names):
             steps = (_step(one, names), _step(two, two.names))

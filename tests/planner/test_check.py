@@ -258,6 +258,17 @@ def test_a_rejected_change_has_a_safe_path(
     assert all(step.setting for step in paths[0].steps)
 
 
+@pytest.mark.parametrize("new", ["franz-go", "java", "librdkafka"])
+def test_kafka_go_gets_no_bridge_to_a_client_that_cannot_read_it(new: str) -> None:
+    own = [start("sticky", family="kafka-python")]
+    bridged = judged(own, [start("range", family=new)]).paths
+    assert bridged[0].name == "two roll-outs, the first with kafka-python"
+    apart = judged([start("roundrobin", family="segmentio")], [start("range", family=new)]).paths
+    assert [path.name.partition(":")[0] for path in apart] == [
+        "cut-over", "a new group id, with the offsets of the old group copied before it starts",
+    ]  # fmt: skip
+
+
 def test_a_client_that_nothing_names_any_more_is_no_other_client() -> None:
     found = judged([start("range")], [start(family=None)])
     assert [path.name.partition(":")[0] for path in found.paths] == ["cut-over"]
