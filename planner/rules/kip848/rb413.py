@@ -35,7 +35,7 @@ def every_member_stops(context: Context) -> Findings:
 
     How to fix it: cure that condition and plan again, which gives the online path. Or agree on the
     interruption and record it: --ignore RB413 --reason "who agreed, and for when". The plan keeps
-    it, and `rebal verify` advises the stop only then.
+    it, and `verify` advises the stop only then.
     """
     if crosses(context):
         closed, cure = ["the streams protocol has no online path"], ""

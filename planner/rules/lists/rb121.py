@@ -30,7 +30,7 @@ def returning_members(context: Context) -> Findings:
     without a request; one that was shut down sends LEAVE_GROUP.
 
     How to answer it: if it belongs to the service, give --expect-members, so that no gate holds
-    before it is there. If it left for good, name it with --departed. `rebal verify` takes both
+    before it is there. If it left for good, name it with --departed. `verify` takes both
     answers as well, and its journal keeps them.
 
     It does not fire for a member whose list holds the target, which is admitted after every step
