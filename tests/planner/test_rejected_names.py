@@ -7,11 +7,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from rebal.planner.admission.rejected import member_of
 from rebal.planner.plan import Plan
 from rebal.planner.verification.verify import verify
 from tests.planner.looks import app, look
 
 AUTOMATIC = "consumer-checkout-1"
+
+
+@pytest.mark.parametrize(("client", "known"), [(AUTOMATIC, False), ("orders", True)])
+def test_an_automatic_client_id_alone_names_no_member(client: str, *, known: bool) -> None:
+    out = {"client": client, "list": ["range"]}
+    seen = look(1, [{**app(1), "client": client}], refusals=[out])
+    assert (member_of(seen, seen.refusals[0]) is not None) is known
 
 
 def names(plan: Plan, out: dict[str, Any], host: str, *here: str) -> tuple[str, ...]:
