@@ -471,10 +471,11 @@ def wait_for_entry(look: Look) -> Advice | None:
     if not out or not (look.holds or look.step is None):
         return None
     last = max(out, key=lambda one: (one.until, one.name))
+    who = listed(last.behind) or "a static member that joined since"
     behind = [facts for facts in look.context.members if facts.name in last.behind]
     waits = advised.wait(
         f"{last.label} was rejected and no log shows that it rejoined; "
-        f"{listed(last.behind)} may have stopped: the coordinator counts a stopped static "
+        f"{who} may have stopped: the coordinator counts a stopped static "
         f"member until its session ends. Look again after {last.until:%H:%M:%SZ}",
     )
     return replace(waits, commands=look.context.removals(behind))

@@ -371,7 +371,9 @@ def _rejections(
         elif estimated and one.instance_id not in static:
             yield _Rejection(one, Doubt.COUNT)
         else:
-            yield _Rejection(one, Doubt.ENTRY if behind else Doubt.PAST, until, behind)
+            # One that joined since may have stopped again; its own entry has its own session.
+            hidden = bool(behind) or (until is not None and one.instance_id not in static)
+            yield _Rejection(one, Doubt.ENTRY if hidden else Doubt.PAST, until, behind)
 
 
 def _rebalanced_since(look: JournalEntry, context: Context) -> bool:
@@ -415,13 +417,13 @@ def _hidden_until(
     context: Context,
     at: datetime,
     counted: int | None,
-) -> tuple[datetime, tuple[str, ...]]:
+) -> tuple[datetime | None, tuple[str, ...]]:
     """Return when stopped static members can no longer fill the place of a client that was
-    rejected at that time, and their names; none where none can.
+    rejected at that time (None: none can), and the names of those that were there then.
 
     Each completed rebalance begins a session anew (KIP-345), as each load does, and a group of
-    another number of members says nothing of now. One that joined after the rejection is not in
-    doubt, nor is a rejection that was older than a session when the plan was made.
+    another number of members says nothing of now. A rejection that was older than a session when
+    the plan was made is not in doubt.
     """
     static = [facts for facts in context.members if facts.static]
     lasts = longest_session(facts.member for facts in static)
@@ -435,8 +437,8 @@ def _hidden_until(
         ),
     )
     until = max(at, same) + lasts
-    if at < _began(plan) - lasts or context.snapshot.captured_at >= until:
-        return until, ()
+    if not static or at < _began(plan) - lasts or context.snapshot.captured_at >= until:
+        return None, ()
     known = set().union(*(entry.ids for entry in seen if entry.at <= at))
     kept = [
         facts.name

@@ -259,7 +259,11 @@ def test_a_stopped_static_member_may_fill_the_place_of_a_rejected_dynamic_one(at
     before = entry_of(made, first, look(2.5, [kept, app(1, 2)]))
     assert held(7, kept, before).advice.action == "wait"
     assert held(8, kept, before).finished, "the static member's session is over: it runs"
-    assert held(2.5, {**kept, "id": "s.2"}).finished, "the static member has restarted"
+    again = held(2.5, {**kept, "id": "s.2"})
+    assert (again.advice.action, again.finished, again.advice.commands) == ("wait", False, ())
+    assert "a static member that joined since may have stopped" in again.next
+    before = entry_of(made, again, look(2.5, [{**kept, "id": "s.2"}, app(1, 2)]))
+    assert held(8, {**kept, "id": "s.2"}, before).finished, "it runs"
     assert held(2.5, kept, at=-6).finished, "the rejection is a session older than the plan"
 
 
