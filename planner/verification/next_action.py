@@ -110,12 +110,14 @@ class Look:
 
     @property
     def stops_first(self) -> bool:
-        """Return whether members must stop before another one starts: they have the protocol that
-        the step ends.
+        """Return whether members must stop before another one starts: they have the protocol or
+        the library that the step ends, which no list shows to the coordinator.
         """
-        by_protocol = self.step is not None and not self.step.target_list
+        not_by_list = self.step is not None and (
+            self.step.aim is Aim.CLIENT or not self.step.target_list
+        )
         waits = self.current is not None and bool(self.current.to_do)
-        return self.plan.path.stops_the_group and by_protocol and waits
+        return self.plan.path.stops_the_group and not_by_list and waits
 
     def out(self, kind: OutsiderKind, doubt: Doubt = Doubt.NONE) -> list[Outsider]:
         """Return the outsiders of this kind and doubt."""

@@ -217,6 +217,16 @@ def test_over_a_stop_the_members_start_with_the_new_library() -> None:
     assert (end.finished, end.exit_code) == (True, 0)
 
 
+def test_over_a_stop_no_member_starts_beside_one_of_the_old_library() -> None:
+    old = {"list": ["range"], "family": "segmentio"}
+    tell = Story(swap("segmentio", ["range"], "java", ignore=AGREED))
+    stop_rest = "stop app-0, check that the group is Empty, then start it with [range, coop"
+    for minutes, start in ((1, 1), (2, 2)):
+        one_left = tell(look(minutes, [app(0, start, **old)]))
+        assert (one_left.exit_code, one_left.advice.action) == (4, Action.CUT_OVER)
+        assert one_left.next.startswith(stop_rest), "the coordinator would admit [range] beside it"
+
+
 def test_a_group_that_runs_the_library_is_done_on_any_assignor() -> None:
     for names in (["range"], COOPERATIVE):
         made = swap("franz-go", names, "franz-go")
