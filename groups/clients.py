@@ -24,6 +24,8 @@ UNKNOWN: Final = "unknown"
 _NAMED: Final = {Source.REQUEST_LOG, Source.CLIENT_LOG, Source.OFFSETS_TOPIC, Source.ASSUMED}
 _NUMBERS: Final = re.compile(r"\d+(?:\.\d+)*")
 _EMBEDDED: Final = re.compile(r"rdkafka-v?(\d+(?:\.\d+)*)")
+WITHOUT_STATIC: Final = ("kafkajs", "segmentio")
+"""Families without static membership (KIP-345; tulios/kafkajs#884, segmentio/kafka-go#939)."""
 
 
 class DefaultList(Record, frozen=True, kw_only=True):

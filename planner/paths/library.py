@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rebal.groups.clients import Family, families
+from rebal.groups.clients import WITHOUT_STATIC, Family, families
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
     ALL_AT_ONCE,
@@ -24,6 +24,7 @@ from rebal.planner.advice.wording import (
 from rebal.planner.clients import cooperative
 from rebal.planner.commands import AGREED, NamedCommand, commands, sentences
 from rebal.planner.context import COOPERATIVE, Context, Facts, ids
+from rebal.planner.facts import all_partitions, owned
 from rebal.planner.kinds import PathKind
 from rebal.planner.paths.one_bounce import refresh
 from rebal.planner.paths.parts import (
@@ -39,7 +40,7 @@ from rebal.planner.paths.parts import (
 )
 from rebal.planner.paths.restarts import how_of, order_of
 from rebal.planner.paths.two_bounces import add_both
-from rebal.planner.plan import Aim, Brief, Gate, Setting, Step, StepKind
+from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
 from rebal.planner.risks import Risk
 from rebal.planner.settings import settings_for
@@ -102,7 +103,8 @@ def _gate(context: Context, rest: Sequence[Facts]) -> Gate:
 def _replace(context: Context, number: int) -> Step:
     """Return the step that replaces the members one by one, with the common assignor alone."""
     names, rest = (context.target,), _left(context)
-    order, later = tuple(order_of(context, rest)), tuple(_later(context))
+    later, loses_ids = tuple(_later(context)), _loses_ids(context, rest)
+    order = tuple(order_of(context, rest, by_lists=not loses_ids))
     return Step(
         id=number,
         title=f"{context.client} replaces every member, on {context.target}",
@@ -129,11 +131,27 @@ def _replace(context: Context, number: int) -> Step:
         rollback=back_to_library(context.target),
         brief=Brief(
             needs=f"every list holds {context.target}, and the coordinator remembers it",
-            how=tuple(how_of(context, rest)),
+            how=tuple(how_of(context, rest, by_lists=not loses_ids)),
             gate=f"{everyone(context)} runs {context.client}",
         ),
         commands=(*commands(order), *commands(later)),
-        cost=cost_of(context, rest, names),
+        cost=loses_ids or cost_of(context, rest, names),
+    )
+
+
+def _loses_ids(context: Context, rest: Sequence[Facts]) -> Cost | None:
+    """Return what it costs that the new library has no static members; None where none is lost."""
+    static = [facts for facts in rest if facts.static]
+    if not static or context.client not in WITHOUT_STATIC:
+        return None
+    everything = sum(owned(facts.member) for facts in context.members)
+    return Cost(
+        rebalances=len(rest),
+        partitions_stopped=len(rest) * everything,
+        partitions_moved=0,
+        text=f"{context.client} has no static members: each restart rebalances, and stops "
+        f"{all_partitions(everything)} until the old entry's session ends "
+        f"({context.named(static, 3)})",
     )
 
 

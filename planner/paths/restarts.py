@@ -15,15 +15,19 @@ from rebal.planner.timeouts import in_words, of_family
 _WORKLOADS: Final = 2
 
 
-def order_of(context: Context, rest: Sequence[Facts]) -> Iterator[str | NamedCommand]:
-    """Yield the instructions for restarting `rest` one by one, in order, and their commands."""
+def order_of(
+    context: Context, rest: Sequence[Facts], *, by_lists: bool = True
+) -> Iterator[str | NamedCommand]:
+    """Yield the instructions for restarting `rest` one by one, in order, and their commands;
+    `by_lists` as of `how_of`.
+    """
     if not rest:
         return
     static = [facts for facts in rest if facts.static]
     if context.unsure and len(static) < len(context.members):
         yield from request_log_hint(context)
     yield from in_order([facts.name for facts in rest])
-    yield from static_lines(context, static)
+    yield from static_lines(context, static if by_lists else ())
     yield from _kubernetes_lines(rest)
 
 

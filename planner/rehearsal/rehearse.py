@@ -10,6 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.assignors import Assignor
+from rebal.groups.clients import WITHOUT_STATIC
 from rebal.planner.rehearsal.engine.agenda import Latency
 from rebal.planner.rehearsal.engine.ledger import Totals
 from rebal.planner.rehearsal.engine.member import Member
@@ -91,6 +92,7 @@ def as_restarted(process: Process, event: Event) -> Process:
         assignors=event.assignors or process.assignors,
         family=event.family or process.family,
         version=None if event.family else process.version,
+        instance_id=None if event.family in WITHOUT_STATIC else process.instance_id,
         protocol=event.protocol or process.protocol,
         remote_assignor=event.remote_assignor or process.remote_assignor,
         fails_in=process.fails_in if event.fails_in is None else event.fails_in,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rebal.cli.planning import Wishes, way_back
+from rebal.cli.planning import Wishes, too_long, way_back
 from rebal.groups.clients import libraries
 from rebal.planner.bridge import read_each_other
 from rebal.planner.commands import Given
@@ -264,3 +264,24 @@ def test_it_is_rehearsed_with_the_new_librarys_processes() -> None:
     told = rehearse(scene, script)
     assert told.measures.rejected == 0
     assert {one.state for one in told.members} == {"running"}
+
+
+def test_a_library_without_static_members_leaves_their_entries_until_the_session_ends() -> None:
+    names = ["range", "roundrobin"]
+    members = [app(n, list=names, family="java", instance=f"pod-{n}") for n in (0, 1)]
+    cluster = {"version": "4.0", "settings": {"group.max.size": "100"}}
+
+    def made(client: str) -> Plan:
+        return plan(members, client, reloaded=False, cluster=cluster)
+
+    lost, kept = made("kafkajs"), made("aiokafka")
+    assert (lost.path, kept.path) == ("library", "library")
+    assert "RB109" in rules(kept) - rules(lost)
+    (step,) = lost.steps
+    assert not [text for text in (*step.order, *step.brief.how) if "no rebalance" in text]
+    assert step.cost is not None
+    assert step.cost.text.startswith("kafkajs has no static members: each restart rebalances")
+    assert too_long(lost, 10.0, 1, 0)[0] == 4, "how long a partition stops is not predicted"
+    scene, _ = scene_of(lost.baseline)
+    assert rehearse(scene, rollout(lost)).measures.rebalances > 0
+    assert rehearse(scene, rollout(kept)).measures.rebalances == 0

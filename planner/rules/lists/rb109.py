@@ -1,7 +1,12 @@
 """RB109: static members restart without a rebalance."""
 
+from rebal.groups.clients import WITHOUT_STATIC
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, found, rule
 from rebal.planner.rules.scope import by_lists, planning
+
+
+def _stays_static(context: Context) -> bool:
+    return context.client not in WITHOUT_STATIC
 
 
 @rule(
@@ -9,7 +14,7 @@ from rebal.planner.rules.scope import by_lists, planning
     Severity.WARN,
     "A static member that restarts in time causes no rebalance",
     reference="KIP-345; KIP-814; KAFKA-10284; GroupMetadataManager: updateStaticMemberAndRebalance",
-    applies=(planning, by_lists),
+    applies=(planning, by_lists, _stays_static),
     traits={Trait.PASSING},
 )
 def static_members(context: Context) -> Findings:
