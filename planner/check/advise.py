@@ -66,7 +66,7 @@ def plan_of(world: World, live: GroupSnapshot | None = None) -> Plan | None:
 
 def paths_of(world: World) -> Iterator[SafePath]:
     """Yield the paths of this change, the one that interrupts least first."""
-    pair = next((one for one in world.changed if not one.same_list), None)
+    pair = next((one for one in world.changed if not one.same_list or one.is_swap), None)
     if pair is None or pair.before is None or pair.after is None or pair.after.protocol is None:
         return
     one, two = pair.before, pair.after

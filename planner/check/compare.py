@@ -48,10 +48,16 @@ class Pair(Record, frozen=True, kw_only=True):
         return one is not None and two is not None and _list(one) == _list(two)
 
     @property
+    def is_swap(self) -> bool:
+        """Return whether another client takes the place of this one."""
+        one, two = self.before, self.after
+        return one is not None and two is not None and not one.same_client(two)
+
+    @property
     def is_move(self) -> bool:
         """Return whether one client moves from one known assignor list, or protocol, to another."""
         one, two = self.before, self.after
-        if one is None or two is None or self.same_list or not one.same_client(two):
+        if one is None or two is None or self.same_list or self.is_swap:
             return False
         return not any(map(is_unset, (*one.names, *two.names)))
 
@@ -72,6 +78,16 @@ class World(Record, frozen=True, kw_only=True):
     def name(self) -> str:
         """Return the group's name for texts."""
         return self.group_id or f"the groups of {self.folder}"
+
+    @property
+    def befores(self) -> list[Start]:
+        """Return what its consumers run before the change."""
+        return [pair.before for pair in self.pairs if pair.before is not None]
+
+    @property
+    def afters(self) -> list[Start]:
+        """Return what its consumers run behind the change."""
+        return [pair.after for pair in self.pairs if pair.after is not None]
 
     @property
     def changed(self) -> tuple[Pair, ...]:

@@ -27,6 +27,7 @@ from rebal.groups.protocol import group_protocol
 from rebal.groups.vote import elect
 from rebal.planner.admission.check import Admission, Event, Join, Leave, admitted, restart
 from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory
+from rebal.planner.bridge import STATELESS, read_each_other
 from rebal.planner.check.advise import SafePath, paths_of, plan_of
 from rebal.planner.check.before import (
     FIRST,
@@ -98,8 +99,7 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
     (empty: they are). `live` is the group as it runs.
     """
     changed = world.changed
-    befores = [pair.before for pair in world.pairs if pair.before is not None]
-    afters = [pair.after for pair in world.pairs if pair.after is not None]
+    befores, afters = world.befores, world.afters
     news = [pair.after for pair in changed if pair.after is not None]
     answers = list(_answers(world, kept, live))
     decisive = next(one for answer in _WORST_FIRST for one in answers if one.verdict is answer)
@@ -205,7 +205,7 @@ def _answers(
     world: World, kept: Mapping[str, str], live: GroupSnapshot | None
 ) -> Iterator[Admission]:
     """Yield the answers to every start with the change, at each moment of the roll-out."""
-    starts = [start for pair in world.pairs for start in (pair.before, pair.after) if start]
+    starts = [*world.befores, *world.afters]
     if len({start.family == "connect" for start in starts}) > 1:
         yield _said(
             Tri.NO,
@@ -231,6 +231,23 @@ def _answers(
                     if number == 0 or snapshot.group.assignor or not has_lists(snapshot):
                         yield _asked(Context(snapshot), events, live=False)
     yield from _to_kip848(world, live)
+    yield from _other_libraries(world)
+
+
+def _other_libraries(world: World) -> Iterator[Admission]:
+    """Yield the answer where a library that is new to the group may misread what others send."""
+    old = {start.family for start in world.befores if start.family is not None}
+    new = {start.family for start in world.afters if start.family is not None} - old
+    both = snapshots_of([*world.befores, *world.afters])
+    elected = {snapshot.group.assignor or "" for snapshot in both}
+    with_data = sorted(elected - {"", *STATELESS})
+    for one, two in product(sorted(new), sorted(old)):
+        if not read_each_other(one, two):
+            reason = f"{one} and {two} do not read each other's subscriptions (RB119)"
+            yield _said(Tri.NO, reason)
+        elif with_data:
+            reason = f"{one} and {two} may not read each other's data for {listed(with_data)}"
+            yield _said(Tri.CANNOT_TELL, reason)
 
 
 def _moments(world: World, pair: Pair) -> Iterator[tuple[Start, ...]]:

@@ -74,6 +74,10 @@ ADMITTED = {
     ),
     "a list written before the version is known": ([start()], [start("range")]),
     "a static id": ([start("range")], [start("range", instance_id="pay-1")]),
+    "libraries that ran beside each other before": tuple(
+        [start("sticky", **more), start("sticky", family="sarama", file="bill/app.yaml")]
+        for more in ({}, {"session_timeout_ms": 30_000})
+    ),
     "a timeout alone": ([start()], [start(session_timeout_ms=30_000)]),
     "Streams across 2.4 by upgrade.from": (
         [start(lib=lib("streams", "2.3.1"))],
@@ -144,6 +148,14 @@ REJECTED = {
         [start(lib=lib("streams", "2.8.2"))],
     ),
 }
+REJECTED["another service on kafka-go joins the group"] = (
+    [start("range")],
+    [start("range"), start("range", file="bill/app.yaml", family="segmentio")],
+)
+REJECTED["kafka-go in the place of a client that cannot read it"] = (
+    [start("range", lib=lib("sarama", "1.43.3"))],
+    [start("range", lib=lib("segmentio", "0.4.47"))],
+)
 REJECTED["a list that names an assignor twice"] = (
     [start("range", lib=lib("java", "3.9.0"))],
     [start("range", "range", lib=lib("java", "3.9.0"))],
@@ -176,6 +188,10 @@ UNKNOWN = {
     "Streams to KIP-1071": (
         [start(family="streams")],
         [start(family="streams", group_protocol="streams")],
+    ),
+    "another library under a sticky assignor": (
+        [start("cooperative-sticky", lib=lib("java", "3.9.0"))],
+        [start("cooperative-sticky", lib=lib("franz-go", "1.18.0"))],
     ),
     "another group id": ([start("range")], [start("range", group="pay-2")]),
     "a group id that is not known": ([start("range")], [start("range", group=None)]),
