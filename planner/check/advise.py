@@ -18,6 +18,7 @@ from rebal.planner.kinds import PathKind
 from rebal.planner.paths.choose import make_plan
 from rebal.planner.plan import Plan
 from rebal.planner.settings import settings_for
+from rebal.planner.verdict import BLOCKED
 
 _JAVAS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 # CONFIGURATION.md of librdkafka; tulios/kafkajs, src/consumer/assigners.
@@ -82,7 +83,8 @@ def paths_of(world: World) -> Iterator[SafePath]:
         yield SafePath(name=_AS_BEFORE, steps=(step,))
     if classic and known and read and not same:
         yield from _bridge(one, two)
-    if plan is not None and plan.path.label:
+    can_begin = plan is not None and (classic or plan.exit_code != BLOCKED)
+    if plan is not None and plan.path.label and can_begin:
         lists = [step.target_list for step in plan.steps if step.target_list and classic]
         if all(_runs(two, names) for names in lists):
             yield SafePath(name=plan.path.label, steps=tuple(_step(two, each) for each in lists))

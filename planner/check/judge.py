@@ -276,9 +276,12 @@ def _stages(pair: Pair) -> list[tuple[Start, ...]]:
 
 
 def _to_kip848(world: World, live: GroupSnapshot | None) -> Iterator[Admission]:
-    """Yield the answer of the plan to KIP-848 where a consumer leaves the classic protocol."""
-    kinds = {(pair.before.protocol, pair.start.protocol) for pair in world.changed if pair.before}
-    if any(now == CONSUMER != was for was, now in kinds):
+    """Yield the answer of the plan to KIP-848 where a consumer leaves the classic protocol, or a
+    new one joins a classic group with another.
+    """
+    online = [pair for pair in world.changed if pair.start.protocol == CONSUMER]
+    ran = [each for pair in online for each in ([pair.before] if pair.before else world.befores)]
+    if any(start.protocol != CONSUMER for start in ran):
         plan = plan_of(world, live)
         if plan is None:
             yield _said(Tri.CANNOT_TELL, "the move to KIP-848 cannot be planned")
@@ -330,7 +333,13 @@ def _fails(start: Start) -> str | None:
     left = [] if declared is None else [*(["an assignor list"] if declared.list else [])]
     left += [] if declared is None else declared.classic_only
     software = Software(family=start.family, version=start.version)
+    brokers = other_brokers(start.brokers)
+    without = brokers.name if brokers is not None and brokers.kip848 is False else None
     rows = (
+        (
+            online and without,
+            f"the brokers are {without}'s, without KIP-848 groups",
+        ),
         (
             online and left,
             f"with group.protocol=consumer the client does not start while {', '.join(left)} is "

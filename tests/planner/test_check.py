@@ -156,6 +156,10 @@ REJECTED["kafka-go in the place of a client that cannot read it"] = (
     [start("range", lib=lib("sarama", "1.43.3"))],
     [start("range", lib=lib("segmentio", "0.4.47"))],
 )
+REJECTED["a new KIP-848 group on Redpanda"] = (
+    [],
+    [start(group_protocol="consumer", brokers="redpanda-0.redpanda.svc.cluster.local:9092")],
+)
 REJECTED["a list that names an assignor twice"] = (
     [start("range", lib=lib("java", "3.9.0"))],
     [start("range", "range", lib=lib("java", "3.9.0"))],
@@ -179,6 +183,10 @@ UNKNOWN = {
     "a move to KIP-848": (
         [start("range")],
         [start(group_protocol="consumer", lib=lib("java", "4.1.0"))],
+    ),
+    "a new service with KIP-848 joins a classic group": (
+        [start("range")],
+        [start("range"), start(group_protocol="consumer", file="bill/app.yaml")],
     ),
     "the way back from KIP-848": ([start(group_protocol="consumer")], [start("range")]),
     "Java 5 without group.protocol": (
