@@ -57,6 +57,10 @@ def test_since_4_4_a_static_member_needs_no_place_in_a_kip848_group(
     version: str | None, answer: Tri
 ) -> None:
     assert static_returns(Cluster(version=version)) is answer
+    members = [{"id": "a", "instance": "a", "protocol_type": "consumer"}]
+    spec = {"members": members, "type": "consumer", "elected": "uniform"}
+    found = memory_of(context_of({**spec, "cluster": {"version": version}}))
+    assert found.static_returns is answer
 
 
 # --- admission --------------------------------------------------------------------------------

@@ -100,6 +100,7 @@ def test_a_busy_dead_member_is_named_as_soon_as_its_lag_has_doubled(tell: Story)
         standing = tell(reading(minutes, offsets))
     (danger,) = standing.dangers
     assert "lag grows at every look since 09:10:00Z" in danger.message
+    assert f"{danger.since:%H:%M}" == "09:10"
     assert danger.message.endswith("app-2 has committed nothing on orders-4, orders-5.")
     assert danger.members == (id_of(2, 3),)
 
