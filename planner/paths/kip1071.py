@@ -137,8 +137,8 @@ def _settings(context: Context) -> tuple[Setting, ...]:
 
 def _group_settings(context: Context) -> Iterator[NamedCommand]:
     """Yield the commands that give the group what its instances set before."""
-    # The brokers allow no session below 45 s by default.
-    session = max([45.0, *(waits(m).session for m in context.snapshot.members)])
+    # The brokers allow sessions of 45 to 60 s by default.
+    session = min(60.0, max([45.0, *(waits(m).session for m in context.snapshot.members)]))
     of_group = ("--entity-type", "groups", *option("--entity-name", context.group.group_id))
     for setting, value in (
         ("num.standby.replicas", "1"),

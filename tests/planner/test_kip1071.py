@@ -70,7 +70,7 @@ def test_the_plan_stops_everybody_once_that_is_agreed() -> None:
     ]
 
 
-@pytest.mark.parametrize(("session", "printed"), [(1500, 45000), (60000, 60000)])
+@pytest.mark.parametrize(("session", "printed"), [(1500, 45000), (50000, 50000), (120000, 60000)])
 def test_the_group_gets_the_session_that_the_brokers_allow(session: int, printed: int) -> None:
     made = plan(classic(1, timeouts=[session, 300000]), "streams", **CLASSIC)
     assert f"session.timeout.ms={printed}" in moved(made)
