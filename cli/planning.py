@@ -31,6 +31,7 @@ from rebal.groups.model import GroupSnapshot, RebalanceProtocol
 from rebal.groups.snapshot.documents import format_of
 from rebal.planner.commands import Given
 from rebal.planner.context import COOPERATIVE
+from rebal.planner.facts import stated_in
 from rebal.planner.goals import goal_back
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Cost, Plan, Verdict, dump_plan
@@ -218,7 +219,7 @@ def way_back(
         wishes,
         to=goal_back(plan, running=bool(seen.members)),
         expect_members=wishes.expect_members or plan.expected_members or len(plan.baseline.members),
-        families={**accepted.families, **wishes.families},
+        families={**_still_stated(plan, seen), **wishes.families},
         ignore={**_lasting(accepted.ignore), **wishes.ignore},
         departed=tuple(name for name in departed if name not in again),
     )
@@ -226,6 +227,19 @@ def way_back(
         return plan_of(remembered(plan, entries, seen), wishes, assume, plan.baseline)
     except UsageError as error:
         raise UsageError(f"no way back to {wishes.to} can be planned: {error}") from None
+
+
+def _still_stated(plan: Plan, seen: GroupSnapshot) -> dict[str, str]:
+    """Return the client families that the plan states; where it replaces the library, those of the
+    clients that have not been restarted since.
+    """
+    stated = plan.accepted.families
+    if plan.to not in libraries() or not seen.members:
+        return dict(stated)
+    old = {member.member_id for member in plan.baseline.members}
+    new = {member.client_id for member in seen.members if member.member_id not in old}
+    found = {m.client_id: stated_in(stated, m) for m in seen.members if m.client_id not in new}
+    return {client: family for client, family in found.items() if family}
 
 
 def _lasting(ignore: Mapping[str, str]) -> dict[str, str]:

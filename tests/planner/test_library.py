@@ -252,6 +252,21 @@ def test_half_way_the_new_members_are_replaced_by_the_old_library() -> None:
     assert back.advice.text.startswith("restart app-0 with [range] and sarama in place of")
 
 
+def test_what_the_plan_states_of_the_old_members_says_nothing_of_the_new_ones() -> None:
+    made = swap(None, ROUND, "aiokafka", families={"*": "kafkajs"})
+
+    def back(*starts: int, **wished: str) -> Plan:
+        members = [replaced(n, None, ROUND) | app(n, s) for n, s in enumerate(starts)]
+        seen = look(3, members, elected=ROUND[0])
+        return way_back(made, [], seen, Wishes(expect_members=None, families=wished, ignore={}))
+
+    half = back(2, 1)
+    assert (half.path, half.to, half.steps[0].to_do) == ("library", "kafkajs", (id_of(0, 2),))
+    assert back(2, 2).steps[0].to_do == (id_of(0, 2), id_of(1, 2))
+    assert back(1, 1).path == "finished"
+    assert back(2, 1, **{"app-0": "kafkajs"}).path == "finished", "it is said of this one now"
+
+
 def test_its_gates_probe_for_the_lists_where_no_evidence_was_given() -> None:
     assert swap("kafkajs", OWN, "librdkafka").evidence == ("--probe",)
 
