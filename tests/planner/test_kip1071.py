@@ -104,6 +104,13 @@ def test_brokers_and_clients_decide(
         assert stays.exit_code == 3, "what is proven is not answered"
 
 
+def test_the_limit_of_members_asks_for_no_newer_brokers() -> None:
+    for settings, fix in (({}, "Allow DESCRIBE_CONFIGS"), ({"group.max.size": "1"}, "Raise that")):
+        group = {**STREAMS, "cluster": {"version": "4.3", "settings": settings}}
+        found = plan(new(1, 1), "classic", ignore=AGREED, **group).findings
+        assert [one.fix[: len(fix)] for one in found if one.rule == "RB508"] == [fix]
+
+
 def test_every_look_on_the_way() -> None:
     tell = Story(up())
     here = tell(look(1, classic(1, 1), **CLASSIC))

@@ -39,5 +39,10 @@ def brokers_without_streams(context: Context) -> Findings:
     )
     if not context.asked:
         fix = read_brokers(context)
-    for answer in of_brokers(context):
+    *protocol, size = of_brokers(context)
+    for answer in protocol:
         yield from unless_allowed(answer, fix, switching_on(context, "streams.version"))
+    fix = "Raise that limit, or scale the program down during the change."
+    if not context.snapshot.cluster.settings:
+        fix = read_brokers(context)
+    yield from unless_allowed(size, fix)
