@@ -9,10 +9,17 @@ from rebal.groups.model import GroupSnapshot, GroupType, Record, Tri
 from rebal.planner.bridge import STATELESS, read_each_other
 from rebal.planner.check.before import planned
 from rebal.planner.check.compare import World
-from rebal.planner.check.starts import CONSUMER, Start, is_unset
+from rebal.planner.check.starts import BY_BROKERS, Start, is_unset
 from rebal.planner.clients import cooperative, is_mixed
 from rebal.planner.commands import Given
-from rebal.planner.context import COOPERATIVE, COOPERATIVE_STICKY, EAGER
+from rebal.planner.context import (
+    CLASSIC,
+    CONSUMER,
+    COOPERATIVE,
+    COOPERATIVE_STICKY,
+    EAGER,
+    STREAMS,
+)
 from rebal.planner.goals import NotPlannedError
 from rebal.planner.kinds import PathKind
 from rebal.planner.paths.choose import make_plan
@@ -73,7 +80,7 @@ def paths_of(world: World) -> Iterator[SafePath]:
     one, two = pair.before, pair.after
     same = one.same_client(two)
     known = not any(map(is_unset, (*one.names, *two.names)))
-    classic = CONSUMER not in (one.protocol, two.protocol)
+    classic = BY_BROKERS.keys().isdisjoint((one.protocol, two.protocol))
     plan = plan_of(world)
     written = two.declared is not None and two.declared.list_set and same
     read = same or read_each_other(one.family or "", two.family or "")
@@ -83,8 +90,8 @@ def paths_of(world: World) -> Iterator[SafePath]:
         yield SafePath(name=_AS_BEFORE, steps=(step,))
     if classic and known and read and not same:
         yield from _bridge(one, two)
-    can_begin = plan is not None and (classic or plan.exit_code != BLOCKED)
-    if plan is not None and plan.path.label and can_begin:
+    shown = plan is not None and (classic or plan.path.stops_the_group or plan.exit_code != BLOCKED)
+    if plan is not None and plan.path.label and shown:
         lists = [step.target_list for step in plan.steps if step.target_list and classic]
         if all(_runs(two, names) for names in lists):
             yield SafePath(name=plan.path.label, steps=tuple(_step(two, each) for each in lists))
@@ -105,8 +112,10 @@ def _bridge(one: Start, two: Start) -> Iterator[SafePath]:
 
 
 def _goal(one: Start, two: Start) -> str:
-    if two.protocol == CONSUMER:
-        return CONSUMER
+    if two.protocol in BY_BROKERS:
+        return two.protocol
+    if one.protocol == STREAMS:
+        return CLASSIC
     if is_mixed(two.names) and not is_mixed(one.names):
         return COOPERATIVE
     if one.protocol == CONSUMER:

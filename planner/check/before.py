@@ -28,7 +28,7 @@ from rebal.groups.model import (
 )
 from rebal.groups.vote import elect
 from rebal.planner.check.compare import Pair
-from rebal.planner.check.starts import CONSUMER, Start
+from rebal.planner.check.starts import BY_BROKERS, Start
 from rebal.planner.risks import with_default_settings
 
 # Declarations have no time.
@@ -91,14 +91,14 @@ def _snapshot(starts: Sequence[tuple[Start, Start | None]]) -> GroupSnapshot:
         for number, (now, later) in enumerate(starts)
         for member in _members(number, now, later)
     ]
-    online = any(now.protocol == CONSUMER for now, _ in starts)
+    kinds = [GroupType(now.protocol) for now, _ in starts if now.protocol in BY_BROKERS]
     connect = any(now.family == "connect" for now, _ in starts)
     return with_default_settings(
         GroupSnapshot(
             group=Group(
                 group_id=next((now.group_id for now, _ in starts if now.group_id), ""),
                 state=GroupState.STABLE if members else GroupState.EMPTY,
-                type=GroupType.CONSUMER if online else GroupType.CLASSIC,
+                type=kinds[0] if kinds else GroupType.CLASSIC,
                 protocol_type="connect" if connect else "consumer",
             ),
             captured_at=_AT,
@@ -113,7 +113,7 @@ def _members(number: int, now: Start, later: Start | None) -> Iterator[Member]:
     stays = later is not None and now.same_client(later)
     version = (later.version if stays and later is not None else None) or now.version
     software = Software(family=now.family, version=version, evidence=(said,))
-    online = now.protocol == CONSUMER
+    online = now.protocol in BY_BROKERS
     static = declared is not None and declared.instance_id is not None
     for copy in range(1 if static else 2):
         yield Member(
@@ -125,7 +125,7 @@ def _members(number: int, now: Start, later: Start | None) -> Iterator[Member]:
             if online
             else AssignorList(knowledge=Knowledge.EXACT, list=now.names, evidence=(said,)),
             declared=None if later is None else _next_start(later, said),
-            protocol_type=CONSUMER if online else None,
+            protocol_type=now.protocol if online else None,
         )
 
 

@@ -38,9 +38,9 @@ from rebal.planner.check.before import (
     snapshots_of,
 )
 from rebal.planner.check.compare import Changed, Pair, World
-from rebal.planner.check.starts import CONSUMER, Library, Start, is_open, is_unset
+from rebal.planner.check.starts import BY_BROKERS, Library, Start, is_open, is_unset
 from rebal.planner.clients import able, cooperative, is_mixed, refuses_mixed, stops_at_repeats
-from rebal.planner.context import COOPERATIVE, Context
+from rebal.planner.context import CLASSIC, CONSUMER, COOPERATIVE, STREAMS, Context
 from rebal.planner.facts import listed
 from rebal.planner.plan import Severity
 from rebal.planner.rules import Trait, evaluate, has
@@ -230,7 +230,7 @@ def _answers(
                     # A later moment without a common assignor comes behind a rejection.
                     if number == 0 or snapshot.group.assignor or not has_lists(snapshot):
                         yield _asked(Context(snapshot), events, live=False)
-    yield from _to_kip848(world, live)
+    yield from _moved(world, live)
     yield from _other_libraries(world)
 
 
@@ -275,18 +275,19 @@ def _stages(pair: Pair) -> list[tuple[Start, ...]]:
     return [one, one if static else one + two, two]
 
 
-def _to_kip848(world: World, live: GroupSnapshot | None) -> Iterator[Admission]:
-    """Yield the answer of the plan to KIP-848 where a consumer leaves the classic protocol, or a
-    new one joins a classic group with another.
+def _moved(world: World, live: GroupSnapshot | None) -> Iterator[Admission]:
+    """Yield the answer of the plan where a consumer leaves the classic protocol, or the streams
+    protocol, or a new one joins a group of another protocol.
     """
-    online = [pair for pair in world.changed if pair.start.protocol == CONSUMER]
-    ran = [each for pair in online for each in ([pair.before] if pair.before else world.befores)]
-    if any(start.protocol != CONSUMER for start in ran):
-        plan = plan_of(world, live)
-        if plan is None:
-            yield _said(Tri.CANNOT_TELL, "the move to KIP-848 cannot be planned")
-        else:
-            yield _said(answer_of(plan.exit_code), plan.summary)
+    for pair in world.changed:
+        was = [pair.before] if pair.before is not None else world.befores
+        kinds = {pair.start.protocol, *(start.protocol for start in was)}
+        back = pair.start.protocol == CLASSIC and STREAMS not in kinds
+        if len(kinds) > 1 and not back and not kinds.isdisjoint(BY_BROKERS):
+            plan = plan_of(world, live)
+            answer = answer_of(plan.exit_code) if plan is not None else Tri.CANNOT_TELL
+            reason = plan.summary if plan is not None else "no plan of its protocol can be made"
+            yield _said(answer, reason)
 
 
 def _early(pair: Pair, kept: Mapping[str, str]) -> Admission | None:
@@ -302,14 +303,12 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> Admission | None:
     failing = _fails(two)
     if failing is not None:
         return _said(Tri.NO, failing)
-    if two.protocol is None:
-        return _said(
-            Tri.CANNOT_TELL,
-            f"group.protocol is not set, and its default in {two.family} {two.version} is not "
-            "known",
-        )
-    if two.protocol not in ("classic", CONSUMER):
-        return _said(Tri.CANNOT_TELL, f"a move to group.protocol={two.protocol} is not judged here")
+    if two.protocol not in (CLASSIC, *BY_BROKERS):
+        shown = f"group.protocol is {two.protocol or 'not set'}, and "
+        known = "that" if two.protocol else f"its default in {two.family} {two.version}"
+        return _said(Tri.CANNOT_TELL, f"{shown}{known} is not known")
+    if STREAMS in (two.protocol, one.protocol if one is not None else None):
+        return _said(Tri.YES, "it is held against no list")
     if one is None:
         hidden = "" if two.group_id else "no file names its group, which may run already"
         why = kept[two.file] or hidden if two.file in kept else ""

@@ -15,10 +15,12 @@ from rebal.groups.clients import default_list, family, version_tuple
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import Record
 from rebal.planner.clients import custom
+from rebal.planner.context import CONSUMER, STREAMS
 
-CONSUMER: Final = "consumer"
 PROGRAMS: Final = ("streams", "connect")
 """Families whose library is Java's."""
+BY_BROKERS: Final = {CONSUMER: "none (KIP-848)", STREAMS: "none (KIP-1071)"}
+"""Values of group.protocol under which the brokers assign: no list is compared."""
 _OPEN: Final = "?"
 _PROFILE: Final = re.compile(r" \(profile ([\w-]+)\)\Z")
 _CONSUMER_BY_DEFAULT: Final = (5,)
@@ -126,7 +128,7 @@ class Start(Record, frozen=True, kw_only=True):
     def names(self) -> tuple[str, ...]:
         """Return the assignor list of the next start, with an open name where it is not known."""
         declared, library = self.declared, self.library
-        if self.protocol == CONSUMER:
+        if self.protocol in BY_BROKERS:
             return ()
         if declared is not None and declared.list:
             return declared.list
@@ -139,13 +141,13 @@ class Start(Record, frozen=True, kw_only=True):
     def writes_list(self) -> bool:
         """Return whether its configuration sets the assignor list, or needs none."""
         written = self.declared is not None and self.declared.list_set
-        return written or self.protocol == CONSUMER
+        return written or self.protocol in BY_BROKERS
 
     @property
     def list_text(self) -> str:
         """Return the list for texts, with where it is from if no file writes it."""
-        if self.protocol == CONSUMER:
-            return "none (KIP-848)"
+        if self.protocol in BY_BROKERS:
+            return BY_BROKERS[self.protocol]
         if any(map(is_unset, self.names)):
             heads = [name for name in self.names if not is_unset(name)]
             return f"[{', '.join(heads)}, …], the rest not known" if heads else "not known"

@@ -160,6 +160,11 @@ REJECTED["a new KIP-848 group on Redpanda"] = (
     [],
     [start(group_protocol="consumer", brokers="redpanda-0.redpanda.svc.cluster.local:9092")],
 )
+for way, old, new in (("to", None, "streams"), ("back from", "streams", None)):
+    REJECTED[f"Streams {way} KIP-1071, which has no online path"] = (
+        [start(lib=lib("streams", "4.2.0"), group_protocol=old)],
+        [start(lib=lib("streams", "4.2.0"), group_protocol=new)],
+    )
 REJECTED["a list that names an assignor twice"] = (
     [start("range", lib=lib("java", "3.9.0"))],
     [start("range", "range", lib=lib("java", "3.9.0"))],
@@ -192,10 +197,6 @@ UNKNOWN = {
     "Java 5 without group.protocol": (
         [start(lib=lib("java", "4.1.0"))],
         [start(lib=lib("java", "5.0.0"))],
-    ),
-    "Streams to KIP-1071": (
-        [start(family="streams")],
-        [start(family="streams", group_protocol="streams")],
     ),
     "another library under a sticky assignor": (
         [start("cooperative-sticky", lib=lib("java", "3.9.0"))],
