@@ -126,7 +126,7 @@ def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...
         return None if start.declared is None and start.client in stay else start.where
 
     pairs: list[Pair] = []
-    for key in (_product, _client, place, _ids, _file):
+    for key in (_product, _client, place, _ids, _file, _alone):
         for start in list(right):
             mine = key(start)
             other = next((one for one in left if mine is not None and key(one) == mine), None)
@@ -150,6 +150,11 @@ def _client(start: Start) -> tuple[str, str | None]:
 
 def _file(start: Start) -> str | None:
     return start.file if start.declared is not None else None
+
+
+def _alone(start: Start) -> str | None:
+    """Return the client of a manifest: a lock file may give its version, or give it no more."""
+    return start.client if start.declared is None else None
 
 
 def _ids(start: Start) -> tuple[str | None, str | None] | None:

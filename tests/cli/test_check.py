@@ -317,6 +317,18 @@ def test_a_range_of_versions_that_have_one_list_is_as_good_as_a_version(
     assert screen(tmp_path / "old", tmp_path / "new")[0] == code
 
 
+def test_a_lock_file_that_comes_or_goes_is_no_other_consumer(
+    tmp_path: Path, screen: Screen
+) -> None:
+    own = {"package.json": '{"dependencies": {"kafkajs": "^2.0.0"}}'}
+    lock = '[[package]]\nname = "x"\n\n"kafkajs@npm:^2.0.0":\n  version: 2.2.4\n'
+    write(tmp_path / "old", own | {"yarn.lock": lock})
+    write(tmp_path / "new", own)
+    for one, two in (("old", "new"), ("new", "old")):
+        code, out, _ = screen(tmp_path / one, tmp_path / two)
+        assert (code, out.splitlines()[0]) == (0, "1 of 1 group starts differently: 1 safe")
+
+
 def test_a_file_with_a_placeholder_may_change_elsewhere(tmp_path: Path, screen: Screen) -> None:
     for folder, more in (("old", "a=b\n"), ("new", "a=c\n")):
         write(tmp_path / folder, {"c.properties": properties("${GROUP}", "range") + more})
