@@ -44,6 +44,13 @@ _OF_A_START: Final = re.compile(
     r"|rebalanc|kafka:\s*\{\{|toYaml[^\n]*kafka",
     re.IGNORECASE,
 )
+# A line that sets how a consumer starts, in a program's own words too; no comment.
+_A_START: Final = re.compile(
+    r"^(?!\s*(?:#|//))[^\n]*(?:assignor|assign\w*[._-]?strateg|rebalanc\w*[._-]?strateg"
+    r"|\bbalance_strateg|group[._-]?protocol|group[._-]?instance)[^\n]*",
+    re.IGNORECASE | re.MULTILINE,
+)
+_NOT_READ: Final = "a line about assignors or the group's protocol changes, and is not understood"
 # A setting about a group that holds a placeholder: what is before it, its name, what follows.
 _PLACEHOLDER: Final = re.compile(
     r"((?:group|assign|strateg|application)[^\n:=]{0,80}[:=][^\n]{0,200}?)[$][{(]([\w.-]+)([^\n]*)",
@@ -201,11 +208,15 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
     """Yield each file whose consumers a reader does not know whole, where what decides them
     changed.
     """
-    if not (one.notes or two.notes or two.unread):
-        # The files are not read once more.
-        return
     files = frozenset((*one.tree.files, *two.tree.files))
     changed = [file for file in sorted(files) if one.text(file) != two.text(file)]
+    sides = (one, two)
+    read = {start.file for side in sides for start in side.starts if _sets_a_start(start)}
+    for file in changed:
+        was, now = one.text(file), two.text(file)
+        about = "kafka" in f"{file} {was} {now}".lower() and was and now and file not in read
+        if about and _A_START.findall(was) != _A_START.findall(now):
+            yield file, f"{file}: {_NOT_READ}"
     for side in (two, one):
         for note in side.notes:
             file = _file_of(note, files)
@@ -223,6 +234,12 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
         file = _file_of(note, files)
         if note not in one.unread and file in one.tree.files:
             yield file, note
+
+
+def _sets_a_start(start: Start) -> bool:
+    """Return whether a reader understood the lines of its file that `_A_START` finds."""
+    said = start.declared
+    return said is not None and bool(said.list_set or said.group_protocol or said.instance_id)
 
 
 def _about_kafka(side: Side) -> Iterator[str]:

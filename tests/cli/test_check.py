@@ -25,6 +25,11 @@ SPRING = """spring:
         partition.assignment.strategy: {names}
 """
 HELM = "kafka: {{ .Values.kafka }}\n{{ if }}"
+OF_COMPOSE = "services:\n  a:\n    environment:\n      - KAFKA_ASSIGNMENT_STRATEGY={}\n"
+OF_A_WORKER = (
+    "group.id=kafka\nconfig.storage.topic=c\noffset.storage.topic=o\nstatus.storage.topic=s\n"
+    "consumer.partition.assignment.strategy={}\n"
+)
 FILE = "pay/src/main/resources/application.yaml"
 Screen = Callable[..., tuple[int, str, str]]
 
@@ -279,6 +284,15 @@ def test_a_pipe_without_a_writer_is_one_sentence(tmp_path: Path, screen: Screen)
             {"x/compose.yaml": image("0.999.0")},
             id="a version that nobody looked up",
         ),
+        *(
+            pytest.param({name: text.format("range")}, {name: text.format("sticky")}, id=each)
+            for each, name, text in (
+                ("a list in Compose", "compose.yaml", OF_COMPOSE),
+                ("a program's own word", "app.yaml", "kafka:\n  rebalanceStrategy: {}\n"),
+                ("Telegraf", "t.toml", "[[inputs.kafka_consumer]]\nbalance_strategy = '{}'\n"),
+                ("the list of a worker's sinks", "worker.properties", OF_A_WORKER),
+            )
+        ),
         pytest.param(
             {"pay/c.yaml": "group.id: pay\n"},
             {"pay/c.yaml": "group.id: pay\n  kafka: [\n"},
@@ -315,6 +329,24 @@ def test_a_range_of_versions_that_have_one_list_is_as_good_as_a_version(
     for folder, needs in (("old", {"kafkajs": "^2.2.4"}), ("new", {name: version})):
         write(tmp_path / folder, {"package.json": json.dumps({"dependencies": needs})})
     assert screen(tmp_path / "old", tmp_path / "new")[0] == code
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "partition.assignment.strategy=range\n",
+            f"partition.assignment.strategy={JAVA}RangeAssignor\n",
+        ),
+        ("# partition.assignment.strategy=range\n", "# partition.assignment.strategy=sticky\n"),
+    ],
+)
+def test_a_line_that_changes_no_start_is_no_finding(
+    tmp_path: Path, screen: Screen, before: str, after: str
+) -> None:
+    for folder, line in (("old", before), ("new", after)):
+        write(tmp_path / folder, {"c.properties": f"group.id=kafka\n{line}"})
+    assert screen(tmp_path / "old", tmp_path / "new")[0] == 0
 
 
 def test_a_lock_file_that_comes_or_goes_is_no_other_consumer(
