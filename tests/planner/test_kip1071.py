@@ -111,6 +111,14 @@ def test_the_limit_of_members_asks_for_no_newer_brokers() -> None:
         assert [one.fix[: len(fix)] for one in found if one.rule == "RB508"] == [fix]
 
 
+def test_a_stable_group_is_not_waited_for_to_elect_an_assignor() -> None:
+    made = plan(new(1, 1), "streams", expect_members=3, **STREAMS)
+    assert (made.exit_code, rules(made)) == (3, {"RB606"})
+    assert made.findings[0].fix.startswith(
+        "Find out why they are missing: they join with the protocol"
+    )
+
+
 def test_every_look_on_the_way() -> None:
     tell = Story(up())
     here = tell(look(1, classic(1, 1), **CLASSIC))

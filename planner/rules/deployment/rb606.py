@@ -1,5 +1,6 @@
 """RB606: fewer members than expected."""
 
+from rebal.groups.model import GroupType
 from rebal.planner.advice.steps import start_fix
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import narrowing_step
@@ -28,12 +29,14 @@ def members_missing(context: Context) -> Findings:
     """
     if context.missing:
         here = len(context.members)
+        fix = "Find out why they are missing: they join with the protocol that the group has."
+        if context.group.type not in (GroupType.CONSUMER, GroupType.STREAMS):
+            fix = start_fix(context, ["the missing members"])
         yield found(
             f"{context.missing} of {context.expected} expected members "
             f"{'is' if context.missing == 1 else 'are'} not in the group ({here} "
             f"{'is' if here == 1 else 'are'}) and may join with an old assignor list.",
             result=Tri.YES,
-            fix=f"{start_fix(context, ['the missing members'])} If they no longer belong to the "
-            f"service: --expect-members {here}.",
+            fix=f"{fix} If they no longer belong to the service: --expect-members {here}.",
             before_step=narrowing_step(context) if len(context.settled) < here else None,
         )
