@@ -512,17 +512,6 @@ class Context(GroupFacts):
         return 1 if whole else self.narrow_step - self.split
 
     @cached_property
-    def sink(self) -> str | None:
-        """Return the name of the sink connector of a `connect-NAME` group, whose members are its
-        tasks.
-        """
-        name = self.group.group_id.removeprefix("connect-")
-        ours = f"connector-consumer-{name}-"
-        if name == self.group.group_id or not self.classic or not self.members:
-            return None
-        return name if all(f.member.client_id.startswith(ours) for f in self.members) else None
-
-    @cached_property
     def under_way(self) -> bool:
         """Return whether a roll-out has begun: some list holds the target, not all are done."""
         return bool(self.holding) and len(self.settled) < len(self.members)

@@ -217,6 +217,17 @@ class GroupFacts:
         )
 
     @cached_property
+    def sink(self) -> str | None:
+        """Return the name of the sink connector of a `connect-NAME` group, whose members are its
+        tasks.
+        """
+        name = self.group.group_id.removeprefix("connect-")
+        ours = f"connector-consumer-{name}-"
+        if name == self.group.group_id or not self.classic or not self.members:
+            return None
+        return name if all(f.member.client_id.startswith(ours) for f in self.members) else None
+
+    @cached_property
     def stable(self) -> bool:
         """Return whether the group is Stable with members; no step starts in another state."""
         return self.group.state is GroupState.STABLE and bool(self.members)

@@ -116,6 +116,11 @@ def _other_library(
             f"--to-client {client}: only a classic group of consumers with assignor lists is "
             f"planned, and {group.group.group_id} is none."
         )
+    if group.sink is not None:
+        raise NotPlannedError(
+            f"--to-client {client}: the members of {group.group.group_id} are tasks of the sink "
+            f"connector {group.sink}, which run in Connect's workers with their Java client."
+        )
     target = bridge_of(group, client).assignor or known_families()[client].newest_list[0]
     return Goal(kind=EAGER, target=target, client=client)
 

@@ -138,6 +138,12 @@ def test_other_groups_are_refused() -> None:
             make_plan(group, "franz-go")
 
 
+def test_the_tasks_of_a_sink_connector_have_no_library_to_replace() -> None:
+    tasks = [{"id": f"connector-consumer-jdbc-{n}", "list": ["range"]} for n in (0, 1)]
+    with pytest.raises(NotPlannedError, match="tasks of the sink connector jdbc"):
+        plan(tasks, "franz-go", group_id="connect-jdbc")
+
+
 def replaced(number: int, client: str | None, names: list[str]) -> dict[str, Any]:
     return app(number, 2, family=client, list=names, **({} if client else UNREAD))
 
