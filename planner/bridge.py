@@ -85,8 +85,9 @@ def _against(group: GroupFacts, client: str, elected: str) -> Bridge | None:
 
 def _reads(facts: Facts, client: str) -> Tri:
     if not facts.guesses:
-        # kafka-go shows by its bytes.
-        return Tri.CANNOT_TELL if client == _KAFKA_GO else Tri.YES
+        # kafka-go shows by its bytes, where they were read.
+        unread = facts.member.subscription is None and not read_each_other(_KAFKA_GO, client)
+        return Tri.CANNOT_TELL if unread or client == _KAFKA_GO else Tri.YES
     return agreed(Tri.YES if read_each_other(key, client) else Tri.NO for key in facts.guesses)
 
 

@@ -119,6 +119,15 @@ def test_a_client_that_decides_it_must_be_known() -> None:
         assert stated.path == path
 
 
+def test_unread_bytes_may_be_those_of_kafka_go() -> None:
+    assert (swap(None, ["range"], "java").path, swap(None, ["range"], "aiokafka").path) == (
+        "none",
+        "library",
+    )
+    read = pods(1, 1, list=["range"], family=None, bytes=0)
+    assert plan(read, "java", reloaded=False).path == "library"
+
+
 def test_kafka_go_reads_only_who_sends_the_oldest_version() -> None:
     both = {
         key: {other for other in libraries() if read_each_other(key, other)} for key in libraries()
