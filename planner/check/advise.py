@@ -10,7 +10,7 @@ from rebal.planner.bridge import STATELESS, read_each_other
 from rebal.planner.check.before import planned
 from rebal.planner.check.compare import World
 from rebal.planner.check.starts import BY_BROKERS, Start, is_unset
-from rebal.planner.clients import cooperative, is_mixed
+from rebal.planner.clients import cooperative, is_mixed, refuses_mixed
 from rebal.planner.commands import Given
 from rebal.planner.context import (
     CLASSIC,
@@ -137,6 +137,7 @@ def _runs(start: Start, names: Sequence[str]) -> bool:
     return (
         bool(_setting(start, names))
         and not (alone and len(names) > 1)
+        and not (refuses_mixed(start.family) and is_mixed(names))
         and (own or {*names} <= brings)
     )
 

@@ -294,6 +294,18 @@ def test_kafka_go_gets_no_bridge_to_a_client_that_cannot_read_it(new: str) -> No
     ]  # fmt: skip
 
 
+def test_no_path_gives_a_client_a_list_that_it_does_not_start_with() -> None:
+    found = judged(
+        [start(lib=lib("java", "3.9.0"))],
+        [start("cooperative-sticky", lib=lib("librdkafka", "2.6.0"))],
+    )
+    brought = [step.brings for path in found.paths for step in path.steps]
+    assert "[range, cooperative-sticky]" not in brought
+    assert [path.name.partition(":")[0] for path in found.paths] == [
+        "cut-over", "a new group id, with the offsets of the old group copied before it starts",
+    ]  # fmt: skip
+
+
 def test_a_client_that_nothing_names_any_more_is_no_other_client() -> None:
     found = judged([start("range")], [start(family=None)])
     assert [path.name.partition(":")[0] for path in found.paths] == ["cut-over"]
