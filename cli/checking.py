@@ -44,10 +44,11 @@ _OF_A_START: Final = re.compile(
     r"|rebalanc|kafka:\s*\{\{|toYaml[^\n]*kafka",
     re.IGNORECASE,
 )
-# A line that sets how a consumer starts, in a program's own words too; no comment.
+# A line that sets how a consumer starts, in a program's own words too, with its items; no comment.
 _A_START: Final = re.compile(
-    r"^(?!\s*(?:#|//))[^\n]*(?:assignor|assign\w*[._-]?strateg|rebalanc\w*[._-]?strateg"
-    r"|\bbalance_strateg|group[._-]?protocol|group[._-]?instance)[^\n]*",
+    r"^(?![ \t]*(?:#|//))[^\n]*(?:assignor|(?:assign|rebalanc)\w{0,9}[._-]?strateg"
+    r"|\bbalance_strateg|group[._-]?protocol|group[._-]?instance)[^\n]*"
+    r"(?:\n[ \t]*- [^\n]*)*",
     re.IGNORECASE | re.MULTILINE,
 )
 _NOT_READ: Final = "a line about assignors or the group's protocol changes, and is not understood"

@@ -289,6 +289,7 @@ def test_a_pipe_without_a_writer_is_one_sentence(tmp_path: Path, screen: Screen)
             for each, name, text in (
                 ("a list in Compose", "compose.yaml", OF_COMPOSE),
                 ("a program's own word", "app.yaml", "kafka:\n  rebalanceStrategy: {}\n"),
+                ("a program's own list", "app.yaml", "kafka:\n  assignors:\n  - range\n  - {}\n"),
                 ("Telegraf", "t.toml", "[[inputs.kafka_consumer]]\nbalance_strategy = '{}'\n"),
                 ("the list of a worker's sinks", "worker.properties", OF_A_WORKER),
             )
