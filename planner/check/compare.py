@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -183,6 +184,21 @@ def _renamed(
         old = next((gone[start.where] for start in after[key] if start.where in gone), None)
         if old is not None:
             yield old, key
+    left, came = _own_files(before, after), _own_files(after, before)
+    for name in sorted(left.keys() & came.keys()):
+        yield left[name], came[name]
+
+
+def _own_files(
+    found: Mapping[_Key, Sequence[Start]], other: Mapping[_Key, Sequence[Start]]
+) -> dict[str, _Key]:
+    """Return the folders that one version alone has, where no file names the group, by the name of
+    a file that is in one of them only: such a folder was moved.
+    """
+    folders = [key for key in found.keys() - other.keys() if key[0] is None]
+    names = {(start.file.rpartition("/")[2], key) for key in folders for start in found[key]}
+    count = Counter(name for name, _ in names)
+    return {name: key for name, key in names if count[name] == 1}
 
 
 def _list(start: Start) -> tuple[str | None, tuple[str, ...]]:

@@ -205,6 +205,22 @@ def test_a_library_of_another_language_above_gives_no_version(
     assert ("the groups of .\n" in out, "the groups of rust" in out) == (True, False)
 
 
+@pytest.mark.parametrize(
+    ("module", "code", "said"),
+    [
+        ("github.com/IBM/sarama v1.43.3", 0, "no group starts differently"),
+        ("github.com/twmb/franz-go v1.18.0", 3, "[range]"),
+    ],
+)
+def test_a_folder_that_moved_holds_the_same_consumers(
+    tmp_path: Path, screen: Screen, module: str, code: int, said: str
+) -> None:
+    write(tmp_path / "old", {"pay/go.mod": "require github.com/IBM/sarama v1.43.3\n"})
+    write(tmp_path / "new", {"services/pay/go.mod": f"require {module}\n"})
+    found, out, _ = screen(tmp_path / "old", tmp_path / "new")
+    assert (found, said in out) == (code, True)
+
+
 def test_a_module_of_go_does_not_stand_for_the_one_above(tmp_path: Path, screen: Screen) -> None:
     for version in ("1.60.0", "1.60.1"):
         text = f"module x\n\nrequire github.com/IBM/sarama v{version}\n"
