@@ -44,14 +44,19 @@ _OF_A_START: Final = re.compile(
     r"|rebalanc|kafka:\s*\{\{|toYaml[^\n]*kafka",
     re.IGNORECASE,
 )
-# A line that sets how a consumer starts, in a program's own words too, with its items; no comment.
+# A setting of how a consumer starts, in a program's own words too, and an assignor of Java.
 _A_START: Final = re.compile(
-    r"^(?![ \t]*(?:#|//))[^\n]*(?:assignor|(?:assign|rebalanc)\w{0,9}[._-]?strateg"
-    r"|\bbalance_strateg|group[._-]?protocol|group[._-]?instance)[^\n]*"
-    r"(?:\n[ \t]*- [^\n]*)*",
-    re.IGNORECASE | re.MULTILINE,
+    r"(?:assignor|(?:assign|rebalanc)\w{0,9}[._-]?strateg|\bbalance_strateg"
+    r"|group[._-]?protocol|group[._-]?instance)[\w.-]{0,20}[\"']?"
+    r"(?:[ \t]*[:=]>?|,?\s{0,99}[\"']?value[\"']?:)[ \t]*"
+    r"(?:\"[^\"\n]{0,999}\"|'[^'\n]{0,999}'|\[[^]]{0,999}\]|[^\n#]*(?:\n[ \t]*- [^\n]*)*)"
+    r"|org\.apache\.kafka\.clients\.consumer\.\w{1,99}",
+    re.IGNORECASE,
 )
-_NOT_READ: Final = "a line about assignors or the group's protocol changes, and is not understood"
+_COMMENTED: Final = re.compile(r"^[ \t]*(?:#|//)[^\n]*", re.MULTILINE)
+_NOT_READ: Final = (
+    "a setting of assignors or of the group's protocol changes, and is not understood"
+)
 # A setting about a group that holds a placeholder: what is before it, its name, what follows.
 _PLACEHOLDER: Final = re.compile(
     r"((?:group|assign|strateg|application)[^\n:=]{0,80}[:=][^\n]{0,200}?)[$][{(]([\w.-]+)([^\n]*)",
@@ -216,7 +221,7 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
     for file in changed:
         was, now = one.text(file), two.text(file)
         about = "kafka" in f"{file} {was} {now}".lower() and was and now and file not in read
-        if about and _A_START.findall(was) != _A_START.findall(now):
+        if about and _settings(was) != _settings(now):
             yield file, f"{file}: {_NOT_READ}"
     for side in (two, one):
         for note in side.notes:
@@ -237,8 +242,14 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
             yield file, note
 
 
+def _settings(text: str) -> list[str]:
+    """Return the settings that `_A_START` finds, without comments, spaces and quotes."""
+    found = _A_START.findall(_COMMENTED.sub("", text))
+    return [re.sub(r"[\s\"']", "", each) for each in found]
+
+
 def _sets_a_start(start: Start) -> bool:
-    """Return whether a reader understood the lines of its file that `_A_START` finds."""
+    """Return whether a reader understood the settings of its file that `_A_START` finds."""
     said = start.declared
     return said is not None and bool(said.list_set or said.group_protocol or said.instance_id)
 

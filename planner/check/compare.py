@@ -55,6 +55,14 @@ class Pair(Record, frozen=True, kw_only=True):
         return one is not None and two is not None and not one.same_client(two)
 
     @property
+    def is_named_first(self) -> bool:
+        """Return whether a file names the library now, and only settings showed it before."""
+        one, two = self.before, self.after
+        if one is None or two is None:
+            return False
+        return one.library is None and two.library is not None
+
+    @property
     def is_move(self) -> bool:
         """Return whether one client moves from one known assignor list, or protocol, to another."""
         one, two = self.before, self.after

@@ -236,7 +236,8 @@ def _answers(
 
 def _other_libraries(world: World) -> Iterator[Admission]:
     """Yield the answer where a library that is new to the group may misread what others send."""
-    old = {start.family for start in world.befores if start.family is not None}
+    sure = (pair.before for pair in world.pairs if pair.before and not pair.is_named_first)
+    old = {start.family for start in sure if start.family is not None}
     new = {start.family for start in world.afters if start.family is not None} - old
     both = snapshots_of([*world.befores, *world.afters])
     elected = {snapshot.group.assignor or "" for snapshot in both}

@@ -306,6 +306,7 @@ def test_a_pipe_without_a_writer_is_one_sentence(tmp_path: Path, screen: Screen)
                 ("a list in Compose", "compose.yaml", OF_COMPOSE),
                 ("a program's own word", "app.yaml", "kafka:\n  rebalanceStrategy: {}\n"),
                 ("a program's own list", "app.yaml", "kafka:\n  assignors:\n  - range\n  - {}\n"),
+                ("a list in Kubernetes", "d.yaml", "- name: KAFKA_ASSIGNOR\n  value: {}\n"),
                 ("Telegraf", "t.toml", "[[inputs.kafka_consumer]]\nbalance_strategy = '{}'\n"),
                 ("the list of a worker's sinks", "worker.properties", OF_A_WORKER),
             )
@@ -356,6 +357,8 @@ def test_a_range_of_versions_that_have_one_list_is_as_good_as_a_version(
             f"partition.assignment.strategy={JAVA}RangeAssignor\n",
         ),
         ("# partition.assignment.strategy=range\n", "# partition.assignment.strategy=sticky\n"),
+        ("x=the assignor is range\n", "x=the assignor differs\n"),
+        ('{"assignor": "range", "topic": "a"}\n', '{"assignor": "range", "topic": "b"}\n'),
     ],
 )
 def test_a_line_that_changes_no_start_is_no_finding(

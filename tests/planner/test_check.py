@@ -78,6 +78,10 @@ ADMITTED = {
         [start("sticky", **more), start("sticky", family="sarama", file="bill/app.yaml")]
         for more in ({}, {"session_timeout_ms": 30_000})
     ),
+    "a library that is named for the first time": (
+        [start("sticky", family="librdkafka")],
+        [start("sticky", lib=lib("franz-go", "1.18.0"))],
+    ),
     "a timeout alone": ([start()], [start(session_timeout_ms=30_000)]),
     "Streams across 2.4 by upgrade.from": (
         [start(lib=lib("streams", "2.3.1"))],
