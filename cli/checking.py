@@ -215,11 +215,10 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
     changed.
     """
     files = frozenset((*one.tree.files, *two.tree.files))
-    changed = [file for file in sorted(files) if one.text(file) != two.text(file)]
-    sides = (one, two)
-    read = {start.file for side in sides for start in side.starts if _sets_a_start(start)}
-    for file in changed:
-        was, now = one.text(file), two.text(file)
+    texts = ((file, one.text(file), two.text(file)) for file in sorted(files))
+    changed = {file: (was, now) for file, was, now in texts if was != now}
+    read = {start.file for start in (*one.starts, *two.starts) if _sets_a_start(start)}
+    for file, (was, now) in changed.items():
         about = "kafka" in f"{file} {was} {now}".lower() and was and now and file not in read
         if about and _settings(was) != _settings(now):
             yield file, f"{file}: {_NOT_READ}"
@@ -234,7 +233,7 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
             else:
                 moved = any(_decides(each, file) for each in changed)
             named = {name for _, name, _ in _PLACEHOLDER.findall(was + now)}
-            if moved or any(_sets(named, two.text(each) + one.text(each)) for each in changed):
+            if moved or any(_sets(named, after + before) for before, after in changed.values()):
                 yield file, note
     for note in two.unread:
         file = _file_of(note, files)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from rebal.groups.data import load_data
 from rebal.groups.model import Record
 
 
 class Difference(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a consumer group meets there, under one protocol (None: under both)."""
+    """Difference that a consumer group meets there, under one protocol and with one client family
+    (None: under both, with each).
+    """
 
     what: str
     source: str
     protocol: str | None = None
+    family: str | None = None
 
 
 class OtherBrokers(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,10 +29,15 @@ class OtherBrokers(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     kip848: bool | None
     differs: tuple[Difference, ...]
 
-    def under(self, protocol: str | None) -> list[str]:
-        """Return what differs for a group of this protocol, each with its source."""
-        shown = [one for one in self.differs if one.protocol in (None, protocol)]
-        return [f"{one.what} ({one.source})" for one in shown]
+    def under(self, protocol: str | None, families: Collection[str | None]) -> list[str]:
+        """Return what differs for a group of this protocol and these client families, each with its
+        source.
+        """
+        return [
+            f"{one.what} ({one.source})"
+            for one in self.differs
+            if one.protocol in (None, protocol) and one.family in (None, *families)
+        ]
 
 
 def other_brokers(servers: str | None, cluster_id: str | None = None) -> OtherBrokers | None:

@@ -27,8 +27,8 @@ _SEND_VERSION_0: Final = frozenset({_KAFKA_GO, "kafkajs", "aiokafka"})
 
 
 class Bridge(Record, frozen=True, kw_only=True):
-    """Whether old and new members can run together, by which `assignor` (empty: by none), and why
-    not: because of these `members`.
+    """Answer whether old and new members can run together, by which `assignor` (empty: by none),
+    and why not: because of these `members`.
     """
 
     verdict: Tri

@@ -64,10 +64,10 @@ class Aim(StrEnum):
 
     The values: client: every member runs another library; widen: every list gets the target;
     narrow: the old assignors leave every list; refresh: a rebalance completes after a coordinator
-    reload; consumer: every member uses KIP-848;
-    classic: every member returns to the classic protocol, with the target alone. Kafka Streams:
-    every instance uses the streams protocol, the classic one again, is 2.4 or later, COOPERATIVE,
-    below 4.0, EAGER, below 2.4, or 4.0 and later. Connect: every worker is incremental, or eager.
+    reload; consumer: every member uses KIP-848; classic: every member returns to the classic
+    protocol, with the target alone. Kafka Streams: every instance uses the streams protocol, the
+    classic one again, is 2.4 or later, COOPERATIVE, below 4.0, EAGER, below 2.4, or 4.0 and later.
+    Connect: every worker is incremental, or eager.
     """
 
     WIDEN = "widen"

@@ -73,8 +73,8 @@ class Judgement(Record, frozen=True, kw_only=True):
 
     `verdict`: every member that starts with it is admitted (yes), one is rejected or does not start
     (no), or it is not known. `error` is Kafka's name of the rejection. `rules` are the ids of rules
-    that the change breaks. `hazards` change no verdict. `live`: the
-    coordinator's memory is that of the live group.
+    that the change breaks. `hazards` change no verdict. `live`: the coordinator's memory is that of
+    the live group.
     """
 
     group: str
@@ -189,7 +189,7 @@ def _known_of(news: Sequence[Start]) -> Iterator[Hazard]:
                 yield Hazard(source=library.product_title, text=text)
         brokers = other_brokers(start.brokers)
         if brokers is not None:
-            said = brokers.under(start.protocol)
+            said = brokers.under(start.protocol, {start.family})
             yield from (Hazard(source=brokers.name, text=text) for text in said)
 
 
@@ -280,15 +280,20 @@ def _moved(world: World, live: GroupSnapshot | None) -> Iterator[Admission]:
     """Yield the answer of the plan where a consumer leaves the classic protocol, or the streams
     protocol, or a new one joins a group of another protocol.
     """
-    for pair in world.changed:
-        was = [pair.before] if pair.before is not None else world.befores
-        kinds = {pair.start.protocol, *(start.protocol for start in was)}
-        back = pair.start.protocol == CLASSIC and STREAMS not in kinds
-        if len(kinds) > 1 and not back and not kinds.isdisjoint(BY_BROKERS):
-            plan = plan_of(world, live)
-            answer = answer_of(plan.exit_code) if plan is not None else Tri.CANNOT_TELL
-            reason = plan.summary if plan is not None else "no plan of its protocol can be made"
-            yield _said(answer, reason)
+    if any(_moves(world, pair) for pair in world.changed):
+        plan = plan_of(world, live)
+        answer = answer_of(plan.exit_code) if plan is not None else Tri.CANNOT_TELL
+        yield _said(answer, plan.summary if plan else "no plan of its protocol can be made")
+
+
+def _moves(world: World, pair: Pair) -> bool:
+    """Return whether this start has another protocol than those before it, and the brokers assign
+    under one of them.
+    """
+    was = [pair.before] if pair.before is not None else world.befores
+    kinds = {pair.start.protocol, *(start.protocol for start in was)}
+    back = pair.start.protocol == CLASSIC and STREAMS not in kinds
+    return len(kinds) > 1 and not back and not kinds.isdisjoint(BY_BROKERS)
 
 
 def _early(pair: Pair, kept: Mapping[str, str]) -> Admission | None:

@@ -18,11 +18,18 @@ from rebal.planner.advice.wording import (
     stop_then_start,
 )
 from rebal.planner.clients import speak_kip848, stays_eager
-from rebal.planner.commands import AGREED, NamedCommand, commands, sentences
+from rebal.planner.commands import NamedCommand, commands, sentences
 from rebal.planner.context import CONSUMER, Context, ids
-from rebal.planner.paths.parts import agreed, empty_now, everyone, gate_of, list_settings, priced
+from rebal.planner.paths.parts import (
+    agreed,
+    everyone,
+    gate_of,
+    list_settings,
+    stop_cost,
+    stopping,
+)
 from rebal.planner.plan import Aim, Brief, Step, StepKind
-from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
+from rebal.planner.rehearsal.costs.stop import see_it_empty
 from rebal.planner.risks import Risk
 
 
@@ -72,18 +79,10 @@ def cut_over(context: Context) -> tuple[Step, ...]:
                 gate=f"{everyone(context)} uses {context.target} alone",
             ),
             commands=(
-                context.accepting(Risk.STOP.rule, AGREED),
-                empty_now(context),
+                *stopping(context, Risk.STOP),
                 *commands(online),
             ),
-            cost=stop_and_start(
-                Stop(
-                    snapshot=priced(context),
-                    assignor=context.target,
-                    speed=context.speed,
-                    pricing=context.pricing,
-                )
-            ),
+            cost=stop_cost(context),
         ),
     )
 

@@ -20,15 +20,23 @@ from rebal.planner.advice.wording import (
     stop_then_start,
 )
 from rebal.planner.clients import cooperative, speak_kip848
-from rebal.planner.commands import AGREED, commands, sentences
+from rebal.planner.commands import commands, sentences
 from rebal.planner.context import Context, ids
 from rebal.planner.kinds import PathKind
 from rebal.planner.kip848 import Answer, allows, closed_online, conditions, open_points
-from rebal.planner.paths.parts import agreed, empty_now, everyone, expected_line, gate_of, priced
+from rebal.planner.paths.parts import (
+    agreed,
+    everyone,
+    expected_line,
+    gate_of,
+    priced,
+    stop_cost,
+    stopping,
+)
 from rebal.planner.paths.restarts import how_of, one_by_one, request_log_hint
 from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.online import Move, move_online
-from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
+from rebal.planner.rehearsal.costs.stop import see_it_empty
 from rebal.planner.rehearsal.scene import default_server_side
 from rebal.planner.risks import Risk
 from rebal.planner.settings import classic_protocol_for
@@ -128,15 +136,8 @@ def _offline(context: Context, common: tuple[Answer, ...], closed: tuple[Answer,
         gate=_gate(context, Tri.NO),
         rollback=back_over_stop("group.protocol=consumer"),
         brief=_brief(context, ALL_AT_ONCE, agreed(Risk.STOP_FOR_KIP848), common),
-        commands=(context.accepting(Risk.STOP_FOR_KIP848.rule, AGREED), empty_now(context)),
-        cost=stop_and_start(
-            Stop(
-                snapshot=priced(context),
-                assignor=context.target,
-                speed=context.speed,
-                pricing=context.pricing,
-            )
-        ),
+        commands=stopping(context, Risk.STOP_FOR_KIP848),
+        cost=stop_cost(context),
         exit_code=exit_code(allows(common)),
     )
 

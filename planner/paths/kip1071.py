@@ -18,7 +18,7 @@ from rebal.planner.advice.wording import (
     start_all,
     stop_then_start,
 )
-from rebal.planner.commands import AGREED, NamedCommand
+from rebal.planner.commands import NamedCommand
 from rebal.planner.context import CLASSIC, STREAMS, Context, ids
 from rebal.planner.facts import figure, owned
 from rebal.planner.kinds import PathKind
@@ -27,11 +27,11 @@ from rebal.planner.kip1071 import conditions, crosses, needed_version
 from rebal.planner.paths.parts import (
     PlannedPath,
     agreed,
-    empty_now,
     everyone,
     expected_line,
     gate_of,
     priced,
+    stopping,
 )
 from rebal.planner.plan import Aim, Brief, Cost, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.stop import empty_after, see_it_empty
@@ -97,7 +97,6 @@ def _step(context: Context) -> Step:
     needs = agreed(Risk.STOP_FOR_KIP848) if members else "the group is Empty"
     title = f"The group has no members: {start_all(change)}"
     start = start_all(change, _FIRST[goal])
-    accepts = context.accepting(Risk.STOP_FOR_KIP848.rule, AGREED)
     return Step(
         id=1,
         title=stop_then_start("instance", f"with {change}") if members else title,
@@ -122,7 +121,7 @@ def _step(context: Context) -> Step:
             gate=f"type {goal}, {everyone(context)} present",
         ),
         commands=(
-            *([accepts, empty_now(context)] if members else []),
+            *(stopping(context, Risk.STOP_FOR_KIP848) if members else ()),
             *(_group_settings(context) if goal == STREAMS else ()),
         ),
         cost=_cost(context),

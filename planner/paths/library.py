@@ -22,7 +22,7 @@ from rebal.planner.advice.wording import (
     stop_then_start,
 )
 from rebal.planner.clients import cooperative
-from rebal.planner.commands import AGREED, NamedCommand, commands, sentences
+from rebal.planner.commands import NamedCommand, commands, sentences
 from rebal.planner.context import COOPERATIVE, Context, Facts, ids
 from rebal.planner.facts import all_partitions, owned
 from rebal.planner.kinds import PathKind
@@ -31,17 +31,17 @@ from rebal.planner.paths.parts import (
     PlannedPath,
     agreed,
     cost_of,
-    empty_now,
     everyone,
     expected_line,
     gate_answer,
     gate_of,
-    priced,
+    stop_cost,
+    stopping,
 )
 from rebal.planner.paths.restarts import how_of, order_of
 from rebal.planner.paths.two_bounces import add_both
 from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
-from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
+from rebal.planner.rehearsal.costs.stop import see_it_empty
 from rebal.planner.risks import Risk
 from rebal.planner.settings import settings_for
 
@@ -199,18 +199,10 @@ def _over_a_stop(context: Context) -> Step:
             gate=f"{everyone(context)} runs {context.client}",
         ),
         commands=(
-            context.accepting(Risk.STOP_FOR_CLIENT.rule, AGREED),
-            empty_now(context),
+            *stopping(context, Risk.STOP_FOR_CLIENT),
             *commands(apart),
         ),
-        cost=stop_and_start(
-            Stop(
-                snapshot=priced(context),
-                assignor=context.target,
-                speed=context.speed,
-                pricing=context.pricing,
-            )
-        ),
+        cost=stop_cost(context),
     )
 
 

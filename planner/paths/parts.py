@@ -10,12 +10,13 @@ from rebal.groups.clients import family as known_family
 from rebal.groups.clients import version_tuple
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record, Tri
 from rebal.planner.clients import able, classes_of, cooperative
-from rebal.planner.commands import NamedCommand
+from rebal.planner.commands import AGREED, NamedCommand
 from rebal.planner.context import COOPERATIVE, EAGER, Context, Facts, ids
 from rebal.planner.kinds import PathKind
 from rebal.planner.plan import KEPT_GATE, Aim, Cost, Gate, Setting, Step
 from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.rehearsal.costs.rounds import by_assignors
+from rebal.planner.rehearsal.costs.stop import Stop, stop_and_start
 from rebal.planner.risks import Risk
 from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
 from rebal.planner.timeouts import of_families
@@ -105,6 +106,13 @@ def again(context: Context) -> NamedCommand:
 def empty_now(context: Context) -> NamedCommand:
     """Return the command that shows whether the group is Empty."""
     return NamedCommand("see the group's state", context.given.look(context.group.group_id))
+
+
+def stopping(context: Context, risk: Risk) -> tuple[NamedCommand, ...]:
+    """Return the commands of a stop of all members: the one that accepts it as `risk`, and the one
+    that shows whether the group is Empty.
+    """
+    return context.accepting(risk.rule, AGREED), empty_now(context)
 
 
 def everyone(context: Context) -> str:
@@ -228,6 +236,21 @@ def cost_of(context: Context, rest: Sequence[Facts], names: Sequence[str]) -> Co
             order=ids(rest),
             eager_ids=ids(_eager(context, names, eager_after=eager_after)),
             target_list=tuple(names),
+            speed=context.speed,
+            pricing=context.pricing,
+        )
+    )
+
+
+def stop_cost(context: Context, server_side: str = "") -> Cost | None:
+    """Return the cost of stopping all members and starting them with the target, or in a KIP-848
+    group with the coordinator's assignor `server_side`; None without a pricing.
+    """
+    return stop_and_start(
+        Stop(
+            snapshot=priced(context),
+            assignor=server_side or context.target,
+            kip848=bool(server_side),
             speed=context.speed,
             pricing=context.pricing,
         )

@@ -22,7 +22,7 @@ from rebal.planner.advice.wording import (
     stop_then_start,
 )
 from rebal.planner.clients import speak_kip848
-from rebal.planner.commands import AGREED, commands, sentences
+from rebal.planner.commands import commands, sentences
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.kinds import PathKind
 from rebal.planner.kip848 import (
@@ -37,16 +37,17 @@ from rebal.planner.kip848 import (
 from rebal.planner.paths.parts import (
     again,
     agreed,
-    empty_now,
     everyone,
     expected_line,
     gate_of,
     priced,
+    stop_cost,
+    stopping,
 )
 from rebal.planner.paths.restarts import how_of, one_by_one
 from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.online import Move, move_online
-from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
+from rebal.planner.rehearsal.costs.stop import see_it_empty
 from rebal.planner.rehearsal.scene import default_server_side
 from rebal.planner.risks import Risk
 from rebal.planner.settings import consumer_protocol_for, noted
@@ -148,16 +149,8 @@ def _offline(context: Context, common: Sequence[Answer], closed: Sequence[Answer
         gate=_gate(context),
         rollback=back_over_stop("the old configuration"),
         brief=_brief(context, (ALL_AT_ONCE,), agreed(Risk.STOP_FOR_KIP848), common),
-        commands=(context.accepting(Risk.STOP_FOR_KIP848.rule, AGREED), empty_now(context)),
-        cost=stop_and_start(
-            Stop(
-                snapshot=priced(context),
-                assignor=_server_side(context),
-                kip848=True,
-                speed=context.speed,
-                pricing=context.pricing,
-            )
-        ),
+        commands=stopping(context, Risk.STOP_FOR_KIP848),
+        cost=stop_cost(context, _server_side(context)),
         exit_code=exit_code(allows(common)),
     )
 

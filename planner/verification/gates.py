@@ -150,14 +150,14 @@ def _speaks(protocol: str, *, done: Tri) -> Proof:
     return Proof(done=done, why=f"speaks the {protocol} protocol")
 
 
-def _client(context: Context, _: Step, facts: Facts) -> Proof:
+def _client(context: Context, step: Step, facts: Facts) -> Proof:
     """Return the proof of a step that replaces the library: the new one, with the target."""
     done, new = context.replaced(facts), context.client
     runs = f"runs {facts.family}" if facts.family_proven else f"its bytes are not {new}'s"
     if done is Tri.CANNOT_TELL:
         return Proof(done=done, why=f"no evidence shows whether it runs {new}", by_hand=True)
     if done is Tri.YES and context.supports(facts, context.target) is not Tri.YES:
-        return _widen(context, _, facts)
+        return _widen(context, step, facts)
     return Proof(done=done, why=runs)
 
 

@@ -29,7 +29,8 @@ def not_apache_kafka(context: Context) -> Findings:
     other = other_brokers(context.given.brokers, cluster.cluster_id)
     if other is not None:
         protocol = CONSUMER if context.goal == CONSUMER else "classic"
+        differs = other.under(protocol, {facts.family for facts in context.members})
         yield found(
-            f"the brokers look like {other.name}: {'; '.join(other.under(protocol))}.",
+            f"the brokers look like {other.name}: {'; '.join(differs)}.",
             fix="Try the plan on a group that matters less.",
         )
