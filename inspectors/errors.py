@@ -91,6 +91,17 @@ class ConnectError(RebalError):
         self.kind: ConnectKind = kind
 
 
+class TlsError(OSError):
+    """A TLS handshake that failed: OpenSSL's reason, and what it does not trust in the broker's
+    certificate.
+    """
+
+    def __init__(self, reason: str, untrusted: str | None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.untrusted = untrusted
+
+
 class RequestError(RebalError):
     """One request that a broker answered with an error or did not answer in time.
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import ssl
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
 from rebal.inspectors.connection.auth import OAuth
 from rebal.inspectors.connection.config import CLIENT_ID, ClusterConfig
-from rebal.inspectors.connection.settings import Pem
 from rebal.inspectors.connection.tokens import token_of
-from rebal.inspectors.errors import SettingError
 
 
 def to_confluent(config: ClusterConfig) -> dict[str, Any]:
@@ -69,7 +63,10 @@ def to_kafka_python(config: ClusterConfig) -> dict[str, Any]:
             made["sasl_plain_username"] = config.username
             made["sasl_plain_password"] = config.password
     if config.tls:
-        made["ssl_context"] = _ssl_context(config)
+        # Other connections do not wait for the modules of TLS.
+        from rebal.inspectors.connection.tls import ssl_context
+
+        made["ssl_context"] = ssl_context(config)
         made["ssl_check_hostname"] = config.verify_hostname
     return made
 
@@ -107,56 +104,3 @@ def _token_for_librdkafka(
     """Return the token, its end in seconds since 1970, an unused principal, the extensions."""
     token = token_of(oauth, timeout_ms / 1000)
     return token.value, token.expires, "", dict(oauth.extensions)
-
-
-def _ssl_context(config: ClusterConfig) -> ssl.SSLContext:
-    # As Java's client, and unlike Python's default, it takes certificates that are not strictly of
-    # RFC 5280, such as those of authorities of one's own.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = config.verify_hostname
-    if config.ca is None:
-        context.load_default_certs()
-    else:
-        try:
-            context.load_verify_locations(cafile=config.ca.file, cadata=config.ca.inline)
-        except (ssl.SSLError, OSError) as error:
-            raise SettingError(
-                f"the authority's certificate (PEM) cannot be loaded: {_why(error)}."
-            ) from None
-    if config.certificate is not None and config.key is not None:
-        with ExitStack() as held:
-            chain = held.enter_context(_as_file(config.certificate))
-            key = held.enter_context(_as_file(config.key))
-            try:
-                # A password function also prevents OpenSSL from prompting on the terminal.
-                context.load_cert_chain(chain, key, lambda: config.key_password or "")
-            except (ssl.SSLError, OSError) as error:
-                raise SettingError(
-                    "the client certificate or its key cannot be loaded: "
-                    f"{_why(error)}; check the PEM and ssl.key.password."
-                ) from None
-    return context
-
-
-def _why(error: OSError) -> str:
-    return getattr(error, "reason", None) or error.strerror or "not PEM"
-
-
-@contextmanager
-def _as_file(pem: Pem) -> Iterator[str]:
-    """Yield a path to the PEM, because Python's TLS loads a key only from a path.
-
-    Inline text goes through a pipe, never to a disk. What a pipe does not hold at once is cut off:
-    no PEM is that long.
-    """
-    if pem.file is not None:
-        yield pem.file
-        return
-    reader, writer = os.pipe()
-    try:
-        os.set_blocking(writer, False)
-        with os.fdopen(writer, "wb", buffering=0) as pipe:
-            pipe.write((pem.inline or "").encode())
-        yield f"/dev/fd/{reader}"
-    finally:
-        os.close(reader)

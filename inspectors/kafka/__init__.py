@@ -2,6 +2,5 @@
 
 from rebal.inspectors.deferred import defer
 
-_MESSAGES = ("kafka.protocol", "kafka.protocol.admin", "kafka.protocol.consumer")
-for _package in ("kafka", "kafka.net", *_MESSAGES):
+for _package in ("kafka", "kafka.net", "kafka.protocol"):
     defer(_package)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,7 +21,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.connection.translate import to_kafka_python
-from rebal.inspectors.errors import ConnectError, RequestError, error_name
+from rebal.inspectors.errors import ConnectError, RequestError, TlsError, error_name
 from rebal.inspectors.kafka.wire import Connection, Deadline
 
 _T = TypeVar("_T")
@@ -141,8 +140,8 @@ class RawCluster:
             whole = deadline.left() > self.config.timeout_ms / 2000
             try:
                 made = Connection(host, port, self.config, deadline)
-            except ssl.SSLError as error:
-                raise _unreachable(broker_id, host, port, str(error.reason or error)) from None
+            except TlsError as error:
+                raise _unreachable(broker_id, host, port, error.reason) from None
             except (OSError, RequestError) as error:
                 if opened:
                     # A broker may limit the connections of a client: the busy ones are enough.
@@ -317,14 +316,8 @@ def _first(
                 break
             try:
                 return Connection(host, port, config, deadline.share(turn_left))
-            except ssl.SSLCertVerificationError as error:
-                raise ConnectError(
-                    f"{host}:{port}: its certificate is not trusted ({error.verify_message}). "
-                    "Check ssl.truststore or ssl.ca.location, and the host name in -b.",
-                    "tls",
-                ) from None
-            except ssl.SSLError as error:
-                raise ConnectError(_tls_message(host, port, error), "tls") from None
+            except TlsError as error:
+                raise ConnectError(_tls_message(f"{host}:{port}", error), "tls") from None
             except (OSError, RequestError) as error:
                 last = error
     if last is None or isinstance(last, TimeoutError) or getattr(last, "name", "") == "TIMED_OUT":
@@ -360,13 +353,18 @@ def _os_reason(error: OSError) -> str:
     return (error.strerror or str(error) or type(error).__name__).lower()
 
 
-def _tls_message(host: str, port: int, error: ssl.SSLError) -> str:
-    reason = (error.reason or str(error)).replace("_", " ").lower()
+def _tls_message(address: str, error: TlsError) -> str:
+    reason = error.reason.replace("_", " ").lower()
+    if error.untrusted:
+        return (
+            f"{address}: its certificate is not trusted ({error.untrusted}). "
+            "Check ssl.truststore or ssl.ca.location, and the host name in -b."
+        )
     if "wrong version number" in reason or "record layer" in reason:
-        return f"{host}:{port} does not speak TLS: check -b and security.protocol."
+        return f"{address} does not speak TLS: check -b and security.protocol."
     if "eof" in reason:
         return (
-            f"{host}:{port} ended the TLS handshake: it does not speak TLS or wants another client "
+            f"{address} ended the TLS handshake: it does not speak TLS or wants another client "
             "certificate. Check -b, security.protocol and ssl.keystore."
         )
-    return f"{host}:{port}: the TLS handshake failed ({reason}). Check the client certificate."
+    return f"{address}: the TLS handshake failed ({reason}). Check the client certificate."

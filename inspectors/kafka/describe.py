@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from kafka.protocol.admin.groups import DescribeGroupsRequest
 from msgspec.structs import replace
 
 from rebal.groups.compact import Partitions
@@ -35,21 +34,16 @@ from rebal.groups.wire.user_data import decode_worker, decode_worker_assignment
 from rebal.inspectors import clock
 from rebal.inspectors.errors import RequestError, error_name, unless_error
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.messages import (
-    ConsumerGroupDescribeRequest,
-    OffsetFetchRequest,
-    ShareGroupDescribeRequest,
-    StreamsGroupDescribeRequest,
-)
+from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.wire import Connection, Deadline, message
 
 CONSUMER: Final = "consumer"
 CONNECT: Final = "connect"
 _STATES: Final = {state.value: state for state in GroupState}
 _DESCRIPTIONS: Final = {
-    GroupType.CONSUMER: ConsumerGroupDescribeRequest,
-    GroupType.STREAMS: StreamsGroupDescribeRequest,
-    GroupType.SHARE: ShareGroupDescribeRequest,
+    GroupType.CONSUMER: "ConsumerGroupDescribe",
+    GroupType.STREAMS: "StreamsGroupDescribe",
+    GroupType.SHARE: "ShareGroupDescribe",
 }
 _MEMBER_TYPES: Final = {0: "classic", 1: "consumer"}
 NOT_THERE: Final = "GROUP_ID_NOT_FOUND"
@@ -107,9 +101,9 @@ def describe_many(
     """
     request = _classic_request(connection, group_ids, operations=operations)
     found = _classic(connection.exchange(request, deadline), broker)
-    for kind, description in _DESCRIPTIONS.items():
+    for kind, name in _DESCRIPTIONS.items():
         left = [group_id for group_id in group_ids if group_id not in found]
-        if not left or not connection.supports(description):
+        if not left or not connection.supports(description := request_class(name)):
             continue
         response = connection.send(
             description, deadline, group_ids=left, include_authorized_operations=operations
@@ -140,9 +134,9 @@ def look_at_classic(
         RequestError: a request got no answer.
     """
     sent = [*first, _classic_request(connection, group_ids, operations=False)]
-    if connection.supports(ConsumerGroupDescribeRequest):
-        version = connection.version(ConsumerGroupDescribeRequest)
-        sent.append(message(ConsumerGroupDescribeRequest, version, group_ids=list(group_ids)))
+    other = request_class(_DESCRIPTIONS[GroupType.CONSUMER])
+    if connection.supports(other):
+        sent.append(message(other, connection.version(other), group_ids=list(group_ids)))
     answers = connection.exchange_all(sent, deadline)
     answered, (classic, *others) = answers[: len(first)], answers[len(first) :]
     found = _classic(classic, broker)
@@ -174,10 +168,10 @@ def _operations(field: int) -> frozenset[int] | None:
 
 
 def _classic_request(connection: Connection, group_ids: Sequence[str], *, operations: bool) -> Any:
-    version = connection.version(DescribeGroupsRequest)
+    kind = request_class("DescribeGroups")
     return message(
-        DescribeGroupsRequest,
-        version,
+        kind,
+        connection.version(kind),
         groups=list(group_ids),
         include_authorized_operations=operations,
     )
@@ -211,9 +205,7 @@ def _classic_group(group: Any, broker: int, state: GroupState) -> Described:
             _worker(member) if group.protocol_type == CONNECT else _classic_member(member, parsed)
             for member in _sorted(group.members)
         ),
-        operations=None
-        if group.authorized_operations is None
-        else frozenset(group.authorized_operations),
+        operations=_operations(group.authorized_operations),
     )
 
 
@@ -426,17 +418,16 @@ def offsets_of_many(
     Raises:
         RequestError: a request got no answer.
     """
-    version = connection.version(
-        OffsetFetchRequest, min_version=_EVERY_TOPIC, max_version=_LAST_NAMED
-    )
+    kind = request_class("OffsetFetch")
+    version = connection.version(kind, min_version=_EVERY_TOPIC, max_version=_LAST_NAMED)
     asked = [{"group_id": group_id, "topics": None} for group_id in group_ids]
     if version >= _SEVERAL_GROUPS:
-        request = message(OffsetFetchRequest, version, groups=asked)
+        request = message(kind, version, groups=asked)
         groups = connection.exchange(request, deadline).groups
         return {group.group_id: _offsets(group, group.group_id) for group in groups}
     found = {}
     for group_id, fields in zip(group_ids, asked, strict=True):
-        request = message(OffsetFetchRequest, version, **fields)
+        request = message(kind, version, **fields)
         found[group_id] = _offsets(connection.exchange(request, deadline), group_id)
     return found
 

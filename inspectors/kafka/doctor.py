@@ -16,7 +16,7 @@ from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, SettingError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import Described, committed_offsets, describe, within
-from rebal.inspectors.kafka.messages import DescribeQuorumRequest, JoinGroupRequest
+from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.probe import MIN_VERSION
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC, rebalanced_since_load
 from rebal.inspectors.kafka.resources import Resources
@@ -215,7 +215,7 @@ class _Examination:
 
     def _clock(self) -> str:
         raw = self._raw
-        if not raw.any(raw.deadline()).supports(DescribeQuorumRequest, 1):
+        if not raw.any(raw.deadline()).supports(request_class("DescribeQuorum"), 1):
             why = "the broker has no DescribeQuorum v1 (Kafka 3.3)"
             raise _Unavailable(Tri.NO, why, right=False)
         self._cluster_right(_DESCRIBE, "no DESCRIBE on the cluster")
@@ -274,7 +274,9 @@ class _Examination:
         return f"{len(self._resources.settings(broker, deadline))} settings of broker {broker}"
 
     def _probe(self) -> str:
-        if not self._raw.any(self._raw.deadline()).supports(JoinGroupRequest, MIN_VERSION):
+        if not self._raw.any(self._raw.deadline()).supports(
+            request_class("JoinGroup"), MIN_VERSION
+        ):
             why = f"the broker has no JoinGroup v{MIN_VERSION} (Kafka 2.3)"
             raise _Unavailable(Tri.NO, why, right=False)
         self._group_topics()

@@ -6,13 +6,12 @@ import re
 from functools import partial
 from typing import Final
 
-from kafka.protocol.admin.groups import ListGroupsRequest
-
 from rebal.groups.compact import Partitions
 from rebal.groups.model import Record
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, SelectionError, error_name
 from rebal.inspectors.kafka.cluster import GONE, RawCluster, side_by_side
+from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC
 from rebal.inspectors.kafka.wire import Deadline
 
@@ -127,7 +126,7 @@ def _listed(raw: RawCluster) -> tuple[dict[str, int], list[GroupFailure]]:
 def _listed_by(raw: RawCluster, broker_id: int) -> set[str] | GroupFailure:
     deadline = raw.deadline()
     try:
-        answer = raw.node(broker_id, deadline).send(ListGroupsRequest, deadline)
+        answer = raw.node(broker_id, deadline).send(request_class("ListGroups"), deadline)
     except (RequestError, ConnectError) as error:
         return _unlisted(broker_id, reason_of(error), silent=getattr(error, "name", "") in GONE)
     if answer.error_code:

@@ -1,8 +1,8 @@
 """Kafka's messages that kafka-python does not have, or loads only with many others.
 
 It does not have the descriptions of new groups: KIP-848, KIP-932, KIP-1071. Its modules make every
-message of a kind, such as SyncGroup and Heartbeat with JoinGroup: a short command would never send
-half of those that it loads.
+message of a kind, such as SyncGroup and Heartbeat with JoinGroup. Here each is made when it is
+first asked for: a short command would never send half of them.
 
 kafka-python's message class loads the schema that belongs to the class's name, and lets
 `json_patch` replace it. All classes here therefore have the name of a message that exists.
@@ -10,7 +10,8 @@ kafka-python's message class loads the schema that belongs to the class's name, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any, Final
 
 from kafka.protocol.api_message import ApiMessage
@@ -82,67 +83,73 @@ def _message(name: str, **methods: Any) -> Any:
     return made
 
 
-def _known(name: str) -> Any:
-    """Return a request that kafka-python has the schema of; its response is registered too."""
+_NEW: Final[Mapping[str, Callable[[], Any]]] = {
+    # v1: the member's type (KIP-1099).
+    "ConsumerGroupDescribe": partial(
+        _request,
+        69,
+        "0-1",
+        f"{_DESCRIBED} AssignorName:string Members:[]Member AuthorizedOperations:int32",
+        TopicPartitions="TopicId:uuid TopicName:string Partitions:[]int32",
+        Assignment="TopicPartitions:[]TopicPartitions",
+        Member="""
+            MemberId:string InstanceId:string? RackId:string? MemberEpoch:int32 ClientId:string
+            ClientHost:string SubscribedTopicNames:[]string SubscribedTopicRegex:string?
+            Assignment:Assignment TargetAssignment:Assignment MemberType:int8@1
+        """,
+    ),
+    "ShareGroupDescribe": partial(
+        _request,
+        77,
+        "0-1",
+        f"{_DESCRIBED} AssignorName:string Members:[]Member AuthorizedOperations:int32",
+        TopicPartitions="TopicId:uuid TopicName:string Partitions:[]int32",
+        Assignment="TopicPartitions:[]TopicPartitions",
+        Member="""
+            MemberId:string RackId:string? MemberEpoch:int32 ClientId:string ClientHost:string
+            SubscribedTopicNames:[]string Assignment:Assignment
+        """,
+    ),
+    # v1 (Kafka 4.4): the assignor. The description of the topology is not asked for, so it is null.
+    "StreamsGroupDescribe": partial(
+        _request,
+        89,
+        "0-1",
+        f"""
+            {_DESCRIBED} Topology:Topology? Members:[]Member AuthorizedOperations:int32
+            TopologyDescription:Description?@1 TopologyDescriptionStatus:int8@1
+            AssignorName:string?@1
+        """,
+        more="IncludeTopologyDescription:bool@1",
+        Description="Unread:int8",
+        KeyValue="Key:string Value:string",
+        TopicInfo="Name:string Partitions:int32 ReplicationFactor:int16 TopicConfigs:[]KeyValue",
+        Subtopology="""
+            SubtopologyId:string SourceTopics:[]string RepartitionSinkTopics:[]string
+            StateChangelogTopics:[]TopicInfo RepartitionSourceTopics:[]TopicInfo
+        """,
+        Topology="Epoch:int32 Subtopologies:[]Subtopology?",
+        Endpoint="Host:string Port:uint16",
+        TaskOffset="SubtopologyId:string Partition:int32 Offset:int64",
+        TaskIds="SubtopologyId:string Partitions:[]int32",
+        Assignment="ActiveTasks:[]TaskIds StandbyTasks:[]TaskIds WarmupTasks:[]TaskIds",
+        Member="""
+            MemberId:string MemberEpoch:int32 InstanceId:string? RackId:string? ClientId:string
+            ClientHost:string TopologyEpoch:int32 ProcessId:string UserEndpoint:Endpoint?
+            ClientTags:[]KeyValue TaskOffsets:[]TaskOffset TaskEndOffsets:[]TaskOffset
+            Assignment:Assignment TargetAssignment:Assignment IsClassic:bool
+        """,
+    ),
+}
+
+
+@cache
+def request_class(name: str) -> Any:
+    """Return the class of the requests of this name, such as `JoinGroup`, made at its first use.
+
+    Its response is registered too.
+    """
+    if name in _NEW:
+        return _NEW[name]()
     _message(f"{name}Response")
     return _message(f"{name}Request")
-
-
-DescribeConfigsRequest: Final = _known("DescribeConfigs")
-DescribeQuorumRequest: Final = _known("DescribeQuorum")
-JoinGroupRequest: Final = _known("JoinGroup")
-OffsetFetchRequest: Final = _known("OffsetFetch")
-
-
-# v1: the member's type (KIP-1099).
-ConsumerGroupDescribeRequest: Final = _request(
-    69,
-    "0-1",
-    f"{_DESCRIBED} AssignorName:string Members:[]Member AuthorizedOperations:int32",
-    TopicPartitions="TopicId:uuid TopicName:string Partitions:[]int32",
-    Assignment="TopicPartitions:[]TopicPartitions",
-    Member="""
-        MemberId:string InstanceId:string? RackId:string? MemberEpoch:int32 ClientId:string
-        ClientHost:string SubscribedTopicNames:[]string SubscribedTopicRegex:string?
-        Assignment:Assignment TargetAssignment:Assignment MemberType:int8@1
-    """,
-)
-ShareGroupDescribeRequest: Final = _request(
-    77,
-    "0-1",
-    f"{_DESCRIBED} AssignorName:string Members:[]Member AuthorizedOperations:int32",
-    TopicPartitions="TopicId:uuid TopicName:string Partitions:[]int32",
-    Assignment="TopicPartitions:[]TopicPartitions",
-    Member="""
-        MemberId:string RackId:string? MemberEpoch:int32 ClientId:string ClientHost:string
-        SubscribedTopicNames:[]string Assignment:Assignment
-    """,
-)
-# v1 (Kafka 4.4): the assignor. The description of the topology is not asked for, so it is null.
-StreamsGroupDescribeRequest: Final = _request(
-    89,
-    "0-1",
-    f"""
-        {_DESCRIBED} Topology:Topology? Members:[]Member AuthorizedOperations:int32
-        TopologyDescription:Description?@1 TopologyDescriptionStatus:int8@1 AssignorName:string?@1
-    """,
-    more="IncludeTopologyDescription:bool@1",
-    Description="Unread:int8",
-    KeyValue="Key:string Value:string",
-    TopicInfo="Name:string Partitions:int32 ReplicationFactor:int16 TopicConfigs:[]KeyValue",
-    Subtopology="""
-        SubtopologyId:string SourceTopics:[]string RepartitionSinkTopics:[]string
-        StateChangelogTopics:[]TopicInfo RepartitionSourceTopics:[]TopicInfo
-    """,
-    Topology="Epoch:int32 Subtopologies:[]Subtopology?",
-    Endpoint="Host:string Port:uint16",
-    TaskOffset="SubtopologyId:string Partition:int32 Offset:int64",
-    TaskIds="SubtopologyId:string Partitions:[]int32",
-    Assignment="ActiveTasks:[]TaskIds StandbyTasks:[]TaskIds WarmupTasks:[]TaskIds",
-    Member="""
-        MemberId:string MemberEpoch:int32 InstanceId:string? RackId:string? ClientId:string
-        ClientHost:string TopologyEpoch:int32 ProcessId:string UserEndpoint:Endpoint?
-        ClientTags:[]KeyValue TaskOffsets:[]TaskOffset TaskEndOffsets:[]TaskOffset
-        Assignment:Assignment TargetAssignment:Assignment IsClassic:bool
-    """,
-)

@@ -37,7 +37,7 @@ from rebal.inspectors.kafka.describe import (
     describe,
     look_at_classic,
 )
-from rebal.inspectors.kafka.messages import JoinGroupRequest
+from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.wire import Connection, message
 
 MIN_VERSION: Final = 5
@@ -151,7 +151,7 @@ def join_request(
             f"the probe is JoinGroup v{MIN_VERSION} to v{_MAX_VERSION}, not v{version}"
         )
     return message(
-        JoinGroupRequest,
+        request_class("JoinGroup"),
         version,
         group_id=group_id,
         session_timeout_ms=session_timeout_ms,
@@ -197,7 +197,9 @@ def _difference(snapshot: GroupSnapshot, now: Described) -> str | None:
 
 
 def _version(connection: Connection) -> int:
-    return min(connection.versions.get(JoinGroupRequest.API_KEY, (0, -1))[1], _MAX_VERSION)
+    return min(
+        connection.versions.get(request_class("JoinGroup").API_KEY, (0, -1))[1], _MAX_VERSION
+    )
 
 
 def _join(snapshot: GroupSnapshot, assignor: str, version: int) -> Any:

@@ -26,8 +26,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from kafka.protocol.consumer.fetch import FetchRequest
-from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.record.memory_records import MemoryRecords
 
 from rebal.groups.errors import WireError
@@ -41,6 +39,7 @@ from rebal.groups.wire.offsets_topic import (
 from rebal.inspectors.errors import RequestError, error_name
 from rebal.inspectors.kafka.brokers import release_of
 from rebal.inspectors.kafka.cluster import RawCluster, broker_version, retry
+from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.wire import NOT_KAFKA, Connection, Deadline
 
 _T = TypeVar("_T")
@@ -173,7 +172,7 @@ class OffsetsLog:
 
     def _epoch_start(self) -> int:
         response = self._leader.send(
-            OffsetForLeaderEpochRequest,
+            request_class("OffsetForLeaderEpoch"),
             self._deadline,
             min_version=2,
             replica_id=-1,
@@ -195,7 +194,7 @@ class OffsetsLog:
 
     def _offset(self, timestamp: int) -> int:
         response = self._leader.send(
-            ListOffsetsRequest,
+            request_class("ListOffsets"),
             self._deadline,
             min_version=1,
             replica_id=-1,
@@ -241,7 +240,7 @@ class OffsetsLog:
 
     def _fetch(self, offset: int) -> _Fetched:
         response = self._leader.send(
-            FetchRequest,
+            request_class("Fetch"),
             self._deadline,
             max_version=_FETCH_MAX_VERSION,
             replica_id=-1,

@@ -9,13 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from kafka.protocol.consumer.offsets import ListOffsetsRequest
-
 from rebal.groups.compact import Replicas
 from rebal.groups.model import Broker, Topic
 from rebal.inspectors.errors import RequestError, error_name, unless_error
 from rebal.inspectors.kafka.cluster import RawCluster, side_by_side
-from rebal.inspectors.kafka.messages import DescribeConfigsRequest
+from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.reload import EARLIEST, LATEST
 from rebal.inspectors.kafka.wire import Deadline
 
@@ -97,7 +95,9 @@ class Resources:
         """Return the broker's configuration with its defaults, without sensitive values."""
         asked = {"resource_type": _BROKER, "resource_name": str(broker_id)}
         answer = self._raw.node(broker_id, deadline).send(
-            DescribeConfigsRequest, deadline, resources=[{**asked, "configuration_keys": None}]
+            request_class("DescribeConfigs"),
+            deadline,
+            resources=[{**asked, "configuration_keys": None}],
         )
         for result in answer.results:
             if result.error_code:
@@ -205,7 +205,7 @@ class Resources:
                 {"partition_index": number, "timestamp": timestamp, "current_leader_epoch": -1}
             )
         answer = self._raw.node(leader, deadline).send(
-            ListOffsetsRequest,
+            request_class("ListOffsets"),
             deadline,
             min_version=_ISOLATION if isolation else _ONE_OFFSET,
             replica_id=-1,

@@ -14,7 +14,7 @@ from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError
 from rebal.inspectors.kafka.brokers import group_settings
 from rebal.inspectors.kafka.cluster import RawCluster, broker_version
-from rebal.inspectors.kafka.messages import DescribeQuorumRequest
+from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.resources import Resources
 from rebal.inspectors.kafka.wire import Deadline
 
@@ -81,11 +81,14 @@ def ahead_of_brokers(raw: RawCluster, deadline: Deadline) -> timedelta | None:
     """
     try:
         connection = raw.any(deadline)
-        if not connection.supports(DescribeQuorumRequest, 1):
+        if not connection.supports(request_class("DescribeQuorum"), 1):
             return None
         asked = clock.now()
         answer = connection.send(
-            DescribeQuorumRequest, deadline.share(_SHARE), min_version=1, topics=[_METADATA]
+            request_class("DescribeQuorum"),
+            deadline.share(_SHARE),
+            min_version=1,
+            topics=[_METADATA],
         )
         answered = clock.now()
     except (ConnectError, RequestError):

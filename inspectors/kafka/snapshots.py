@@ -36,7 +36,7 @@ from rebal.inspectors.kafka.brokers import coordinator_kind
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import CONSUMER, Described, Offsets, within
 from rebal.inspectors.kafka.listing import reason_of
-from rebal.inspectors.kafka.messages import DescribeConfigsRequest
+from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.reload import (
     Fetches,
     Reading,
@@ -178,7 +178,7 @@ def own_settings(
         if connection.features.get("group.version", 0) < 1:
             return None
         answer = connection.send(
-            DescribeConfigsRequest, deadline.share(2), min_version=1, resources=resources
+            request_class("DescribeConfigs"), deadline.share(2), min_version=1, resources=resources
         )
     except (RequestError, ConnectError):
         return None

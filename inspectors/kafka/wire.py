@@ -11,7 +11,6 @@ import copy
 import io
 import logging
 import socket
-import ssl
 import struct
 import threading
 import time
@@ -220,18 +219,17 @@ class Connection:
         self, host: str, port: int, config: ClusterConfig, deadline: Deadline
     ) -> socket.socket:
         try:
-            plain = socket.create_connection((host, port), timeout=max(0.001, deadline.left()))
+            # Python loads its tables for other scripts to look up a text.
+            name: Any = host.encode() if host.isascii() else host
+            plain = socket.create_connection((name, port), timeout=max(0.001, deadline.left()))
         except (UnicodeError, OverflowError):
             raise OSError(EINVAL, f"{host}:{port} is no address") from None
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not config.tls:
             return plain
-        context: ssl.SSLContext = self._settings["ssl_context"]
-        try:
-            return context.wrap_socket(plain, server_hostname=host)
-        except BaseException:
-            plain.close()
-            raise
+        from rebal.inspectors.connection.tls import wrapped
+
+        return wrapped(self._settings["ssl_context"], plain, host)
 
     def _read_versions(self, deadline: Deadline) -> None:
         """Read ApiVersions (KIP-35, KIP-511), in an older version if the broker is older."""

@@ -23,7 +23,7 @@ from rebal.inspectors.errors import RequestError
 from rebal.inspectors.kafka import batches, probe
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import Described
-from rebal.inspectors.kafka.messages import JoinGroupRequest
+from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.reload import LATEST
 from rebal.inspectors.kafka.resources import Resources
 from rebal.inspectors.kafka.snapshots import snapshot_of
@@ -120,7 +120,7 @@ class Coordinator:
         self._turn = 0
 
     def node(self, broker: int, deadline: Deadline) -> object:
-        return SimpleNamespace(versions={JoinGroupRequest.API_KEY: (0, 9)})
+        return SimpleNamespace(versions={request_class("JoinGroup").API_KEY: (0, 9)})
 
     def deadline(self) -> Deadline:
         return Deadline(1000)

@@ -1,15 +1,16 @@
 """The probe disturbs nothing: 200 in a row, on every kind of group that may be asked."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
-from kafka.protocol.consumer.group import JoinGroupRequest
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Tri
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import describe
+from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.probe import probe_group
 from rebal.inspectors.kafka.read import read_groups, select_groups
 from tests.kafka.broker import Broker
@@ -71,7 +72,7 @@ PROBED = [
 @pytest.mark.parametrize(("site", "kind"), PROBED)
 def test_200_probes_leave_a_group_as_it_was(
     site: str, kind: str, request: pytest.FixtureRequest, members: Members, group_id: str,
-    *, topic_name: str,
+    *, topic_name: str, joins_sent: Callable[[], int],
 ) -> None:  # fmt: skip
     broker, group = request.getfixturevalue(site), group_id
     lists, static = KINDS[kind]
@@ -92,7 +93,7 @@ def test_200_probes_leave_a_group_as_it_was(
         # A rebalance would show by the next heartbeat, half a second later.
         time.sleep(1.2)
         after = describe(cluster, group, cluster.deadline())
-    assert sent == 200
+    assert sent == joins_sent() == 200
     assert (after.state, after.type) == (GroupState.STABLE, GroupType.CLASSIC)
     assert after.members == before.members
     assert [member.events for member in own] == events
@@ -110,14 +111,14 @@ def joins_sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     from rebal.inspectors.kafka.wire import Connection
 
     sent = 0
-    exchange = Connection.exchange
+    exchange_all = Connection.exchange_all
 
-    def counting(self: Connection, request: object, deadline: object) -> object:
+    def counting(self: Connection, requests: Sequence[object], deadline: Any) -> object:
         nonlocal sent
-        sent += isinstance(request, JoinGroupRequest)
-        return exchange(self, request, deadline)  # type: ignore[arg-type]
+        sent += sum(isinstance(one, request_class("JoinGroup")) for one in requests)
+        return exchange_all(self, requests, deadline)
 
-    monkeypatch.setattr(Connection, "exchange", counting)
+    monkeypatch.setattr(Connection, "exchange_all", counting)
     return lambda: sent
 
 

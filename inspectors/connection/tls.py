@@ -1,0 +1,89 @@
+"""TLS: the context of a connection's certificates, and the handshake."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from rebal.inspectors.connection.config import ClusterConfig
+from rebal.inspectors.connection.settings import Pem
+from rebal.inspectors.errors import SettingError, TlsError
+
+
+def ssl_context(config: ClusterConfig) -> ssl.SSLContext:
+    """Return the context for these certificates.
+
+    Raises:
+        SettingError: a PEM that does not load.
+    """
+    # As Java's client, and unlike Python's default, it takes certificates that are not strictly of
+    # RFC 5280, such as those of authorities of one's own.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = config.verify_hostname
+    if config.ca is None:
+        context.load_default_certs()
+    else:
+        try:
+            context.load_verify_locations(cafile=config.ca.file, cadata=config.ca.inline)
+        except (ssl.SSLError, OSError) as error:
+            raise SettingError(
+                f"the authority's certificate (PEM) cannot be loaded: {_why(error)}."
+            ) from None
+    if config.certificate is not None and config.key is not None:
+        with ExitStack() as held:
+            chain = held.enter_context(_as_file(config.certificate))
+            key = held.enter_context(_as_file(config.key))
+            try:
+                # A password function also prevents OpenSSL from prompting on the terminal.
+                context.load_cert_chain(chain, key, lambda: config.key_password or "")
+            except (ssl.SSLError, OSError) as error:
+                raise SettingError(
+                    "the client certificate or its key cannot be loaded: "
+                    f"{_why(error)}; check the PEM and ssl.key.password."
+                ) from None
+    return context
+
+
+def wrapped(context: ssl.SSLContext, plain: socket.socket, host: str) -> ssl.SSLSocket:
+    """Return the socket after its handshake; it is closed where that fails.
+
+    Raises:
+        TlsError: the handshake failed.
+        OSError: the connection did.
+    """
+    try:
+        return context.wrap_socket(plain, server_hostname=host)
+    except ssl.SSLError as error:
+        plain.close()
+        untrusted = getattr(error, "verify_message", None)
+        raise TlsError(str(error.reason or error), untrusted) from None
+    except BaseException:
+        plain.close()
+        raise
+
+
+def _why(error: OSError) -> str:
+    return getattr(error, "reason", None) or error.strerror or "not PEM"
+
+
+@contextmanager
+def _as_file(pem: Pem) -> Iterator[str]:
+    """Yield a path to the PEM, because Python's TLS loads a key only from a path.
+
+    Inline text goes through a pipe, never to a disk. What a pipe does not hold at once is cut off:
+    no PEM is that long.
+    """
+    if pem.file is not None:
+        yield pem.file
+        return
+    reader, writer = os.pipe()
+    try:
+        os.set_blocking(writer, False)
+        with os.fdopen(writer, "wb", buffering=0) as pipe:
+            pipe.write((pem.inline or "").encode())
+        yield f"/dev/fd/{reader}"
+    finally:
+        os.close(reader)
