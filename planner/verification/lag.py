@@ -23,10 +23,9 @@ rarely gets twice the longest time that it took. Nothing waits longer than `LONG
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import takewhile
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -40,7 +39,7 @@ from rebal.planner.context import Context
 from rebal.planner.facts import listed, natural
 from rebal.planner.plan import Advice, Plan
 from rebal.planner.verification.dangers import WINDOW, Danger, DangerKind
-from rebal.planner.verification.journal import JournalEntry
+from rebal.planner.verification.journal import JournalEntry, same_since
 
 FRESH: Final = timedelta(minutes=1)
 STILL: Final = timedelta(minutes=10)
@@ -77,7 +76,7 @@ def behind_of(snapshot: GroupSnapshot, entries: Sequence[JournalEntry]) -> Lags 
     if not snapshot.lag or (last and timedelta() <= snapshot.captured_at - last < apart):
         return None
     owned = {place for member in snapshot.members for place in _places(member)}
-    return Lags(one for one in snapshot.lag if one.records and (one[0], one[1]) in owned)
+    return Lags(one for one in snapshot.lag if one.records and _place(one) in owned)
 
 
 def lag_of(snapshot: GroupSnapshot) -> tuple[int | None, int | None]:
@@ -123,9 +122,9 @@ def unread(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> str | 
     behind. `seen` are the earlier looks that succeeded, oldest first.
     """
     last = plan.steps[-1].id
-    held = takewhile(lambda one: one.gate is Tri.YES and one.step == last, reversed(seen))
     owners = _Owners(seen, context)
-    moved = owners.moved(held)
+    held = same_since(seen, owners.now, lambda entry: entry.gate is Tri.YES and entry.step == last)
+    moved = {place for place, at in owners.moved.items() if at >= held}
     waiting: dict[Place, datetime] = {}
     for place in owners.behind:
         run = owners.runs.get(place, _Run(owners.now, arrived=True))
@@ -141,7 +140,7 @@ def unread(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> str | 
 
 def not_judged(snapshot: GroupSnapshot) -> str | None:
     """Return the sentence that names the lag that is not judged; None if all of it is."""
-    known = {(one[0], one[1]) for one in snapshot.lag if one.records is not None}
+    known = {_place(one) for one in snapshot.lag if one.records is not None}
     owned = [place for member in snapshot.members for place in _places(member)]
     unknown = sum(place not in known for place in owned)
     if not unknown:
@@ -155,66 +154,44 @@ def not_judged(snapshot: GroupSnapshot) -> str | None:
 
 
 class _Owners:
-    """The partitions that are behind now (`behind`), their owners (`of`), and the earlier looks.
+    """The partitions that are behind now (`behind`), their owners (`of`), and what the earlier
+    looks show of them: `runs` of those whose committed offset did not move since the look before,
+    `moved` the newest look at which it was another one.
 
-    `runs` has the partitions whose committed offset did not move since the look before. A look
-    counts for a partition only if its present owner was in the group: another process's commits
-    prove nothing of it.
+    A look counts for a partition only if its present owner was in the group: another process's
+    commits prove nothing of it.
     """
 
     def __init__(self, seen: Sequence[JournalEntry], context: Context) -> None:
         self.now = context.snapshot.captured_at
         self.of = {place: facts for facts in context.members for place in _places(facts.member)}
         self.behind = {
-            (one.topic, one.partition): one
+            _place(one): one
             for one in context.snapshot.lag
-            if one.records and (one.topic, one.partition) in self.of
+            if one.records and _place(one) in self.of
         }
-        self._seen = [entry for entry in seen if entry.behind is not None]
         self.runs: dict[Place, _Run] = {}
-        self._walk(reversed(self._seen), self._stands_still)
+        self.moved: dict[Place, datetime] = {}
+        self._seen = [entry for entry in seen if entry.behind is not None]
+        self._look_back()
 
-    def moved(self, looks: Iterable[JournalEntry]) -> set[Place]:
-        """Return the partitions whose owner has committed since one of `looks`, newest first."""
-        found: set[Place] = set()
-
-        def search(_: JournalEntry, place: Place, was: Lag | None) -> bool:
-            if was is not None and was.committed != self.behind[place].committed:
-                found.add(place)
-            return place not in found
-
-        self._walk(looks, search)
-        return found
-
-    def _stands_still(self, look: JournalEntry, place: Place, was: Lag | None) -> bool:
-        here = self.behind[place]
-        if was is None or was.committed != here.committed:
-            return False
-        self.runs[place] = _Run(look.at, arrived=_end(here) > _end(was))
-        return True
-
-    def _walk(
-        self,
-        looks: Iterable[JournalEntry],
-        search: Callable[[JournalEntry, Place, Lag | None], bool],
-    ) -> None:
-        """Give each partition and its offsets (None: no lag) at each look to `search`, until that
-        returns False.
-        """
-        left = list(self.behind)
-        for look in looks:
+    def _look_back(self) -> None:
+        left, still = list(self.behind), set(self.behind)
+        for look in reversed(self._seen):
+            ids, was = look.ids, {_place(one): one for one in look.behind or ()}
+            left = [place for place in left if self.of[place].member.member_id in ids]
+            shown = [place for place in left if place in was]
+            moved = {p for p in shown if was[p].committed != self.behind[p].committed}
+            still &= {*shown} - moved
+            self.moved |= dict.fromkeys(moved, look.at)
+            self.runs |= {
+                place: _Run(look.at, arrived=_end(self.behind[place]) > _end(was[place]))
+                for place in shown
+                if place in still
+            }
+            left = [place for place in left if place not in moved]
             if not left:
                 return
-            ids, behind = look.ids, {(one.topic, one.partition): one for one in look.behind or ()}
-            left = [
-                place
-                for place in left
-                if look.behind is None
-                or (
-                    self.of[place].member.member_id in ids
-                    and search(look, place, behind.get(place))
-                )
-            ]
 
     def patience(self, place: Place) -> timedelta:
         """Return how long its owner may commit nothing before it is a danger."""
@@ -242,19 +219,14 @@ class _Owners:
         before it committed again.
         """
         longest = timedelta()
-        begun: dict[Place, tuple[datetime, Lag, timedelta]] = {}
+        open_ = {(place, one.committed) for place, one in self.behind.items()}
+        begun: dict[tuple[Place, int | None], tuple[datetime, int]] = {}
         lately = (entry for entry in self._seen if self.now - entry.at <= LONGEST)
-        looks = [(entry.at, entry.behind or ()) for entry in lately]
-        for at, behind in (*looks, (self.now, self.behind.values())):
-            for one in behind:
-                place = one.topic, one.partition
-                since, first, lasted = begun.get(place, (at, one, timedelta()))
-                if first.committed != one.committed:
-                    longest = max(longest, lasted)
-                    since, first, lasted = at, one, timedelta()
-                elif _end(one) > _end(first):
-                    lasted = at - since
-                begun[place] = since, first, lasted
+        for at, one in ((entry.at, one) for entry in lately for one in entry.behind or ()):
+            run = _place(one), one.committed
+            since, end = begun.setdefault(run, (at, _end(one)))
+            if run not in open_ and _end(one) > end:
+                longest = max(longest, at - since)
         return longest
 
 
@@ -295,6 +267,10 @@ def _places(member: Member) -> Iterator[Place]:
             yield topic, number
 
 
+def _place(lag: Lag) -> Place:
+    return lag.topic, lag.partition
+
+
 def _end(lag: Lag) -> int:
     return lag.end or 0
 
@@ -309,18 +285,16 @@ def without_owner(context: Context) -> tuple[str, ...]:
     Empty where the members' assignments are not known, or where an assignor that is not Kafka's is
     elected.
     """
-    snapshot = context.snapshot
-    online = snapshot.group.type is GroupType.CONSUMER
+    snapshot, group = context.snapshot, context.group
+    online = group.type is GroupType.CONSUMER
     known = SERVER_NAMES if online else assignors().keys() - context.borrowed
-    if snapshot.group.assignor not in known or not _is_at_rest(snapshot):
+    shown = all(member.subscription is not None for member in snapshot.members)
+    classic = group.type is GroupType.CLASSIC and group.protocol_type == "consumer" and shown
+    at_rest = group.state is GroupState.STABLE and (classic or online)
+    if group.assignor not in known or not at_rest:
         return ()
     asked = {topic for member in snapshot.members for topic in member.subscribed_topics}
-    owned = {
-        (topic, number)
-        for member in snapshot.members
-        for topic, numbers in member.assignment.items()
-        for number in numbers
-    }
+    owned = {place for member in snapshot.members for place in _places(member)}
     return tuple(
         f"{topic.name}-{number}"
         for topic in snapshot.topics
@@ -328,13 +302,6 @@ def without_owner(context: Context) -> tuple[str, ...]:
         for number in range(topic.partitions)
         if (topic.name, number) not in owned
     )
-
-
-def _is_at_rest(snapshot: GroupSnapshot) -> bool:
-    group = snapshot.group
-    shown = all(member.subscription is not None for member in snapshot.members)
-    classic = group.type is GroupType.CLASSIC and group.protocol_type == "consumer" and shown
-    return group.state is GroupState.STABLE and (classic or group.type is GroupType.CONSUMER)
 
 
 def owner_for(context: Context, entries: Sequence[JournalEntry], unowned: Sequence[str]) -> Advice:
