@@ -11,8 +11,8 @@ A question that a gate decides from several looks is never reported as a danger 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -179,22 +179,21 @@ def _storm(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterat
         )
     looks = [*window, replace(look_of(plan, context.snapshot), generation=context.generation)]
     expected = context.expected or len(context.members)
-    excess = _excess(looks, expected)
-    loops = {} if excess else _loops(looks)
-    if excess:
-        calm = _calm_at(looks)
-        over = _leaves_window(looks, lambda left: bool(_excess(left, expected)))
-        said = f"{excess[0]} rebalances and {excess[1]} new member ids since"
-    elif loops:
-        calm = max(_calm_at(looks, name) for name in loops)
-        over = _leaves_window(looks, lambda left: bool(_loops(left)))
-        times = ", ".join(f"{name} {times} times" for name, times in sorted(loops.items()))
-        said = f"rejoined with a new member id ({times}) since"
-    if (excess or loops) and now < calm:
+    said, restless = _unrest(looks, expected)
+    if not restless:
+        return
+    calm = max(_calm_at(looks, name) for name in restless)
+    # By then so many looks are older than the window that the others do not show it.
+    over = next(
+        look.at + WINDOW
+        for left, look in enumerate(looks, 1)
+        if not _unrest(looks[left:], expected)[1]
+    )
+    if now < calm:
         yield Danger(
             kind=DangerKind.STORM,
-            message=f"{said} {window[0].at:%H:%M:%SZ}: more than the restarts explain. This danger "
-            f"ends at {min(calm, over):%H:%M:%SZ} if no member rejoins until then.",
+            message=f"{said} since {window[0].at:%H:%M:%SZ}: more than the restarts explain. This "
+            f"danger ends at {min(calm, over):%H:%M:%SZ} if no member rejoins until then.",
             fix="Stop restarting. Look for members that leave and rejoin (crash loop, liveness "
             "probe, rejection, max.poll.interval.ms, session timeouts, an autoscaler).",
             since=window[0].at,
@@ -205,8 +204,10 @@ def _client(member: SeenMember) -> str:
     return member.instance_id or member.client_id
 
 
-def _excess(looks: Sequence[JournalEntry], expected: int) -> tuple[int, int] | None:
-    """Return the numbers of rebalances and of new member ids, if restarts do not explain them."""
+def _unrest(looks: Sequence[JournalEntry], expected: int) -> tuple[str, Sequence[str | None]]:
+    """Return what restarts do not explain in these looks, and who rejoins again and again: the
+    group (None), or members by name; nobody where restarts explain all.
+    """
     pairs = list(pairwise(looks))
     changes = sum(len(a.ids ^ b.ids) for a, b in pairs)
     came = sum(len(b.ids - a.ids) for a, b in pairs)
@@ -216,32 +217,17 @@ def _excess(looks: Sequence[JournalEntry], expected: int) -> tuple[int, int] | N
         sum(a.state == "Stable" and b.state != "Stable" for a, b in pairs),
     )
     if rebalances > _FOR_EACH * changes + _SPARE or came > _FOR_EACH * expected + _SPARE:
-        return rebalances, came
-    return None
-
-
-def _loops(looks: Sequence[JournalEntry]) -> dict[str, int]:
-    """Return the members that rejoin again and again, outside of a roll-out, and how often."""
-    met: dict[str, set[str]] = defaultdict(set)
-    shared: set[str] = set()
-    for look in looks:
-        often = Counter(map(_client, look.members))
-        shared |= {name for name, count in often.items() if count > 1}
-        for member in look.members:
-            met[_client(member)].add(member.member_id)
-    return {
-        name: len(found) - 1
-        for name, found in met.items()
-        if name not in shared and len(found) - 1 > _COMES_BACK
+        return f"{rebalances} rebalances and {came} new member ids", [None]
+    # A name that several members of one look have tells no member apart.
+    often = [Counter(map(_client, look.members)) for look in looks]
+    ids = {(_client(member), member.member_id) for look in looks for member in look.members}
+    loops = {
+        name: count - 1
+        for name, count in sorted(Counter(name for name, _ in ids).items())
+        if count - 1 > _COMES_BACK and all(look[name] <= 1 for look in often)
     }
-
-
-def _leaves_window(
-    looks: Sequence[JournalEntry], found: Callable[[Sequence[JournalEntry]], bool]
-) -> datetime:
-    """Return when so many looks are older than `WINDOW` that the others do not show it."""
-    first = next(n for n in range(1, len(looks) + 1) if not found(looks[n:]))
-    return looks[first - 1].at + WINDOW
+    times = ", ".join(f"{name} {count} times" for name, count in loops.items())
+    return f"rejoined with a new member id ({times})", list(loops)
 
 
 def _calm_at(looks: Sequence[JournalEntry], name: str | None = None) -> datetime:
