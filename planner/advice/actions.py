@@ -77,7 +77,7 @@ def restart_of(context: Context, facts: Facts, assignors: tuple[str, ...] = ()) 
             names=(facts.name,),
             assignors=assignors,
             after=tuple(after),
-            risks=(*_race(context, answer), *_risks(context, [facts])),
+            risks=tuple(_risks(context, [facts], answer)),
             **_judged(context, answer),
         )
     )
@@ -177,16 +177,20 @@ def rebalance_of(context: Context, dynamic: Sequence[Facts]) -> Advice:
     online = context.group.type is GroupType.CONSUMER
     if dynamic and not online:
         return first(as_it_runs(context, facts) for facts in dynamic[:TRIED])
-    common = () if online else _common_list(context)
-    join = Join(assignors=common or None, kip848=online)
+    lists = {
+        facts.member.assignors.list if facts.member.assignors.knowledge is Knowledge.EXACT else ()
+        for facts in context.members
+    }
+    common = lists.pop() if len(lists) == 1 and not online else ()
+    answer = admitted(context.memory, [Join(assignors=common or None, kip848=online)])
     return worded(
         Advice(
             action=Action.TEMPORARY,
             assignors=common,
             change=consumer_change(None) if online else "",
             after=text.TEMPORARY_AFTER,
-            risks=tuple(_risks(context, ())),
-            **_judged(context, admitted(context.memory, [join])),
+            risks=tuple(_risks(context, (), answer)),
+            **_judged(context, answer),
         )
     )
 
@@ -337,7 +341,7 @@ def _next_rebalance(
     found = [facts for facts in members if facts.fixes_protocol and owned(facts.member)]
     join = Join(assignors=tuple(names))
     if found and admitted(context.memory, [join]).verdict is Tri.YES:
-        yield text.next_rebalance(context.named(found), names)
+        yield text.NEXT_REBALANCE.format(who=context.named(found), names=", ".join(names))
 
 
 def count(reason: str, here: int, more: int) -> Advice:
@@ -426,28 +430,16 @@ def _next_list(facts: Facts) -> tuple[str, ...] | None:
     return known.list if known.knowledge is Knowledge.EXACT else None
 
 
-def _common_list(context: Context) -> tuple[str, ...]:
-    """Return the exact list that all members have; empty where they differ or one is unknown."""
-    lists = {
-        facts.member.assignors.list if facts.member.assignors.knowledge is Knowledge.EXACT else ()
-        for facts in context.members
-    }
-    return lists.pop() if len(lists) == 1 else ()
-
-
-def _race(context: Context, answer: Admission) -> Iterator[str]:
-    """Yield the event between look and join that would have the join rejected."""
+def _risks(context: Context, restarted: Sequence[Facts], answer: Admission) -> Iterator[str]:
+    """Yield the risks that end no member and that an operator must know, and the event between
+    look and join that would have the join rejected.
+    """
     if answer.verdict is Tri.YES and not answer.elected and context.group.assignor:
         yield (
             f"the list does not hold {context.group.assignor}, which is elected: a coordinator "
             "reload before the restart has it rejected, so look again right before each restart"
         )
-
-
-def _risks(context: Context, restarted: Sequence[Facts]) -> Iterator[str]:
-    """Yield the risks that end no member and that an operator must know."""
-    own = set(ids(restarted))
-    static = [f for f in context.members if f.static and f.member.member_id not in own]
+    static = [facts for facts in context.members if facts.static and facts not in restarted]
     rebalances = not restarted or any(not f.static for f in restarted)
     if static and rebalances:
         yield (

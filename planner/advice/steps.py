@@ -236,7 +236,12 @@ def cure_of(context: Context) -> Advice:
     if not static:
         odds = show(context, Needs.CONFLICT, "the coordinator's lists and the logs are at odds")
         return _or_not_loaded(context, odds)
-    if context.reloaded is Tri.CANNOT_TELL and _undated(context):
+    # Logs show each member's list, and their zone alone would show when it was sent.
+    undated = context.snapshot.undated_logs and all(
+        facts.member.assignors.knowledge is Knowledge.EXACT and facts.member.joined_at is None
+        for facts in context.members
+    )
+    if context.reloaded is Tri.CANNOT_TELL and undated:
         return show(
             context,
             Needs.CLOCK,
@@ -257,14 +262,6 @@ def _shortened(context: Context) -> bool:
     exact = all(one.knowledge is Knowledge.EXACT for one in known)
     denied = context.memory.not_in_all
     return exact and any(all(name in one.list for one in known) for name in denied)
-
-
-def _undated(context: Context) -> bool:
-    """Return whether logs show each member's list, and their zone alone would show when."""
-    members = [facts.member for facts in context.members]
-    return context.snapshot.undated_logs and all(
-        m.assignors.knowledge is Knowledge.EXACT and m.joined_at is None for m in members
-    )
 
 
 def _left_behind(context: Context, found: Sequence[Facts]) -> list[Facts]:

@@ -50,6 +50,27 @@ ONE_INSTANCE: Final = (
 ONE_WORKER: Final = "one by one: stop cleanly, start, wait until its connectors are RUNNING"
 ALL_AT_ONCE: Final = "stop all cleanly (every service, site), see the group Empty, start all"
 BACK_ONE_BY_ONE: Final = "restart the members with group.protocol=consumer, one by one"
+# Texts with places for names: `str.format` fills them.
+STOP_THEN_START: Final = "Stop every {whom}, start all {how}"
+STOP_SOME_IN_SHORT: Final = (
+    "stop them all cleanly (no kill), see the group Stable with {left} members and {target} "
+    "elected, then start them"
+)
+IN_ITS_OWN_GROUP: Final = (
+    "or, without a stop, a group of its own ({group}): write the old group's committed offsets to "
+    "{file} (lines `topic,partition,offset`), copy them, with a dry run first, start the new "
+    "library in that group, and stop the old members when its lag is as low as theirs; what both "
+    "read meanwhile is processed twice, and nothing is lost"
+)
+NEXT_REBALANCE: Final = (
+    "or have {who} proven by the next rebalance: wait for your next deployment, or start one more "
+    "member with [{names}] and stop it once the group is Stable (usually 3 rebalances, each stops "
+    "only the partitions that move)"
+)
+# The rollback of a step in which some members stop, and of one in which the whole group stops.
+BACK_FROM_STOP: Final = "stop them, start with [{keep}] while elected, then plan --to {goal}"
+BACK_OVER_STOP: Final = "stop all, see it Empty, start all with {change}"
+AFTER_THE_LAST: Final = "; after the last, stop all (RB507)"
 START_EMPTY: Final = (
     "Start the members and ask again. (While a group is Empty, members that all start with the "
     "same list can use any list.)"
@@ -114,15 +135,6 @@ def by_word(done: int, vouched: Sequence[str]) -> str:
     return f"proven: {done - len(vouched)}, confirmed by you: {len(vouched)} ({', '.join(vouched)})"
 
 
-def next_rebalance(who: str, assignors: Sequence[str]) -> str:
-    """Return how a rebalance proves these members without anybody's word, and its cost."""
-    return (
-        f"or have {who} proven by the next rebalance: wait for your next deployment, or start one "
-        f"more member with [{', '.join(assignors)}] and stop it once the group is Stable (usually "
-        "3 rebalances, each stops only the partitions that move)"
-    )
-
-
 def sentence(advice: Advice) -> str:
     """Return the advice as a sentence of its own."""
     said = worded(advice)
@@ -140,14 +152,6 @@ def in_order(labels: Sequence[str]) -> tuple[str, ...]:
     return ONE_AT_A_TIME, f"in this order: {listed(labels, 20)}", AFTER_EACH
 
 
-def stop_some_in_short(left: int, target: str) -> str:
-    """Return how some members stop and start while `left` others keep running, in short."""
-    return (
-        f"stop them all cleanly (no kill), see the group Stable with {left} members and {target} "
-        "elected, then start them"
-    )
-
-
 def start_all(change: str, warning: str = "") -> str:
     """Return the instruction to start all members of an Empty group with a change."""
     return f"start all members with {change}{f'; {warning}' if warning else ''}"
@@ -163,51 +167,3 @@ def stop_some_then_start(who: str, left: int, target: str) -> tuple[str, ...]:
         f"check that the group is Stable with {left} members and that {target} is elected",
         f"start them with [{target}]",
     )
-
-
-def stop_then_start(whom: str, how: str) -> str:
-    """Return the title of a step that stops all of `whom` before one of them starts."""
-    return f"Stop every {whom}, start all {how}"
-
-
-def back_from_mixed(keep: str | None, goal: str) -> str:
-    """Return the rollback of the first bounce; once the target is elected, the old list is not
-    proven to be admitted, and a plan to `goal` gives the order.
-    """
-    return f"[{keep or 'the old assignor'}] while elected, then plan --to {goal}"
-
-
-def back_from_stop(keep: str | None, goal: str) -> str:
-    """Return the rollback of a stop of some members, while the others still hold their old list."""
-    return f"stop them, start with [{keep}] while elected, then plan --to {goal}"
-
-
-def back_from_target(target: str, keep: str | None) -> str:
-    """Return the rollback of the second bounce, over the list that is admitted."""
-    return f"first [{target}, {keep or 'the old assignor'}], never straight back (RB108)"
-
-
-def back_to_library(target: str) -> str:
-    """Return the rollback of a library that replaces members one by one."""
-    return f"the old library with [{target}], one by one"
-
-
-def in_its_own_group(group: str, file: str) -> str:
-    """Return how another library consumes without a stop in a group of its own."""
-    return (
-        f"or, without a stop, a group of its own ({group}): write the old group's committed "
-        f"offsets to {file} (lines `topic,partition,offset`), copy them, with a dry run first, "
-        "start the new library in that group, and stop the old members when its lag is as low as "
-        "theirs; what both read meanwhile is processed twice, and nothing is lost"
-    )
-
-
-def back_over_stop(change: str) -> str:
-    """Return the rollback of a step in which the whole group stops."""
-    return f"stop all, see it Empty, start all with {change}"
-
-
-def back_to_old_workers(*, up: bool) -> str:
-    """Return the rollback of a change of Connect workers' protocol."""
-    after = "; after the last, stop all (RB507)" if up else ""
-    return f"the old setting, one by one{after}"

@@ -13,12 +13,12 @@ from typing import Final
 from rebal.groups.clients import worker_list
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
+    AFTER_THE_LAST,
     ALL_AT_ONCE,
     ONE_WORKER,
     START_ALL,
     STOP_ALL,
-    back_to_old_workers,
-    stop_then_start,
+    STOP_THEN_START,
 )
 from rebal.planner.commands import NamedCommand, commands, sentences
 from rebal.planner.context import EAGER, Context, Facts, ids
@@ -85,7 +85,7 @@ def _step(
     )
     return Step(
         id=1,
-        title=stop_then_start("worker", f"with connect.protocol={protocol}")
+        title=STOP_THEN_START.format(whom="worker", how=f"with connect.protocol={protocol}")
         if together
         else f"Every worker gets connect.protocol={protocol}",
         kind=StepKind.CUT_OVER if together else StepKind.ROLLING,
@@ -150,7 +150,7 @@ def _step(
             aim=Aim.CONNECT_INCREMENTAL if up else Aim.CONNECT_EAGER,
             by_hand=log,
         ),
-        rollback=back_to_old_workers(up=up),
+        rollback="the old setting, one by one" + (AFTER_THE_LAST if up else ""),
         brief=Brief(
             how=(ALL_AT_ONCE if together else ONE_WORKER,) if rest else (),
             gate=f"the elected protocol is {' or '.join(INCREMENTAL)}"

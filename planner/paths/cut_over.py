@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
     ALL_AT_ONCE,
+    BACK_OVER_STOP,
     START_ALL,
     STOP_ALL,
-    back_over_stop,
-    stop_then_start,
+    STOP_THEN_START,
 )
 from rebal.planner.clients import speak_kip848, stays_eager
 from rebal.planner.commands import NamedCommand, commands, sentences
@@ -54,7 +54,7 @@ def cut_over(context: Context) -> tuple[Step, ...]:
     return (
         Step(
             id=1,
-            title=stop_then_start("member", f"on {context.target}"),
+            title=STOP_THEN_START.format(whom="member", how=f"on {context.target}"),
             kind=StepKind.CUT_OVER,
             precondition="an interruption is agreed: nothing of this group is consumed from the "
             "last stop until the first rebalance of the new members has completed "
@@ -72,7 +72,7 @@ def cut_over(context: Context) -> tuple[Step, ...]:
                 holds=Tri.NO,
                 aim=Aim.NARROW,
             ),
-            rollback=back_over_stop("the old list"),
+            rollback=BACK_OVER_STOP.format(change="the old list"),
             brief=Brief(
                 needs=agreed(Risk.STOP),
                 how=(ALL_AT_ONCE,),

@@ -14,10 +14,10 @@ from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
     ALL_AT_ONCE,
     BACK_ONE_BY_ONE,
+    BACK_OVER_STOP,
     STOP_ALL,
-    back_over_stop,
+    STOP_THEN_START,
     start_all,
-    stop_then_start,
 )
 from rebal.planner.clients import cooperative, speak_kip848
 from rebal.planner.commands import commands, sentences
@@ -116,7 +116,9 @@ def _offline(context: Context, common: tuple[Answer, ...], closed: tuple[Answer,
     against = [answer.why for answer in closed]
     return Step(
         id=1,
-        title=stop_then_start("member", f"with group.protocol=classic and {context.target}"),
+        title=STOP_THEN_START.format(
+            whom="member", how=f"with group.protocol=classic and {context.target}"
+        ),
         kind=StepKind.CUT_OVER,
         precondition="; ".join([agreed(Risk.STOP_FOR_KIP848), *(answer.why for answer in common)]),
         precondition_holds=Tri.NO,
@@ -134,7 +136,7 @@ def _offline(context: Context, common: tuple[Answer, ...], closed: tuple[Answer,
         ),
         to_do=ids(context.members),
         gate=_gate(context, Tri.NO),
-        rollback=back_over_stop("group.protocol=consumer"),
+        rollback=BACK_OVER_STOP.format(change="group.protocol=consumer"),
         brief=_brief(context, ALL_AT_ONCE, agreed(Risk.STOP_FOR_KIP848), common),
         commands=stopping(context, Risk.STOP_FOR_KIP848),
         cost=stop_cost(context),
@@ -157,7 +159,7 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
         why=("an empty KIP-848 group is replaced by a classic one; committed offsets stay",),
         order=(_START,),
         gate=_gate(context, Tri.NO),
-        rollback=back_over_stop("group.protocol=consumer"),
+        rollback=BACK_OVER_STOP.format(change="group.protocol=consumer"),
         brief=_brief(context, _START, "", common),
         cost=Cost(
             rebalances=1,

@@ -13,10 +13,10 @@ from rebal.groups.commands import option
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
     ALL_AT_ONCE,
+    BACK_OVER_STOP,
     STOP_ALL,
-    back_over_stop,
+    STOP_THEN_START,
     start_all,
-    stop_then_start,
 )
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import CLASSIC, STREAMS, Context, ids
@@ -99,7 +99,7 @@ def _step(context: Context) -> Step:
     start = start_all(change, _FIRST[goal])
     return Step(
         id=1,
-        title=stop_then_start("instance", f"with {change}") if members else title,
+        title=STOP_THEN_START.format(whom="instance", how=f"with {change}") if members else title,
         kind=StepKind.CUT_OVER,
         precondition="; ".join([needs, *(answer.why for answer in answers)]),
         precondition_holds=Tri.NO if members else allows(answers),
@@ -114,7 +114,7 @@ def _step(context: Context) -> Step:
             holds=Tri.NO,
             aim=_AIMS[goal],
         ),
-        rollback=back_over_stop(f"group.protocol={back}"),
+        rollback=BACK_OVER_STOP.format(change=f"group.protocol={back}"),
         brief=Brief(
             needs=open_points(answers, needs if members else ""),
             how=(*_SETTINGS_FIRST[goal], ALL_AT_ONCE if members else start),

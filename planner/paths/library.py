@@ -14,12 +14,11 @@ from rebal.groups.clients import WITHOUT_STATIC, Family, families
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
     ALL_AT_ONCE,
+    BACK_OVER_STOP,
+    IN_ITS_OWN_GROUP,
     START_ALL,
     STOP_ALL,
-    back_over_stop,
-    back_to_library,
-    in_its_own_group,
-    stop_then_start,
+    STOP_THEN_START,
 )
 from rebal.planner.clients import cooperative
 from rebal.planner.commands import NamedCommand, commands, sentences
@@ -128,7 +127,7 @@ def _replace(context: Context, number: int) -> Step:
         to_do=ids(rest),
         done=ids(context.settled),
         gate=_gate(context, rest),
-        rollback=back_to_library(context.target),
+        rollback=f"the old library with [{context.target}], one by one",
         brief=Brief(
             needs=f"every list holds {context.target}, and the coordinator remembers it",
             how=tuple(how_of(context, rest, by_lists=not loses_ids)),
@@ -176,7 +175,7 @@ def _over_a_stop(context: Context) -> Step:
     members, apart = context.snapshot.members, tuple(_in_a_group_of_its_own(context))
     return Step(
         id=1,
-        title=stop_then_start("member", f"as {new.key} on {context.target}"),
+        title=STOP_THEN_START.format(whom="member", how=f"as {new.key} on {context.target}"),
         kind=StepKind.CUT_OVER,
         precondition="an interruption is agreed: nothing of this group is consumed from the last "
         "stop until the first rebalance of the new members has completed (accepting "
@@ -192,7 +191,7 @@ def _over_a_stop(context: Context) -> Step:
         to_do=ids(rest),
         done=ids(context.settled),
         gate=_gate(context, rest),
-        rollback=back_over_stop("the old library"),
+        rollback=BACK_OVER_STOP.format(change="the old library"),
         brief=Brief(
             needs=agreed(Risk.STOP_FOR_CLIENT),
             how=(ALL_AT_ONCE,),
@@ -217,7 +216,7 @@ def _in_a_group_of_its_own(context: Context) -> Iterator[str | NamedCommand]:
         return NamedCommand(use, context.given.kafka("kafka-consumer-groups.sh", *words))
 
     copies = ("--group", new, "--reset-offsets", "--from-file", _OFFSETS)
-    yield in_its_own_group(new, _OFFSETS)
+    yield IN_ITS_OWN_GROUP.format(group=new, file=_OFFSETS)
     yield tool("without a stop: see the offsets to copy", "--describe", "--offsets", "--group", old)
     yield tool("without a stop: try the copy", *copies, "--dry-run")
     yield tool("without a stop: copy them", *copies, "--execute")

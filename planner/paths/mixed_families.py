@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
-    back_from_stop,
-    stop_some_in_short,
+    BACK_FROM_STOP,
+    STOP_SOME_IN_SHORT,
+    STOP_THEN_START,
     stop_some_then_start,
-    stop_then_start,
 )
 from rebal.planner.clients import able, cooperative
 from rebal.planner.commands import NamedCommand
@@ -68,7 +68,7 @@ def _stop_and_start(context: Context, number: int) -> Step:
     holds = Tri.NO if lacking else Tri.CANNOT_TELL if unsure else Tri.YES
     return Step(
         id=number,
-        title=stop_then_start(f"{clients} member", f"on {context.target}"),
+        title=STOP_THEN_START.format(whom=f"{clients} member", how=f"on {context.target}"),
         kind=StepKind.CUT_OVER,
         precondition=f"every other member's list holds {context.target}" + carried,
         precondition_holds=holds,
@@ -93,9 +93,9 @@ def _stop_and_start(context: Context, number: int) -> Step:
             # The target in their list proves this step; the last step narrows.
             aim=Aim.WIDEN,
         ),
-        rollback=back_from_stop(context.keep, back_goal(context)),
+        rollback=BACK_FROM_STOP.format(keep=context.keep, goal=back_goal(context)),
         brief=Brief(
-            how=(stop_some_in_short(left, context.target),),
+            how=(STOP_SOME_IN_SHORT.format(left=left, target=context.target),),
             gate=f"{everyone(context)} supports {context.target}",
         ),
         commands=(

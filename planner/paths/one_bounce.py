@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 from rebal.groups.model import Tri
 from rebal.planner.advice.steps import cure_of
-from rebal.planner.advice.wording import back_from_target
 from rebal.planner.clients import cooperative, custom
 from rebal.planner.commands import commands, sentences
 from rebal.planner.context import EAGER, Context, ids
@@ -123,7 +122,8 @@ def drop_old(context: Context, number: int) -> Step:
             holds=gate_answer(context, rest, to_do),
             aim=Aim.NARROW,
         ),
-        rollback=back_from_target(context.target, context.keep),
+        rollback=f"first [{context.target}, {context.keep or 'the old assignor'}], never straight "
+        "back (RB108)",
         brief=Brief(
             needs=f"every list holds {context.target}, and the coordinator remembers it",
             how=tuple(how_of(context, rest)),

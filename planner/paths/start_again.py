@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from rebal.groups.model import GroupState, GroupType, Knowledge, Tri
-from rebal.planner.advice.wording import back_over_stop, start_all
+from rebal.planner.advice.wording import BACK_OVER_STOP, start_all
 from rebal.planner.clients import is_mixed
 from rebal.planner.context import COOPERATIVE, EAGER, Context
 from rebal.planner.facts import listed
@@ -57,7 +57,7 @@ def start_again(context: Context, before: Context) -> PlannedPath:
         why=("an Empty group has no list to fit, so nothing is rejected; committed offsets stay",),
         order=(f"{how}: {who}",),
         gate=_gate(context, before, what, consumers=consumers),
-        rollback=back_over_stop("the new configuration"),
+        rollback=BACK_OVER_STOP.format(change="the new configuration"),
         brief=Brief(
             how=(how,),
             gate=f"{everyone(context)} runs {what}",

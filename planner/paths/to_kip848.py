@@ -16,10 +16,10 @@ from rebal.groups.clients import family as known_family
 from rebal.groups.model import GroupType, Tri
 from rebal.planner.advice.wording import (
     ALL_AT_ONCE,
+    BACK_OVER_STOP,
     STOP_ALL,
-    back_over_stop,
+    STOP_THEN_START,
     start_all,
-    stop_then_start,
 )
 from rebal.planner.clients import speak_kip848
 from rebal.planner.commands import commands, sentences
@@ -128,7 +128,7 @@ def _offline(context: Context, common: Sequence[Answer], closed: Sequence[Answer
     against = [answer.why for answer in closed]
     return Step(
         id=1,
-        title=stop_then_start("member", "with group.protocol=consumer"),
+        title=STOP_THEN_START.format(whom="member", how="with group.protocol=consumer"),
         kind=StepKind.CUT_OVER,
         precondition="; ".join([agreed(Risk.STOP_FOR_KIP848), *(answer.why for answer in common)]),
         precondition_holds=Tri.NO,
@@ -147,7 +147,7 @@ def _offline(context: Context, common: Sequence[Answer], closed: Sequence[Answer
         ),
         to_do=ids(context.members),
         gate=_gate(context),
-        rollback=back_over_stop("the old configuration"),
+        rollback=BACK_OVER_STOP.format(change="the old configuration"),
         brief=_brief(context, (ALL_AT_ONCE,), agreed(Risk.STOP_FOR_KIP848), common),
         commands=stopping(context, Risk.STOP_FOR_KIP848),
         cost=stop_cost(context, _server_side(context)),
@@ -180,7 +180,7 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
         why=("an empty group is replaced by a KIP-848 group; committed offsets stay",),
         order=tuple(_start_lines()),
         gate=_gate(context),
-        rollback=back_over_stop("the old configuration"),
+        rollback=BACK_OVER_STOP.format(change="the old configuration"),
         brief=_brief(context, _start_lines(), "", common),
         cost=Cost(
             rebalances=1,

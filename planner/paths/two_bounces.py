@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rebal.groups.model import Tri
-from rebal.planner.advice.wording import back_from_mixed
 from rebal.planner.clients import cooperative
 from rebal.planner.commands import commands, sentences
 from rebal.planner.context import EAGER, Context, Facts, ids
@@ -84,7 +83,8 @@ def add_both(context: Context, number: int, left_out: Sequence[Facts] = ()) -> S
             holds=gate_answer(context, rest, lacking),
             aim=Aim.WIDEN,
         ),
-        rollback=back_from_mixed(context.keep, back_goal(context)),
+        rollback=f"[{context.keep or 'the old assignor'}] while elected, then plan --to "
+        f"{back_goal(context)}",
         brief=Brief(
             needs=f"every client accepts {kinds}",
             how=tuple(how_of(context, rest)),
