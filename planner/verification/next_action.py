@@ -8,8 +8,8 @@ The order protects the members:
 4. members that are missing are started, or waited for; nothing is done to an unstable group;
 5. rejections of unknown time, whether the rejected clients belong to the service, whether they are
    out, and other open questions, before the restarts that they concern;
-6. the current step's members while its gate is open (`OPEN`), then the first one of the next step
-   (a new plan instead, where the group no longer admits what this one brings);
+6. the current step's members while its gate is open, then the first one of the next step (a new
+   plan instead, where the group no longer admits what this one brings);
 7. at the end: partitions that nobody owns, and owners that have not committed; then nothing is
    left.
 
@@ -87,6 +87,11 @@ class Look:
         return self.current is not None and self.current.gate is Tri.YES
 
     @property
+    def open(self) -> StepStanding | None:
+        """Return the current step while its gate is open; None once it holds."""
+        return None if self.holds else self.current
+
+    @property
     def stable(self) -> bool:
         """Return whether the group is Stable, or has no members."""
         return self.context.group.state is GroupState.STABLE or not self.context.members
@@ -152,7 +157,6 @@ class Look:
 
 
 Candidate: TypeAlias = Callable[[Look], Advice | Actions | None]
-OpenCandidate: TypeAlias = Callable[[Look, Step, StepStanding], Advice | Actions | None]
 
 
 def next_action(look: Look) -> Actions:
@@ -335,7 +339,7 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
         )
 
     together, limit = start(len(out)), context.memory.max_size
-    full = limit is not None and limit < context.memory.size + len(out)
+    full = limit is not None and limit < len(context.memory.everybody) + len(out)
     if together.verdict is Tri.YES or not (full or not context.members):
         return together
     fewer = range(1, len(out))
@@ -382,13 +386,54 @@ def settle_question(look: Look) -> Advice | None:
     return advised.open_question(asked[0]) if asked else None
 
 
+def restart_next(look: Look) -> Actions | None:
+    """Restart the next member of the step, or one whose file is newer than its process."""
+    now, step = look.open, look.step
+    left = look.members(now.to_do or now.changed_since) if now is not None else []
+    if step is None or not left:
+        return None
+    return _or_outdated(look, step_action(look.plan, step, look.context, left, ignore=look.ignore))
+
+
+def _or_outdated(look: Look, found: Actions) -> Actions:
+    """Return the plan's action, or a new plan where the group no longer admits its list."""
+    made, withheld = found
+    planned = {step.target_list for step in look.plan.steps} | {()}
+    if look.outdated is None or (made.recommended and made.assignors in planned):
+        return found
+    return replace(advised.replan(look.context, look.outdated), step=made.step), withheld
+
+
+def confirm_by_hand(look: Look) -> Advice | None:
+    """Have the operator confirm what no evidence shows, where nothing else is open."""
+    now = look.open
+    if now is None or not now.by_hand or len(now.by_hand) != len(now.unknown):
+        return None
+    return advised.confirm(look.context, now.id, look.members(now.by_hand), now.by_hand_list)
+
+
+def show_lists(look: Look) -> Advice | None:
+    """Add the evidence of members whose list is not known."""
+    now = look.open
+    if now is None or not now.unknown:
+        return None
+    rest = [each for each in now.unknown if each not in now.by_hand]
+    why = f"the list of {listed([facts.name for facts in look.members(rest)])} was not seen"
+    needs = Needs.DECLARED if now.by_hand_list else Needs.LISTS
+    return advised.show(look.context, needs, why)
+
+
 def begin_next_step(look: Look) -> Actions | None:
-    """Restart the first member of the next step, once the gate of this one holds."""
-    return _begin(look, look.later) if look.holds and look.later is not None else None
-
-
-def _begin(look: Look, later: Step) -> Actions | None:
-    context = look.context
+    """Restart the first member of the next step, once the gate of this one holds; or do what that
+    step needs, where it drops the old assignor and this alone keeps the gate open.
+    """
+    context, later = look.context, look.later
+    here = {None, *context.by_id}
+    at_odds = any(one.member_id in here for one in context.snapshot.contradictions)
+    if later is None or not (
+        look.holds or (later.aim.leaves_old and context.members and not at_odds)
+    ):
+        return None
     settled = tuple(f.member.member_id for f in context.settled)
     done = settled if later.aim.leaves_old else later.done
     left = [f for f in context.members if f.member.member_id not in done]
@@ -403,60 +448,9 @@ def _begin(look: Look, later: Step) -> Actions | None:
     return _or_outdated(look, (made, withheld)) if made.action is not Action.NONE else None
 
 
-def carry_on(look: Look) -> Advice | Actions | None:
-    """Do what the current step still needs while its gate is open: the first of `OPEN`."""
-    if look.current is None or look.step is None or look.holds:
-        return None
-    answers = (candidate(look, look.step, look.current) for candidate in OPEN)
-    return next(each for each in answers if each is not None)
-
-
-def restart_next(look: Look, step: Step, now: StepStanding) -> Actions | None:
-    """Restart the next member of the step, or one whose file is newer than its process."""
-    left = look.members(now.to_do or now.changed_since)
-    if not left:
-        return None
-    return _or_outdated(look, step_action(look.plan, step, look.context, left, ignore=look.ignore))
-
-
-def _or_outdated(look: Look, found: Actions) -> Actions:
-    """Return the plan's action, or a new plan where the group no longer admits its list."""
-    made, withheld = found
-    planned = {step.target_list for step in look.plan.steps} | {()}
-    if look.outdated is None or (made.recommended and made.assignors in planned):
-        return found
-    return replace(advised.replan(look.context, look.outdated), step=made.step), withheld
-
-
-def confirm_by_hand(look: Look, step: Step, now: StepStanding) -> Advice | None:
-    """Have the operator confirm what no evidence shows, where nothing else is open."""
-    if not now.by_hand or len(now.by_hand) != len(now.unknown):
-        return None
-    return advised.confirm(look.context, step.id, look.members(now.by_hand), now.by_hand_list)
-
-
-def show_lists(look: Look, _: Step, now: StepStanding) -> Advice | None:
-    """Add the evidence of members whose list is not known."""
-    if not now.unknown:
-        return None
-    rest = [each for each in now.unknown if each not in now.by_hand]
-    why = f"the list of {listed([facts.name for facts in look.members(rest)])} was not seen"
-    needs = Needs.DECLARED if now.by_hand_list else Needs.LISTS
-    return advised.show(look.context, needs, why)
-
-
-def prepare_next_step(look: Look, _: Step, __: StepStanding) -> Actions | None:
-    """Do what the next, narrowing step needs, where that alone keeps this one's gate open."""
-    if look.later is None or not look.later.aim.leaves_old:
-        return None
-    here = {None, *look.context.by_id}
-    at_odds = any(one.member_id in here for one in look.context.snapshot.contradictions)
-    return _begin(look, look.later) if look.context.members and not at_odds else None
-
-
-def wait_for_gate(_: Look, __: Step, now: StepStanding) -> Advice:
+def wait_for_gate(look: Look) -> Advice | None:
     """Wait for what keeps the gate open."""
-    return advised.wait(now.why[0])
+    return advised.wait(look.open.why[0]) if look.open is not None else None
 
 
 def count_rejected(look: Look) -> Advice | None:
@@ -505,13 +499,6 @@ def end(look: Look) -> Advice:
     return advised.nothing(f"finished; {by_word(len(look.current.done), vouched)}")
 
 
-OPEN: Final[tuple[OpenCandidate, ...]] = (
-    restart_next,
-    confirm_by_hand,
-    show_lists,
-    prepare_next_step,
-    wait_for_gate,
-)
 CANDIDATES: Final[tuple[Candidate, ...]] = (
     start_rejected,
     heed_danger,
@@ -523,8 +510,11 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
     count_rejected,
     wait_for_entry,
     settle_question,
+    restart_next,
+    confirm_by_hand,
+    show_lists,
     begin_next_step,
-    carry_on,
+    wait_for_gate,
     find_owner,
     wait_for_commits,
     end,
