@@ -142,11 +142,12 @@ def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
     same = _same_instance(memory, event)
     if same is not None:
         memory = after(memory, Leave(member_id=same.member_id))
+    names = filter(None, [memory.elected]) if event.assignors is None else event.assignors
     entry = Entry(
         member_id=f"joined {len(memory.left) + len(memory.came) + len(memory.others)}",
         name=event.name,
         instance_id=event.instance_id,
-        lists=(_held(memory, event.assignors),),
+        lists=(Held(names=frozenset(names), exact=event.assignors is not None),),
     )
     if event.kip848:
         return replace(memory, others=(*memory.others, entry))
@@ -279,14 +280,15 @@ def _too_many(memory: CoordinatorMemory, join: Join) -> Admission | None:
             needs=Needs.BROKER,
             reason=f"the brokers' limit of members was not read{also}",
         )
-    if memory.size < memory.max_size:
+    size = len(memory.everybody)
+    if size < memory.max_size:
         return None
     sure = memory.state is not GroupState.PREPARING_REBALANCE and returns is Tri.NO
     return Admission(
         verdict=Tri.NO if sure else Tri.CANNOT_TELL,
         error=FULL if sure else None,
         needs=None if sure else Needs.BROKER if returns is Tri.CANNOT_TELL else Needs.STATE,
-        reason=f"the group has {memory.size} members and the brokers allow {memory.max_size} "
+        reason=f"the group has {size} members and the brokers allow {memory.max_size} "
         f"({FULL}){also}",
     )
 
@@ -338,7 +340,9 @@ def _common(memory: CoordinatorMemory, join: Join) -> Admission:
     came = [held.names for entry in memory.came for held in entry.lists]
     kept = [each for each in memory.in_all if all(each in names for names in came)]
     elected = memory.elected if memory.elected in kept else None
-    by = _by(join, elected, kept)
+    # A list that is not known holds the elected assignor at least.
+    names = (elected,) if join.assignors is None else join.assignors
+    by = next((name for name in (elected, *names) if name in names and name in kept), None)
     if by is not None:
         # What the broker says itself stands, whatever a log says of a member.
         why = _why_yes(memory, by, elected)
@@ -384,19 +388,6 @@ def _common(memory: CoordinatorMemory, join: Join) -> Admission:
         reason=f"it is not known whether the coordinator's list of {unsure} holds "
         f"{' or '.join(join.assignors)}",
     )
-
-
-def _by(join: Join, elected: str | None, kept: Sequence[str]) -> str | None:
-    """Return the join's assignor that every list is proven to hold, the elected one first."""
-    if elected is not None and (join.assignors is None or elected in join.assignors):
-        return elected
-    return next((name for name in join.assignors or () if name in kept), None)
-
-
-def _held(memory: CoordinatorMemory, assignors: tuple[str, ...] | None) -> Held:
-    if assignors is not None:
-        return Held(names=frozenset(assignors), exact=True)
-    return Held(names=frozenset(filter(None, [memory.elected])))
 
 
 def _same_instance(memory: CoordinatorMemory, join: Join) -> Entry | None:

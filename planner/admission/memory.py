@@ -123,14 +123,9 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
         return (*self.entries, *(e for e in self.others if e.member_id not in self.left))
 
     @property
-    def size(self) -> int:
-        """Return the number of members that the coordinator counts."""
-        return len(self.everybody)
-
-    @property
     def empty(self) -> bool:
         """Return whether the coordinator counts no member, so that the group is Empty."""
-        return self.size == 0
+        return not self.everybody
 
 
 def worlds(
@@ -219,7 +214,10 @@ def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemo
     `rejoined`: return instead what it would remember once every member has joined again.
     """
     snapshot, group = context.snapshot, context.group
-    known = {*assignors(), *_named(snapshot), context.target}
+    answers = _answers(snapshot)
+    sent = [member.assignors for member in snapshot.members]
+    named = {name for one in sent for name in (*one.list, *one.at_least)}
+    known = {*assignors(), *named, *(one.assignor for one in answers), context.target}
     stable = group.state is GroupState.STABLE and bool(snapshot.members)
     online = group.type in (GroupType.CONSUMER, GroupType.STREAMS)
     elected = group.assignor if stable and not online else None
@@ -230,8 +228,8 @@ def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemo
         if online
         else _cases(context, counted, known, elected, rejoined=rejoined)
     )
-    answers = [] if online or rejoined else _answers(snapshot)
-    supported = {answer.assignor for answer in answers if answer.supported is Tri.YES}
+    counts = [] if online or rejoined else answers
+    supported = {answer.assignor for answer in counts if answer.supported is Tri.YES}
     settings = snapshot.cluster.settings
     size = settings.get("group.consumer.max.size" if online else "group.max.size", "")
     low, high = (settings.get(key, "") for key in _BOUNDS)
@@ -243,9 +241,9 @@ def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemo
         cases=cases,
         others=tuple(_entry(facts, ()) for facts in others),
         in_all=frozenset({*filter(None, [elected]), *supported}),
-        not_in_all=frozenset(a.assignor for a in answers if a.supported is Tri.NO),
+        not_in_all=frozenset(a.assignor for a in counts if a.supported is Tri.NO),
         max_size=int(size) if size.isdigit() else (2**31 - 1 if settings else None),
-        room=int(any(a.supported is not Tri.CANNOT_TELL for a in _answers(snapshot))),
+        room=int(any(a.supported is not Tri.CANNOT_TELL for a in answers)),
         session_ms=(int(low), int(high)) if low.isdigit() and high.isdigit() else None,
         classic_joins=classic_joins(snapshot.cluster) if online else Tri.YES,
         static_returns=static_returns(snapshot.cluster) if online else Tri.NO,
@@ -275,11 +273,6 @@ def static_returns(cluster: Cluster) -> Tri:
 def _answers(snapshot: GroupSnapshot) -> list[ProbeAnswer]:
     probe = snapshot.probe
     return [] if probe is None or probe.refused else list(probe.answers)
-
-
-def _named(snapshot: GroupSnapshot) -> set[str]:
-    found = {name for m in snapshot.members for name in (*m.assignors.list, *m.assignors.at_least)}
-    return {*found, *(answer.assignor for answer in _answers(snapshot))}
 
 
 def _cases(
