@@ -152,12 +152,12 @@ def _step(plan: Plan, number: int | None, file: Path) -> Step:
 def _family(plan: Plan, step: Step, entries: Sequence[JournalEntry]) -> str | None:
     """Return the family that all members of the last look are proven to run; None for several."""
     from rebal.groups.clients import proven_family
-    from rebal.planner.verification.journal import known_before
+    from rebal.planner.verification.journal import known_before, looks_of
 
     looks = [entry for entry in entries if entry.blind is None]
-    known = known_before(plan, looks)
+    _, clients = known_before(looks_of(plan, looks))
     ids = looks[-1].ids if looks else ()
-    found = {proven_family(known.get(each, (None, None))[1]) for each in ids}
+    found = {proven_family(clients.get(each)) for each in ids}
     family = found.pop() if len(found) == 1 else None
     return family if any(setting.family == family for setting in step.config) else None
 

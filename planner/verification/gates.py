@@ -14,7 +14,7 @@ must look at the member (`Proof.by_hand`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final
@@ -33,7 +33,7 @@ from rebal.planner.context import COOPERATIVE, Context, Facts
 from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, offers
 from rebal.planner.verdict import agreed, opposite
-from rebal.planner.verification.journal import JournalEntry, assumed
+from rebal.planner.verification.journal import JournalEntry, assumed, looks_of
 from rebal.planner.verification.plan_context import PlanContext
 
 _NOT_SHOWN: Final = (
@@ -73,6 +73,9 @@ def _narrow(context: Context, _: Step, facts: Facts) -> Proof:
     target, told = context.target, context.runs(facts)
     supports, old = context.supports(facts, target), context.holds_old(facts)
     runs_cooperative = told.value is RebalanceProtocol.COOPERATIVE
+    client = "its client is not proven: one that follows the vote (franz-go)"
+    if facts.family_proven:
+        client = f"{facts.family} follows the vote and"
     rows = (
         (supports is Tri.NO, Tri.NO, _list(facts) or f"its list has no {target}"),
         (
@@ -98,28 +101,16 @@ def _narrow(context: Context, _: Step, facts: Facts) -> Proof:
         (
             runs_cooperative and context.goal == COOPERATIVE,
             Tri.CANNOT_TELL,
-            _may_follow_the_vote(facts, told.why),
+            f"runs COOPERATIVE ({told.why}), but {client} may still hold an eager assignor",
         ),
         (True, Tri.CANNOT_TELL, ""),
     )
     return next(Proof(done=done, why=why) for holds, done, why in rows if holds)
 
 
-def _may_follow_the_vote(facts: Facts, shown: str) -> str:
-    """Return why a member that runs COOPERATIVE may still hold an eager assignor."""
-    client = "its client is not proven: one that follows the vote (franz-go)"
-    if facts.family_proven:
-        client = f"{facts.family} follows the vote and"
-    return f"runs COOPERATIVE ({shown}), but {client} may still hold an eager assignor"
-
-
 def _consumer(context: Context, _: Step, facts: Facts) -> Proof:
-    if context.group.type is GroupType.CLASSIC:
-        return _speaks("classic", done=Tri.NO)
-    speaks = facts.member.protocol_type if context.group.type is GroupType.CONSUMER else None
-    if speaks not in ("consumer", "classic"):
-        return Proof(done=Tri.CANNOT_TELL)
-    return _speaks(speaks, done=Tri.YES if speaks == "consumer" else Tri.NO)
+    own = {GroupType.CLASSIC: "classic", GroupType.CONSUMER: facts.member.protocol_type}
+    return _speaks(own.get(context.group.type), wanted="consumer")
 
 
 def _streams_protocol(context: Context, step: Step, _: Facts) -> Proof:
@@ -127,10 +118,8 @@ def _streams_protocol(context: Context, step: Step, _: Facts) -> Proof:
     protocol.
     """
     kind = context.group.type
-    if kind not in (GroupType.STREAMS, GroupType.CLASSIC):
-        return Proof(done=Tri.CANNOT_TELL)
     wanted = GroupType.STREAMS if step.aim is Aim.STREAMS_PROTOCOL else GroupType.CLASSIC
-    return _speaks(kind, done=Tri.YES if kind is wanted else Tri.NO)
+    return _speaks(kind if kind is not GroupType.CONSUMER else None, wanted=wanted)
 
 
 def _classic(context: Context, step: Step, facts: Facts) -> Proof:
@@ -140,13 +129,16 @@ def _classic(context: Context, step: Step, facts: Facts) -> Proof:
     show no elected assignor. Where that type stays, all members stop together.
     """
     if context.group.type is GroupType.CONSUMER and facts.member.protocol_type == "consumer":
-        return _speaks("consumer", done=Tri.NO)
+        return _speaks("consumer", wanted="classic")
     if context.group.type is GroupType.CONSUMER and step.kind is StepKind.CUT_OVER:
         return Proof(done=Tri.NO, why="is in a KIP-848 group, which stays one until it is Empty")
     return _narrow(context, step, facts)
 
 
-def _speaks(protocol: str, *, done: Tri) -> Proof:
+def _speaks(protocol: str | None, *, wanted: str) -> Proof:
+    if protocol not in ("classic", "consumer", "streams"):
+        return Proof(done=Tri.CANNOT_TELL)
+    done = Tri.YES if protocol == wanted else Tri.NO
     return Proof(done=done, why=f"speaks the {protocol} protocol")
 
 
@@ -305,55 +297,43 @@ class Ledger:
         self.words: dict[tuple[int, str], str] = {}
         self.kept: dict[str, datetime] = {}
         self.first_seen: dict[str, datetime] = {}
-        self._from_baseline()
-        self._from_journal(entries)
+        baseline = plan.baseline
+        if not (baseline.redacted or any(map(assumed, baseline.members))):
+            self._add(PlanContext(plan, baseline), "the plan's baseline")
+        for look in looks_of(plan, entries):
+            self._recall(look)
         for entry in later:
             self._void(entry)
         for member in context.snapshot.members:
             self.first_seen.setdefault(member.member_id, context.snapshot.captured_at)
         self.now = self._add(context, "")
 
-    def _from_baseline(self) -> None:
-        baseline = self._plan.baseline
-        if baseline.redacted:
-            return
-        first = self._plan.next_step or 1
-        self.opened.add(first)
-        here = {member.member_id for member in baseline.members}
-        for step in self._plan.steps:
-            if step.id >= first:
-                self.before[step.id] |= here
-        if not any(map(assumed, baseline.members)):
-            self._add(PlanContext(self._plan, baseline), "the plan's baseline")
-
     def _void(self, entry: JournalEntry) -> None:
         for member in entry.members:
             for number in member.contradicted:
                 self.words.pop((number, member.member_id), None)
 
-    def _from_journal(self, entries: Iterable[JournalEntry]) -> None:
-        for entry in entries:
-            where = f"the journal, {entry.at:%b %d %H:%MZ}"
-            for member in entry.members:
-                self.first_seen.setdefault(member.member_id, entry.at)
-                if member.kept:
-                    self.kept[member.member_id] = entry.at
-                for answer, steps in ((Tri.YES, member.made), (Tri.NO, member.lacks)):
-                    for number in steps:
-                        self._said[number, member.member_id][answer] = where
-            self._void(entry)
-            for step in self._plan.steps:
-                if step.id > entry.step:
-                    self.before[step.id] |= entry.ids
-            if entry.gate is Tri.YES:
-                self.opened.add(entry.step + 1)
-            if entry.confirmed is not None:
-                word = entry.confirmed
-                runs = f"[{', '.join(word.list)}], " if word.list else ""
-                who = word.by or "the operator"
-                said = f"confirmed by {who}, {entry.at:%b %d %H:%MZ}: {runs}{word.reason}"
-                for member_id in word.members:
-                    self.words[word.step, member_id] = said
+    def _recall(self, entry: JournalEntry) -> None:
+        where = f"the journal, {entry.at:%b %d %H:%MZ}"
+        for member in entry.members:
+            self.first_seen.setdefault(member.member_id, entry.at)
+            if member.kept:
+                self.kept[member.member_id] = entry.at
+            for answer, steps in ((Tri.YES, member.made), (Tri.NO, member.lacks)):
+                for number in steps:
+                    self._said[number, member.member_id][answer] = where
+        self._void(entry)
+        for step in self._plan.steps:
+            if step.id > entry.step:
+                self.before[step.id] |= entry.ids
+        if entry.gate is Tri.YES:
+            self.opened.add(entry.step + 1)
+        if entry.confirmed is not None:
+            word = entry.confirmed
+            runs = f"[{', '.join(word.list)}], " if word.list else ""
+            who = word.by or "the operator"
+            said = f"confirmed by {who}, {entry.at:%b %d %H:%MZ}: {runs}{word.reason}"
+            self.words |= {(word.step, member_id): said for member_id in word.members}
 
     def _add(self, context: Context, where: str) -> Mapping[tuple[int, str], Proof]:
         found: dict[tuple[int, str], Proof] = {}

@@ -173,6 +173,17 @@ def look_of(plan: Plan, snapshot: GroupSnapshot) -> JournalEntry:
     )
 
 
+def looks_of(plan: Plan, entries: Sequence[JournalEntry]) -> tuple[JournalEntry, ...]:
+    """Return the earlier looks, the plan's baseline first: the end of the step before the next one.
+
+    The pseudonyms of a redacted baseline name no member.
+    """
+    first = replace(look_of(plan, plan.baseline), step=(plan.next_step or 1) - 1, gate=Tri.YES)
+    if plan.baseline.redacted:
+        first = replace(first, members=(), gate=Tri.CANNOT_TELL)
+    return (first, *entries)
+
+
 def plan_key(plan: Plan) -> str:
     """Return the key that ties a journal to its plan: group, path, target and time of the plan."""
     return f"{plan.group_id} {plan.path} {plan.target} {plan.made_at.isoformat()}"
@@ -187,12 +198,13 @@ def remembered(
     Remembered facts only fill gaps. Facts that the user assumed when the plan was made stay marked
     as assumed. A remembered list that contradicts evidence of this look is left out.
     """
-    known = known_before(plan, entries)
+    looks = looks_of(plan, entries)
+    lists, clients = known_before(looks)
     members = tuple(
-        _with(member, *known[member.member_id]) if member.member_id in known else member
+        _with(member, lists.get(member.member_id), clients.get(member.member_id))
         for member in (_rejoined(member, snapshot, entries) for member in snapshot.members)
     )
-    shown = first_shown(plan, entries)
+    shown = first_shown(looks)
     kept = (
         one
         for one, _ in shown.values()
@@ -236,15 +248,12 @@ Shown: TypeAlias = dict[tuple[object, ...], tuple[Refusal, JournalEntry]]
 """Rejections by `rejection_key`, each with the first look that showed it."""
 
 
-def first_shown(plan: Plan, entries: Sequence[JournalEntry]) -> Shown:
-    """Return the rejections that the plan's baseline and the looks showed."""
-    found: Shown = {}
-    for look in (look_of(plan, plan.baseline), *entries):
-        for one in look.rejected:
-            key = rejection_key(one)
-            # A later look may show that its client is back.
-            found[key] = (one, found[key][1] if key in found else look)
-    return found
+def first_shown(looks: Sequence[JournalEntry]) -> Shown:
+    """Return the rejections that the looks showed."""
+    first = {rejection_key(one): look for look in reversed(looks) for one in look.rejected}
+    # A later look may show that its client is back.
+    newest = {rejection_key(one): one for look in looks for one in look.rejected}
+    return {key: (one, first[key]) for key, one in newest.items()}
 
 
 def rejection_key(one: Refusal) -> tuple[object, ...]:
@@ -285,42 +294,33 @@ def _resolved(
         if told and client_key(gone) == client_key(one)
         if gone.last_seen is not None and gone.last_seen > look.at
     }
+    later |= {
+        seen.member_id
+        for entry in entries
+        if one.instance_id is not None and entry.at >= look.at
+        for seen in entry.members
+        if seen.instance_id == one.instance_id
+    }
     if member is not None and joined_since(member, one) is not Tri.NO:
         later.add(member.member_id)
-    if one.instance_id is not None:
-        later |= {
-            seen.member_id
-            for entry in entries
-            if entry.at >= look.at
-            for seen in entry.members
-            if seen.instance_id == one.instance_id
-        }
     new = later - look.ids
     return replace(one, rejoined_as=min(new)) if new else one
 
 
 def known_before(
-    plan: Plan, entries: Sequence[JournalEntry]
-) -> dict[str, tuple[AssignorList | None, Software | None]]:
-    """Return member id → exact list and client, from the plan's baseline and the journal."""
-    known: dict[str, tuple[AssignorList | None, Software | None]] = {}
-    first = [] if plan.baseline.redacted else [look_of(plan, plan.baseline)]
-    for look in (*first, *entries):
-        for seen in look.members:
-            before = known.get(seen.member_id, (None, None))
-            known[seen.member_id] = (seen.assignors or before[0], seen.software or before[1])
-    return known
+    looks: Sequence[JournalEntry],
+) -> tuple[dict[str, AssignorList], dict[str, Software]]:
+    """Return member id → exact list, and member id → client, as the looks proved them."""
+    seen = [member for look in looks for member in look.members]
+    return (
+        {one.member_id: one.assignors for one in seen if one.assignors is not None},
+        {one.member_id: one.software for one in seen if one.software is not None},
+    )
 
 
 def assumed(member: Member) -> bool:
     """Return whether this member's list is assumed by the user."""
     return any(item.source is Source.ASSUMED for item in member.assignors.evidence)
-
-
-def proven_list(member: Member) -> AssignorList | None:
-    """Return the member's exact list where evidence shows it; None for an assumed list."""
-    exact = member.assignors.knowledge is Knowledge.EXACT
-    return member.assignors if exact and not assumed(member) else None
 
 
 def proven_software(member: Member) -> Software | None:

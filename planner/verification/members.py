@@ -13,7 +13,7 @@ confirmation is bound to the member id, and evidence overrules it at every later
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
@@ -33,8 +33,8 @@ from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed, owned
 from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.risks import Risk
-from rebal.planner.verdict import agreed, first_reason
-from rebal.planner.verification.gates import Ledger, Proof
+from rebal.planner.verdict import agreed, first_reason, reasons
+from rebal.planner.verification.gates import Ledger
 from rebal.planner.verification.journal import JournalEntry, assumed
 
 # Two machines' clocks differ; what is older than the plan by more than this was seen before it.
@@ -78,33 +78,30 @@ def left_out(step: Step, facts: Facts) -> bool:
     return facts.family in step.left_out and facts.family_proven
 
 
-def standing_of(context: Context, step: Step, ledger: Ledger) -> list[MemberStanding]:
-    """Return one `MemberStanding` for each member: what it has done of `step`; sorted by name."""
-    return [_standing(context, step, ledger, facts) for facts in context.members]
-
-
-def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> MemberStanding:
+def standing_of(context: Context, step: Step, ledger: Ledger, facts: Facts) -> MemberStanding:
+    """Return what this member has done of `step`."""
     member = facts.member
     there = member.member_id in ledger.before[step.id]
     found = ledger.answers(step.id, member.member_id)
     proof = ledger.now[step.id, member.member_id]
     word = ledger.words.get((step.id, member.member_id))
     done = ledger.answer(step.id, member.member_id)
-    by_hand = False
-    names = confirmable_list(step)
+    names, concerned = confirmable_list(step), not left_out(step, facts)
     newer = written_later(facts, ledger.first_seen[member.member_id])
     doubt = not_confirmable(
         facts, step, restarted=not there, opened=step.id in ledger.opened, newer=newer
     )
-    changed_since = False
     claimed = names and not found and (word is not None or doubt is None)
     kept = ledger.kept.get(member.member_id)
     against = contrary_evidence(context, facts, names, kept) if claimed else None
+    # It may have had the step's setting before the step began.
+    unknown = proof.by_hand and member.member_id in step.unknown
+    may_be_done = unknown or ledger.came_finished(step, facts)
     if len(found) > 1:
         why = "evidence contradicts itself: " + ", ".join(
             f"{answer} ({where or 'now'})" for answer, where in found.items()
         )
-    elif left_out(step, facts) and done is not Tri.YES:
+    elif not concerned and done is not Tri.YES:
         why = "takes no part in this step"
     elif found:
         before = "proven done" if done is Tri.YES else "proven not done"
@@ -115,10 +112,9 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
             why = f"not restarted since the step began: {why}"
     elif word is not None and against is None:
         done, why = Tri.YES, word
-    elif there and step.aim is not Aim.REFRESH and not _may_be_done(step, proof, facts, ledger):
+    elif there and step.aim is not Aim.REFRESH and not may_be_done:
         done, why = Tri.NO, "not restarted since the step began: the same member id"
     elif names and doubt is None and against is None:
-        by_hand = True
         why = proof.why or f"restarted since step {step.id} began; no evidence shows its list"
         if facts.member.declared is not None and facts.member.declared.list:
             why = (
@@ -126,11 +122,11 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
                 f"{facts.member.declared.evidence.detail} says [{', '.join(names)}]"
             )
     else:
-        by_hand = proof.by_hand
-        changed_since = doubt is not None and doubt is newer and against is None
         shown = proof.why if word is None else ""
         # Without a doubt, a list to confirm is by hand, so that evidence speaks against it here.
         why = shown or against or doubt or ""
+    open_ = concerned and done is Tri.CANNOT_TELL and not found
+    free = open_ and against is None
     return MemberStanding(
         member_id=member.member_id,
         name=facts.name,
@@ -142,11 +138,11 @@ def _standing(context: Context, step: Step, ledger: Ledger, facts: Facts) -> Mem
         list=member.assignors.list,
         knowledge=member.assignors.knowledge,
         partitions=owned(member),
-        concerned=not left_out(step, facts),
+        concerned=concerned,
         restarted=not there and step.id in ledger.opened,
         proven=bool(found),
-        by_hand=by_hand,
-        changed_since=changed_since,
+        by_hand=bool(proof.by_hand if not names else doubt is None) and free,
+        changed_since=free and doubt is not None and doubt is newer,
         vouched=done is Tri.YES and word is not None and (not found or assumed(member)),
         contradicted=word is not None and (against is not None or done is Tri.NO),
         evidence=member.assignors.evidence,
@@ -162,12 +158,6 @@ def _against_its_file(step: Step, facts: Facts) -> str:
         f", restarted although {declared.evidence.detail} says [{', '.join(declared.list)}]: code "
         "or the environment overrides that file, or it was started with another file"
     )
-
-
-def _may_be_done(step: Step, proof: Proof, facts: Facts, ledger: Ledger) -> bool:
-    """Return whether the member may have had the step's setting before the step began."""
-    unknown = proof.by_hand and facts.member.member_id in step.unknown
-    return unknown or ledger.came_finished(step, facts)
 
 
 class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -213,43 +203,52 @@ def step_standing(
     """Return the standing of `step`; `missing` is the clause on missing members, `ignore`
     rule id → reason, as the user accepted them.
     """
-    aim = step.aim
-    by: dict[Tri, list[MemberStanding]] = {answer: [] for answer in Tri}
+    aim, by_list = step.aim, confirmable_list(step)
     # A refresh changes no member: one restart is enough, whoever's it is.
-    for member in members if aim is not Aim.REFRESH else ():
-        if member.concerned:
-            by[member.done].append(member)
-    refuted = [missing] if context.missing else []
-    not_done = [f"not done: {_named(by[Tri.NO])}"] if by[Tri.NO] else []
-    if not members:
-        refuted.append(f"the group has no member ({context.group.state})")
-    elif not not_done and aim is Aim.CLASSIC and context.group.type is GroupType.CONSUMER:
-        refuted.append("the group is still a KIP-848 group: it was not converted (RB401)")
+    asked = [member for member in members if member.concerned and aim is not Aim.REFRESH]
+    by = {answer: [member for member in asked if member.done is answer] for answer in Tri}
+    not_done = reasons([(by[Tri.NO], f"not done: {_named(by[Tri.NO])}")])
+    online = context.group.type is GroupType.CONSUMER
+    refuted = reasons(
+        [
+            (context.missing, missing),
+            (not members, f"the group has no member ({context.group.state})"),
+            (
+                members and not not_done and aim is Aim.CLASSIC and online,
+                "the group is still a KIP-848 group: it was not converted (RB401)",
+            ),
+        ]
+    )
     by_hand = [member for member in by[Tri.CANNOT_TELL] if member.by_hand]
     unseen = [member for member in by[Tri.CANNOT_TELL] if not member.by_hand]
-    by_lists = (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC)
-    lists_accepted = aim in by_lists and Risk.UNKNOWN_LISTS.accepted_in(ignore)
-    not_known, to_confirm, accepted = [], [], []
-    if unseen and lists_accepted and not any(m.proven for m in unseen):
-        rule = Risk.UNKNOWN_LISTS.rule
-        accepted.append(f"not known: {_named(unseen)} ({rule} is ignored: {ignore[rule]})")
-    elif unseen:
-        not_known.append(f"not known: {_named(unseen)}")
-    if by_hand and confirmable_list(step):
-        to_confirm.append(f"restarted, not proven: {_named(by_hand)}")
-    elif by_hand:
-        look = step.gate.by_hand or "look at what the step changes"
-        to_confirm.append(f"no evidence shows it for {_named(by_hand)}: {look}")
-    open_ = []
-    if members and context.group.state is not GroupState.STABLE:
-        open_.append(f"the group is not Stable ({context.group.state})")
-    elif any(item.member_id in (None, *_ids(members)) for item in context.snapshot.contradictions):
-        open_.append("evidence on its members contradicts itself: see rebal inspect")
-    elif aim in (Aim.WIDEN, Aim.REFRESH) and not (refuted or not_done or not_known or to_confirm):
-        open_.extend(_remembered(plan, step, context, ignore))
-    if context.snapshot.captured_at < plan.baseline.captured_at - _CLOCKS:
-        open_.append("this look is older than the plan: take a new one")
-    of_members = [] if confirmable_list(step) else [*not_done, *not_known]
+    unknown, rule = f"not known: {_named(unseen)}", Risk.UNKNOWN_LISTS.rule
+    reads_lists = aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC)
+    passes = reads_lists and rule in ignore and not any(member.proven for member in unseen)
+    accepted = [f"{unknown} ({rule} is ignored: {ignore[rule]})"] if unseen and passes else []
+    not_known = [unknown] if unseen and not passes else []
+    look = step.gate.by_hand or "look at what the step changes"
+    to_confirm = reasons(
+        [
+            (by_hand and by_list, f"restarted, not proven: {_named(by_hand)}"),
+            (by_hand and not by_list, f"no evidence shows it for {_named(by_hand)}: {look}"),
+        ]
+    )
+    known = {None, *_ids(members)}
+    at_odds = any(item.member_id in known for item in context.snapshot.contradictions)
+    stable = context.group.state is GroupState.STABLE
+    waits = first_reason(
+        [
+            (members and not stable, f"the group is not Stable ({context.group.state})"),
+            (at_odds, "evidence on its members contradicts itself: see rebal inspect"),
+        ]
+    )
+    prepares = aim in (Aim.WIDEN, Aim.REFRESH) and not (not_done or not_known or to_confirm)
+    if prepares and not refuted and waits is None:
+        waits = _remembered(plan, step, context, ignore)
+    older = context.snapshot.captured_at < plan.baseline.captured_at - _CLOCKS
+    rows = ((waits, f"{waits}"), (older, "this look is older than the plan: take a new one"))
+    open_ = reasons(rows)
+    of_members = [] if by_list else [*not_done, *not_known]
     why = (*refuted, *not_done, *not_known, *to_confirm, *open_)
     return StepStanding(
         id=step.id,
@@ -263,7 +262,7 @@ def step_standing(
         unknown=_ids(by[Tri.CANNOT_TELL]),
         changed_since=_ids([one for one in by[Tri.CANNOT_TELL] if one.changed_since]),
         by_hand=_ids(by_hand),
-        by_hand_list=confirmable_list(step),
+        by_hand_list=by_list,
         firm=(*refuted, *of_members, *open_),
         vouched=_ids([member for member in by[Tri.YES] if member.vouched]),
         contradicted=_ids([member for member in members if member.contradicted]),
@@ -317,20 +316,18 @@ def _stopped(step: Step, held: Sequence[JournalEntry]) -> frozenset[str]:
     return held[-1].left_out if held else frozenset(step.to_do)
 
 
-def _remembered(
-    plan: Plan, step: Step, context: Context, ignore: Mapping[str, str]
-) -> Iterator[str]:
-    """Yield the reason why the coordinator may reject each first restart of the next, narrowing
+def _remembered(plan: Plan, step: Step, context: Context, ignore: Mapping[str, str]) -> str | None:
+    """Return the reason why the coordinator may reject each first restart of the next, narrowing
     step: the advice begins that step with any member that is admitted.
     """
     later = plan.after(step)
     left = [facts for facts in context.members if facts not in context.settled]
     if later is None or not later.aim.leaves_old or not left:
-        return
+        return None
     one = first((restart_of(context, f, later.target_list) for f in left[:TRIED]), ignore)
-    if not (one.verdict is Tri.YES or acceptable(one, ignore)):
-        rule = Risk.FORGOTTEN_LISTS.rule
-        yield f"step {later.id} is not proven to be admitted: {one.reason} ({rule})"
+    admitted = one.verdict is Tri.YES or acceptable(one, ignore)
+    why = f"step {later.id} is not proven to be admitted: {one.reason}"
+    return None if admitted else f"{why} ({Risk.FORGOTTEN_LISTS.rule})"
 
 
 def _named(members: Sequence[MemberStanding]) -> str:
@@ -419,14 +416,17 @@ def contrary_evidence(
     rows: list[tuple[object, str]] = [
         (at_odds, "the evidence on it contradicts itself"),
         (exact, f"evidence shows its list: [{', '.join(known.list)}]"),
-    ]
-    for name in names:
-        lacks = name in known.lacks or context.supports(facts, name) is Tri.NO
-        rows += [
-            (lacks, f"evidence shows that its list has no {name}"),
-            (context.own_class(facts, name), f"the class behind {name} is not Kafka's own"),
-        ]
-    rows += [
+        *(
+            (
+                name in known.lacks or context.supports(facts, name) is Tri.NO,
+                f"evidence shows that its list has no {name}",
+            )
+            for name in names
+        ),
+        *(
+            (context.own_class(facts, name), f"the class behind {name} is not Kafka's own")
+            for name in names
+        ),
         *(
             (name, f"evidence shows that its list holds {name}")
             for name in sorted(context.names_held(member) - {*names})

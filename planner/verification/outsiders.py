@@ -26,7 +26,6 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.reloads import CLOCKS
-from rebal.groups.snapshot.redact import random_end
 from rebal.planner.admission.rejected import (
     address,
     may_be_back,
@@ -34,7 +33,7 @@ from rebal.planner.admission.rejected import (
 )
 from rebal.planner.clients import refuses_mixed
 from rebal.planner.context import Context, names
-from rebal.planner.facts import KEYS, identity_keys, natural
+from rebal.planner.facts import KEYS, identity_keys, natural, stated_in
 from rebal.planner.plan import Plan
 from rebal.planner.timeouts import longest_session
 from rebal.planner.verdict import worst
@@ -43,7 +42,7 @@ from rebal.planner.verification.journal import (
     first_shown,
     is_same,
     known_before,
-    look_of,
+    looks_of,
     rejection_key,
     same_since,
 )
@@ -126,11 +125,10 @@ def outsiders_of(
     gone = _gone(plan, seen, context)
     newest_first = [*_rejections(plan, seen, context, estimated=estimated)][::-1]
     rejections = sorted(newest_first, key=lambda each: each.doubt is not Doubt.NONE)
-    known = [(each.client_id, each.host) for each in context.snapshot.members]
-    known += [(each.one.client_id, each.one.host) for each in rejections]
     places: dict[str, set[str]] = defaultdict(set)
-    for client_id, host in known:
-        places[client_id].add(address(host))
+    known: list[Member | Refusal] = [*context.snapshot.members, *(r.one for r in rejections)]
+    for each in known:
+        places[each.client_id].add(address(each.host))
     missing = list(_missing(plan, seen, context, gone, places))
     families = {
         **plan.accepted.families,
@@ -181,9 +179,8 @@ def outsiders_of(
                 evidence=(one.evidence,),
             )
         )
-    ours = [one for one in rejected if one.was_member]
-    others = [one for one in rejected if not one.was_member]
-    return (*reversed(ours), *reversed(others), *missing)
+    rejected.reverse()
+    return (*sorted(rejected, key=lambda one: not one.was_member), *missing)
 
 
 def missing_text(context: Context, outsiders: Sequence[Outsider]) -> str:
@@ -219,9 +216,8 @@ def _placed(
     """
     known = {*places.get(one.client_id, ()), address(one.host)}
     shared = len(known) > 1 or is_automatic(context.group.group_id, one.client_id)
-    if not one.host or one.instance_id or not (shared or not one.client_id):
-        return name
-    return f"{name} ({address(one.host)})"
+    placed = one.host and not one.instance_id and (shared or not one.client_id)
+    return f"{name} ({address(one.host)})" if placed else name
 
 
 def _mixed(family: str | None) -> Tri:
@@ -239,17 +235,17 @@ def _missing(
 ) -> Iterator[Outsider]:
     """Yield the members `gone`; they are in doubt where more are gone than are missing."""
     said, labels = plan.accepted.families, names(gone)
-    known = known_before(plan, seen) if gone else {}
-    then = PlanContext(plan, plan.baseline) if gone and not plan.baseline.redacted else None
+    lists, clients = known_before(looks_of(plan, seen))
+    then = PlanContext(plan, plan.baseline)
     # Bytes that left open, when the plan was made, whether the client accepts a mixed list.
     left_open = {
         facts.member.instance_id or facts.member.client_id
-        for facts in (then.members if then is not None else ())
-        if then is not None and then.may_take_mixed(facts) is not Tri.YES
+        for facts in then.members
+        if gone and then.may_take_mixed(facts) is not Tri.YES
     }
     for member in sorted(gone, key=lambda member: natural(labels[member.member_id])):
-        names_, software = known.get(member.member_id, (None, None))
-        family = proven_family(software) or said.get(member.client_id, said.get("*"))
+        known = lists.get(member.member_id)
+        family = proven_family(clients.get(member.member_id)) or stated_in(said, member)
         open_ = family is None and (member.instance_id or member.client_id) in left_open
         yield Outsider(
             kind=OutsiderKind.MISSING,
@@ -258,7 +254,7 @@ def _missing(
             client_id=member.client_id,
             instance_id=member.instance_id,
             host=address(member.host),
-            list=names_.list if names_ is not None else (),
+            list=known.list if known is not None else (),
             family=family,
             takes_mixed=Tri.NO if open_ else _mixed(family),
         )
@@ -289,16 +285,15 @@ def _roster(plan: Plan, seen: Sequence[JournalEntry], expected: int) -> list[Mem
 
     A killed member's old entry beside its new one fills the number, and not another's place.
     """
-    looks = [] if plan.baseline.redacted else [look_of(plan, plan.baseline)]
-    looks += [
-        look for look in seen if len(look.members) >= (look.expected or plan.expected_members or 1)
+    first, *later = looks_of(plan, seen)
+    full = [
+        look for look in later if len(look.members) >= (look.expected or plan.expected_members or 1)
     ]
 
     def rank(look: JournalEntry) -> tuple[int, int, Moment]:
         processes = {one.instance_id or (one.client_id, one.host) for one in look.members}
         return min(len(look.members), expected), min(len(processes), expected), look.at
 
-    full = max(looks, key=rank, default=None)
     return [
         Member(
             member_id=one.member_id,
@@ -306,7 +301,7 @@ def _roster(plan: Plan, seen: Sequence[JournalEntry], expected: int) -> list[Mem
             host=one.host,
             instance_id=one.instance_id,
         )
-        for one in (full.members if full is not None else ())
+        for one in max((first, *full), key=rank).members
     ]
 
 
@@ -344,7 +339,7 @@ def _rejections(
     older than the plan.
     """
     static = {f.member.instance_id for f in context.members if f.static}
-    shown, now = first_shown(plan, seen), context.snapshot.captured_at
+    shown, now = first_shown(looks_of(plan, seen)), context.snapshot.captured_at
     compared = plan.baseline.clock_compared and context.snapshot.clock_compared
     full = not context.missing and len(context.members) >= (context.expected or 1)
     counted = None if estimated else context.expected
@@ -439,25 +434,11 @@ def _hidden_until(
     until = max(at, same) + lasts
     if not static or at < _began(plan) - lasts or context.snapshot.captured_at >= until:
         return None, ()
-    known = set().union(*(entry.ids for entry in seen if entry.at <= at))
-    kept = [
-        facts.name
-        for facts in static
-        if (id_ := facts.member.member_id) in known or _may_be_of_baseline(plan, id_)
-    ]
+    first, *later = looks_of(plan, seen)
+    known = first.ids.union(*(entry.ids for entry in later if entry.at <= at))
+    # By its pseudonyms, any member may be one of a redacted baseline.
+    kept = [f.name for f in static if plan.baseline.redacted or f.member.member_id in known]
     return until, tuple(kept)
-
-
-def _may_be_of_baseline(plan: Plan, member_id: str) -> bool:
-    """Return whether this member id may be one of the plan's baseline.
-
-    A redacted baseline has only the random end of an id. An id without one may be any of them.
-    """
-    before = {member.member_id for member in plan.baseline.members}
-    if not plan.baseline.redacted:
-        return member_id in before
-    end = random_end(member_id)
-    return end is None or end in {random_end(each) for each in before}
 
 
 def new_refusals(plan: Plan, snapshot: GroupSnapshot) -> list[Refusal]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -26,7 +26,7 @@ from rebal.planner.kinds import Action, PathKind
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Advice, Finding, Plan, Setting, Verdict
 from rebal.planner.rules import Trait, has
-from rebal.planner.verdict import UNPROVEN, exit_code, first_reason
+from rebal.planner.verdict import UNPROVEN, exit_code, first_reason, reasons
 from rebal.planner.verification.dangers import (
     Danger,
     dangers,
@@ -44,8 +44,7 @@ from rebal.planner.verification.journal import (
     first_shown,
     known_before,
     look_of,
-    proven_list,
-    proven_software,
+    looks_of,
     rejection_key,
     remembered,
 )
@@ -67,7 +66,6 @@ from rebal.planner.verification.outsiders import (
 )
 from rebal.planner.verification.plan_context import GOALS, PlanContext, as_stated, here_again
 
-_T = TypeVar("_T")
 OLD: Final = timedelta(days=7)
 """Age from which a plan is reported as old: its order, costs and count may not fit."""
 _LIMITS: Final = (
@@ -77,6 +75,12 @@ _LIMITS: Final = (
     "group.max.session.timeout.ms",
     "group.consumer.migration.policy",
 )
+_CHANGES: Final = {
+    "partitions": "topic {subject} had {before} partitions and has {after} now: the plan's steps "
+    "stay valid, its costs do not",
+    "version": "the brokers ran {before} and run {after} now",
+    **{key: f"the brokers' {key} was {{before}} and is {{after}} now" for key in _LIMITS},
+}
 
 
 class Change(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -173,7 +177,10 @@ def verify(
     context = PlanContext(plan, known, expected, accepted, given)
     outsiders = outsiders_of(plan, seen, context, estimated=accepted.members is None)
     ledger = Ledger(plan, seen, context, ahead)
-    views = {each.id: standing_of(context, each, ledger) for each in plan.steps}
+    views = {
+        each.id: [standing_of(context, each, ledger, facts) for facts in context.members]
+        for each in plan.steps
+    }
     missing = missing_text(context, outsiders)
     gates = {
         each.id: step_standing(
@@ -311,16 +318,29 @@ def confirm(
     begun = now.step is not None and (
         step <= now.step or (now.gate is Tri.YES and step == now.step + 1)
     )
-    if not begun:
-        raise NothingToConfirmError(
-            f"--confirm {step}: the group is in step {now.step}, whose gate comes first."
-        )
-    standing = next(each for each in asked.steps if each.id == step)
+    standing = next((each for each in asked.steps if each.id == step), None)
+    wanted = ",".join(standing.by_hand_list) if standing is not None else ""
+    given = ",".join(names)
+    rows = (
+        (not begun, f"the group is in step {now.step}, whose gate comes first."),
+        (
+            wanted and not (members and names),
+            f"name the members and the list that they run: --member NAME --list {wanted}.",
+        ),
+        (given and not wanted, "no assignor list is confirmed in this step: leave --list out."),
+        (
+            given != wanted,
+            f"--list {given} is not the list of this step: a member has completed it with "
+            f"{wanted} alone.",
+        ),
+    )
+    wrong = first_reason(rows)
+    if wrong is not None or standing is None:
+        raise NothingToConfirmError(f"--confirm {step}: {wrong}")
     if standing.gate is Tri.YES:
         raise DoneAlreadyError(
             f"--confirm {step}: this step needs no confirmation: its gate holds."
         )
-    _check_list(standing, members, names)
     named = _chosen(asked, standing, members)
     chosen = [one for one in named if one.done is not Tri.YES]
     if named and not chosen:
@@ -344,33 +364,6 @@ def confirm(
         members=tuple(one.member_id for one in chosen),
         list=names,
     )
-
-
-def _check_list(standing: StepStanding, members: Sequence[str], names: tuple[str, ...]) -> None:
-    """Check that --member and --list fit the step.
-
-    Raises:
-        NothingToConfirmError: they do not.
-    """
-    wanted, given = ",".join(standing.by_hand_list), ",".join(names)
-    rows = (
-        (
-            wanted and not (members and names),
-            f"name the members and the list that they run: --member NAME --list {wanted}.",
-        ),
-        (
-            given and not wanted,
-            "no assignor list is confirmed in this step: leave --list out.",
-        ),
-        (
-            given != wanted,
-            f"--list {given} is not the list of this step: a member has completed it with "
-            f"{wanted} alone.",
-        ),
-    )
-    wrong = first_reason(rows)
-    if wrong:
-        raise NothingToConfirmError(f"--confirm {standing.id}: {wrong}")
 
 
 def _chosen(
@@ -408,6 +401,7 @@ def entry_of(
     `accepted` are the risks that the user accepted at this look, a sentence each.
     """
     # "Not restarted" proves nothing at a later look, and the user's word proves nothing at all.
+    # What the journal has already is left out.
     by_step = {
         each.id: (
             frozenset(each.done) - frozenset(each.vouched),
@@ -417,8 +411,8 @@ def entry_of(
     }
     void = {each.id: frozenset(each.contradicted) for each in standing.steps}
     labels = {member.member_id: member.name for member in standing.members}
-    known = known_before(plan, entries) if entries else {}
-    shown = first_shown(plan, entries)
+    lists, clients = known_before(looks_of(plan, entries) if entries else ())
+    shown = first_shown(looks_of(plan, entries))
     resolved = remembered(plan, entries, snapshot).refusals
     lag, committed = lag_of(snapshot)
     current = next((each for each in standing.steps if each.id == standing.step), None)
@@ -442,8 +436,10 @@ def entry_of(
                     if member.member_id in lacks and not assumed(member)
                 ),
                 contradicted=tuple(n for n, ids in void.items() if member.member_id in ids),
-                assignors=_news(proven_list(member), known.get(member.member_id)),
-                software=_news(proven_software(member), known.get(member.member_id)),
+                assignors=None
+                if assumed(member) or seen.assignors == lists.get(member.member_id)
+                else seen.assignors,
+                software=None if seen.software == clients.get(member.member_id) else seen.software,
             )
             for seen, member in zip(look.members, snapshot.members, strict=True)
         ),
@@ -480,11 +476,6 @@ def _is_news(one: Refusal, shown: Shown) -> bool:
     return known is None or (one.rejoined_as is not None and known.rejoined_as is None)
 
 
-def _news(fact: _T, known: tuple[object, object] | None) -> _T | None:
-    """Return a fact of a member id, once in the journal; None where it is there."""
-    return None if known is not None and fact in known else fact
-
-
 def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, *said: str | None) -> tuple[str, ...]:
     """Return what was `said` of this look, and what makes the plan or the journal less sure.
 
@@ -509,14 +500,12 @@ def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, *said: str | None) ->
         ),
         (past, f"joins rejected since the plan was made: {past}"),
     )
-    noted = [text for holds, text in rows if holds]
-    return (*filter(None, said), *noted, *snapshot.notes)
+    return (*filter(None, said), *reasons(rows), *snapshot.notes)
 
 
 def changes_since(plan: Plan, context: Context) -> tuple[Change, ...]:
-    """Return what has changed since the plan was made; changes that outdate the plan come first."""
-    found = [*_elected(plan, context), *_cluster(plan.baseline, context.snapshot)]
-    return tuple(sorted(found, key=lambda change: not change.outdates))
+    """Return what has changed since the plan was made; what outdates the plan comes first."""
+    return (*_elected(plan, context), *_cluster(plan.baseline, context.snapshot))
 
 
 def _elected(plan: Plan, context: Context) -> Iterator[Change]:
@@ -541,18 +530,10 @@ def _elected(plan: Plan, context: Context) -> Iterator[Change]:
 
 def _cluster(was: GroupSnapshot, now: GroupSnapshot) -> Iterator[Change]:
     for one in environment(was, now):
-        if one.what == "partitions" and one.before and one.after:
-            yield Change(
-                what="partitions",
-                text=f"topic {one.subject} had {one.before} partitions and has {one.after} now: "
-                "the plan's steps stay valid, its costs do not",
-            )
-        elif one.what == "version":
-            yield Change(
-                what="version", text=f"the brokers ran {one.before} and run {one.after} now"
-            )
-        elif one.what in _LIMITS:
-            text = f"the brokers' {one.what} was {one.before} and is {one.after} now"
+        said = _CHANGES.get(one.what)
+        # A topic that came or went says nothing of the plan.
+        if said and (one.what != "partitions" or (one.before and one.after)):
+            text = said.format(subject=one.subject, before=one.before, after=one.after)
             yield Change(what=one.what, text=text)
 
 
