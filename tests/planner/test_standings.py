@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
-from msgspec import json
 from msgspec.structs import replace
 
 from rebal.groups.compact import Lag
 from rebal.groups.model import (
     AssignorList,
     Contradiction,
+    Evidence,
     GroupSnapshot,
     GroupState,
     GroupType,
@@ -27,15 +27,15 @@ from rebal.groups.model import (
     Member,
     RanProtocol,
     RebalanceProtocol,
+    Record,
     Refusal,
     Software,
     Source,
 )
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Accepted, Plan
+from rebal.planner.plan import Accepted, Advice, Finding, Plan, Setting
 from rebal.planner.verification.timeline import timeline_of
-from rebal.planner.verification.verify import Standing
 from tests.planner.builder import AT, seen
 from tests.planner.every_path import PLANS, java, kip848, pods
 from tests.planner.looks import Story
@@ -158,60 +158,50 @@ def looks(made: Plan) -> Iterator[tuple[str, GroupSnapshot]]:
     yield "all are gone", look(20_001, [], group=empty)
 
 
-def brief(record: Any, *fields: str) -> str:
-    """Return the fields of a record that say something."""
-    values = {name: getattr(record, name) for name in fields}
-    texts = {name: ", ".join(v) if isinstance(v, tuple) else v for name, v in values.items()}
-    return "; ".join(f"{name}: {value}" for name, value in texts.items() if value)
+SHORT: Final = {
+    Advice: {"text"},
+    Evidence: {"at"},
+    Finding: {"severity", "result", "message", "reference", "before_step", "commands"},
+    Setting: {"text"},
+}
+"""What a record leaves out, as another line or test has it."""
 
 
-def lines(now: Standing) -> Iterator[str]:
-    """Yield what a standing says, a line each; the first one has what every reader looks at."""
-    wrong = [*(one.kind for one in now.dangers), *(one.rule for one in now.findings)]
-    ends = f"exit {now.exit_code}{', finished' if now.finished else ''}"
-    yield f"step {now.step}, gate {now.gate}, {ends}: {', '.join(wrong) or 'nothing is wrong'}"
-    yield from (f"why: {why}" for why in now.why)
-    for one in (now.advice, *now.withheld):
-        yield f"{'next' if one is now.advice else 'withheld'}: {one.text}"
-        yield f"  {brief(one, 'step', 'reason', 'error', 'risks', 'after', 'evidence_needed')}"
-        yield from (f"  {each.use}: {each.line}" for each in one.commands)
-    holds = now.advice.valid_while
-    yield f"  holds while {brief(holds, *holds.__struct_fields__) if holds else 'this look stands'}"
-    yield f"  {now.advice.command} {', '.join(each.format for each in now.config)}"
-    for danger in now.dangers:
-        yield f"danger: {danger.message} {danger.fix} {brief(danger, 'members', 'since')}"
-    yield from (f"{one.rule}: {one.fix} {', '.join(one.members)}" for one in now.findings)
-    for out in now.outsiders:
-        fields = (
-            *("doubt", "list", "error", "family", "takes_mixed", "was_member", "may_be_back"),
-            *("since", "until", "behind", "times"),
-        )
-        yield f"{out.kind} {out.label}: {brief(out, *fields)}"
-    yield from (f"drift: {one.text}" for one in now.drift)
-    yield from (f"note: {note}" for note in now.notes)
-    for step in now.steps:
-        fields = "done", "to_do", "unknown", "not_restarted", "by_hand", "accepted"
-        yield f"step {step.id}: gate {step.gate}, {brief(step, *fields)}"
-    for member in now.members:
-        yield f"{member.name}: {member.done}, {member.why}; {brief(member, 'restarted', 'proven')}"
+def said(value: Any) -> str:
+    """Return a value in short: of a record the fields that say something."""
+    if isinstance(value, Record):
+        names = (name for name in value.__struct_fields__ if name not in SHORT.get(type(value), ()))
+        fields = {name: getattr(value, name) for name in names}
+        return "; ".join(f"{name}: {said(field)}" for name, field in fields.items() if field)
+    if isinstance(value, frozenset):
+        value = tuple(sorted(value))
+    if isinstance(value, tuple):
+        return ", ".join(f"({said(one)})" if isinstance(one, Record) else str(one) for one in value)
+    return str(value)
+
+
+def lines(record: Record, kind: str = "") -> Iterator[str]:
+    """Yield what each field of a record says, a line for each of several."""
+    for name in record.__struct_fields__:
+        value = getattr(record, name)
+        for one in value if isinstance(value, tuple) else (value,):
+            if one not in (None, ""):
+                yield f"{kind}{name}: {said(one)}"
 
 
 def story(made: Plan) -> Iterator[str]:
     """Yield the lines of each look that the look before did not have."""
     tell, before, accepted = Story(made), list[str](), None
     for name, snapshot in looks(made):
-        now = list(lines(tell(snapshot, given=GIVEN, accepted=accepted)))
+        standing = tell(snapshot, given=GIVEN, accepted=accepted)
+        now = [*lines(standing), *lines(tell.entries[-1], "journal ")]
         # A stop of the whole group is agreed after the first look.
         accepted = Accepted(ignore=dict.fromkeys(("RB104", "RB413"), "agreed"))
-        yield f"== {name}"
+        yield f"== {name}: step {standing.step}, gate {standing.gate}, exit {standing.exit_code}"
         yield from (line.replace("-0f0f", "").rstrip() for line in now if line not in before)
-        before = now[1:]
-    told = timeline_of(made, tell.entries)
+        before = now
     yield "== the whole roll-out"
-    whole = "group_id", "began", "ended", "looks", "finished", "rebalances", "highest_lag"
-    yield brief(told, *whole)
-    for each in (*told.steps, *told.members, *told.events):
-        yield json.encode(each).decode().replace('"', "").replace("-0f0f", "")
+    yield from (line.replace("-0f0f", "") for line in lines(timeline_of(made, tell.entries)))
 
 
 @pytest.mark.usefixtures("no_costs")
