@@ -125,7 +125,7 @@ def test_logs_without_a_zone_are_dated_before_a_rebalance_of_static_members(
 
 def test_the_probe_is_asked_for_before_a_cure_that_may_be_needless() -> None:
     advice = plan([java("a", BOTH), static("b", BOTH)], reloaded=None).advice
-    assert advice.action == "restart", "the plan's own step forces the rebalance"
+    assert (advice.action, advice.names) == ("restart", ("a",)), "its own step forces the rebalance"
     made = plan([java("a", BOTH), static("b", BOTH)], reloaded=False)
     assert (made.advice.action, made.advice.evidence_needed[0]) == ("evidence", "probe")
 

@@ -62,6 +62,12 @@ def test_undated_rejection_is_in_doubt_until_a_session_after_the_first_look(begu
     assert [[one.doubt for one in out] for out in doubts] == [[Doubt.TIME], [Doubt.TIME], []]
 
 
+def test_missing_member_that_nothing_names_is_the_newest_rejected_client(begun: Plan) -> None:
+    out = [{**OUT, "client": f"app-{n}", "at": -n} for n in (8, 9)]
+    standing = verify(begun, [], done(2, refusals=out), expect_members=3)
+    assert shown(standing) == [(OutsiderKind.REJECTED, "app-8", Doubt.NONE)]
+
+
 @pytest.mark.parametrize(
     ("states", "left"), [(("Stable", "Stable"), 0), (("PreparingRebalance", "Stable"), 1)]
 )
@@ -82,7 +88,10 @@ def test_a_member_of_a_rebalance_since_the_first_look_runs(
     assert [one.doubt for one in now.outsiders] == [Doubt.TIME] * left
 
 
-@pytest.mark.parametrize(("ahead", "codes"), [(-60, [3, 3, 0]), (60, [3, 3, 0]), (1500, [0, 0, 0])])
+@pytest.mark.parametrize(
+    ("ahead", "codes"),
+    [(-60, [3, 3, 0]), (60, [3, 3, 0]), (1441.9, [3, 3, 0]), (1500, [0, 0, 0])],
+)
 def test_time_of_a_log_orders_little_beside_a_clock_that_was_not_compared(
     begun: Plan, ahead: float, codes: list[int]
 ) -> None:

@@ -15,10 +15,16 @@ from tests.planner.looks import app, look
 AUTOMATIC = "consumer-checkout-1"
 
 
-@pytest.mark.parametrize(("client", "known"), [(AUTOMATIC, False), ("orders", True)])
-def test_an_automatic_client_id_alone_names_no_member(client: str, *, known: bool) -> None:
-    out = {"client": client, "list": ["range"]}
-    seen = look(1, [{**app(1), "client": client}], refusals=[out])
+@pytest.mark.parametrize(
+    ("client", "other", "known"),
+    [(AUTOMATIC, "audit", False), ("orders", "audit", True), ("orders", "orders", False)],
+)
+def test_a_client_id_that_others_have_names_no_member(
+    client: str, other: str, *, known: bool
+) -> None:
+    out = [{"client": client}, {"client": other, "host": "/10.0.0.2"}]
+    out = [{**one, "list": ["range"]} for one in out]
+    seen = look(1, [{**app(1), "client": client}], refusals=out)
     assert (member_of(seen, seen.refusals[0]) is not None) is known
 
 

@@ -149,6 +149,9 @@ def looks(made: Plan) -> Iterator[tuple[str, GroupSnapshot]]:
     yield "one owns nothing", later(41, idle)
     yield "one owns nothing for long", later(42, idle)
     yield "all in the last step", later(43, final)
+    asked = [replace(each, subscribed_topics=("orders",)) for each in final]
+    yield "partitions without an owner", later(44, asked, topics=grown)
+    yield "a rebalance gave them none", later(45, asked, topics=grown, group={"generation": 28})
     yield "nothing committed", lag(50, 4000)
     yield "nothing committed for long", lag(61, 4000)
     yield "committed", lag(62, 6200)

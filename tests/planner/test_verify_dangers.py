@@ -24,11 +24,13 @@ def test_a_member_that_came_back_without_the_target_is_a_danger(plan: Plan) -> N
     tell = Story(plan)
     tell(look(1, [app(n, 2, list=MIXED) for n in range(3)], elected="cooperative-sticky"))
     tell(look(2, [app(0, 3, list=MIXED), bare(1, 2), bare(2, 2)], elected="cooperative-sticky"))
-    back = look(3, [app(0, 4, list=["range"]), bare(1, 2), bare(2, 2)])
-    standing = tell(back)
+    gone = app(0, 4, list=["range"])
+    standing = tell(look(3, [gone, bare(1, 2), bare(2, 2)]))
     assert standing.exit_code == 3
     assert standing.dangers[0].kind == "went-back"
     assert standing.dangers[0].members == (id_of(0, 4),)
+    (two, *_) = tell(look(4, [gone, app(1, 4, list=["range"]), bare(2, 2)])).dangers
+    assert two.fix.endswith(", one at a time before any other restart.")
 
 
 def with_refusal(snapshot: GroupSnapshot, seconds_ago: float) -> GroupSnapshot:
