@@ -194,7 +194,9 @@ def test_a_rejected_consumer_that_joined_a_group_of_workers_is_rejected_again() 
     workers = memory(member("w", held), protocol_type="connect", in_all=frozenset({"default"}))
     workers = replace(workers, elected="default")
     for name, verdict in (("default", Tri.YES), (RANGE, Tri.NO)):
-        assert rejected_again(workers, Refusal(list=(name,), evidence=log)).verdict is verdict
+        answer = rejected_again(workers, Refusal(list=(name,), evidence=log))
+        assert answer.verdict is verdict
+    assert "the group's protocol type is connect, the join's is consumer" in answer.reason
 
 
 def test_a_kip848_group_asks_its_classic_members_only() -> None:

@@ -231,8 +231,9 @@ def test_rejected_client_that_may_be_the_missing_member_renamed_is_started_witho
     assert standing.advice.names == ("app-9",)
 
 
-def test_rejected_client_has_the_family_that_the_user_stated(begun: Plan) -> None:
-    stated = replace(begun, accepted=replace(begun.accepted, families={"app-9": "librdkafka"}))
+@pytest.mark.parametrize("of", ["app-9", "*"])
+def test_rejected_client_has_the_family_that_the_user_stated(begun: Plan, of: str) -> None:
+    stated = replace(begun, accepted=replace(begun.accepted, families={of: "librdkafka"}))
     standing = verify(stated, [], done(2, refusals=[{**OUT, "at": 0}]))
     (one,) = standing.outsiders
     assert (one.family, one.takes_mixed) == ("librdkafka", Tri.NO)

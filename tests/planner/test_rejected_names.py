@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.planner.admission.rejected import member_of
+from rebal.planner.admission.rejected import member_of, still_out
 from rebal.planner.plan import Plan
 from rebal.planner.verification.verify import verify
 from tests.planner.looks import app, look
@@ -24,8 +24,9 @@ def test_a_client_id_that_others_have_names_no_member(
 ) -> None:
     out = [{"client": client}, {"client": other, "host": "/10.0.0.2"}]
     out = [{**one, "list": ["range"]} for one in out]
-    seen = look(1, [{**app(1), "client": client}], refusals=out)
+    seen = look(1, [{**app(1, joined=1), "client": client}], refusals=out)
     assert (member_of(seen, seen.refusals[0]) is not None) is known
+    assert (seen.refusals[0] in still_out(seen)) is not known, "it is back"
 
 
 def names(plan: Plan, out: dict[str, Any], host: str, *here: str) -> tuple[str, ...]:

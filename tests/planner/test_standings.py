@@ -1,4 +1,4 @@
-"""What `verify` answers in the situations of a roll-out, for each path: tests/data/standings.
+"""The plan of each path, and what `verify` answers in its roll-out: tests/data/standings.
 
 `make screens` writes the files again; read the difference before you commit it.
 """
@@ -164,6 +164,7 @@ def looks(made: Plan) -> Iterator[tuple[str, GroupSnapshot]]:
 SHORT: Final = {
     Advice: {"text"},
     Evidence: {"at"},
+    Plan: {"baseline"},
     Finding: {"severity", "result", "message", "reference", "before_step", "commands"},
     Setting: {"text"},
 }
@@ -193,7 +194,7 @@ def lines(record: Record, kind: str = "") -> Iterator[str]:
 
 
 def story(made: Plan) -> Iterator[str]:
-    """Yield the lines of each look that the look before did not have."""
+    """Yield the lines of a roll-out: of each look those that the look before did not have."""
     tell, before, accepted = Story(made), list[str](), None
     for name, snapshot in looks(made):
         standing = tell(snapshot, given=GIVEN, accepted=accepted)
@@ -201,20 +202,20 @@ def story(made: Plan) -> Iterator[str]:
         # A stop of the whole group is agreed after the first look.
         accepted = Accepted(ignore=dict.fromkeys(("RB104", "RB413"), "agreed"))
         yield f"== {name}: step {standing.step}, gate {standing.gate}, exit {standing.exit_code}"
-        yield from (line.replace("-0f0f", "").rstrip() for line in now if line not in before)
+        yield from (line for line in now if line not in before)
         before = now
     yield "== the whole roll-out"
-    yield from (line.replace("-0f0f", "") for line in lines(timeline_of(made, tell.entries)))
+    yield from lines(timeline_of(made, tell.entries))
 
 
 @pytest.mark.usefixtures("no_costs")
-@pytest.mark.parametrize("path", ROLL_OUTS)
+@pytest.mark.parametrize("path", PLANS | ROLL_OUTS)
 def test_every_situation_of_a_path_is_answered_as_it_was_kept(path: str) -> None:
-    file, made = (
-        KEPT / f"{path.replace(',', '').replace(' ', '_')}.txt",
-        "\n".join(story(ROLL_OUTS[path]())) + "\n",
-    )
+    made = (PLANS | ROLL_OUTS)[path]()
+    told = [*lines(made), *(story(made) if path in ROLL_OUTS else ())]
+    file = KEPT / f"{path.replace(',', '').replace(' ', '_')}.txt"
+    text = "".join(f"{line.replace('-0f0f', '').rstrip()}\n" for line in told)
     if RENEW:
         file.parent.mkdir(exist_ok=True)
-        file.write_text(made, encoding="utf-8")
-    assert made == file.read_text(encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8")
