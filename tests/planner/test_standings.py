@@ -39,13 +39,16 @@ from rebal.planner.verification.timeline import timeline_of
 from tests.planner.builder import AT, seen
 from tests.planner.every_path import PLANS, java, kip848, pods
 from tests.planner.looks import Story
-from tests.planner.plans import plan
+from tests.planner.plans import DONE, plan
 
 KEPT = Path(__file__).parents[1] / "data" / "standings"
 RENEW = os.environ.get("REBAL_SCREENS") == "renew"
 ONLINE = {"version": "4.1", "features": {"group.version": 1}} | {
     "settings": {"group.consumer.migration.policy": "upgrade", "group.consumer.max.size": "9"}
 }
+ONLINE_ALREADY = kip848(
+    pods(4, None, protocol_type="consumer"), cluster=ONLINE, type="consumer", elected="uniform"
+)
 STOPPED = [
     java(f"rd-{n}", family="librdkafka", version="2.6.0", instance=f"rd-{n}" if n else None)
     for n in range(4)
@@ -55,10 +58,12 @@ ROLL_OUTS = {
     name: PLANS[name]
     for name in (
         "two bounces", "two bounces down", "one bounce", "static", "mixed families", "connect",
-        "to kip-848, offline",
+        "to kip-848, offline", "library", "library, over a stop", "streams protocol",
+        "streams protocol, back",
     )
 } | {
     "to kip-848": lambda: make_plan(kip848(pods(4), cluster=ONLINE), "consumer"),
+    "from kip-848": lambda: make_plan(ONLINE_ALREADY, DONE[0]),
     "streams": lambda: plan(STREAMS, elected="stream"),
     "cut-over": lambda: plan(STOPPED),
     "unknown clients": lambda: plan(pods(4, family=None)),
@@ -91,7 +96,6 @@ def looks(made: Plan) -> Iterator[tuple[str, GroupSnapshot]]:
     one, *others, gone = everybody
     first, last = made.steps[0].target_list, made.steps[-1].target_list
     wide = [again(each, 8, first) for each in everybody]
-    final = [again(each, 40, last) for each in everybody]
     lost = Refusal(
         client_id=gone.client_id,
         instance_id=gone.instance_id,
@@ -105,11 +109,19 @@ def looks(made: Plan) -> Iterator[tuple[str, GroupSnapshot]]:
     full = replace(then.cluster, version="9.9", settings={"group.max.size": "4"})
     grown = tuple(replace(each, partitions=24) for each in then.topics)
     target = last[0] if last else {"connect": "sessioned"}.get(made.path, then.group.assignor)
-    online = (
-        {"type": GroupType.CONSUMER, "assignor": "uniform"} if made.target == "consumer" else {}
-    )
-    final = [replace(each, protocol_type="consumer" if online else None) for each in final]
+    kinds = {"consumer": GroupType.CONSUMER, "streams": GroupType.STREAMS}
+    online: dict[str, Any] = {"type": kinds.get(made.target, GroupType.CLASSIC)}
+    if made.target == "consumer":
+        online["assignor"] = "uniform"
+    spoken = made.target if made.target in kinds else None
 
+    def ended(names: tuple[str, ...] = ()) -> list[Member]:
+        new = Software(family=made.to, name=made.to, version="1.9", evidence=(LOG,))
+        every = [again(each, 40, names) for each in everybody]
+        every = [replace(one, software=new) for one in every] if "library" in made.path else every
+        return [replace(one, protocol_type=spoken) for one in every]
+
+    final = ended(last)
     generations = count(2, 2)
 
     def look(minute: float, members: Sequence[Member], **more: Any) -> GroupSnapshot:
@@ -144,7 +156,7 @@ def looks(made: Plan) -> Iterator[tuple[str, GroupSnapshot]]:
     yield "one in the last step", later(20, [again(one, 20, last), *wide[1:]])
     yield "one back", later(22, [again(one, 20, last), *others, wide[-1]])
     yield "a storm", later(23, [again(one, 20, last), *wide[1:]], group={"generation": 99})
-    yield "last lists unknown", later(40, [again(each, 40) for each in everybody])
+    yield "last lists unknown", later(40, ended())
     idle = [replace(final[0], assignment={}), *final[1:]]
     yield "one owns nothing", later(41, idle)
     yield "one owns nothing for long", later(42, idle)
@@ -200,7 +212,7 @@ def story(made: Plan) -> Iterator[str]:
         standing = tell(snapshot, given=GIVEN, accepted=accepted)
         now = [*lines(standing), *lines(tell.entries[-1], "journal ")]
         # A stop of the whole group is agreed after the first look.
-        accepted = Accepted(ignore=dict.fromkeys(("RB104", "RB413"), "agreed"))
+        accepted = Accepted(ignore=dict.fromkeys(("RB104", "RB123", "RB413"), "agreed"))
         yield f"== {name}: step {standing.step}, gate {standing.gate}, exit {standing.exit_code}"
         yield from (line for line in now if line not in before)
         before = now
