@@ -53,6 +53,16 @@ def test_an_unknown_list_leaves_the_answer_open_and_asks_for_the_probe() -> None
     )
 
 
+@pytest.mark.parametrize(("guess", "verdict"), [(True, Tri.CANNOT_TELL), (False, Tri.NO)])
+def test_what_a_client_cannot_hold_counts_where_the_client_is_proven(
+    *, guess: bool, verdict: Tri
+) -> None:
+    one = {"id": "a", "family": "librdkafka", "version": "2.6.0", "guess": guess}
+    members = [one, {"id": "b", "list": [RANGE, COOP]}]
+    found = memory_of(context_of({"members": members, "reloaded": False}))
+    assert asked(found, "b-0f0f", COOP).verdict is verdict
+
+
 def test_a_probe_that_says_yes_decides_and_is_exposed_to_a_reload() -> None:
     found = memory(member("a", Held()), member("b", Held()), in_all=frozenset({RANGE, COOP}))
     answer = asked(found, "a", COOP)

@@ -138,6 +138,7 @@ def test_unread_settings_are_no_limits_of_their_own() -> None:
         in made.steps[0].precondition
     )
     assert {f.rule: f.result for f in made.findings}["RB402"] is Tri.CANNOT_TELL
+    assert (made.exit_code, made.advice.evidence_needed[0]) == (4, "broker settings")
 
 
 def test_the_offline_way_is_not_blocked_by_what_concerns_the_online_one() -> None:
@@ -183,15 +184,12 @@ def test_the_brokers_must_speak_it(settings: dict[str, str], version: int | None
                                    code: int) -> None:  # fmt: skip
     made = plan([java("a")], settings, version=version)
     assert (made.path, made.exit_code) == ("kip848_online", code)
-    assert made.steps[0].precondition_holds is (Tri.NO if code == 3 else Tri.CANNOT_TELL)
-
-
-def test_a_policy_that_was_not_read_is_not_guessed() -> None:
-    snapshot = shown([java("a")])
-    bare = msgspec.structs.replace(snapshot.cluster, settings={})
-    made = make_plan(msgspec.structs.replace(snapshot, cluster=bare), "consumer")
-    assert made.exit_code == 4
-    assert "was not read" in made.steps[0].precondition
+    holds = Tri.NO if code == 3 else Tri.CANNOT_TELL
+    assert (made.steps[0].precondition_holds, made.advice.verdict) == (holds, holds)
+    assert (made.advice.action == "restart", "coordinator" in made.advice.text) == (
+        code == 4,
+        False,
+    )
 
 
 @pytest.mark.parametrize("family", ["kafkajs", "kafka-python"])

@@ -91,7 +91,7 @@ def test_first_seconds_with_nothing_are_no_danger_and_half_a_minute_is(plan: Pla
 def test_more_members_than_partitions_leave_somebody_idle_without_danger(plan: Plan) -> None:
     tell = Story(plan)
     members = [bare(0, 2), bare(1), bare(2)]
-    for minute in range(1, 5):
+    for minute in range(1, 9):
         assert not tell(owning(look(minute, members), [0, 1, 1])).dangers
 
 
