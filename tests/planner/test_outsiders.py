@@ -44,6 +44,15 @@ def shown(standing: Standing) -> list[tuple[OutsiderKind, str, Doubt]]:
     return [(one.kind, one.name, one.doubt) for one in standing.outsiders]
 
 
+def test_rejected_clients_of_unknown_service_are_counted(begun: Plan) -> None:
+    tell = Story(begun)
+    tell(done(2, refusals=[{**OUT, "client": f"app-{n}", "at": 1.9} for n in (8, 9)]))
+    assert tell(done(30)).next == (
+        "give the number of members: app-8, app-9 were rejected and have not rejoined; "
+        "--expect-members 4 if they belong to the service, --expect-members 2 if not"
+    )
+
+
 def test_rejected_client_is_remembered_when_its_log_is_rotated(begun: Plan) -> None:
     tell = Story(begun)
     first = tell(done(2, refusals=[{**OUT, "at": 1.9}]))
