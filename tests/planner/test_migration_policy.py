@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.model import Cluster, GroupType, Tri
+from rebal.groups.model import Cluster, Evidence, GroupType, Refusal, Source, Tri
 from rebal.planner.admission.check import Join, Leave, Needs, admitted, restart
 from rebal.planner.admission.memory import (
     CoordinatorMemory,
@@ -17,6 +17,7 @@ from rebal.planner.admission.memory import (
     memory_of,
     static_returns,
 )
+from rebal.planner.admission.rejected import rejected_again
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
 from rebal.planner.verification.verify import Standing
@@ -135,9 +136,11 @@ def test_a_static_member_returns_to_a_full_kip848_group(
         max_size=3,
         static_returns=returns,
     )
-    asked = admitted(full, restart(full, who, ("range",)))
-    assert asked.verdict is answer
-    assert asked.needs is (Needs.BROKER if answer is Tri.CANNOT_TELL else None)
+    log = Evidence(source=Source.REQUEST_LOG)
+    rejected = Refusal(list=("range",), instance_id=who, evidence=log)
+    for asked in (admitted(full, restart(full, who, ("range",))), rejected_again(full, rejected)):
+        assert asked.verdict is answer
+        assert asked.needs is (Needs.BROKER if answer is Tri.CANNOT_TELL else None)
     # A dynamic member leaves first; a newcomer finds no place.
     assert admitted(full, restart(full, "d", ("range",))).verdict is Tri.YES
     assert admitted(full, [Join(assignors=("range",), instance_id="u")]).verdict is Tri.NO
