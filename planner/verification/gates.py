@@ -65,8 +65,12 @@ def proof_of(context: Context, step: Step, facts: Facts) -> Proof:
 def _widen(context: Context, _: Step, facts: Facts) -> Proof:
     target = context.target
     done = context.supports(facts, target)
-    says = {Tri.YES: f"holds {target}", Tri.NO: f"its list has no {target}"}
-    return Proof(done=done, why=_list(facts) or says.get(done, ""))
+    says = {
+        Tri.YES: f"holds {target}",
+        Tri.NO: f"its list has no {target}",
+        Tri.CANNOT_TELL: "no evidence shows its list",
+    }
+    return Proof(done=done, why=_list(facts) or says[done])
 
 
 def _narrow(context: Context, _: Step, facts: Facts) -> Proof:

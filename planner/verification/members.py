@@ -361,7 +361,7 @@ def not_confirmable(
     """
     names, declared = confirmable_list(step), facts.member.declared
     rows = (
-        (not names, "the step brings no list to confirm"),
+        (not names, "no evidence shows whether it is done"),
         (not restarted, "not restarted since the step began: the same member id"),
         (not opened, "no earlier look shows the members that were there when the step began"),
     )

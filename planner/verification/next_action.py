@@ -418,7 +418,11 @@ def show_lists(look: Look) -> Advice | None:
     if now is None or not now.unknown:
         return None
     rest = [each for each in now.unknown if each not in now.by_hand]
-    why = f"the list of {listed([facts.name for facts in look.members(rest)])} was not seen"
+    named, target = look.context.named(look.members(rest)), look.context.target
+    why = f"the list of {named} was not seen"
+    widens = look.step is not None and look.step.aim is Aim.WIDEN
+    if widens and look.context.probed(target) is Tri.NO:
+        why = f"the probe shows that the list of one or more of {named} has no {target}"
     needs = Needs.DECLARED if now.by_hand_list else Needs.LISTS
     return advised.show(look.context, needs, why)
 

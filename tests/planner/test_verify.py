@@ -49,6 +49,18 @@ def test_bounce_1_is_proven_by_the_election_or_the_probe(
     assert standing.next.startswith("begin step 2")
 
 
+def test_a_restart_without_the_list_of_bounce_1_is_what_the_probe_shows(plan: Plan) -> None:
+    members = [bare(n, 2) for n in range(3)]
+    known = Accepted(families={"*": "java"})
+    probe = {"cooperative-sticky": False, "range": True}
+    standing = verify(plan, [], look(1, members, probe=probe), accepted=known)
+    assert {member.why for member in standing.members} == {"no evidence shows its list"}
+    said = "the probe shows that the list of one or more of app-0, app-1, app-2 has no cooperative"
+    assert said in standing.next
+    unasked = verify(plan, [], look(1, members), accepted=known)
+    assert "the list of app-0, app-1, app-2 was not seen" in unasked.next
+
+
 def test_no_gate_holds_below_the_expected_count_and_the_missing_are_named(plan: Plan) -> None:
     standing = verify(plan, [], look(1, [bare(0, 2), bare(1, 2)], elected="cooperative-sticky"))
     assert (standing.gate, standing.exit_code) == (Tri.NO, 4)
