@@ -277,14 +277,14 @@ def _config(
     """Return the configuration of the advised step, where the advice carries out that step: that of
     the advised members' clients, where all are proven.
 
-    A restart that prepares the step, or brings a rejected client back, takes another list.
+    A restart that prepares the step, or brings a rejected client back, takes another list, and a
+    missing member may start with its current one.
     """
     step = plan.step(advice.step)
-    if (
-        step is None
-        or not advice.recommended
-        or advice.action not in (Action.RESTART, Action.CUT_OVER)
-    ):
+    if step is None or not advice.recommended:
+        return ()
+    starts = advice.action is Action.START and (advice.assignors or advice.change)
+    if not starts and advice.action not in (Action.RESTART, Action.CUT_OVER):
         return ()
     fits = {*advice.members} <= {*standings[step.id].to_do} and advice.assignors == step.target_list
     changed = [facts for facts in context.members if facts.member.member_id in advice.members]

@@ -227,6 +227,9 @@ def test_over_a_stop_the_members_start_with_the_new_library() -> None:
     empty = tell(look(2, [], state="Empty", elected=None))
     brings = "with [cooperative-sticky] and franz-go in place of the old library"
     assert empty.next.startswith(f"start app-0, app-1 {brings}")
+    assert [one.text for one in empty.config] == [
+        "// group checkout\nkgo.Balancers(kgo.CooperativeStickyBalancer())"
+    ]
     new = [replaced(n, "franz-go", COOPERATIVE) for n in (0, 1)]
     end = tell(look(3, new, elected=COOPERATIVE[0]))
     assert (end.finished, end.exit_code) == (True, 0)
