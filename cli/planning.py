@@ -215,11 +215,12 @@ def way_back(
     accepted = plan.accepted
     departed = {**departed_since(plan, entries), **dict.fromkeys(wishes.departed)}
     again = here_again(departed, seen)
+    families = {**_still_stated(plan, seen), **wishes.families}
     wishes = replace(
         wishes,
-        to=goal_back(plan, running=bool(seen.members)),
+        to=goal_back(plan, seen, families),
         expect_members=wishes.expect_members or plan.expected_members or len(plan.baseline.members),
-        families={**_still_stated(plan, seen), **wishes.families},
+        families=families,
         ignore={**_lasting(accepted.ignore), **wishes.ignore},
         departed=tuple(name for name in departed if name not in again),
     )

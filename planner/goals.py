@@ -60,17 +60,20 @@ class Goal(Record, frozen=True, kw_only=True):
 
 
 def goal_of(
-    snapshot: GroupSnapshot, target: str, families: Mapping[str, str] | None = None
+    snapshot: GroupSnapshot,
+    target: str,
+    families: Mapping[str, str] | None = None,
+    before: GroupSnapshot | None = None,
 ) -> Goal:
     """Return the goal that `--to target` names, or `--to-client` where it is a library.
 
-    `families` are those that the user assumed.
+    `families` are those that the user assumed, `before` is what the group ran that it goes back to.
 
     Raises:
         NotPlannedError: there is no such goal, or no path to it.
     """
     if target in libraries():
-        return _other_library(snapshot, target, families)
+        return _other_library(snapshot, target, families, before)
     kip848 = snapshot.group.type is GroupType.CONSUMER
     if target == CONSUMER or (target == COOPERATIVE and _left_behind(snapshot)):
         return Goal(kind=CONSUMER, target=COOPERATIVE_STICKY)
@@ -105,10 +108,13 @@ def goal_of(
 
 
 def _other_library(
-    snapshot: GroupSnapshot, client: str, families: Mapping[str, str] | None
+    snapshot: GroupSnapshot,
+    client: str,
+    families: Mapping[str, str] | None,
+    before: GroupSnapshot | None,
 ) -> Goal:
     """Return the goal of replacing the members' library: the assignor that both have, or, where
-    there is none, what the new one starts with.
+    there is none, what the new one starts with, or ran `before`.
     """
     group = GroupFacts(snapshot, target="", families=families)
     if not group.classic:
@@ -121,26 +127,29 @@ def _other_library(
             f"--to-client {client}: the members of {group.group.group_id} are tasks of the sink "
             f"connector {group.sink}, which run in Connect's workers with their Java client."
         )
-    target = bridge_of(group, client).assignor or known_families()[client].newest_list[0]
+    ran = before.group.assignor if before is not None else None
+    target = bridge_of(group, client).assignor or ran or known_families()[client].newest_list[0]
     return Goal(kind=EAGER, target=target, client=client)
 
 
-def goal_back(plan: Plan, *, running: bool = True) -> str:
+def goal_back(
+    plan: Plan, now: GroupSnapshot | None = None, families: Mapping[str, str] | None = None
+) -> str:
     """Return the goal that leads back to what the group ran when `plan` was made, for `--to` or,
-    while members are `running`, for `--to-client`.
+    while members run another library than before, for `--to-client`.
+
+    `now` is the group of this moment (None: as it was), `families` are those stated of its members.
 
     Raises:
         NotPlannedError: the library that another one replaces is not known.
     """
-    before = plan.baseline.group
-    if running and plan.to in libraries():
-        facts = GroupFacts(plan.baseline, target="", families=plan.accepted.families).members
-        ran = {one.family for one in facts if one.family_proven} - {plan.to}
-        if len(ran) == 1:
-            return str(ran.pop())
-        raise NotPlannedError(
-            "the library to go back to is not known, or is not one: plan it with --to-client."
-        )
+    before, now = plan.baseline.group, now or plan.baseline
+    if now.members and plan.to in libraries():
+        library = _library_before(plan)
+        members = GroupFacts(now, target="", families=families).members
+        returned = all(one.family_proven and one.family == library for one in members)
+        if not returned or now.group.assignor == before.assignor:
+            return library
     if before.type in (GroupType.CONSUMER, GroupType.STREAMS):
         return before.type.value
     if plan.to == SHOWN[STREAMS]:
@@ -149,6 +158,21 @@ def goal_back(plan: Plan, *, running: bool = True) -> str:
     if before.protocol_type == "consumer" and before.assignor is not None and not streams:
         return _old_one(plan.baseline) if _ran_eager_below(plan) else before.assignor
     return COOPERATIVE if plan.runs is RebalanceProtocol.COOPERATIVE else EAGER
+
+
+def _library_before(plan: Plan) -> str:
+    """Return the library that the members ran when a plan to another one was made.
+
+    Raises:
+        NotPlannedError: it is not known, or not one.
+    """
+    facts = GroupFacts(plan.baseline, target="", families=plan.accepted.families).members
+    ran = {one.family for one in facts if one.family_proven} - {plan.to}
+    if len(ran) == 1:
+        return str(ran.pop())
+    raise NotPlannedError(
+        "the library to go back to is not known, or is not one: plan it with --to-client."
+    )
 
 
 def _ran_eager_below(plan: Plan) -> bool:

@@ -88,7 +88,7 @@ def make_plan(
     snapshot = without_departed(snapshot, dict.fromkeys(departed, snapshot.captured_at))
     if Risk.UNREAD_SETTINGS.accepted_in(ignore or {}):
         snapshot = with_default_settings(snapshot)
-    goal = goal_of(snapshot, target, families)
+    goal = goal_of(snapshot, target, families, before)
     context = Context(
         snapshot,
         goal=goal.kind,
@@ -206,7 +206,7 @@ def _path(context: Context, back: bool, before: Context | None) -> PlannedPath:
         return PlannedPath(name=PathKind.NONE)
     if context.goal == CONSUMER:
         return _over_kip848(context, back)
-    return _by_lists(context) if context.client is None else library(context)
+    return _by_lists(context) if context.client is None else library(context, before)
 
 
 def _over_kip848(context: Context, back: bool) -> PlannedPath:

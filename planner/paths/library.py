@@ -34,6 +34,7 @@ from rebal.planner.paths.parts import (
     expected_line,
     gate_answer,
     gate_of,
+    list_of_all,
     stop_cost,
     stopping,
 )
@@ -47,29 +48,38 @@ from rebal.planner.settings import settings_for
 _OFFSETS = "offsets.csv"
 
 
-def library(context: Context) -> PlannedPath:
-    """Return the path of a Stable classic group on which another library replaces its members'."""
+def library(context: Context, before: Context | None = None) -> PlannedPath:
+    """Return the path of a Stable classic group on which another library replaces its members', on
+    the way back the one that they ran `before`.
+    """
     everybody, settled = len(context.members), len(context.settled)
     if settled == everybody:
         return PlannedPath(name=PathKind.FINISHED)
     bridge = context.bridge
     if bridge.verdict is Tri.CANNOT_TELL:
         return PlannedPath(name=PathKind.NONE, reasons=(bridge.why,))
-    one_by_one = bridge.verdict is Tri.YES
+    one_by_one, usual = bridge.verdict is Tri.YES, _usual(context, before)
     return PlannedPath(
         name=PathKind.LIBRARY if one_by_one else PathKind.LIBRARY_STOP,
         progress=f"{settled} of {everybody} replaced" if settled else "not begun",
-        steps=tuple(_one_by_one(context)) if one_by_one else (_over_a_stop(context),),
+        steps=tuple(_one_by_one(context, usual)) if one_by_one else (_over_a_stop(context, usual),),
         next_step=1,
     )
 
 
-def _one_by_one(context: Context) -> Iterator[Step]:
+def _usual(context: Context, before: Context | None) -> tuple[str, ...]:
+    """Return the list that the library ran `before`, else the one that it has by default."""
+    if before is None or not before.elected:
+        return _new(context).newest_list
+    return list_of_all(before) or (before.elected,)
+
+
+def _one_by_one(context: Context, usual: Sequence[str]) -> Iterator[Step]:
     if len(context.holding) < len(context.members):
         yield add_both(context, 1)
     elif context.refresh:
         yield refresh(context, 1)
-    yield _replace(context, context.narrow_step)
+    yield _replace(context, context.narrow_step, usual)
 
 
 def _new(context: Context) -> Family:
@@ -99,10 +109,10 @@ def _gate(context: Context, rest: Sequence[Facts]) -> Gate:
     )
 
 
-def _replace(context: Context, number: int) -> Step:
+def _replace(context: Context, number: int, usual: Sequence[str]) -> Step:
     """Return the step that replaces the members one by one, with the common assignor alone."""
     names, rest = (context.target,), _left(context)
-    later, loses_ids = tuple(_later(context)), _loses_ids(context, rest)
+    later, loses_ids = tuple(_later(context, usual)), _loses_ids(context, rest)
     order = tuple(order_of(context, rest, by_lists=not loses_ids))
     return Step(
         id=number,
@@ -154,22 +164,18 @@ def _loses_ids(context: Context, rest: Sequence[Facts]) -> Cost | None:
     )
 
 
-def _later(context: Context) -> Iterator[str | NamedCommand]:
-    """Yield what the new library has by default, where it is not the common assignor, and the plan
-    that leads there.
+def _later(context: Context, usual: Sequence[str]) -> Iterator[str | NamedCommand]:
+    """Yield the list that the library has by default, or ran before, where the common assignor is
+    not in it, and the plan that leads there.
     """
-    usual = _new(context).newest_list
     if context.target in usual:
         return
-    yield (
-        f"afterwards, if you want {context.client}'s own default [{', '.join(usual)}], make a "
-        "plan of its own"
-    )
+    yield f"afterwards, for {context.client}'s usual [{', '.join(usual)}], make a plan of its own"
     goal = COOPERATIVE if cooperative(usual[0]) is Tri.YES else usual[0]
-    yield NamedCommand("afterwards, plan the new library's default", context.replan(to=goal))
+    yield NamedCommand("afterwards, plan the library's usual list", context.replan(to=goal))
 
 
-def _over_a_stop(context: Context) -> Step:
+def _over_a_stop(context: Context, usual: tuple[str, ...]) -> Step:
     """Return the step on which all members stop before the new library starts."""
     new, rest = _new(context), _left(context)
     members, apart = context.snapshot.members, tuple(_in_a_group_of_its_own(context))
@@ -181,8 +187,8 @@ def _over_a_stop(context: Context) -> Step:
         "stop until the first rebalance of the new members has completed (accepting "
         f"{Risk.STOP_FOR_CLIENT.rule} records who agreed, and opens this step)",
         precondition_holds=Tri.NO,
-        config=_settings(context, new.newest_list),
-        target_list=new.newest_list,
+        config=_settings(context, usual),
+        target_list=usual,
         why=(
             f"nothing bridges the two libraries: {context.bridge.why}",
             "an Empty group admits any assignor list, and its committed offsets stay",

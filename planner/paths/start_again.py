@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from rebal.groups.model import GroupState, GroupType, Knowledge, Tri
+from rebal.groups.model import GroupState, GroupType, Tri
 from rebal.planner.advice.wording import BACK_OVER_STOP, start_all
 from rebal.planner.clients import is_mixed
 from rebal.planner.context import COOPERATIVE, EAGER, Context
 from rebal.planner.facts import listed
 from rebal.planner.kinds import PathKind
-from rebal.planner.paths.parts import PlannedPath, everyone, expected_line, gate_of, list_settings
+from rebal.planner.paths.parts import (
+    PlannedPath,
+    everyone,
+    expected_line,
+    gate_of,
+    list_of_all,
+    list_settings,
+)
 from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.programs import below_cooperative
 from rebal.planner.settings import program_settings
@@ -82,11 +89,8 @@ def _list(context: Context, before: Context) -> tuple[str, ...]:
 
     A list of eager and cooperative assignors was a step of the roll-out, and is not gone back to.
     """
-    lists = {facts.member.assignors.list for facts in before.members}
-    exact = all(f.member.assignors.knowledge is Knowledge.EXACT for f in before.members)
-    old = next(iter(lists))
-    same = exact and len(lists) == 1 and context.target in old and not is_mixed(old)
-    return old if same else (context.target,)
+    old = list_of_all(before)
+    return old if context.target in old and not is_mixed(old) else (context.target,)
 
 
 def _what(before: Context) -> str:

@@ -270,6 +270,37 @@ def test_half_way_the_new_members_are_replaced_by_the_old_library() -> None:
     assert back.advice.text.startswith("restart app-0 with [range] and sarama in place of")
 
 
+def way_of(made: Plan, members: list[dict[str, Any]], elected: str, **ignore: str) -> Plan:
+    wishes = Wishes(expect_members=None, families={}, ignore=ignore)
+    return way_back(made, [], look(3, members, elected=elected), wishes)
+
+
+def test_over_a_stop_the_old_library_starts_with_the_list_that_it_ran() -> None:
+    lists = [["sticky", "range"], ["sticky"]]
+    for names in (lists, [lists[0]] * 2):
+        members = [app(n, list=each, family="java") for n, each in enumerate(names)]
+        made = plan(members, "segmentio", elected="sticky", reloaded=False, ignore=AGREED)
+        half = [replaced(0, "segmentio", ["range"])]
+        back = way_of(made, half, "range", **AGREED)
+        assert (back.path, back.to, back.target) == ("library_stop", "java", "sticky")
+        (step,) = back.steps
+        # Where the lists differed, each member's held the elected one.
+        assert step.target_list == (("sticky", "range") if names[1] == lists[0] else ("sticky",))
+
+
+def test_after_a_bridge_the_way_back_leads_to_the_assignor_that_ran_before() -> None:
+    made = swap("java", COOPERATIVE, "librdkafka")
+    new = [replaced(n, "librdkafka", ROUND) for n in (0, 1)]
+    back = way_of(made, new, ROUND[0])
+    assert (back.path, back.to, back.target) == ("library", "java", "roundrobin")
+    line = back.steps[-1].commands[-1].line
+    assert line.startswith("rebal plan-upgrade checkout --probe"), "to cooperative-sticky"
+    there = way_of(made, [app(n, 3, list=ROUND, family="java") for n in (0, 1)], ROUND[0])
+    assert (there.path, there.target) == ("two_bounces", COOPERATIVE[0])
+    end = way_of(made, [app(n, 5, list=COOPERATIVE, family="java") for n in (0, 1)], COOPERATIVE[0])
+    assert (end.path, end.verdict) == ("finished", "done")
+
+
 def test_what_the_plan_states_of_the_old_members_says_nothing_of_the_new_ones() -> None:
     made = swap(None, ROUND, "aiokafka", families={"*": "kafkajs"})
 
