@@ -68,7 +68,8 @@ _SETTINGS_FIRST: Final = {
     CLASSIC: (),
 }
 _NO_PROGRAM: Final = (
-    "--to streams needs a Kafka Streams program, and --to classic a group of the streams protocol"
+    "--to streams needs a Kafka Streams program, and --to classic a group of the streams protocol; "
+    "a KIP-848 group of consumers goes back with --to cooperative-sticky or --to range"
 )
 _PATHS: Final = {STREAMS: PathKind.KIP1071, CLASSIC: PathKind.KIP1071_BACK}
 _AIMS: Final = {STREAMS: Aim.STREAMS_PROTOCOL, CLASSIC: Aim.STREAMS_CLASSIC}

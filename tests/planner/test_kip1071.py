@@ -194,6 +194,7 @@ def test_other_groups_have_no_such_goal() -> None:
         made = plan(members, goal, **more)
         assert (made.path, made.exit_code) == ("none", 4)
         assert "no step can be planned: --to streams needs a Kafka Streams program" in made.summary
+        assert "goes back with --to cooperative-sticky or --to range" in made.summary
     restless = plan(
         classic(1), "streams", **{**CLASSIC, "state": "PreparingRebalance", "ignore": AGREED}
     )
