@@ -133,6 +133,7 @@ def check(one: Side, two: Side, live: Mapping[str, GroupSnapshot]) -> Checked:
         for world in worlds(one.starts, two.starts)
     ]
     known = {change.file for judgement in found for change in judgement.changes}
+    found = [each for each in found if not each.changes_nothing]
     found += [unread(file, note) for file, note in unknown.items() if file not in known]
     located = (replace(each, changes=_located(each, one, two)) for each in found)
     groups = {start.group_id or start.folder for side in (one, two) for start in side.starts}

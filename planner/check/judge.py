@@ -91,6 +91,15 @@ class Judgement(Record, frozen=True, kw_only=True):
     hazards: tuple[Hazard, ...] = ()
     live: bool = False
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Return whether a library, of which no file names a consumer, has another version alone:
+        it may be a producer's, or be inherited by a project that has none.
+        """
+        alone = {change.what for change in self.changes} <= {"library", "product"}
+        sure = self.verdict is Tri.YES and not self.hazards
+        return alone and sure and self.group_id is None
+
 
 def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = None) -> Judgement:
     """Return what the roll-out of this group's change would do.

@@ -198,10 +198,9 @@ def test_a_library_of_another_language_above_gives_no_version(
     tmp_path: Path, screen: Screen
 ) -> None:
     cargo = '[[package]]\nname = "rdkafka"\nversion = "0.36.2"\n'
-    for version in ("2.10.0", "2.13.2"):
-        lock = f"confluent-kafka=={version}\n"
-        write(tmp_path / version, {"requirements.txt": lock, "rust/Cargo.lock": cargo})
-    out = screen(tmp_path / "2.10.0", tmp_path / "2.13.2")[1]
+    for folder, lock in (("old", "confluent-kafka==2.10.0\n"), ("new", "aiokafka==0.11.0\n")):
+        write(tmp_path / folder, {"requirements.txt": lock, "rust/Cargo.lock": cargo})
+    out = screen(tmp_path / "old", tmp_path / "new")[1]
     assert ("the groups of .\n" in out, "the groups of rust" in out) == (True, False)
 
 
@@ -222,10 +221,10 @@ def test_a_folder_that_moved_holds_the_same_consumers(
 
 
 def test_a_module_of_go_does_not_stand_for_the_one_above(tmp_path: Path, screen: Screen) -> None:
-    for version in ("1.60.0", "1.60.1"):
-        text = f"module x\n\nrequire github.com/IBM/sarama v{version}\n"
-        write(tmp_path / version, {"go.mod": text, "collector/go.mod": text})
-    out = screen(tmp_path / "1.60.0", tmp_path / "1.60.1")[1]
+    for module in ("IBM/sarama", "twmb/franz-go"):
+        text = f"module x\n\nrequire github.com/{module} v1.20.0\n"
+        write(tmp_path / module, {"go.mod": text, "collector/go.mod": text})
+    out = screen(tmp_path / "IBM/sarama", tmp_path / "twmb/franz-go")[1]
     assert ("the groups of .\n" in out, "the groups of collector\n" in out) == (True, True)
 
 
@@ -378,7 +377,28 @@ def test_a_lock_file_that_comes_or_goes_is_no_other_consumer(
     write(tmp_path / "new", own)
     for one, two in (("old", "new"), ("new", "old")):
         code, out, _ = screen(tmp_path / one, tmp_path / two)
-        assert (code, out.splitlines()[0]) == (0, "1 of 1 group starts differently: 1 safe")
+        assert (code, out) == (0, "no group starts differently: 1 group declared\n")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ("3.9.0", "4.1.0", "no group starts differently: 1 group declared"),
+        ("2.8.2", "4.1.0", "1 of 1 group starts differently: 1 safe"),
+    ],
+)
+def test_a_version_alone_is_silent_where_no_file_names_a_consumer(
+    tmp_path: Path, screen: Screen, was: str, now: str, said: str
+) -> None:
+    """It may be a producer's, or the project's from which modules inherit it."""
+    kafka = "<groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId>"
+    for version in (was, now):
+        one = f"<dependency>{kafka}<version>{version}</version></dependency>"
+        pom = f"<project><dependencies>{one}</dependencies></project>"
+        config = {"producer.properties": "bootstrap.servers=k:9092\nacks=all\n"}
+        write(tmp_path / version, {"pom.xml": pom, **config})
+    code, out, _ = screen(tmp_path / was, tmp_path / now)
+    assert (code, out.splitlines()[0]) == (0, said)
 
 
 def test_a_file_with_a_placeholder_may_change_elsewhere(tmp_path: Path, screen: Screen) -> None:
