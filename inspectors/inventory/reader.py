@@ -71,8 +71,8 @@ def read_inventory(path: Path) -> InventoryReading:
 
 
 def is_configuration(file: Path) -> bool:
-    """Return whether a file's suffix is that of a configuration file."""
-    return file.suffix.removeprefix(".").lower() in ENDINGS
+    """Return whether a file's suffix is that of a configuration file; `.env` is one too."""
+    return file.name.rpartition(".")[2].lower() in ENDINGS
 
 
 def read_declared(files: Sequence[Path], *, alone: bool = False) -> InventoryReading:

@@ -25,6 +25,7 @@ _PYTHON_LOCKS: Final = frozenset({"poetry.lock", "uv.lock", "pdm.lock"})
 # A project's own file, which gives ranges, and the lock files that say what they come to.
 _LOCKS: Final = {
     "pyproject.toml": _PYTHON_LOCKS,
+    "Pipfile": frozenset({"Pipfile.lock"}),
     "package.json": frozenset(
         {"package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "yarn.lock"}
     ),
@@ -61,6 +62,10 @@ _FORMATS: Final = (
     _Format("*requirements*.txt", "pypi", texts.read_requirements),
     *(_Format(name, "pypi", trees.read_package_tables) for name in sorted(_PYTHON_LOCKS)),
     _Format("pyproject.toml", "pypi", trees.read_pyproject),
+    _Format("Pipfile", "pypi", trees.read_pipfile),
+    _Format("Pipfile.lock", "pypi", trees.read_pipfile_lock),
+    _Format("setup.py", "pypi", texts.read_setup),
+    _Format("setup.cfg", "pypi", texts.read_requirements),
     _Format("Gemfile.lock", "gem", texts.by_line(texts.GEM)),
     _Format("*.csproj", "nuget"),
     _Format("*.fsproj", "nuget"),

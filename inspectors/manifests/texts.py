@@ -19,6 +19,7 @@ PNPM: Final = re.compile(
 _REQUIREMENT: Final = re.compile(
     r"\s*(?P<name>[A-Za-z0-9][\w.-]*)[ \t]*(?:\[[^\]]*\])?[ \t]*(?P<version>[^;#\\]*)"
 )
+_TEXT: Final = re.compile(r"""["']([^"']+)["']""")
 _FROM: Final = re.compile(r"\s*FROM\s+(?:--\S+\s+)*(?P<image>\S+)", re.IGNORECASE)
 _COORDINATES: Final = re.compile(
     r"""["'](?P<name>[\w.-]+:[\w.-]+)(?::(?P<version>[^"':@]+))?(?:[:@][^"']*)?["']"""
@@ -99,6 +100,14 @@ def read_requirements(text: str, _: str) -> Iterator[Named]:
     for number, line in enumerate(text.splitlines(), 1):
         if one := requirement(line):
             yield one._replace(line=number)
+
+
+def read_setup(text: str, _: str) -> Iterator[Named]:
+    """Yield the requirements that the texts of a setup.py may be; nothing is run."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for quoted in _TEXT.findall(line):
+            if one := requirement(quoted):
+                yield one._replace(line=number)
 
 
 def requirement(text: str) -> Named | None:

@@ -18,7 +18,7 @@ from rebal.inspectors.manifests.texts import Named, image, marker, pypi_name, re
 _INSTALLED: Final = "node_modules/"
 # How Helm values and Kustomize name an image in two keys.
 _TAG_KEYS: Final = {"repository": "tag", "name": "newTag", "image": "tag"}
-_POETRY_PIN: Final = re.compile(r"=?=?\s*\d[\w.+-]*")
+_PIN: Final = re.compile(r"=?=?\s*\d[\w.+-]*")
 
 
 def read_package_lock(text: str, name: str) -> Iterator[Named]:
@@ -69,10 +69,27 @@ def read_pyproject(text: str, name: str) -> Iterator[Named]:
     poetry = _table(_table(tree.get("tool")).get("poetry"))
     groups = [_table(group) for group in _table(poetry.get("group")).values()]
     for group in (poetry, *groups):
-        for named, value in _table(group.get("dependencies")).items():
-            text_of = value if isinstance(value, str) else _text(_table(value), "version")
-            pinned = text_of and _POETRY_PIN.fullmatch(text_of)
-            yield Named(pypi_name(named), text_of.strip("= ") if text_of and pinned else text_of)
+        yield from _packages(group.get("dependencies"))
+
+
+def read_pipfile(text: str, name: str) -> Iterator[Named]:
+    """Yield the packages of a Pipfile."""
+    return _packages(_toml(text, name).get("packages"))
+
+
+def read_pipfile_lock(text: str, name: str) -> Iterator[Named]:
+    """Yield the packages of Pipenv's lock file."""
+    return _packages(_table(json_tree(text, name)).get("default"))
+
+
+def _packages(table: object) -> Iterator[Named]:
+    """Yield the packages of a table of Poetry or Pipenv, each with a version as text or in a
+    table.
+    """
+    for named, value in _table(table).items():
+        text_of = value if isinstance(value, str) else _text(_table(value), "version")
+        pinned = text_of and _PIN.fullmatch(text_of)
+        yield Named(pypi_name(named), text_of.strip("= ") if text_of and pinned else text_of)
 
 
 def read_catalog(text: str, name: str) -> Iterator[Named]:

@@ -20,9 +20,13 @@ _BUILD: Final = (
     *("csproj", "fsproj", "vbproj", "props", "targets", "gradle", "kts", "toml", "xml", "mod"),
     *("lock", "txt", "exs", "dockerfile", "work", "tf", "hcl", "ini"),
 )
-_NAMES: Final = ("Dockerfile", "Containerfile", "Gemfile", "Pipfile")
+_NAMES: Final = ("Dockerfile", "Containerfile", "Gemfile", "Pipfile", "setup.py")
 # Folders of dependencies and builds, and of tests' own resources.
-_SKIPPED: Final = ("node_modules", "vendor", "target", "build", "dist", "__pycache__", "venv")
+_SKIPPED: Final = (
+    *("node_modules", "vendor", "target", "build", "dist", "__pycache__", "venv"),
+    *("tests", "testdata"),
+)
+# A folder `test` elsewhere is as often an environment's.
 _TESTS: Final = ("src", "test")
 _LARGEST: Final = 64 << 20
 _MOST: Final = 100_000
@@ -113,7 +117,7 @@ def is_read(name: PurePosixPath) -> bool:
         return False
     if ".." in folders or any(folders[n : n + 2] == _TESTS for n in range(len(folders))):
         return False
-    ending = name.suffix.removeprefix(".").lower()
+    ending = name.name.rpartition(".")[2].lower()
     return ending in (*ENDINGS, *_BUILD) or name.name.startswith(_NAMES)
 
 

@@ -235,6 +235,14 @@ def test_only_files_about_kafka_are_named_as_not_known(tmp_path: Path, screen: S
     assert ("kafka.json: not valid JSON" in out, "tsconfig" in out) == (True, False)
 
 
+def test_a_file_of_variables_without_a_name_is_read(tmp_path: Path, screen: Screen) -> None:
+    for folder, assignor in (("old", "range"), ("new", "cooperative-sticky")):
+        lines = f"KAFKA_GROUP_ID=pay\nKAFKA_PARTITION_ASSIGNMENT_STRATEGY={assignor}\n"
+        write(tmp_path / folder, {"app/.env": lines})
+    code, out, _ = screen(tmp_path / "old", tmp_path / "new")
+    assert (code, "[range] → [cooperative-sticky]   app/.env:2" in out) == (3, True)
+
+
 def test_without_git_a_sentence_says_so(
     repository: Path, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,8 +66,8 @@ def test_the_page_names_the_default_lists_of_the_table(row: list[str]) -> None:
         assert shown == (list(own or ()) if found.group_protocol else [])
 
 
-def test_installed_packages_and_hidden_folders_are_passed_over(tmp_path: Path) -> None:
-    for folder in ("node_modules/a", ".cache", "vendor/b"):
+def test_folders_of_packages_and_tests_and_hidden_ones_are_passed_over(tmp_path: Path) -> None:
+    for folder in ("node_modules/a", ".cache", "vendor/b", "src/test/c", "tests/d", "testdata"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "go.mod").write_text("require github.com/IBM/sarama v1.43.3\n")
     assert read_folder(tmp_path).dependencies == ()
