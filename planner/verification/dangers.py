@@ -23,11 +23,10 @@ from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Tri
 from rebal.planner.admission.rejected import if_renamed
-from rebal.planner.advice.steps import restart_fix, wide_list
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import owned
 from rebal.planner.kinds import PathKind
-from rebal.planner.plan import Aim, Finding, Plan, Severity, Step
+from rebal.planner.plan import Finding, Plan, Severity, Step
 from rebal.planner.rules import Trait, evaluate, has, rules
 from rebal.planner.verification.journal import (
     JournalEntry,
@@ -35,7 +34,6 @@ from rebal.planner.verification.journal import (
     look_of,
     same_since,
 )
-from rebal.planner.verification.members import MemberStanding
 from rebal.planner.verification.outsiders import Outsider
 
 # A cooperative member gets its partitions in a second rebalance, once another has revoked them.
@@ -57,22 +55,16 @@ _COMES_BACK: Final = 4
 
 
 class DangerKind(StrEnum):
-    """rejected: clients that have not rejoined; went-back: a member lacks the target while others
-    drop the old assignor; storm, stuck: too many rebalances, or one without end; idle: a member
-    owns nothing; lag: an owner commits nothing, or lag grows.
+    """rejected: clients that have not rejoined, which an admitted start ends; for any other nothing
+    may be restarted. storm, stuck: too many rebalances, or one without end; idle: a member owns
+    nothing; lag: an owner commits nothing, or lag grows.
     """
 
     REJECTED = "rejected"
-    WENT_BACK = "went-back"
     STORM = "storm"
     STUCK = "stuck"
     IDLE = "idle"
     LAG = "lag"
-
-    @property
-    def curable(self) -> bool:
-        """Return whether an admitted restart ends it; for any other nothing may be restarted."""
-        return self in (DangerKind.REJECTED, DangerKind.WENT_BACK)
 
 
 class Danger(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -99,30 +91,6 @@ def dangers(
         *_storm(plan, seen, context),
         *_idle(plan, seen, context),
     )
-
-
-def went_back(
-    plan: Plan, context: Context, step: Step | None, members: Sequence[MemberStanding]
-) -> Iterator[Danger]:
-    """Yield a danger if a member lacks the target in a narrowing step, since the next restarted
-    member would be rejected.
-    """
-    begun = any(member.done is Tri.YES or member.restarted for member in members)
-    if step is None or not step.aim.leaves_old or not context.stable or not begun:
-        return
-    lacking = context.lacking
-    widened = any(each.aim is Aim.WIDEN and each.id < step.id for each in plan.steps)
-    if lacking and (widened or len(lacking) < len(context.members)):
-        named = context.named(lacking)
-        yield Danger(
-            kind=DangerKind.WENT_BACK,
-            message=f"Each member restarted with [{context.target}] is rejected and stops: {named} "
-            f"lacks {context.target} while others drop the old assignor.",
-            fix=restart_fix(
-                context, lacking, wide_list(plan, context), then=" before any other restart"
-            ),
-            members=tuple(facts.member.member_id for facts in lacking),
-        )
 
 
 def _rejected(out: Sequence[Outsider], context: Context) -> Iterator[Danger]:
@@ -250,13 +218,20 @@ def _calm_at(looks: Sequence[JournalEntry], name: str | None = None) -> datetime
 
 def _idle(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
     """Yield the danger of members that own nothing for too long while others own several."""
-    late = _idling(seen, context, late=True)
+    now = context.snapshot.captured_at
+    patience = WARM if context.streams else IDLE
+    since = {
+        member.member_id: same_since(seen, now, partial(_owns_nothing, member.member_id))
+        for member in (unfairly_idle(context.snapshot) if context.stable else ())
+    }
+    late = {id_: at for id_, at in since.items() if now - at >= patience}
     usual = 0 if plan.baseline.redacted else len(unfairly_idle(plan.baseline))
     if len(late) <= usual:
         return
+    who = ", ".join(f"{context.by_id[id_].name} (since {at:%H:%M:%SZ})" for id_, at in late.items())
     yield Danger(
         kind=DangerKind.IDLE,
-        message=f"{_each_since(context, late)} own{'s' if len(late) == 1 else ''} no partition "
+        message=f"{who} own{'s' if len(late) == 1 else ''} no partition "
         "while others own several, and a member's first seconds are over.",
         fix="Look at its log: its tasks should have caught up by now (KIP-441)."
         if context.streams
@@ -267,44 +242,8 @@ def _idle(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterato
     )
 
 
-def first_seconds(seen: Sequence[JournalEntry], context: Context) -> str | None:
-    """Return a note on members that own nothing yet and are no danger before `IDLE` has passed;
-    None if there are none.
-    """
-    fresh = _idling(seen, context, late=False)
-    if not fresh:
-        return None
-    return (
-        f"owns no partition yet: {_each_since(context, fresh)}; normal in a member's first "
-        f"seconds, a danger after {_patience(context).seconds} s"
-    )
-
-
-def _patience(context: Context) -> timedelta:
-    return WARM if context.streams else IDLE
-
-
-def _idling(seen: Sequence[JournalEntry], context: Context, *, late: bool) -> dict[str, datetime]:
-    """Return member id → since when every look shows it without partitions, of the unfairly idle
-    members: of those that are so for too long (`late`), or of the others.
-    """
-    now = context.snapshot.captured_at
-    idle = unfairly_idle(context.snapshot) if context.stable else []
-    since = {
-        member.member_id: same_since(seen, now, partial(_owns_nothing, member.member_id))
-        for member in idle
-    }
-    return {id_: at for id_, at in since.items() if (now - at >= _patience(context)) is late}
-
-
 def _owns_nothing(member_id: str, entry: JournalEntry) -> bool:
     return any(one.member_id == member_id and not one.partitions for one in entry.members)
-
-
-def _each_since(context: Context, idle: Mapping[str, datetime]) -> str:
-    return ", ".join(
-        f"{context.by_id[id_].name} (since {since:%H:%M:%SZ})" for id_, since in idle.items()
-    )
 
 
 def unfairly_idle(snapshot: GroupSnapshot) -> list[Member]:

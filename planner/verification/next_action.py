@@ -227,7 +227,7 @@ def start_rejected(look: Look) -> Advice | None:
 
 def heed_danger(look: Look) -> Advice | None:
     """Restart nothing while a danger stands that no restart ends."""
-    first = next((each for each in look.dangers if not each.kind.curable), None)
+    first = next((each for each in look.dangers if each.kind is not DangerKind.REJECTED), None)
     if first is None:
         return None
     made = advised.stop(f"{first.message} {first.fix}")

@@ -31,9 +31,7 @@ from rebal.planner.verification.dangers import (
     Danger,
     dangers,
     decides,
-    first_seconds,
     live_findings,
-    went_back,
 )
 from rebal.planner.verification.gates import Ledger
 from rebal.planner.verification.journal import (
@@ -170,8 +168,7 @@ def verify(
     the words of this command line; without them printed commands repeat the plan's.
     """
     ahead = [entry for entry in entries if entry.at > snapshot.captured_at]
-    past = (entry for entry in entries if entry.at <= snapshot.captured_at)
-    seen = [entry for entry in past if entry.blind is None]
+    seen = [one for one in entries if one.blind is None and one.at <= snapshot.captured_at]
     known = remembered(plan, seen, snapshot)
     plan, known, accepted, expected = as_stated(plan, seen, known, accepted, expect_members)
     context = PlanContext(plan, known, expected, accepted, given)
@@ -196,11 +193,7 @@ def verify(
     later = plan.after(now) if now else None
     rejected = [one for one in outsiders if one.kind is OutsiderKind.REJECTED and one.sure]
     members = tuple(views.get(number or 0, ()))
-    found = [
-        *dangers(plan, seen, context, rejected),
-        *lag_dangers(seen, context),
-        *went_back(plan, context, now, members),
-    ]
+    found = [*dangers(plan, seen, context, rejected), *lag_dangers(seen, context)]
     findings = live_findings(plan, context, accepted.ignore, later if gate is Tri.YES else now)
     drift = changes_since(plan, context)
     advice, withheld = next_action(
@@ -260,7 +253,6 @@ def verify(
             plan,
             snapshot,
             len(ahead),
-            first_seconds(seen, context),
             not_judged(snapshot) if gate is Tri.YES and now and not later else None,
             *(
                 f"{name} was said to have left for good (--departed) and is in the group"

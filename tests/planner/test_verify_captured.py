@@ -97,7 +97,7 @@ def test_the_forgotten_member_is_named_before_anybody_is_refused() -> None:
 STOPPED = {
     True: {
         "checkout": {"rejected"},
-        "billing": {"went-back", "RB102"},
+        "billing": {"RB102"},
         "ml-features": {"rejected"},
         "pyapp": {"rejected"},
     },

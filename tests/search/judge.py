@@ -115,12 +115,14 @@ class Judge:
                     yield f"called idle while it owns partitions: {danger.message}"
                 if any(truth.age_of(id_) < _FIRST_SECONDS for id_ in idle):
                     yield f"called idle in its first seconds: {danger.message}"
-            elif danger.kind == "went-back":
-                yield from self._went_back(seen.plan.target, danger.members)
             elif danger.kind == "storm" and truth.starts_within(_WINDOW) <= _FEW:
                 yield f"no storm after {truth.starts_within(_WINDOW)} starts: {danger.message}"
             elif danger.kind == "lag":
                 yield f"nothing lags here: {danger.message}"
+        lacking = [one for one in standing.findings if one.rule == "RB102" and one.result == "yes"]
+        for id_ in (id_ for one in lacking for id_ in one.members):
+            if seen.plan.target in truth.list_of(id_):
+                yield f"said to lack {seen.plan.target}, which it has: {id_}"
 
     def _missing(self, seen: Seen) -> Iterator[str]:
         """A member of the last complete look that is gone is named, where its name is its own."""
@@ -136,11 +138,6 @@ class Judge:
         for one in seen.service:
             if not one.running and one.name in self._whole - here and one.name not in said:
                 yield f"{one.name} was a member, is missing, and nothing names it"
-
-    def _went_back(self, target: str, members: Sequence[str]) -> Iterator[str]:
-        for id_ in members:
-            if target in self._truth.list_of(id_):
-                yield f"said to lack {target}, which it has: {id_}"
 
     def _words(self, standing: Standing) -> Iterator[str]:
         """A confirmation that evidence contradicts is void, and the evidence against it is told."""
