@@ -8,11 +8,11 @@ doubt (`Doubt`), and the end of a plan waits for what decides.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from rebal.groups.clients import is_automatic, proven_family
 from rebal.groups.model import (
@@ -122,14 +122,9 @@ def outsiders_of(
     `seen` are the earlier looks, oldest first. `estimated`: no user gave the number of members. A
     missing member that is a rejected client is listed once, as that.
     """
-    gone = _gone(plan, seen, context)
     newest_first = [*_rejections(plan, seen, context, estimated=estimated)][::-1]
     rejections = sorted(newest_first, key=lambda each: each.doubt is not Doubt.NONE)
-    places: dict[str, set[str]] = defaultdict(set)
-    known: list[Member | Refusal] = [*context.snapshot.members, *(r.one for r in rejections)]
-    for each in known:
-        places[each.client_id].add(address(each.host))
-    missing = list(_missing(plan, seen, context, gone, places))
+    missing = list(_missing(plan, seen, context))
     families = {
         **plan.accepted.families,
         **{f.name: f.family for f in context.members if f.family and f.family_proven},
@@ -138,17 +133,16 @@ def outsiders_of(
     every = {one.family for one in missing}
     same = every.pop() if len(every) == 1 else families.get("*")
     rejected: list[Outsider] = []
-    for one, open_, until, behind in rejections:
-        who = one.instance_id or one.client_id
+    for one in rejections:
         # A missing member that no earlier one explains is the newest client that was rejected.
         unnamed = context.missing - sum(each.sure for each in rejected) - len(missing)
-        doubt = Doubt.NONE if unnamed > 0 else open_
+        doubt = Doubt.NONE if unnamed > 0 else one.doubt
         if doubt is Doubt.PAST:
             continue
         own = _paired(one, missing) if doubt is Doubt.NONE else None
         if own is not None:
             missing.remove(own)
-        family = proven_family(one.software) or families.get(who, same)
+        family = one.family or families.get(one.instance_id or one.client_id, same)
         alike = [own.takes_mixed if own is not None else _mixed(family)]
         if one.instance_id is None:
             # The name is also that of others who are out and, without its address, any member's.
@@ -159,28 +153,19 @@ def outsiders_of(
                 if not one.host and facts.member.client_id == one.client_id
             ]
         rejected.append(
-            Outsider(
-                kind=OutsiderKind.REJECTED,
-                name=_placed(who or "a client", one, context, places),
+            replace(
+                one,
                 doubt=doubt,
-                client_id=one.client_id,
-                instance_id=one.instance_id,
-                host=address(one.host),
-                list=one.list,
-                error=one.error,
                 family=own.family if own is not None and own.family else family,
                 takes_mixed=worst(alike),
-                since=one.at,
-                until=until,
-                behind=behind,
-                times=one.times,
                 was_member=own is not None,
-                may_be_back=may_be_back(context.snapshot, one),
-                evidence=(one.evidence,),
             )
         )
+    places = {(each.client_id, address(each.host)) for each in context.snapshot.members}
+    places |= {(each.client_id, each.host) for each in rejections}
     rejected.reverse()
-    return (*sorted(rejected, key=lambda one: not one.was_member), *missing)
+    found = (*sorted(rejected, key=lambda one: not one.was_member), *missing)
+    return tuple(replace(one, name=_placed(one, context, places)) for one in found)
 
 
 def missing_text(context: Context, outsiders: Sequence[Outsider]) -> str:
@@ -195,7 +180,7 @@ def missing_text(context: Context, outsiders: Sequence[Outsider]) -> str:
     )
 
 
-def _paired(one: Refusal, missing: Sequence[Outsider]) -> Outsider | None:
+def _paired(one: Outsider, missing: Sequence[Outsider]) -> Outsider | None:
     """Return the missing member that this rejected client was: by its instance id, else by its
     client id, at its address first.
     """
@@ -204,20 +189,18 @@ def _paired(one: Refusal, missing: Sequence[Outsider]) -> Outsider | None:
     same = [
         each for each in missing if not each.instance_id and each.client_id == one.client_id != ""
     ]
-    return min(same, key=lambda each: each.host != address(one.host), default=None)
+    return min(same, key=lambda each: each.host != one.host, default=None)
 
 
-def _placed(
-    name: str, one: Member | Refusal, context: Context, places: Mapping[str, set[str]]
-) -> str:
+def _placed(one: Outsider, context: Context, places: Collection[tuple[str, str]]) -> str:
     """Return the name, with its address where the client id does not identify one process.
 
-    `places` are the addresses of each client id.
+    `places` are client ids with their addresses.
     """
-    known = {*places.get(one.client_id, ()), address(one.host)}
+    known = {host for client_id, host in places if client_id == one.client_id} | {one.host}
     shared = len(known) > 1 or is_automatic(context.group.group_id, one.client_id)
     placed = one.host and not one.instance_id and (shared or not one.client_id)
-    return f"{name} ({address(one.host)})" if placed else name
+    return f"{one.name} ({one.host})" if placed else one.name
 
 
 def _mixed(family: str | None) -> Tri:
@@ -226,14 +209,9 @@ def _mixed(family: str | None) -> Tri:
     return Tri.NO if refuses_mixed(family) else Tri.YES
 
 
-def _missing(
-    plan: Plan,
-    seen: Sequence[JournalEntry],
-    context: Context,
-    gone: Sequence[Member],
-    places: Mapping[str, set[str]],
-) -> Iterator[Outsider]:
-    """Yield the members `gone`; they are in doubt where more are gone than are missing."""
+def _missing(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterator[Outsider]:
+    """Yield the missing members; they are in doubt where more are gone than are missing."""
+    gone = _gone(plan, seen, context)
     said, labels = plan.accepted.families, names(gone)
     lists, clients = known_before(looks_of(plan, seen))
     then = PlanContext(plan, plan.baseline)
@@ -249,7 +227,7 @@ def _missing(
         open_ = family is None and (member.instance_id or member.client_id) in left_open
         yield Outsider(
             kind=OutsiderKind.MISSING,
-            name=_placed(labels[member.member_id], member, context, places),
+            name=labels[member.member_id],
             doubt=Doubt.NONE if len(gone) <= context.missing else Doubt.NAME,
             client_id=member.client_id,
             instance_id=member.instance_id,
@@ -274,8 +252,13 @@ def _gone(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> list[Me
     gone = [member for id_, member in was.items() if id_ not in here]
     new = [member for id_, member in here.items() if id_ not in was]
     for key in range(KEYS):
-        if key < KEYS - 1 or len(gone) > context.missing:
-            gone, new = _unpaired(gone, new, key)
+        by_host = key == KEYS - 1
+        for member in () if by_host and len(gone) <= context.missing else tuple(gone):
+            own = identity_keys(member)[key]
+            alike = [each for each in new if own is not None and identity_keys(each)[key] == own]
+            if alike:
+                gone.remove(member)
+                new.remove(alike[-1])
     return gone
 
 
@@ -305,34 +288,10 @@ def _roster(plan: Plan, seen: Sequence[JournalEntry], expected: int) -> list[Mem
     ]
 
 
-def _unpaired(
-    gone: list[Member], here: list[Member], key: int
-) -> tuple[list[Member], list[Member]]:
-    """Return both lists without the members that share their key of this number, one for one."""
-    waiting: dict[tuple[str, ...] | None, list[Member]] = defaultdict(list)
-    for member in here:
-        waiting[identity_keys(member)[key]].append(member)
-    left = []
-    for member in gone:
-        own = identity_keys(member)[key]
-        if own is not None and waiting[own]:
-            waiting[own].pop()
-        else:
-            left.append(member)
-    return left, [member for members in waiting.values() for member in members]
-
-
-class _Rejection(NamedTuple):
-    one: Refusal
-    doubt: Doubt
-    until: datetime | None = None
-    behind: tuple[str, ...] = ()
-
-
 def _rejections(
     plan: Plan, seen: Sequence[JournalEntry], context: Context, *, estimated: bool
-) -> Iterator[_Rejection]:
-    """Yield the rejections of clients that are not known to be back, with their doubt.
+) -> Iterator[Outsider]:
+    """Yield the rejected clients that are not known to be back, with their doubt.
 
     A rejection is no later than the first look that showed it. Where this machine's clock was not
     compared with the brokers' (`clock_compared`), the time of its log says more only if it is a day
@@ -355,20 +314,35 @@ def _rejections(
             for f in context.members
             if at is None or (f.static and f.member.instance_id == one.instance_id)
         )
-        doubt = Doubt.TIME if full and one.at is None else Doubt.NONE
         # Its own old entry, with the id that it had, does not stand for it.
         filled = behind or (look is not None and _rebalanced_since(look, context))
         open_ = full and at is None and filled and one.instance_id not in behind
         past = [now - lasts] if full else []
         bounds = (*past, *_settled(plan, seen, context, one))
+        # One that joined since may have stopped again; its own entry has its own session.
+        hidden = bool(behind) or (until is not None and one.instance_id not in static)
+        doubt = Doubt.ENTRY if hidden else Doubt.PAST
         if not open_ and all(latest > each for each in bounds):
-            yield _Rejection(one, doubt)
+            doubt = Doubt.TIME if full and one.at is None else Doubt.NONE
         elif estimated and one.instance_id not in static:
-            yield _Rejection(one, Doubt.COUNT)
-        else:
-            # One that joined since may have stopped again; its own entry has its own session.
-            hidden = bool(behind) or (until is not None and one.instance_id not in static)
-            yield _Rejection(one, Doubt.ENTRY if hidden else Doubt.PAST, until, behind)
+            doubt = Doubt.COUNT
+        yield Outsider(
+            kind=OutsiderKind.REJECTED,
+            name=one.instance_id or one.client_id or "a client",
+            doubt=doubt,
+            client_id=one.client_id,
+            instance_id=one.instance_id,
+            host=address(one.host),
+            list=one.list,
+            error=one.error,
+            family=proven_family(one.software),
+            since=one.at,
+            until=until if doubt is Doubt.ENTRY else None,
+            behind=behind if doubt is Doubt.ENTRY else (),
+            times=one.times,
+            may_be_back=may_be_back(context.snapshot, one),
+            evidence=(one.evidence,),
+        )
 
 
 def _rebalanced_since(look: JournalEntry, context: Context) -> bool:

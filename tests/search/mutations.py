@@ -186,7 +186,7 @@ def _elected_is_enough(by_lists: Any) -> Any:
 
 def _dated_only(rejections: Any) -> Any:
     def found(*given: Any, **more: Any) -> Any:
-        return (each for each in rejections(*given, **more) if each.one.at is not None)
+        return (each for each in rejections(*given, **more) if each.since is not None)
 
     return found
 
