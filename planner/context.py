@@ -67,7 +67,8 @@ class Context(GroupFacts):
 
     `goal` is `cooperative`, `eager`, `consumer` (KIP-848), `streams` (KIP-1071) or `classic` (back
     from `streams`); `target` is the assignor to end on. `families` maps a client id, or `*` for
-    every member whose family is not proven, to a family assumed by the user. `given` are the words
+    every member whose family is not proven, to a family assumed by the user. `counted`: the user
+    gave the number of members of the whole service. `given` are the words
     of the command line that a printed command must repeat. `planning` is True while a plan is made:
     rules about a plan's steps apply only then. `only_target`: `--to` named the target, so every
     other assignor counts as an old one. `remembers`: the user vouches that the coordinator
@@ -102,16 +103,12 @@ class Context(GroupFacts):
         self.client = client
         self.planning = planning
         self._expected = expect_members if expect_members is not None else snapshot.expected_members
+        self.counted = self._expected is not None
         self._given = given or Given()
         self.only_target = only_target
         self._own_classes = own_classes
         self.speed = (speed or Speed()).at(snapshot.cluster)
         self.pricing = pricing
-
-    @property
-    def counted(self) -> bool:
-        """Return whether the user gave the number of members of the whole service."""
-        return self._expected is not None
 
     @cached_property
     def expected(self) -> int | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from msgspec.structs import replace
 
 from rebal.groups.clients import is_automatic
@@ -49,15 +47,15 @@ def may_be_back(snapshot: GroupSnapshot, one: Refusal) -> bool:
     """Return whether a member with the client's id may be the client that was rejected."""
     if one.instance_id or not one.client_id:
         return False
-
-    def is_later(came: datetime | None) -> bool:
-        return one.at is None or came is None or came > one.at
-
-    return any(
-        is_later(each.first_joined_at or each.joined_at)
-        and not (one.host and each.host and address(one.host) != address(each.host))
+    namesakes = [
+        (each, each.first_joined_at or each.joined_at)
         for each in snapshot.members
         if each.client_id == one.client_id and each.instance_id is None
+    ]
+    return any(
+        (one.at is None or came is None or came > one.at)
+        and not (one.host and each.host and address(one.host) != address(each.host))
+        for each, came in namesakes
     )
 
 

@@ -104,6 +104,12 @@ def _clause(advice: Advice) -> str:
         return f"do not {verb} {whom}{brings}: {open_}, {advice.reason}"
     how = ", or ".join(_HOW[kind] for kind in advice.evidence_needed)
     logs = f"give {how}; else " if how else ""
+    look = "look at each of them"
+    if advice.assignors:
+        look = (
+            f"check at {who} that the process was started with [{', '.join(advice.assignors)}] "
+            f"after step {advice.step} began"
+        )
     one = len(advice.names) == 1 and not who.endswith("members")
     texts = {
         Action.RESTART: f"restart {who} {brings}; one member at a time",
@@ -113,21 +119,11 @@ def _clause(advice: Advice) -> str:
         Action.CUT_OVER: f"stop {who}{'' if one else ' together'}, {', '.join(advice.after[:1])}, "
         f"then start {'it' if one else 'them'} {brings}",
         Action.EVIDENCE: f"add {how}: {advice.reason}",
-        Action.CONFIRM: f"{logs}{_look(advice)}, then confirm it",
+        Action.CONFIRM: f"{logs}{look}, then confirm it",
         Action.WAIT: f"wait: {advice.reason}",
         Action.REPLAN: f"make a new plan: {advice.reason}",
     }
     return texts.get(advice.action, advice.reason)
-
-
-def _look(advice: Advice) -> str:
-    """Return what the operator checks before confirming it."""
-    if not advice.assignors:
-        return "look at each of them"
-    return (
-        f"check at {listed(advice.names)} that the process was started with "
-        f"[{', '.join(advice.assignors)}] after step {advice.step} began"
-    )
 
 
 def by_word(done: int, vouched: Sequence[str]) -> str:

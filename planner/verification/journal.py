@@ -330,12 +330,11 @@ def proven_software(member: Member) -> Software | None:
 
 
 def _with(member: Member, assignors: AssignorList | None, software: Software | None) -> Member:
-    now = member.assignors
-    if assignors is not None and now.knowledge is not Knowledge.EXACT:
-        names = set(assignors.list)
-        fits = set(now.at_least) <= names and not set(now.lacks) & names
-        if fits and member.protocol_type != "consumer":
-            member = replace(member, assignors=assignors)
-    if software is not None and proven_software(member) is None:
-        member = replace(member, software=software)
-    return member
+    now, names = member.assignors, set(assignors.list) if assignors is not None else set()
+    fits = set(now.at_least) <= names and not set(now.lacks) & names
+    gap = now.knowledge is not Knowledge.EXACT and member.protocol_type != "consumer"
+    return replace(
+        member,
+        assignors=assignors if assignors is not None and gap and fits else now,
+        software=proven_software(member) or software or member.software,
+    )

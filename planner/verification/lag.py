@@ -130,7 +130,8 @@ def unread(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> str | 
         run = owners.runs.get(place, _Run(owners.now, arrived=True))
         lasts = owners.now - run.since
         # An owner that was seen to commit need not have committed at this very look.
-        fits = lasts < owners.fresh if place in moved else not run.arrived and lasts >= FRESH
+        fresh = min(LONGEST, max(FRESH, 2 * owners.usual))
+        fits = lasts < fresh if place in moved else not run.arrived and lasts >= FRESH
         if not (fits or (place in moved and not run.arrived)):
             waiting[place] = run.since + owners.patience(place)
     if not waiting:
@@ -197,12 +198,7 @@ class _Owners:
         """Return how long its owner may commit nothing before it is a danger."""
         timeouts = self.of[place].member.timeouts
         poll = timedelta(milliseconds=(timeouts and timeouts.rebalance_ms) or 0)
-        return min(LONGEST, max(STILL, 2 * poll, 2 * self._usual))
-
-    @property
-    def fresh(self) -> timedelta:
-        """Return how long an owner that commits may be seen to stand still."""
-        return min(LONGEST, max(FRESH, 2 * self._usual))
+        return min(LONGEST, max(STILL, 2 * poll, 2 * self.usual))
 
     def committed(self, places: Iterable[Place], what: str = "") -> str:
         """Return `app-1 has committed orders-0, orders-1`; `what` stands before the partitions."""
@@ -214,7 +210,7 @@ class _Owners:
         )
 
     @cached_property
-    def _usual(self) -> timedelta:
+    def usual(self) -> timedelta:
         """Return the longest time in which records came and an owner was seen to commit none,
         before it committed again.
         """
@@ -237,16 +233,15 @@ def _growth(
     (lag, committed), now = lag_of(snapshot), snapshot.captured_at
     if lag is None or committed is None:
         return
-    since, last, began = None, lag, committed
+    since, last, began = now, lag, committed
     for entry in reversed(seen):
         if entry.lag is None or entry.committed is None or entry.lag >= last:
             break
         since, last, began = entry.at, entry.lag, entry.committed
         if now - since >= WINDOW:
             break
-    if since is None or now - since < _GROWS or began == committed:
-        return
-    if lag >= max(2 * last, last + _LEAST_LAG):
+    long = now - since >= _GROWS and began != committed
+    if long and lag >= max(2 * last, last + _LEAST_LAG):
         still = [place for place, run in owners.runs.items() if run.arrived and run.since <= since]
         who = owners.committed(still, "nothing on ") if still else "members do not keep up"
         yield Danger(

@@ -142,7 +142,7 @@ def standing_of(context: Context, step: Step, ledger: Ledger, facts: Facts) -> M
         restarted=not there and step.id in ledger.opened,
         proven=bool(found),
         by_hand=bool(proof.by_hand if not names else doubt is None) and free,
-        changed_since=free and doubt is not None and doubt is newer,
+        changed_since=free and newer is not None and doubt == newer,
         vouched=done is Tri.YES and word is not None and (not found or assumed(member)),
         contradicted=word is not None and (against is not None or done is Tri.NO),
         evidence=member.assignors.evidence,
@@ -360,20 +360,23 @@ def not_confirmable(
     member ids are new since. `newer` is the answer of `written_later`.
     """
     names, declared = confirmable_list(step), facts.member.declared
+    file = declared.evidence.detail if declared is not None else ""
+    says = declared.list if declared is not None else ()
     rows = (
         (not names, "no evidence shows whether it is done"),
         (not restarted, "not restarted since the step began: the same member id"),
         (not opened, "no earlier look shows the members that were there when the step began"),
+        (
+            declared is not None and declared.group_protocol == "consumer",
+            f"{file} says group.protocol=consumer",
+        ),
+        (
+            says not in ((), names),
+            f"{file} says [{', '.join(says)}], and the step brings [{', '.join(names)}]",
+        ),
+        (newer, newer or ""),
     )
-    barred = first_reason(rows)
-    if barred is not None or declared is None:
-        return barred
-    file, says, brings = declared.evidence.detail, ", ".join(declared.list), ", ".join(names)
-    if declared.group_protocol == "consumer":
-        return f"{file} says group.protocol=consumer"
-    if says not in ("", brings):
-        return f"{file} says [{says}], and the step brings [{brings}]"
-    return newer
+    return first_reason(rows)
 
 
 def written_later(facts: Facts, first_seen: datetime) -> str | None:

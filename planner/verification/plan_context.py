@@ -66,7 +66,11 @@ class PlanContext(Context):
         self._plan = plan
         self._said_now = dict(accepted.families.items() - plan.accepted.families.items())
         self._planned = {member.member_id for member in plan.baseline.members}
-        self._counted = accepted.members is not None or snapshot.expected_members is not None
+        self.counted = accepted.members is not None or snapshot.expected_members is not None
+        last = len(plan.steps) or 1
+        brings = (step.id for step in plan.steps if step.target_list == (plan.target,))
+        self.leaving_step = next(brings, last)
+        self.narrow_step = next((step.id for step in plan.steps if step.aim.leaves_old), last)
 
     def stated_family(self, member: Member) -> str | None:
         """Return the family that the user states; where a library is replaced, what the plan
@@ -76,11 +80,6 @@ class PlanContext(Context):
             return super().stated_family(member)
         planned = member.member_id in self._planned
         return stated_in(self._plan.accepted.families if planned else self._said_now, member)
-
-    @property
-    def counted(self) -> bool:
-        """Return whether the user gave the number of members, now or before."""
-        return self._counted
 
     @cached_property
     def restarted(self) -> frozenset[str]:
@@ -94,20 +93,7 @@ class PlanContext(Context):
         made_in = then.leader_epoch if then is not None else None
         if baseline.redacted or (now_in is not None and now_in != made_in):
             return frozenset()
-        before = {member.member_id for member in baseline.members}
-        return frozenset(facts.member.member_id for facts in self.members) - before
-
-    @cached_property
-    def narrow_step(self) -> int:
-        """Return the number of the step that drops the old assignor (else of the last step)."""
-        found = (s.id for s in self._plan.steps if s.aim.leaves_old)
-        return next(found, len(self._plan.steps) or 1)
-
-    @cached_property
-    def leaving_step(self) -> int:
-        """Return the number of the first step that brings the target alone (else of the last)."""
-        found = (s.id for s in self._plan.steps if s.target_list == (self._plan.target,))
-        return next(found, len(self._plan.steps) or 1)
+        return frozenset(self.by_id) - self._planned
 
 
 def as_stated(

@@ -99,20 +99,18 @@ class Timeline(Record, frozen=True, kw_only=True, omit_defaults=False):
 def timeline_of(plan: Plan, entries: Sequence[JournalEntry]) -> Timeline:
     """Return the roll-out of `plan` as the journal's `entries` (oldest first) show it."""
     looks = [entry for entry in entries if entry.blind is None]
-    steps = tuple(_steps(plan, looks))
-    found = Timeline(group_id=plan.group_id, steps=steps, events=tuple(_events(entries)))
-    if not looks:
-        return found
     lags = [look.lag for look in looks if look.lag is not None]
-    return replace(
-        found,
-        began=looks[0].at,
-        ended=looks[-1].at,
+    return Timeline(
+        group_id=plan.group_id,
+        began=looks[0].at if looks else None,
+        ended=looks[-1].at if looks else None,
         looks=len(looks),
-        finished=looks[-1].finished,
+        finished=bool(looks) and looks[-1].finished,
         rebalances=_rebalances(looks),
         highest_lag=max(lags, default=None),
+        steps=tuple(_steps(plan, looks)),
         members=tuple(sorted(_members(looks), key=lambda one: natural(one.name))),
+        events=tuple(_events(entries)),
     )
 
 
@@ -169,7 +167,8 @@ def _members(looks: Sequence[JournalEntry]) -> Iterator[MemberTimeline]:
                     places.append(place)
                 place.append(Tenure(member_id=id_, since=look.at, until=look.at))
             said = word.step if word and id_ in word.members else None
-            place[-1] = _with_made(replace(place[-1], until=look.at), member, look.at, said)
+            made = tuple(_made(place[-1].made, member, look.at, said))
+            place[-1] = replace(place[-1], until=look.at, made=made)
         known |= here
     for place in places:
         first, last = known[place[0].member_id], known[place[-1].member_id]
@@ -197,16 +196,22 @@ def _likeness(was: SeenMember, now: SeenMember, shared: frozenset[str]) -> int:
     return _NOT_ALIKE if not now.client_id or now.client_id in shared else 3
 
 
-def _with_made(tenure: Tenure, member: SeenMember, at: datetime, said: int | None) -> Tenure:
-    void = {*member.contradicted} - {said}
-    if any(made.confirmed and made.step in void for made in tenure.made):
-        left = (made for made in tenure.made if not (made.confirmed and made.step in void))
-        tenure = replace(tenure, made=tuple(left))
-    known = {made.step for made in tenure.made}
-    new = [Made(step=step, at=at) for step in member.made if step not in known]
+def _made(
+    before: Sequence[Made], member: SeenMember, at: datetime, said: int | None
+) -> Iterator[Made]:
+    """Yield what the member has completed: what it had `before` and no evidence has voided since,
+    what this look shows, and what the operator `said` at it.
+    """
+    left = [
+        one
+        for one in before
+        if one.step == said or not (one.confirmed and one.step in member.contradicted)
+    ]
+    known = {one.step for one in left}
+    yield from left
+    yield from (Made(step=step, at=at) for step in member.made if step not in known)
     if said is not None and said not in {*known, *member.made}:
-        new.append(Made(step=said, at=at, confirmed=True))
-    return replace(tenure, made=(*tenure.made, *new)) if new else tenure
+        yield Made(step=said, at=at, confirmed=True)
 
 
 def _timeline(
