@@ -91,7 +91,6 @@ class Needs(StrEnum):
     LOAD = "load"
     CLOCK = "clock"
     BROKER = "broker settings"
-    STATE = "state"
     CONFLICT = "conflict"
 
 
@@ -101,7 +100,8 @@ class Admission(Record, frozen=True, kw_only=True):
     `error` is Kafka's error name where the answer is no (None: two are possible, and what decides
     was not read). `elected`: the join's list holds the elected assignor, so a coordinator load
     between the look and the join changes nothing. `blame` are the ids of the members whose lists
-    cause the no. `needs` is the cheapest evidence that would decide.
+    cause the no. `needs` is the cheapest evidence that would decide (None:
+    none, or another look does).
     """
 
     verdict: Tri
@@ -195,7 +195,6 @@ def _join(memory: CoordinatorMemory, join: Join) -> Admission:
             verdict=Tri.CANNOT_TELL,
             reason="the group is Dead: the coordinator asks the client to try again",
             error=DEAD,
-            needs=Needs.STATE,
         )
     early = (_out_of_bounds(memory, join), _closed(memory, join), _too_many(memory, join))
     for one in early:
@@ -287,7 +286,7 @@ def _too_many(memory: CoordinatorMemory, join: Join) -> Admission | None:
     return Admission(
         verdict=Tri.NO if sure else Tri.CANNOT_TELL,
         error=FULL if sure else None,
-        needs=None if sure else Needs.BROKER if returns is Tri.CANNOT_TELL else Needs.STATE,
+        needs=Needs.BROKER if returns is Tri.CANNOT_TELL else None,
         reason=f"the group has {size} members and the brokers allow {memory.max_size} "
         f"({FULL}){also}",
     )
@@ -330,7 +329,6 @@ def _by_lists(memory: CoordinatorMemory, join: Join) -> Admission:
                 reason=reason,
                 error=INCONSISTENT if verdict is Tri.NO else None,
                 elected=verdict is Tri.YES,
-                needs=Needs.STATE if verdict is Tri.CANNOT_TELL else None,
             )
     return _common(memory, join)
 

@@ -45,7 +45,6 @@ _EVIDENCE: Final = {
     Needs.CLOCK: ("log timezone",),
     Needs.LOAD: ("offsets topic", "log timezone"),
     Needs.BROKER: ("broker settings", "probe"),
-    Needs.STATE: (),
     Needs.CONFLICT: ("client log", "request log"),
 }
 DEFAULTS: Final = "the brokers keep Kafka's defaults (group.max.size and the like are not set)"

@@ -221,8 +221,7 @@ def start_rejected(look: Look) -> Advice | None:
     renamed = any(not (one.was_member or one.may_be_back) for one in out)
     gone = look.out(OutsiderKind.MISSING)
     out += [one for one in gone if one.instance_id or not renamed]
-    made = _start(look, out, look.lists(out))
-    return _counted(look.context, made) if made.action is Action.START else made
+    return _counted(look.context, _start(look, out, look.lists(out)))
 
 
 def heed_danger(look: Look) -> Advice | None:

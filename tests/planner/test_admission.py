@@ -221,7 +221,8 @@ def test_a_kip848_group_asks_its_classic_members_only() -> None:
 
 def test_a_dead_group_is_tried_again() -> None:
     dead = memory(member("a", exact(RANGE)), state=GroupState.DEAD)
-    assert asked(dead, "a", RANGE).needs is Needs.STATE
+    answer = asked(dead, "a", RANGE)
+    assert (answer.verdict, answer.error) == (Tri.CANNOT_TELL, "COORDINATOR_NOT_AVAILABLE")
 
 
 def test_evidence_at_odds_decides_nothing_but_the_elected_assignor_does() -> None:

@@ -16,7 +16,7 @@ from rebal.groups.model import (
     Unmatched,
 )
 from rebal.planner.advice.actions import as_it_runs, restart_of
-from rebal.planner.advice.steps import step_action
+from rebal.planner.advice.steps import restart_fix, step_action
 from rebal.planner.context import Context
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Advice, Plan, ValidWhile
@@ -294,6 +294,12 @@ def test_an_advice_names_its_race_and_what_must_still_hold() -> None:
     assert advice.valid_while == ValidWhile(generation=3, assignor="range", leader_epoch=7)
     safe: Advice = plan([java("a", RANGE), java("b", RANGE)], reloaded=False).advice
     assert safe.risks == ()
+
+
+def test_a_fix_restarts_nobody_whose_join_is_rejected() -> None:
+    context = context_of({"members": [java("a", BOTH), java("b", RANGE)], "reloaded": False})
+    fix = restart_fix(context, context.members[:1], tuple(COOP))
+    assert fix.startswith("Do not restart a with [cooperative-sticky]: rejected, ")
 
 
 def test_advice_that_restarts_nobody_names_its_step() -> None:

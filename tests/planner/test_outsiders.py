@@ -101,13 +101,14 @@ def test_a_member_of_a_rebalance_since_the_first_look_runs(
     ("ahead", "codes"),
     [(-60, [3, 3, 0]), (60, [3, 3, 0]), (1441.9, [3, 3, 0]), (1500, [0, 0, 0])],
 )
+@pytest.mark.parametrize("planned", [False, True])
 def test_time_of_a_log_orders_little_beside_a_clock_that_was_not_compared(
-    begun: Plan, ahead: float, codes: list[int]
+    begun: Plan, planned: bool, ahead: float, codes: list[int]
 ) -> None:
     """The rejection is no later than the look that shows it; no clock is a day wrong."""
-    alone = replace(begun, baseline=replace(begun.baseline, clock_compared=False))
+    alone = replace(begun, baseline=replace(begun.baseline, clock_compared=planned))
     tell, out = Story(alone), [{**OUT, "at": 1.9 - ahead}]
-    looks = [replace(done(at, refusals=out), clock_compared=False) for at in (2, 2.9, 3.1)]
+    looks = [replace(done(at, refusals=out), clock_compared=not planned) for at in (2, 2.9, 3.1)]
     assert [tell(one, expect_members=2).exit_code for one in looks] == codes
 
 

@@ -59,7 +59,7 @@ ROLL_OUTS = {
     for name in (
         "two bounces", "two bounces down", "one bounce", "static", "mixed families", "connect",
         "to kip-848, offline", "library", "library, over a stop", "streams protocol",
-        "streams protocol, back",
+        "streams protocol, back", "one bounce, reloaded", "connect down",
     )
 } | {
     "to kip-848": lambda: make_plan(kip848(pods(4), cluster=ONLINE), "consumer"),
@@ -108,7 +108,8 @@ def looks(made: Plan) -> Iterator[tuple[str, GroupSnapshot]]:
     read = replace(then.cluster, settings=settings)
     full = replace(then.cluster, version="9.9", settings={"group.max.size": "4"})
     grown = tuple(replace(each, partitions=24) for each in then.topics)
-    target = last[0] if last else {"connect": "sessioned"}.get(made.path, then.group.assignor)
+    workers = {"connect": "sessioned", "connect_down": "default"}
+    target = last[0] if last else workers.get(made.path, then.group.assignor)
     kinds = {"consumer": GroupType.CONSUMER, "streams": GroupType.STREAMS}
     online: dict[str, Any] = {"type": kinds.get(made.target, GroupType.CLASSIC)}
     if made.target == "consumer":
