@@ -321,7 +321,7 @@ def confirm(context: Context, step: int, members: Sequence[Facts], names: Sequen
             assignors=tuple(names),
             verdict=Tri.CANNOT_TELL,
             reason="no evidence shows it",
-            evidence_needed=_kinds(context, _EVIDENCE[Needs.LISTS]),
+            evidence_needed=_EVIDENCE[Needs.LISTS],
             command=context.given.confirm("--confirm", str(step), *words, "--reason", reason),
             step=step,
             also=tuple(_next_rebalance(context, members, names)),

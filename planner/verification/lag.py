@@ -231,11 +231,11 @@ def _growth(
 ) -> Iterator[Danger]:
     """Yield the danger of lag that grew at every look for five minutes, although members commit."""
     (lag, committed), now = lag_of(snapshot), snapshot.captured_at
-    if lag is None or committed is None:
+    if lag is None:
         return
     since, last, began = now, lag, committed
     for entry in reversed(seen):
-        if entry.lag is None or entry.committed is None or entry.lag >= last:
+        if entry.lag is None or entry.lag >= last:
             break
         since, last, began = entry.at, entry.lag, entry.committed
         if now - since >= WINDOW:

@@ -209,7 +209,8 @@ def test_a_word_holds_for_the_ids_that_were_looked_at(hand: Plan) -> None:
     holds = tell(look(4, bare(2, 2), elected="stream"))
     assert (holds.step, holds.exit_code) == (1, 0)
     # No list is confirmed in this step.
-    assert all(m.why.endswith("09:03Z: looked at both logs") for m in holds.members)
+    said = "confirmed by the operator, Nov 20 09:03Z: looked at both logs"
+    assert [one.why for one in holds.members] == [said, said]
     with pytest.raises(NothingToConfirmError, match="its gate holds"):
         confirmed(hand, tell, look(4.5, bare(2, 2), elected="stream"), 1)
     # Somebody who comes later was not looked at. The first step's gate held, so it is the second.
