@@ -147,15 +147,6 @@ def test_member_of_a_surge_that_is_over_is_not_missing(begun: Plan) -> None:
     assert [one.name for one in tell(look(3, new[:1])).outsiders] == ["app-3"]
 
 
-def test_missing_member_that_was_rejected_is_listed_once(begun: Plan) -> None:
-    out = {"client": "app-1", "list": ["roundrobin"], "at": 2}
-    one = look(2.5, [app(0, 2, list=FINAL)], elected="cooperative-sticky", refusals=[out])
-    standing = verify(begun, [], one)
-    assert shown(standing) == [(OutsiderKind.REJECTED, "app-1", Doubt.NONE)]
-    said = "1 of 2 expected members is not in the group: app-1"
-    assert standing.steps[0].why[0].startswith(said)
-
-
 def test_all_but_the_last_candidate_may_have_no_answer() -> None:
     assert CANDIDATES[-1] is end
     assert len({each.__name__ for each in CANDIDATES}) == len(CANDIDATES)

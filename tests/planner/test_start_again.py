@@ -92,17 +92,6 @@ def test_the_gate_is_that_of_the_program(name: str, aim: str) -> None:
     assert back_from(made, empty(made)).steps[0].aim == aim
 
 
-@pytest.mark.parametrize("name", ["connect down", "to kip-848, offline", "connect"])
-def test_a_stopped_program_never_starts_with_its_current_configuration(name: str) -> None:
-    """Started unchanged, the members would undo the step."""
-    made = PLANS[name]()
-    standing = verify(made, [], empty(made))
-    assert standing.advice.action == "start"
-    assert standing.advice.verdict is Tri.YES
-    assert "with the configuration of step 1, if they are down" in standing.next
-    assert "CURRENT" not in str(standing)
-
-
 def test_streams_starts_with_the_step_or_with_the_old_version() -> None:
     instances = [
         {"id": f"s-{n}", "list": ["stream"], "family": "streams", "version": "2.3.1"}

@@ -66,7 +66,7 @@ def test_of_equal_clients_each_keeps_its_place_by_its_address() -> None:
     }
 
 
-def test_a_member_keeps_its_place_through_restarts() -> None:
+def test_a_roll_out_is_told_by_member_and_by_step() -> None:
     found = told(upgrade())
     first, second = found.members
     assert (first.host, second.host) == ("/10.0.0.1", "/10.0.0.1")
@@ -77,18 +77,10 @@ def test_a_member_keeps_its_place_through_restarts() -> None:
         (at(2), at(4)),
         (at(5), at(6)),
     ]
-
-
-def test_time_away_lies_between_the_looks_without_it_and_those_with_it() -> None:
-    second = told(upgrade()).members[1]
     # Its first restart: there at minute 2, not at 3, there at 4; its second between 5 and 6.
     assert (second.away_least, second.away_most) == (0, 180)
-
-
-def test_steps_begin_and_hold_at_the_looks_that_show_it() -> None:
-    found = told(upgrade())
     assert [(step.began, step.held) for step in found.steps] == [(at(1), at(4)), (at(5), at(6))]
-    assert found.finished
+    assert (found.finished, found.rebalances) == (True, 12 - 4)
     assert [{step: made.at for step, made in one.made.items()} for one in found.members] == [
         {1: at(2), 2: at(5)},
         {1: at(4), 2: at(6)},
@@ -100,10 +92,6 @@ def test_a_step_that_was_undone_is_not_told_as_made() -> None:
     back = [app(0, 4, list=RANGE), app(1, 3, list=FINAL)]
     story(look(7, back, elected="cooperative-sticky"))
     assert [sorted(one.made) for one in told(story).members] == [[], [1, 2]]
-
-
-def test_rebalances_are_counted_between_looks() -> None:
-    assert told(upgrade()).rebalances == 12 - 4
 
 
 def test_a_group_that_begins_again_does_not_subtract() -> None:
@@ -148,12 +136,6 @@ def test_a_member_that_joins_later_has_a_place_of_its_own() -> None:
     story(look(7, grown, elected="cooperative-sticky"))
     found = told(story)
     assert [len(member.tenures) for member in found.members] == [3, 3, 1]
-
-
-def test_a_roll_out_that_went_back_after_its_end_is_not_told_as_finished() -> None:
-    story = upgrade()
-    story(look(7, [app(0, 4, list=BOTH), app(1, 3, list=FINAL)], elected=FINAL[0]))
-    assert not told(story).finished
 
 
 def test_a_word_that_evidence_overruled_is_told_no_longer() -> None:

@@ -104,15 +104,6 @@ def test_remembered_list_that_this_look_contradicts_is_left_out() -> None:
     assert (shown.list, hidden.list) == ((), tuple(BOTH))
 
 
-def test_fix_names_the_option_for_the_count_once() -> None:
-    members = [app(n, list=BOTH) for n in (0, 1)]
-    plan = make_plan(look(0, members, cluster=NO_LIMIT))
-    now = verify(plan, [], look(3, members[:1], cluster=NO_LIMIT, refusals=rejected("app-1", 2)))
-    fix = next(one.fix for one in now.findings if one.rule == "RB606")
-    assert fix.count("--expect-members") == 1, fix
-    assert now.next.count("--expect-members") == 1, "the rejected client is the missing one"
-
-
 def test_only_static_members_that_may_have_stopped_are_named() -> None:
     """s-1 joined after the rejection."""
     begun = [app(0, list=BOTH)]
@@ -141,22 +132,6 @@ def test_rejection_of_unknown_time_gets_no_time_when_its_log_is_left_out() -> No
     assert (first.exit_code, first.dangers) == (4, ())
     later = tell(coop(1.2, members))
     assert later.dangers == (), later.next
-
-
-def test_wait_names_the_client_that_must_not_be_started() -> None:
-    members = [app(n, family="java") for n in range(3)]
-    tell = Story(make_plan(look(0, [{**m, "at_least": ["range"]} for m in members])))
-    now = tell(look(2, members[:2], state="PreparingRebalance", elected=None))
-    assert now.advice.action is Action.WAIT
-    assert "app-2" in now.next, now.next
-
-
-def test_no_option_is_named_that_the_command_refuses() -> None:
-    """--expect-members takes 1 or more."""
-    plan = make_plan(look(0, [app(0, list=BOTH)], cluster=NO_LIMIT))
-    out = rejected("app-0", 2)
-    now = verify(plan, [], look(3, [], state="Empty", elected=None, refusals=out))
-    assert "--expect-members 0" not in now.next, now.next
 
 
 def test_a_look_without_its_coordinator_tells_no_load() -> None:
