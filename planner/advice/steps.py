@@ -419,10 +419,9 @@ def cure_fix(context: Context) -> str:
     return text.sentence(cure_of(context))
 
 
-def start_fix(context: Context, names: Sequence[str], step_list: tuple[str, ...] = ()) -> str:
+def start_fix(context: Context, names: Sequence[str]) -> str:
     """Return the fix that starts clients which are not in the group."""
     elected = context.memory.elected
     if elected is None:
         return text.sentence(wait("nothing is elected: look again when the group is Stable"))
-    wanted = [step_list] if step_list else []
-    return text.sentence(start_of(context, names, [*wanted, (elected,)]))
+    return text.sentence(start_of(context, names, [(elected,)]))

@@ -300,7 +300,7 @@ def _rejections(
     static = {f.member.instance_id for f in context.members if f.static}
     shown, now = first_shown(looks_of(plan, seen)), context.snapshot.captured_at
     compared = plan.baseline.clock_compared and context.snapshot.clock_compared
-    full = not context.missing and len(context.members) >= (context.expected or 1)
+    full = not context.missing and bool(context.members)
     counted = None if estimated else context.expected
     for one in still_out(context.snapshot):
         _, look = shown.get(rejection_key(one), (None, None))

@@ -174,7 +174,10 @@ def test_a_plan_whose_lists_do_not_hold_the_elected_assignor_is_not_carried_on()
     other = [java("a", ["sticky"], joined=1), java("b", ["sticky"], joined=1)]
     standing = told(made, other, elected="sticky")
     assert (standing.advice.action, standing.exit_code) == ("replan", 3)
-    assert "was range when the plan was made and is sticky now" in standing.next
+    assert (
+        "was range when the plan was made and is sticky now: the plan's [cooperative-sticky, range]"
+        " and [cooperative-sticky] do not hold it"
+    ) in standing.next
     assert [change.what for change in standing.drift] == ["assignor"]
 
 

@@ -141,6 +141,8 @@ def test_a_static_member_returns_to_a_full_kip848_group(
     for asked in (admitted(full, restart(full, who, ("range",))), rejected_again(full, rejected)):
         assert asked.verdict is answer
         assert asked.needs is (Needs.BROKER if answer is Tri.CANNOT_TELL else None)
+    two = [Join(assignors=None, kip848=True)] * 2
+    assert admitted(replace(full, max_size=4), two).verdict is Tri.NO
     # A dynamic member leaves first; a newcomer finds no place.
     assert admitted(full, restart(full, "d", ("range",))).verdict is Tri.YES
     assert admitted(full, [Join(assignors=("range",), instance_id="u")]).verdict is Tri.NO

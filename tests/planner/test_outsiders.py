@@ -15,7 +15,7 @@ from rebal.planner.verification.next_action import CANDIDATES, end
 from rebal.planner.verification.outsiders import Doubt, OutsiderKind
 from rebal.planner.verification.verify import Standing, verify
 from tests.planner.builder import group_of
-from tests.planner.looks import Story, app, look
+from tests.planner.looks import Story, app, bare, look
 
 BOTH, FINAL = ["cooperative-sticky", "range"], ["cooperative-sticky"]
 NO_LIMIT = {"settings": {"group.max.size": "2147483647"}}
@@ -230,6 +230,14 @@ def test_rejected_client_that_may_be_the_missing_member_renamed_is_started_witho
     standing = verify(begun, [], seen)
     assert [one.name for one in standing.outsiders] == ["app-9", "app-1"]
     assert standing.advice.names == ("app-9",)
+
+
+def test_rejected_client_that_nobody_knows_gets_no_mixed_list_while_clients_are_asked_for(
+    plan: Plan,
+) -> None:
+    out = [{**OUT, "at": 0.9}]
+    now = verify(plan, [], look(1, [bare(n) for n in range(3)], refusals=out))
+    assert (now.advice.action, now.advice.assignors) == (Action.START, ("range",))
 
 
 @pytest.mark.parametrize("of", ["app-9", "*"])

@@ -76,6 +76,9 @@ def test_a_missing_one_of_equal_members_is_not_guessed() -> None:
     new = [{"id": "pod.9", "client": "app", "family": None}]
     standing = verify(plan, [], look(1, new))
     assert len(standing.outsiders) == 2
+    moved = [app(0), {**app(1, 2), "host": "/10.0.0.9"}]
+    plan = make_plan(look(0, [app(0), app(1)]), expect_members=3)
+    assert verify(plan, [], look(1, moved)).outsiders == ()
 
 
 def test_lists_that_the_coordinator_may_have_forgotten_hold_no_gate(plan: Plan) -> None:
