@@ -14,6 +14,7 @@ import msgspec
 from rebal.cli.errors import FailOn, UsageError
 from rebal.cli.forked import mapped
 from rebal.cli.params import Lake
+from rebal.cli.planning import goal_named
 from rebal.cli.sources import whole_name
 from rebal.cli.trend import CHANGES, UNCLEAR, NoTrend, Trend, sum_of, trend_of
 from rebal.groups.commands import rebal
@@ -220,7 +221,7 @@ def make_fleet_report(
         UsageError: no such group in the scan, an invalid pattern, no such goal, or a baseline that
             is the last scan itself.
     """
-    pattern = whole_name(match)
+    pattern, to = whole_name(match), goal_named(to, None)
     lake = Lake(folder, dict(options or {}))
     tables = open_tables(lake.text, lake.options)
     earlier = _earlier(tables, baseline)

@@ -94,7 +94,9 @@ def goal_named(to: str, client: str | None) -> str:
     if client is None and to not in libraries():
         return assignor_name(to)
     if client is None:
-        raise UsageError(f"--to {to}: that is a client library: --to-client {to}.")
+        raise UsageError(
+            f"--to {to}: that is a client library, a goal of plan-upgrade alone: --to-client {to}."
+        )
     if client not in libraries():
         hint = did_you_mean(client, libraries())
         known = ", ".join(libraries())

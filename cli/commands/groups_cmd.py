@@ -58,12 +58,12 @@ def command(
     if watch is not None and lake is not None:
         raise UsageError("--watch reads live groups: leave --evidence out.")
     # The planner is loaded when the words of the command are in order.
-    from rebal.cli import overview, sources
+    from rebal.cli import overview, planning, sources
     from rebal.cli.render.documents import failures_of
     from rebal.cli.render.overview import overview_shower, overview_view
 
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
-    goal = params.assignor_name(to)
+    goal = planning.goal_named(to, None)
 
     def look() -> overview.Overview:
         groups, failures, notes = sources.survey_of(connection, match, lake)

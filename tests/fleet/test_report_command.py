@@ -26,6 +26,7 @@ def test_match_takes_whole_names(small_scan: Path, capsys: Said) -> None:
         (["--group", "nobody"], "the scan saw no group nobody"),
         (["--group", "a", "--match", "b"], "--group is for one group"),
         (["--to", "moon"], "--to moon: expected"),
+        (["--to", "franz-go"], "--to franz-go: that is a client library, a goal of plan-upgrade"),
         (["--out", "report.pdf"], "--out report.pdf: name the format with -o"),
     ):
         assert app.run(["fleet", "report", str(small_scan), *words]) == 2, words
