@@ -11,13 +11,14 @@ from rebal.groups.model import Record
 
 class Difference(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Difference that a consumer group meets there, under one protocol and with one client family
-    (None: under both, with each).
+    (None: under both, with each); `static` with static members alone.
     """
 
     what: str
     source: str
     protocol: str | None = None
     family: str | None = None
+    static: bool = False
 
 
 class OtherBrokers(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,14 +30,18 @@ class OtherBrokers(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     kip848: bool | None
     differs: tuple[Difference, ...]
 
-    def under(self, protocol: str | None, families: Collection[str | None]) -> list[str]:
+    def under(
+        self, protocol: str | None, families: Collection[str | None], *, static: bool
+    ) -> list[str]:
         """Return what differs for a group of this protocol and these client families, each with its
-        source.
+        source; `static`: it has static members.
         """
         return [
             f"{one.what} ({one.source})"
             for one in self.differs
-            if one.protocol in (None, protocol) and one.family in (None, *families)
+            if one.protocol in (None, protocol)
+            and one.family in (None, *families)
+            and (static or not one.static)
         ]
 
 

@@ -198,7 +198,8 @@ def _known_of(news: Sequence[Start]) -> Iterator[Hazard]:
                 yield Hazard(source=library.product_title, text=text)
         brokers = other_brokers(start.brokers)
         if brokers is not None:
-            said = brokers.under(start.protocol, {start.family})
+            static = start.declared is not None and start.declared.instance_id is not None
+            said = brokers.under(start.protocol, {start.family}, static=static)
             yield from (Hazard(source=brokers.name, text=text) for text in said)
 
 

@@ -29,8 +29,13 @@ def not_apache_kafka(context: Context) -> Findings:
     other = other_brokers(context.given.brokers, cluster.cluster_id)
     if other is not None:
         protocol = CONSUMER if context.goal == CONSUMER else "classic"
-        differs = other.under(protocol, {facts.family for facts in context.members})
+        differs = other.under(
+            protocol,
+            {facts.family for facts in context.members},
+            static=any(facts.static for facts in context.members),
+        )
+        nothing = "nothing that differs is known for this group"
         yield found(
-            f"the brokers look like {other.name}: {'; '.join(differs)}.",
+            f"the brokers look like {other.name}: {'; '.join(differs) or nothing}.",
             fix="Try the plan on a group that matters less.",
         )
