@@ -316,6 +316,14 @@ def test_what_the_plan_states_of_the_old_members_says_nothing_of_the_new_ones() 
     assert back(2, 1, **{"app-0": "kafkajs"}).path == "finished", "it is said of this one now"
 
 
+def test_nothing_is_asked_of_lists_that_another_library_replaces() -> None:
+    members = [app(n, family="sarama") for n in (0, 1)]
+    made = plan(members, "franz-go", elected="range", reloaded=False)
+    assert (made.path, made.exit_code, "RB901" in rules(made)) == ("library", 0, False)
+    lacking = plan(members, "kafkajs", elected="sticky", reloaded=False)
+    assert "may lack roundrobin" in lacking.findings[0].message
+
+
 def test_its_gates_probe_for_the_lists_where_no_evidence_was_given() -> None:
     assert swap("kafkajs", OWN, "librdkafka").evidence == ("--probe",)
 
