@@ -14,7 +14,7 @@ from rebal.groups.errors import DocumentError
 from rebal.groups.model import Record
 from rebal.inspectors.kafka.brokers import ClusterReading
 
-SCHEMA: Final = "rebal.fleet-scan/7"
+SCHEMA: Final = "rebal.fleet-scan/8"
 UNNAMED: Final = "unnamed"
 """The cluster of records that say of none, where the operator named none."""
 
@@ -29,11 +29,10 @@ class TableEntry(Record, frozen=True, kw_only=True, omit_defaults=False):
 class ReadLog(Record, frozen=True, kw_only=True, omit_defaults=False):
     """A request log that was read up to the byte `until`, the end of a line.
 
-    It is known again, whatever its name, by the SHA-256 of its first `head` bytes; a packed file
-    by its size too, which is then `until`.
+    It is known again, whatever its name, by the SHA-256 of its first bytes; a packed file by those
+    of the file, with its size as `until`, and by those of its text.
     """
 
-    head: int
     digest: str
     until: int
 
@@ -49,10 +48,10 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     they were: each as of the last scan that read such. `offsets` is the last offset read by
     partition of `__consumer_offsets`; `breaks` are those up to which an earlier scan read and after
     which the next found some missing: the log cleaner came between, and what it took away was never
-    read. `topics` are topics' names by their ids, as commits of Kafka 4.1 and later tell them, and
-    `heard_until` is the last time of a request log's line, `log_ahead_ms` how far the logs' clock
-    was found to be ahead of UTC where they name no zone; `logs` are the request logs on disk that
-    were read, so that the next scan reads only what they have grown by. `sources` are brokers,
+    read. `topics` are topics' names by their ids, as commits of Kafka 4.1 and later tell them.
+    `log_ahead_ms` is how far the logs' clock was found to be ahead of UTC where they name no zone,
+    `logs` are the request logs that were read, so that the next scan reads only what they have
+    grown by. `sources` are brokers,
     files and logs as they were named. `observed_from` and `observed_until` bound the times of what
     was read. `brokers` is what the last scan of a live cluster was told beside records, but for the
     log end offsets, which are a table. `retain` is how long scans are kept, in seconds (None: the
@@ -74,7 +73,6 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     offsets: dict[int, int] = msgspec.field(default_factory=dict)
     breaks: dict[int, tuple[int, ...]] = msgspec.field(default_factory=dict)
     topics: dict[str, str] = msgspec.field(default_factory=dict)
-    heard_until: datetime | None = None
     log_ahead_ms: int | None = None
     logs: tuple[ReadLog, ...] = ()
     brokers: ClusterReading | None = None

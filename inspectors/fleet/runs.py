@@ -18,13 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rebal.inspectors.fleet.schemas import OF_RECORDS, RUNS, TIME, TIMELINE, with_columns
+from rebal.inspectors.fleet.schemas import RUNS, TIME, TIMELINE, with_columns
 from rebal.inspectors.fleet.timeline.clock import DISORDER, early, settle
 from rebal.inspectors.fleet.timeline.timeline import ORDER
 
 STATE, RECORDS, REQUESTS = KINDS = ("state", "records", "requests")
-_COLUMNS: Final = (OF_RECORDS, OF_RECORDS, TIMELINE)
-"""The columns of packed rows, by the place of their kind in `KINDS`."""
 _RUN_BYTES: Final = 1 << 20
 _RUN_ROWS: Final = 1024
 _SHORT: Final = 8
@@ -60,8 +58,7 @@ class PackedRun(NamedTuple):
     def rows(self) -> pa.Table:
         """Return its rows in `ORDER`."""
         raw = pa.decompress(self.packed, self.size, _CODEC)
-        columns = _COLUMNS[KINDS.index(self.kind)]
-        rows = pa.Table.from_batches([pa.ipc.read_record_batch(raw, columns)])
+        rows = pa.Table.from_batches([pa.ipc.read_record_batch(raw, TIMELINE)])
         if self.times is None:
             return rows
         is_moved = pc.fill_null(pc.not_equal(self.times, rows["at"]), True)
@@ -77,7 +74,7 @@ def in_order(held: Sequence[pa.Table]) -> pa.Table:
 
 
 def pack(rows: pa.Table) -> pa.Table:
-    """Return rows of `RUNS` of rows of `TIMELINE`, or of `OF_RECORDS`, that are `in_order`."""
+    """Return rows of `RUNS` of rows of `TIMELINE` that are `in_order`."""
     is_record, is_state, is_timed = (_valid(rows, name) for name in ("key", "state", "at"))
     kinds = np.where(is_state, 0, np.where(is_record, 1, 2))
     partitions, offsets, times = (_numbers(rows, name) for name in ("partition", "offset", "at"))
@@ -85,10 +82,10 @@ def pack(rows: pa.Table) -> pa.Table:
     starts = np.union1d(starts, np.arange(0, len(rows), _RUN_ROWS))
     backwards = np.diff(offsets, prepend=offsets[:1]) < 0
     backwards[starts] = False
-    batches = {kind: _batch([rows.select(_COLUMNS[kind].names)]) for kind in np.unique(kinds)}
+    batch = _batch([rows.select(TIMELINE.names)])
     found = [
-        batches[kind].slice(start, end - start).serialize()
-        for start, end, kind in zip(starts, [*starts[1:], len(rows)], kinds[starts], strict=True)
+        batch.slice(start, end - start).serialize()
+        for start, end in zip(starts, [*starts[1:], len(rows)], strict=True)
     ]
     is_placed, has_time = is_record[starts], is_timed[starts]
     columns = {

@@ -35,7 +35,6 @@ from rebal.inspectors.fleet.increments.choice import (
     Choice,
     choose,
     decoded,
-    last_time,
     newest_states,
     told_until,
 )
@@ -53,7 +52,6 @@ from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.table import DataFile, find_small
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
 from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
-from rebal.inspectors.fleet.runs import REQUESTS
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
 from rebal.inspectors.fleet.sources.source import Source
 from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, in_tasks, is_local, numbered
@@ -283,7 +281,6 @@ def _manifest(
     run, totals = now.run, now.totals
     before = run.previous or Manifest(run=0, finished_at=_EPOCH)
     first, until = (None, None) if now.span is None else map(moment, now.span)
-    heard = (moment(last_time(now.news, REQUESTS)), before.heard_until)
     names = {*(source.names if source else ()), *(Path(path).name for path in request_logs)}
     return Manifest(
         rebal=VERSION,
@@ -300,7 +297,6 @@ def _manifest(
         offsets=dict(sorted({**before.offsets, **totals.last}.items())),
         breaks=dict(now.breaks),
         topics=_topics(now),
-        heard_until=max((at for at in heard if at is not None), default=None),
         log_ahead_ms=logs.ahead_ms,
         logs=_logs(before.logs, logs.read),
         # The tables have the log end offsets: there are many, and each kept scan has a manifest.

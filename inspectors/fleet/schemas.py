@@ -34,61 +34,6 @@ RECORDS: Final = pa.schema(
 """One record of `__consumer_offsets` as any source gives it. `source` is where it was read: a
 bootstrap address, or a file's name without its folder."""
 
-REQUESTS: Final = pa.schema(
-    [
-        ("group_id", TEXT),
-        ("at", TIME),
-        ("total_ms", pa.float64()),
-        ("api", TEXT),
-        ("api_version", INT),
-        ("error", INT),
-        ("client_id", TEXT),
-        ("host", TEXT),
-        ("connection", TEXT),
-        ("software_name", TEXT),
-        ("software_version", TEXT),
-        ("member_id", TEXT),
-        ("instance_id", TEXT),
-        ("generation", INT),
-        ("protocol_type", TEXT),
-        ("protocol", TEXT),
-        ("protocols", pa.list_(pa.struct([("name", TEXT), ("metadata", pa.binary())]))),
-        ("probe", YES_NO),
-        ("reason", TEXT),
-        ("session_timeout_ms", INT),
-        ("rebalance_timeout_ms", INT),
-        ("leader", TEXT),
-        ("skip_assignment", YES_NO),
-        (
-            "members",
-            pa.list_(
-                pa.struct([("member_id", TEXT), ("instance_id", TEXT), ("metadata", pa.binary())])
-            ),
-        ),
-        (
-            "assignments",
-            pa.list_(pa.struct([("member_id", TEXT), ("assignment", pa.binary())])),
-        ),
-        (
-            "left",
-            pa.list_(pa.struct([("member_id", TEXT), ("instance_id", TEXT), ("reason", TEXT)])),
-        ),
-        ("member_epoch", INT),
-        ("subscribed_topics", TEXTS),
-        ("server_assignor", TEXT),
-        ("source", TEXT),
-        ("position", LONG),
-        ("problem", TEXT),
-    ]
-)
-"""One line of a broker's request log that concerns a group; `position` orders the lines of one
-file. Where `problem` is set the line could not be read, and only it, `source` and `position` are
-there. `at` is the completion; a JOIN_GROUP began `total_ms` before. `protocols` is the member's
-ordered list with its metadata, `members` what a leader was handed, `assignments` what a leader
-sent, `protocol` what was elected. `generation` is the answer's for a JOIN_GROUP and the request's
-for all others (a CONSUMER_GROUP_HEARTBEAT's member epoch: 0 joins, -1 and -2 leave);
-`member_epoch` is that heartbeat's answer. `connection` names the TCP connection on the broker."""
-
 GROUPS: Final = pa.schema(
     [
         ("group_id", TEXT),
@@ -271,23 +216,19 @@ TABLES: Final = {
 
 TIMELINE: Final = pa.schema(
     [
-        *(RECORDS.field(name) for name in ("key", "value", "partition", "offset")),
+        ("group_id", TEXT),
+        ("at", TIME),
         ("told_at", TIME),
-        *REQUESTS,
+        *(RECORDS.field(name) for name in ("key", "value", "partition", "offset", "source")),
+        ("position", LONG),
+        ("problem", TEXT),
         ("state", pa.binary()),
     ]
 )
-"""A group's state, its records and its requests, side by side: what its timeline is made of."""
-OF_RECORDS: Final = pa.schema(
-    [
-        TIMELINE.field(name)
-        for name in (
-            "group_id", "at", "told_at", "key", "value", "partition", "offset", "source",
-            "position", "state",
-        )
-    ]
-)  # fmt: skip
-"""The columns of `TIMELINE` that records and states have."""
+"""A group's state, a record of it, or a line of a broker's request log about it: what its timeline
+is made of. A record has a `key` and its offset; a line has the request as `value`
+(`requests.packed`) and orders the lines of its file by `position`. Where `problem` is set the line
+could not be read, and only it, `source` and `position` are there."""
 RUNS: Final = pa.schema(
     [
         ("group_id", TEXT),

@@ -15,12 +15,11 @@ from pyarrow.dataset import ParquetFileFormat
 from rebal.inspectors.fleet import writer
 from rebal.inspectors.fleet.files import of_groups, of_scans, read_rows
 from rebal.inspectors.fleet.increments.work import Load, carry, tell
-from rebal.inspectors.fleet.intake.intake import only_new, read_broken, take_in, take_requests
+from rebal.inspectors.fleet.intake.intake import only_new, read_broken, take_in
 from rebal.inspectors.fleet.reports import Totals
 from rebal.inspectors.fleet.runs import pack, runs_of, unpack
 from rebal.inspectors.fleet.schemas import (
     ERRORS,
-    REQUESTS,
     RUNS,
     SCAN,
     STATES,
@@ -28,14 +27,16 @@ from rebal.inspectors.fleet.schemas import (
     TIMELINE,
     in_columns,
 )
-from rebal.inspectors.fleet.sources.request_rows import COUNTED
 from rebal.inspectors.fleet.sources.source import SOURCE
 from rebal.inspectors.fleet.timeline.clock import DISORDER
 from rebal.inspectors.fleet.timeline.timeline import Options
 from rebal.inspectors.fleet.writer import PartWriter
 from tests.fleet.tablefiles import target_in
+from tests.fleet.timeline_input import request_rows
 
 GROUPS, EACH = 40, 200
+LEAVE = b"""Completed request:{"requestHeader":{"requestApiKeyName":"LEAVE_GROUP"},"request":
+{"groupId":"g","memberId":"m"},"response":{}}""".replace(b"\n", b"")
 ONE_GROUP = of_groups(pa.array(["group-17"]))
 
 
@@ -113,13 +114,14 @@ def rows_of(folder: Path, path: str) -> pa.Table:
 def requests(folder: Path, times: list[int | None]) -> Totals:
     given = {
         "group_id": [f"group-{number:05d}" for number in range(len(times))],
-        "at": pa.array(times, pa.int64()).cast(REQUESTS.field("at").type),
-        "api": ["JOIN_GROUP"] * len(times),
+        "at": pa.array(times, pa.int64()).cast(TIME),
+        "value": [b"request"] * len(times),
         "source": ["log"] * len(times),
         "position": list(range(len(times))),
     }
-    rows = in_columns(pa.table(given), COUNTED).to_batches()
-    return reported(take_requests(rows, target_in(folder), 2**62))
+    writer = PartWriter(target_in(folder))
+    writer.write("requests", pack(in_columns(pa.table(given), TIMELINE)))
+    return reported(writer.report())
 
 
 def test_requests_before_a_time_and_those_with_a_time_are_not_read(tmp_path: Path) -> None:
@@ -159,7 +161,8 @@ def test_a_line_without_a_time_is_not_written_again(tmp_path: Path) -> None:
 
 
 def request_of(group_id: str, at: datetime | None) -> pa.Table:
-    row = {"group_id": group_id, "api": "JOIN_GROUP", "source": "log", "position": 7, "at": at}
+    (said,) = (one["value"] for one in request_rows([(LEAVE, "log", 7)]).to_pylist())
+    row = {"group_id": group_id, "value": said, "source": "log", "position": 7, "at": at}
     return pack(pa.Table.from_pylist([row], TIMELINE))
 
 

@@ -6,7 +6,6 @@ import gzip
 import itertools
 import json
 import pickle
-import re
 import shutil
 import struct
 from collections.abc import Callable
@@ -22,7 +21,6 @@ from rebal.inspectors.fleet import scan as scanning
 from rebal.inspectors.fleet.increments import choice
 from rebal.inspectors.fleet.increments.choice import Choice, choose
 from rebal.inspectors.fleet.increments.compact import compact
-from rebal.inspectors.fleet.intake import read as reading
 from rebal.inspectors.fleet.lake import table
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.table import LakeTable
@@ -256,37 +254,23 @@ def test_only_groups_with_news_are_told(scan: Scan, half: Path, halves: list[Pat
     assert len({row["group_id"] for row in members}) > 5
 
 
-def test_lines_of_a_slower_broker_are_compared_with_those_of_their_groups_alone(
-    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_that_comes_again_is_told_once(scan: Scan, tmp_path: Path) -> None:
+    """In a copy of a log beside it, in one of a later scan, and in a log that was packed."""
     said = logged()[-1500:]
-    (number,) = [n for n, line in enumerate(said) if b"JOIN_GROUP" in line and b"billing" in line][
-        -1:
-    ]
-    first, second = tmp_path / "kafka-request.log", tmp_path / "second" / "kafka-request.log"
-    second.parent.mkdir()
-    first.write_bytes(b"".join(line for n, line in enumerate(said) if n != number))
-    second.write_bytes(said[number])
-    out = tmp_path / "out"
-    scan("--request-log", first, "--out", out)
-    found: list[str] = []
-    gather = reading.gather
-
-    def noted(spark: Any, place: Any, pieces: Any, schema: Any) -> Any:
-        found.extend(str(piece.wanted) for piece in pieces)
-        return gather(spark, place, pieces, schema)
-
-    monkeypatch.setattr(reading, "gather", noted)
-    scan("--request-log", second, "--out", out)
-    (wanted,) = found
-    assert re.findall('"(.*?)"', wanted) == ["billing"]
-    assert "until >= 20" in wanted
-    found.clear()
+    log, copy = tmp_path / "kafka-request.log", tmp_path / "copy.log"
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    log.write_bytes(b"".join(said))
+    scan("--request-log", log, "--out", whole)
+    log.write_bytes(b"".join(said[:1000]))
+    copy.write_bytes(b"".join(said[700:1000]))
+    scan("--request-log", log, "--request-log", copy, "--out", out)
+    copy.write_bytes(b"".join(said[300:]))
+    scan("--request-log", copy, "--out", out)
+    assert without_sources(told(out)) == without_sources(told(whole))
     before = last_scan(out).inputs["requests"].rows
-    third = tmp_path / "third" / "kafka-request.log"
-    third.parent.mkdir()
-    third.write_bytes(said[number])
-    scan("--request-log", third, "--out", out)
+    packed = tmp_path / "copy.log.gz"
+    packed.write_bytes(gzip.compress(copy.read_bytes()))
+    scan("--request-log", packed, "--out", out)
     assert last_scan(out).inputs["requests"].rows == before
 
 

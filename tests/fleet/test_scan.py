@@ -182,7 +182,7 @@ def test_the_zone_of_a_log_is_found_or_named(
     with log.open("ab") as grown:
         grown.write(b"[2026-11-20 23:00:00," + left.partition(b",")[2])
     scan("--request-log", log, *words, "--out", out)
-    assert last_scan(out).heard_until == datetime(2026, 11, 21, 4, 0, tzinfo=UTC).replace(
+    assert last_scan(out).observed_until == datetime(2026, 11, 21, 4, 0, tzinfo=UTC).replace(
         microsecond=int(left.partition(b",")[2][:3]) * 1000
     )
 

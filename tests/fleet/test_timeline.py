@@ -176,10 +176,8 @@ def test_what_is_created_again_soon_after_has_joins_and_a_kind_of_its_own() -> N
     story.leave(5, "a", "done")
     story.leave(5.1, "b")
     for when, number, ids in ((7, 1, "x"), (9, 2, "xy")):
-        begun = len(story.rows)
-        story.round(when, number, [M(one) for one in ids], dict.fromkeys(ids, ("sessioned",)))
-        for row in story.rows[begun:]:
-            row["protocol_type"] = "connect"
+        members, lists = [M(one) for one in ids], dict.fromkeys(ids, ("sessioned",))
+        story.round(when, number, members, lists, protocol_type="connect")
     made = tables(story.rows)
     second = only(made["rebalances"], incarnation=2, generation=2)
     assert (at(second["started_at"]), at(second["ended_at"])) == (8.5, 9.1)

@@ -12,6 +12,8 @@ from rebal.inspectors.fleet.timeline.timeline import Options, make_tables
 from tests.fleet.conftest import CAPTURES
 from tests.fleet.timeline_input import (
     Row,
+    asked,
+    asking,
     batches,
     captured_records,
     captured_requests,
@@ -40,7 +42,7 @@ def test_two_brokers_logs_out_of_order_give_the_same_generations() -> None:
     story.round(18, 3, [M("b", (0, 1))])
     wanted = [facts(r, "generation", "joined", "left") for r in tables(story.rows)["rebalances"]]
     behind = [
-        {**row, "at": row["at"] - 3 * SECOND} if row["generation"] == 2 else row
+        {**row, "at": row["at"] - 3 * SECOND} if asked(row).generation == 2 else row
         for row in story.rows
     ]
     for rows in (story.rows, behind):
@@ -102,7 +104,7 @@ def test_clocks_that_differ_a_little_change_no_fact(
     shift: dict[object, int] = {}
 
     def off(row: Row) -> Row:
-        is_record = row["api"] is None
+        is_record = row["key"] is not None
         if mode != "both" and is_record is (mode == "log"):
             return row
         one = (row["group_id"], row["offset"]) if is_record else (row["position"],)
@@ -141,17 +143,19 @@ def test_broken_input_is_told_and_never_stops_the_rest(captured: list[Row], seed
 
     def spoilt(row: Row) -> Row:
         row, chance = dict(row), rand.random()
-        if row["api"] is None and row["value"] and chance < 0.15:
+        if row["key"] and row["value"] and chance < 0.15:
             value = bytearray(row["value"])
             value[rand.randrange(len(value))] ^= rand.randrange(1, 256)
             row["value"] = bytes(value)
-        elif row["api"] is None and chance < 0.25:
+        elif row["key"] and chance < 0.25:
             row["value"] = rand.choice([None, b"", *values])
         elif chance < 0.1:
             row["at"] += rand.randrange(-30 * SECOND, 30 * SECOND)
-        elif row["api"] is not None and chance < 0.2:
-            names = ["generation", "member_id", "total_ms", "assignments", "members", "protocols"]
-            row[rand.choice(names)] = None
+        elif not row["key"] and chance < 0.2:
+            nothing = {"generation": None, "member_id": "", "total_ms": None, "members": ()}
+            nothing |= dict.fromkeys(("assignments", "protocols"), ())
+            name = rand.choice(list(nothing))
+            row = asking(row, **{name: nothing[name]})
         return row
 
     made = tables([spoilt(row) for row in captured if rand.random() > 0.05])

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from rebal.inspectors.fleet.timeline import causes
-from tests.fleet.timeline_input import tables
+from tests.fleet.timeline_input import asked, asking, tables
 from tests.fleet.timeline_story import M, Story, at, facts, only
 
 
@@ -17,7 +17,7 @@ def test_refusals_are_counted_once_each_and_make_a_crash_loop() -> None:
     for when in (20, 25, 31, 40):
         story.refuse(when, "bad", ("cooperative-sticky",))
     story.join(41, "a", 1, error=79)
-    story.ask(42, "JOIN_GROUP", error=23, probe=True, client_id="rebal", protocols=[])
+    story.ask(42, "JOIN_GROUP", error=23, client_id="rebal", protocols=())
     story.round(50, 2, [M("a", (0,))])
     made = tables(story.rows)
     refused = only(made["assignor_lists"], refused=True)
@@ -74,10 +74,9 @@ def left_and_back(left: float, back: float, connection: str = "h:1-c:2-3") -> St
     a, b = (partial(M, one, version=0, owned=None, rebalance=9_000) for one in "ab")
     both = [a((0,)), b((1,))]
     story.round(10, 1, both)
-    for row in story.rows:
-        row.update(OLD)
+    story.rows = [asking(row, **OLD) for row in story.rows]
     story.leave(left, "b")
-    story.rows[-1]["connection"] = "h:1-c:2-3"
+    story.rows[-1] = asking(story.rows[-1], connection="h:1-c:2-3")
     story.generation(10.1, 1, both)
     story.generation(left + 0.2, 2, [a((0, 1))])
     story.join(back, "b2", None, error=79, client_id="b", connection=connection, **OLD)
@@ -108,10 +107,10 @@ def test_a_restart_or_a_new_subscription_is_no_time_out(left: float, connection:
 
 
 def test_records_alone_do_not_tell_a_time_out_from_a_restart() -> None:
-    records = [row for row in left_and_back(20, 50).rows if row["api"] is None]
+    records = [row for row in left_and_back(20, 50).rows if row["key"]]
     rows = tables(records)["rebalances"]
     assert [row["stopped"] for row in rows] == [0, 1, None]
-    soon = [row for row in left_and_back(12, 50).rows if row["api"] is None]
+    soon = [row for row in left_and_back(12, 50).rows if row["key"]]
     assert [row["stopped"] for row in tables(soon)["rebalances"]] == [0, 1, 2]
 
 
@@ -127,7 +126,7 @@ def test_a_duplicate_instance_id_that_fenced_a_live_member_is_no_restart(api: st
     fenced = only(made["incidents"])
     assert facts(fenced, "kind", "members", "count") == ("duplicate instance id", ["a"], 1)
     assert at(fenced["started_at"]) == 43
-    quiet = tables([row for row in story.rows if row["error"] != 82])
+    quiet = tables([row for row in story.rows if row["key"] or asked(row).error != 82])
     assert only(quiet["members"], member_id="a")["left_reason"] == causes.RESTARTED
     assert quiet["incidents"] == []
 
@@ -146,7 +145,7 @@ def lives(lived: float, apart: float, log: bool = False) -> list[str]:
         story.round(now + lived + 0.1, 2 * life + 3, [M("a", (0, 1))])
         story.generation(now + lived + 0.2, 2 * life + 3, [M("a", (0, 1))])
         now += lived + apart
-    rows = story.rows if log else [row for row in story.rows if row["api"] is None]
+    rows = story.rows if log else [row for row in story.rows if row["key"]]
     return [row["kind"] for row in tables(rows)["incidents"]]
 
 

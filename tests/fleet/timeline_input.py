@@ -5,20 +5,23 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import replace
 
-from rebal.inspectors.fleet.schemas import REQUESTS, TABLES, TIME
+from rebal.inspectors.fleet.schemas import TABLES, TIME
 from rebal.inspectors.fleet.sources.request_rows import RequestLines
 from rebal.inspectors.fleet.timeline.clock import DISORDER, early, settle
+from rebal.inspectors.fleet.timeline.facts import pack_request, unpack_request
 from rebal.inspectors.fleet.timeline.group import Record
 from rebal.inspectors.fleet.timeline.rows import MADE, OPEN
 from rebal.inspectors.fleet.timeline.timeline import INPUT, WAITING, Options, make_tables
 from rebal.inspectors.logs.lines import Zone
+from rebal.inspectors.logs.requests.lines import Request
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
@@ -43,19 +46,28 @@ def record(group_id: str, at: int, offset: int, key: bytes, value: bytes | None)
     }
 
 
-def request(row: Mapping[str, Any]) -> Row:
-    """One row of REQUESTS, `at` in microseconds or a datetime."""
+def request(row: Row) -> Row:
+    """One row of a request, `at` in microseconds or a datetime."""
     at = row["at"]
-    at = micros(at) if isinstance(at, datetime) else at
-    return {**dict.fromkeys(INPUT.names), **row, "at": at}
+    return {**row, "at": micros(at) if isinstance(at, datetime) else at}
 
 
-def request_rows(lines: Iterable[tuple[bytes, str, int]], zone: Zone = None) -> pa.RecordBatch:
+def asked(row: Row) -> Request:
+    """What a row's line says."""
+    return unpack_request(row["value"])
+
+
+def asking(row: Row, **fields: Any) -> Row:
+    """The row with these fields of its request."""
+    return {**row, "value": pack_request(replace(asked(row), **fields))}
+
+
+def request_rows(lines: Iterable[tuple[bytes, str, int]], zone: Zone = None) -> pa.Table:
     """The rows of `lines`: each its bytes, its file's name and its position in the file."""
-    found = RequestLines(zone)
+    found = RequestLines(zone, {})
     for line, source, position in lines:
         found.read(line, source, position)
-    return found.take().select(REQUESTS.names)
+    return found.take()
 
 
 def captured_records(folder: Path) -> Iterator[Row]:
@@ -126,7 +138,7 @@ def in_order(rows: Iterable[Row], observed: tuple[int, int] | None = None) -> li
 
 def _order(row: Row) -> int:
     """A row's time as it sorts: a request counts early."""
-    return (row["at"] or 0) - (DISORDER if row["api"] else 0)
+    return (row["at"] or 0) - (DISORDER if row["key"] is None and row["state"] is None else 0)
 
 
 def record_of(row: Row) -> Record:

@@ -13,13 +13,26 @@ from typing import Any
 from rebal.groups.compact import Partitions
 from rebal.groups.model import Subscription
 from rebal.groups.wire.consumer_protocol import ConsumerAssignment
-from rebal.inspectors.fleet.schemas import REQUESTS
+from rebal.inspectors.fleet.schemas import TIMELINE
+from rebal.inspectors.fleet.timeline.facts import pack_request
+from rebal.inspectors.logs.requests.lines import MemberEntry, Protocol, Request
 from tests.encoders import encode_assignment, encode_subscription
-from tests.fleet.timeline_input import Row, micros, record, request
+from tests.fleet.timeline_input import Row, micros, record
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
 TOPIC_ID = uuid.UUID(int=7)
+_TEXT = ("member_id", "client_id", "log", "host", "broker", "connection")
+_LISTS = ("members", "assignments", "left")
+_NOTHING = (
+    dict.fromkeys(Request.__struct_fields__)
+    | dict.fromkeys(_TEXT, "")
+    | dict.fromkeys(_LISTS, ())
+    | {"protocols": (Protocol("range", b"x"),)}
+    | {"api_version": 9, "error": 0, "line": 0, "total_ms": 0.0, "assignment": b""}
+    | dict.fromkeys(("new", "local", "skip_assignment"), False)
+)
+"""What a request says that says nothing."""
 Has = Sequence[int] | Mapping[uuid.UUID, Sequence[int]]
 """Partitions: of the topic with `TOPIC_ID`, or by topic."""
 
@@ -155,18 +168,16 @@ class Story:
     def ask(self, at: float, api: str, **fields: Any) -> None:
         """One line of the request log."""
         self.line += 1
+        said = Request(**{**_NOTHING, "group_id": self.group, "api": api, **fields})
         row = {
-            **dict.fromkeys(REQUESTS.names),
+            **dict.fromkeys(TIMELINE.names),
             "group_id": self.group,
             "at": START + round(at * SECOND),
-            "total_ms": 0.0,
-            "api": api,
-            "error": 0,
+            "value": pack_request(said),
             "source": "log",
             "position": self.line,
-            **fields,
         }
-        self.rows.append(request(row))
+        self.rows.append(row)
 
     def join(
         self,
@@ -184,10 +195,9 @@ class Story:
             generation=generation,
             client_id=fields.pop("client_id", member),
             host=fields.pop("host", "/h"),
-            protocol_type="consumer",
+            protocol_type=fields.pop("protocol_type", "consumer"),
             protocol=names[0],
-            protocols=[{"name": name, "metadata": b"x"} for name in names],
-            probe=False,
+            protocols=tuple(Protocol(name, b"x") for name in names),
             **fields,
         )
 
@@ -195,7 +205,7 @@ class Story:
         self.join(at, "", None, names, error=23, client_id=client, **fields)
 
     def leave(self, at: float, member: str, reason: str | None = None) -> None:
-        left = [{"member_id": member, "instance_id": None, "reason": reason}]
+        left = (MemberEntry(member, reason=reason),)
         self.ask(at, "LEAVE_GROUP", left=left)
 
     def round(
@@ -205,15 +215,16 @@ class Story:
         members: Sequence[M],
         lists: Mapping[str, Sequence[str]] | None = None,
         took: float = 0.5,
+        **fields: Any,
     ) -> None:
         """A whole rebalance as the log shows it: joins that took `took` seconds, then the syncs."""
         lists = lists or {}
         leader = members[0].id
-        handed = [
-            {"member_id": m.id, "instance_id": m.instance, "metadata": m.subscription()}
+        handed = tuple(
+            MemberEntry(m.id, group_instance_id=m.instance, metadata=m.subscription())
             for m in members
-        ]
-        given = [{"member_id": m.id, "assignment": m.assignment()} for m in members]
+        )
+        given = tuple(MemberEntry(m.id, assignment=m.assignment()) for m in members)
         for one in reversed(members):
             self.join(
                 at,
@@ -223,10 +234,11 @@ class Story:
                 client_id=one.client or one.id,
                 instance_id=one.instance,
                 leader=leader,
-                members=handed if one.id == leader else [],
+                members=handed if one.id == leader else (),
                 total_ms=took * 1000,
                 session_timeout_ms=one.session,
                 rebalance_timeout_ms=one.rebalance,
+                **fields,
             )
         for one in members:
             self.ask(
@@ -234,7 +246,7 @@ class Story:
                 "SYNC_GROUP",
                 member_id=one.id,
                 generation=number,
-                assignments=given if one.id == leader else [],
+                assignments=given if one.id == leader else (),
             )
 
 

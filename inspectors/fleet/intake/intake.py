@@ -9,6 +9,7 @@ rows ─┬─ commits ── reduced ──────────────
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 
@@ -23,21 +24,15 @@ from rebal.inspectors.fleet.files import read_rows
 from rebal.inspectors.fleet.increments.choice import encoded, summed
 from rebal.inspectors.fleet.kinds import REPEATED, explain, group_in, sort_out
 from rebal.inspectors.fleet.lake.place import Place
-from rebal.inspectors.fleet.reports import TaskReport, add_up
+from rebal.inspectors.fleet.reports import TaskReport
 from rebal.inspectors.fleet.runs import in_order, pack
-from rebal.inspectors.fleet.schemas import (
-    ERRORS,
-    OF_RECORDS,
-    REQUESTS,
-    TEXT,
-    TIME,
-    TIMELINE,
-    in_columns,
-)
-from rebal.inspectors.fleet.sources.request_rows import COUNTS
-from rebal.inspectors.fleet.spark.tasks import Work
+from rebal.inspectors.fleet.schemas import ERRORS, TEXT, TIME, TIMELINE, in_columns
+from rebal.inspectors.fleet.sources.request_files import Part
+from rebal.inspectors.fleet.sources.request_rows import read_parts
+from rebal.inspectors.fleet.spark.tasks import Work, in_shares
 from rebal.inspectors.fleet.timeline.clock import span_of
 from rebal.inspectors.fleet.writer import PartWriter, Target
+from rebal.inspectors.logs.lines import Zone
 
 COPIES: Final = "copies"
 """A column that says how often the source has a record; without it, each comes once."""
@@ -102,7 +97,7 @@ def take_in(
             kept = rows.filter(pa.array(found.history)).combine_chunks()
             told = kept.append_column("group_id", _groups(kept["key"]))
             told = told.append_column("at", kept["timestamp"])
-            runs.add(in_columns(told, OF_RECORDS))
+            runs.add(in_columns(told, TIMELINE))
         if found.doubtful.any():
             explain(writer, rows.filter(pa.array(found.doubtful)))
     runs.end()
@@ -113,18 +108,22 @@ def take_in(
 
 
 def take_requests(
-    batches: Iterable[pa.RecordBatch], target: Target, latest: int
+    batches: Iterable[pa.RecordBatch],
+    target: Target,
+    shares: Sequence[Sequence[Part]],
+    zone: Zone,
+    latest: int,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of `request_rows.COUNTED` → files in the lake, and reports; `latest` as in `take_in`."""
+    """One task's shares of request logs → its files in the lake, and its report.
+
+    A time that names no zone is of `zone` (None: UTC); `latest` is as in `take_in`.
+    """
     writer = PartWriter(target)
     runs = _Runs("requests", writer)
     times: list[pa.Array] = []
-    for batch in batches:
-        found = pa.Table.from_batches([batch])
-        for name in COUNTS:
-            add_up(writer.said.lines, {name: pc.sum(found[name]).as_py() or 0})
-        rows = found.filter(pc.is_null(found[COUNTS[0]])).select(REQUESTS.names).cast(REQUESTS)
-        runs.add(in_columns(rows, TIMELINE))
+    read = partial(read_parts, zone=zone, counts=writer.said.lines)
+    for rows in in_shares(batches, shares, read):
+        runs.add(rows)
         times.append(rows["at"].combine_chunks())
     runs.end()
     writer.said.stretch(span_of(pa.chunked_array(times, TIME), latest))

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -26,11 +25,12 @@ from rebal.inspectors.fleet.intake.intake import (
 )
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.sweep import Freed, remove
+from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
-from rebal.inspectors.fleet.schemas import REQUESTS, TEXT, TIME, TIMELINE
-from rebal.inspectors.fleet.sources.request_files import share_out
-from rebal.inspectors.fleet.sources.request_rows import COUNTED, COUNTS, read_parts
+from rebal.inspectors.fleet.schemas import TEXT, TIMELINE
+from rebal.inspectors.fleet.sources.request_files import Part, share_out
+from rebal.inspectors.fleet.sources.request_rows import COUNTS, SYNCED, read_syncs
 from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source
 from rebal.inspectors.fleet.spark.tasks import Work, cores_of, in_shares, in_tasks, numbered
 from rebal.inspectors.fleet.timeline.clock import latest_time
@@ -38,7 +38,6 @@ from rebal.inspectors.logs.lines import Zone
 
 Say = Callable[[str], None]
 _TASKS_PER_CORE: Final = 4
-_PLACE: Final = ("source", "position")
 _LOOKED_AT: Final = 64
 """Generations by which a log's zone is found; all must show the same one."""
 _HEAD: Final = 300
@@ -171,64 +170,40 @@ def read_logs(
     zone: Zone,
     say: Say,
 ) -> LogsRead:
-    """Bring the lines that are not among the inputs yet to them.
+    """Bring the lines of request logs that no earlier scan has read to the inputs.
 
     `zone` is that of times that name none; where it is None, records that this scan read may show
     it, else it is UTC.
+
+    Raises:
+        DocumentError: a path is missing or cannot be read, or a folder holds no file; or none of
+            the lines is a request log's.
     """
     before = run.previous
     known = before.logs if before is not None else ()
-    lines, read = read_requests(spark, list(paths), zone, known)
+    shares, read = share_out(paths, _TASKS_PER_CORE * cores_of(spark), known)
     ahead_ms = before.log_ahead_ms if before is not None else None
-    rows = lines
     if zone is None:
-        ahead_ms = _find_zone(rows, run, totals, ahead_ms)
+        ahead_ms = _find_zone(spark, run, shares, totals.files("records"), ahead_ms)
         if ahead_ms:
-            rows = _in_utc(rows, ahead_ms)
-            name = zone_name(timedelta(milliseconds=ahead_ms))
-            say(f"the request logs' times are read as {name}: no zone is printed")
-    said = [name for name in REQUESTS.names if name not in _PLACE]
-    # What could not be read is told by its place alone.
-    unread = (sql.when(sql.col("problem").isNotNull(), sql.col(name)) for name in _PLACE)
-    mark = sql.xxhash64(*said, *unread)
-    first = Window.partitionBy("mark").orderBy(*_PLACE)
-    fresh = (
-        rows.withColumn("mark", mark)
-        .withColumn("nth", sql.row_number().over(first))
-        .where((sql.col("nth") == 1) | ~_is_line())
-    )
-    fresh = fresh.select(*COUNTED.names, "mark")
-    new = fresh.transform(partial(_not_known, run=run, mark=mark)).select(*COUNTED.names)
-    take = partial(take_requests, target=run.target, latest=latest_time())
-    totals.take(in_tasks(new, take, REPORT_DDL).collect())
-    fresh.unpersist()
-    lines.unpersist()
+            zone = timedelta(milliseconds=ahead_ms)
+            say(f"the request logs' times are read as {zone_name(zone)}: no zone is printed")
+    take = partial(take_requests, target=run.target, shares=shares, zone=zone, latest=latest_time())
+    totals.take(in_tasks(numbered(spark, len(shares)), take, REPORT_DDL).collect())
     counts = {name: totals.lines.get(name, 0) for name in COUNTS}
     check_request_logs(paths, counts)
     if before is not None and known:
         counts = counted(before.requests, counts)
-    return LogsRead(counts, read, ahead_ms)
+    return LogsRead(counts, tuple(read), ahead_ms)
 
 
-def read_requests(
-    spark: SparkSession, paths: Sequence[str], zone: Zone = None, known: Sequence[ReadLog] = ()
-) -> tuple[DataFrame, tuple[ReadLog, ...]]:
-    """Return the rows of the request logs at `paths`, and the logs as a later scan knows them.
-
-    Rows are `request_rows.COUNTED`; tasks read the files themselves, so that of the lines that
-    concern no group none passes through the JVM. What is `known` of logs is not read again. A time
-    that names no zone is of `zone` (None: UTC).
-
-    Raises:
-        DocumentError: a path is missing or cannot be read, or a folder holds no file.
-    """
-    shares, read = share_out(paths, _TASKS_PER_CORE * cores_of(spark), known)
-    schema = from_arrow_schema(COUNTED, prefer_timestamp_ntz=False)
-    work = partial(in_shares, shares=shares, work=partial(read_parts, zone=zone))
-    return in_tasks(numbered(spark, len(shares)), work, schema), tuple(read)
-
-
-def _find_zone(rows: DataFrame, run: Run, totals: Totals, before: int | None) -> int | None:
+def _find_zone(
+    spark: SparkSession,
+    run: Run,
+    shares: Sequence[Sequence[Part]],
+    records: Sequence[DataFile],
+    before: int | None,
+) -> int | None:
     """Return how far the logs' clock is ahead of UTC, by generations that records date too.
 
     A generation's record is written when its leader's SYNC_GROUP is answered, so the two times are
@@ -236,27 +211,18 @@ def _find_zone(rows: DataFrame, run: Run, totals: Totals, before: int | None) ->
     milliseconds; where no record shows it, or several differ, it is what the scan `before` found
     (None: nothing shows it).
     """
-    records = totals.files("records")
-    rows.persist()
-    synced = _synced_in(rows) if records else {}
+    look = partial(in_shares, shares=shares, work=read_syncs)
+    rows = in_tasks(numbered(spark, len(shares)), look, SYNCED) if records else None
+    found = rows.limit(_LOOKED_AT).collect() if rows is not None else ()
+    synced = {(one["group_id"], one["generation"]): one["at"] for one in found}
     if not synced:
         return before
     groups = pa.array(sorted({group_id for group_id, _ in synced}), TEXT)
     pieces = pieces_of("records", records, groups)
-    written = _written_in(gather(rows.sparkSession, run.place, pieces, TIMELINE))
+    written = _written_in(gather(spark, run.place, pieces, TIMELINE))
     apart = [timedelta(microseconds=synced[key] - written[key]) for key in synced.keys() & written]
-    found = [zone for zone in set(map(zone_offset, apart)) if zone is not None]
-    return found[0] // timedelta(milliseconds=1) if len(found) == 1 else before
-
-
-def _synced_in(requests: DataFrame) -> dict[tuple[str, int], int]:
-    """Return the times of leaders' syncs, by group and generation, where the times name no zone.
-
-    Times are microseconds since 1970, as if they were UTC.
-    """
-    rows = requests.where("local AND api = 'SYNC_GROUP' AND error = 0 AND size(assignments) > 0")
-    found = rows.select("group_id", "generation", sql.unix_micros("at")).limit(_LOOKED_AT).collect()
-    return {(group_id, generation): at for group_id, generation, at in found}
+    zones = [one for one in set(map(zone_offset, apart)) if one is not None]
+    return zones[0] // timedelta(milliseconds=1) if len(zones) == 1 else before
 
 
 def _written_in(records: DataFrame) -> dict[tuple[str, int], int]:
@@ -268,43 +234,3 @@ def _written_in(records: DataFrame) -> dict[tuple[str, int], int]:
         key = group_id, generation_in(bytes(value))
         written[key] = min(at, written.get(key, at))
     return written
-
-
-def _in_utc(rows: DataFrame, ahead_ms: int) -> DataFrame:
-    """Return the lines with times in UTC, of a clock that is so many milliseconds ahead."""
-    here = sql.unix_micros("at") - sql.lit(1000 * ahead_ms)
-    at = sql.when(sql.col("local"), sql.timestamp_micros(here)).otherwise(sql.col("at"))
-    return rows.withColumn("at", at)
-
-
-def _not_known(fresh: DataFrame, run: Run, mark: Column) -> DataFrame:
-    """Return the lines that no earlier scan has.
-
-    A line may be known if it has no time, or one that is not later than all of an earlier scan's:
-    with it are compared those of the same groups, from its time on, alone.
-    """
-    known = run.earlier("requests")
-    until = run.previous.heard_until if run.previous is not None else None
-    if not known:
-        return fresh
-    fresh.persist()
-    at = sql.col("at")
-    old = fresh.where(_is_line() & (at.isNull() | (at <= sql.lit(until))))
-    since, groups, timeless = old.agg(
-        sql.min(sql.unix_micros(at)), sql.collect_set("group_id"), sql.count_if(at.isNull())
-    ).collect()[0]
-    pieces = []
-    if since is not None:
-        late = pc.field("until") >= pa.scalar(since, TIME)
-        pieces += pieces_of("requests", known, pa.array(groups, TEXT), late)
-    if timeless:
-        pieces += pieces_of("requests", known, wanted=pc.field("at").is_null())
-    if not pieces:
-        return fresh
-    before = gather(fresh.sparkSession, run.place, pieces, TIMELINE)
-    return fresh.join(before.select(mark.alias("mark")).distinct(), "mark", "left_anti")
-
-
-def _is_line() -> Column:
-    """Return the condition for a line of a log, not the counts of a task's lines."""
-    return sql.col(COUNTS[0]).isNull()

@@ -7,6 +7,7 @@ told by its first bytes) is one part.
 from __future__ import annotations
 
 import bz2
+import contextlib
 import hashlib
 import sys
 import zlib
@@ -69,18 +70,18 @@ def share_out(
     logs: list[ReadLog] = []
     for file in dict.fromkeys(absolute(file) for path in paths for file in list_files(path)):
         with opened_file(file) as stream:
-            is_packed = stream.read(2) in _UNPACK
+            head = stream.read(_HEAD)
             size = stream.seek(0, 2)
-            before = _known(stream, size, known)
-            if is_packed and before is not None and before.until == size:
-                logs.append(before)
-            elif is_packed:
-                packed.append([Part(file, 0, _TO_ITS_END)])
-                logs.append(_as_read(stream, size))
-            else:
-                begin = before.until if before is not None else 0
+            unpack = _UNPACK.get(head[:2])
+            text = head if unpack is None else _first_text(stream, unpack)
+            begin = _read_until(text, known, sys.maxsize if unpack else size)
+            if unpack is None:
                 plain_files[file] = begin, size
-                logs.append(_as_read(stream, max(begin, _last_line(stream, begin, size))))
+                logs.append(_as_read(text, max(begin, _last_line(stream, begin, size))))
+            else:
+                logs.append(_as_read(head, size))
+                if logs[-1] not in known:
+                    packed.append([Part(file, begin, _TO_ITS_END)])
     new = sum(size - begin for begin, size in plain_files.values())
     most = min(_MOST, max(_LEAST, -(-new // tasks)))
     plain = [
@@ -92,21 +93,16 @@ def share_out(
     return packed + shares, [log for log in logs if log.until]
 
 
-def _known(stream: IO[bytes], size: int, known: Sequence[ReadLog]) -> ReadLog | None:
-    """Return the longest reading of this file by earlier scans; None where there is none."""
-    digests = {head: _digest(stream, head) for head in {log.head for log in known}}
-    found = [log for log in known if digests[log.head] == log.digest and log.until <= size]
-    return max(found, key=lambda log: log.until, default=None)
+def _read_until(text: bytes, known: Sequence[ReadLog], most: int) -> int:
+    """Return up to where earlier scans have read the log that begins with this text."""
+    ends = (log.until for log in known if _as_read(text, log.until) == log)
+    return max((end for end in ends if end <= most), default=0)
 
 
-def _as_read(stream: IO[bytes], until: int) -> ReadLog:
-    head = min(until, _HEAD)
-    return ReadLog(head=head, digest=_digest(stream, head), until=until)
-
-
-def _digest(stream: IO[bytes], head: int) -> str:
-    stream.seek(0)
-    return hashlib.sha256(stream.read(head)).hexdigest()
+def _as_read(head: bytes, until: int) -> ReadLog:
+    """Return a log that begins so, as the next scan knows it again."""
+    begin = head[: min(until, _HEAD)]
+    return ReadLog(digest=hashlib.sha256(begin).hexdigest(), until=until)
 
 
 def _last_line(stream: IO[bytes], begin: int, size: int) -> int:
@@ -133,8 +129,7 @@ def blocks(part: Part) -> Iterator[Block]:
             yield from _plain(stream, part)
             return
         unpack = _UNPACK[stream.read(2)]
-        stream.seek(0)
-        yield from _packed(stream, unpack)
+        yield from _packed(stream, unpack, part.begin)
 
 
 def _plain(stream: IO[bytes], part: Part) -> Iterator[Block]:
@@ -156,12 +151,25 @@ def _plain(stream: IO[bytes], part: Part) -> Iterator[Block]:
         position += len(text)
 
 
-def _packed(stream: IO[bytes], make: Callable[[], Any]) -> Iterator[Block]:
+def _first_text(stream: IO[bytes], make: Callable[[], Any]) -> bytes:
+    """Return the first bytes of a packed text, as many as it is known again by."""
+    text = b""
+    with contextlib.suppress(EOFError):
+        for piece in _unpacked(stream, make):
+            text += piece
+            if len(text) >= _HEAD:
+                break
+    return text
+
+
+def _packed(stream: IO[bytes], make: Callable[[], Any], begin: int) -> Iterator[Block]:
     position, held, problem = 0, b"", None
     pieces = _unpacked(stream, make)
     while problem is None:
         try:
             held += next(pieces)
+            read = max(0, min(begin - position, len(held)))
+            position, held = position + read, held[read:]
         except StopIteration:
             break
         except EOFError:
@@ -178,6 +186,7 @@ def _packed(stream: IO[bytes], make: Callable[[], Any]) -> Iterator[Block]:
 
 def _unpacked(stream: IO[bytes], make: Callable[[], Any]) -> Iterator[bytes]:
     """Yield the text of all members of a packed file; EOFError where it is cut off or damaged."""
+    stream.seek(0)
     unpack = make()
     while data := stream.read(_PACKED_BLOCK):
         # Zeros may fill up the room after a member.

@@ -1,30 +1,29 @@
-"""Lines of brokers' request logs → rows of `schemas.REQUESTS`; no Spark.
+"""Lines of brokers' request logs → rows of `schemas.TIMELINE`; no Spark.
 
 Files may be plain (split among tasks) or packed (gz, bz2: one task a file), rotated, of several
 brokers, in any order; folders are searched.
 
-A row is a view of the record that live evidence is made of (logs/requests/lines.py). What says
-nothing is left out: heartbeats that were answered without an error, and a KIP-848 member's after
-the first one that changed nothing.
+A row holds the record that live evidence is made of (logs/requests/lines.py). What says nothing is
+left out: heartbeats that were answered without an error, and a KIP-848 member's after the first one
+that changed nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
-from rebal.inspectors.fleet.schemas import LONG, REQUESTS, YES_NO
+from rebal.inspectors.clock import micros
+from rebal.inspectors.fleet.schemas import TIMELINE
 from rebal.inspectors.fleet.sources.request_files import Part, blocks
+from rebal.inspectors.fleet.timeline.facts import is_steady, pack_request
 from rebal.inspectors.logs.lines import Zone
 from rebal.inspectors.logs.requests.lines import (
     CONSUMER_HEARTBEAT,
     HEARTBEAT,
-    JOIN,
-    LEAVE,
     MARK,
     SYNC,
     Request,
@@ -36,24 +35,18 @@ from rebal.inspectors.logs.requests.lines import (
 COUNTS: Final = ("lines", "requests", "parsed", "cut_off")
 """What is counted of lines: all, those of the request logger, those of them that concern a group,
 and those that end before they say what they are."""
-COUNTED: Final = pa.schema([*REQUESTS, ("local", YES_NO), *((name, LONG) for name in COUNTS)])
-"""Rows of `schemas.REQUESTS`, and one in which only the counts are set. `local` is whether the time
-names no zone, and none is known."""
-_MADE: Final = frozenset(
-    {"member_id", "protocols", "skip_assignment", "members", "assignments", "left"}
-)
-_EQUAL: Final = tuple(
-    n for n in REQUESTS.names if n in Request.__struct_fields__ and n not in _MADE
-)
-"""The columns that are fields of `Request` as they are."""
-_equal: Final = attrgetter(*_EQUAL)
+SYNCED: Final = "group_id string, generation long, at long"
+"""Rows of `read_syncs`; times are microseconds since 1970."""
+_SYNC: Final = SYNC.encode()
 _ROWS: Final = 4000
 """Rows that a task hands over at once, about."""
 
 
-def read_parts(parts: Sequence[Part], zone: Zone) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of parts of logs as `COUNTED`, the counts of their lines last."""
-    found = RequestLines(zone)
+def read_parts(
+    parts: Sequence[Part], zone: Zone, counts: MutableMapping[str, int]
+) -> Iterator[pa.Table]:
+    """Yield the rows of parts of logs as `TIMELINE`; their lines are added to `counts`."""
+    found = RequestLines(zone, counts)
     for part in parts:
         name = Path(part.path).name
         for position, text, problem in blocks(part):
@@ -62,21 +55,37 @@ def read_parts(parts: Sequence[Part], zone: Zone) -> Iterator[pa.RecordBatch]:
                 found.add_problem(problem, name, position + len(text))
             if len(found) >= _ROWS:
                 yield found.take()
-    found.add_counts()
     yield found.take()
+
+
+def read_syncs(parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+    """Yield the times of leaders' syncs in parts of logs that name no zone, as if in UTC."""
+    for part in parts:
+        for position, text, _ in blocks(part):
+            lines = (line for line in text.split(b"\n") if MARK in line and _SYNC in line)
+            read = (parse(line, part.path, position, None) for line in lines)
+            rows = [
+                {"group_id": one.group_id, "generation": one.generation, "at": micros(one.at)}
+                for one in read
+                if isinstance(one, Request) and one.assignments and one.at and one.local
+                if not one.error
+            ]
+            if rows:
+                yield pa.RecordBatch.from_pylist(rows)
 
 
 class RequestLines:
     """Reads lines one after another and keeps the rows until they are taken.
 
-    A time that names no zone is of `zone` (None: UTC).
+    A time that names no zone is of `zone` (None: UTC); `counts` are by the names of `COUNTS`.
     """
 
-    def __init__(self, zone: Zone = None) -> None:
+    def __init__(self, zone: Zone, counts: MutableMapping[str, int]) -> None:
         self._zone = zone
         self._rows: list[dict[str, Any]] = []
         self._steady: set[tuple[str, str]] = set()
-        self._counts = dict.fromkeys(COUNTS, 0)
+        self._counts = counts
+        self._counts.update({name: counts.get(name, 0) for name in COUNTS})
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -100,76 +109,27 @@ class RequestLines:
         """Add a row that says why these bytes cannot be read."""
         self._rows.append({"problem": problem, "source": source, "position": position})
 
-    def add_counts(self) -> None:
-        """Add a row that holds the counts of all lines so far."""
-        self._rows.append(dict(self._counts))
-
-    def take(self) -> pa.RecordBatch:
-        """Return the rows since the last time, as `COUNTED`."""
+    def take(self) -> pa.Table:
+        """Return the rows since the last time, as `TIMELINE`."""
         rows, self._rows = self._rows, []
-        return pa.RecordBatch.from_pylist(rows, COUNTED)
+        return pa.Table.from_pylist(rows, TIMELINE)
 
     def _read(self, line: bytes, source: str, position: int) -> None:
         self._counts["parsed"] += 1
         found = parse(line, source, position, self._zone, heartbeats=True)
-        if isinstance(found, Request):
-            row = _row(found, self._steady)
-            if row is not None:
-                self._rows.append(row)
-        elif found.problem:
-            self.add_problem(found.problem, source, position)
+        if not isinstance(found, Request):
+            if found.problem:
+                self.add_problem(found.problem, source, position)
+        elif not _says_nothing(found, self._steady):
+            row = {"group_id": found.group_id, "at": found.at, "value": pack_request(found)}
+            self._rows.append({**row, "source": source, "position": position})
 
 
-def _row(found: Request, steady: set[tuple[str, str]]) -> dict[str, Any] | None:
-    """Return the columns that a request has; None where it says nothing."""
-    if found.api == HEARTBEAT and not found.error:
-        return None
-    if found.api == CONSUMER_HEARTBEAT and _says_nothing_new(found, steady):
-        return None
-    row = dict(zip(_EQUAL, _equal(found), strict=True))
-    row["member_id"], row["local"] = found.member_id or None, found.local
-    row["source"], row["position"] = found.log, found.line
-    if found.api == JOIN:
-        row["probe"] = found.is_probe
-        row["skip_assignment"] = found.skip_assignment
-        row["protocols"] = [
-            {"name": each.name, "metadata": each.metadata} for each in found.protocols
-        ]
-        row["members"] = [
-            {
-                "member_id": each.member_id,
-                "instance_id": each.group_instance_id or None,
-                "metadata": each.metadata,
-            }
-            for each in found.members
-        ]
-    elif found.api == SYNC:
-        row["assignments"] = [
-            {"member_id": each.member_id, "assignment": each.assignment}
-            for each in found.assignments
-        ]
-    elif found.api == LEAVE:
-        row["left"] = [
-            {
-                "member_id": each.member_id,
-                "instance_id": each.group_instance_id or None,
-                "reason": each.reason or None,
-            }
-            for each in found.left
-        ]
-    return row
-
-
-def _says_nothing_new(found: Request, steady: set[tuple[str, str]]) -> bool:
+def _says_nothing(found: Request, steady: set[tuple[str, str]]) -> bool:
     """Return whether a heartbeat changed nothing; each member's first of a batch counts as news."""
-    epoch = found.generation
-    if (
-        found.error
-        or epoch is None
-        or epoch <= 0
-        or found.member_epoch != epoch
-        or found.subscribed_topics is not None
-    ):
+    if found.api != CONSUMER_HEARTBEAT:
+        return found.api == HEARTBEAT and not found.error
+    if not is_steady(found):
         return False
     member = (found.group_id, found.member_id)
     if member in steady:

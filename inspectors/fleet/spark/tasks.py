@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _Part = TypeVar("_Part")
 _Share = TypeVar("_Share")
+_Rows = TypeVar("_Rows")
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ALL: Final = 2**31 - 1
@@ -52,8 +53,8 @@ def numbered(spark: SparkSession, tasks: int) -> DataFrame:
 def in_shares(
     batches: Iterable[pa.RecordBatch],
     shares: Sequence[_Share],
-    work: Callable[[_Share], Iterator[pa.RecordBatch]],
-) -> Iterator[pa.RecordBatch]:
+    work: Callable[[_Share], Iterator[_Rows]],
+) -> Iterator[_Rows]:
     """Yield what `work` makes of the shares whose numbers a task of `numbered` has got."""
     for batch in batches:
         for number in batch.column(0).to_pylist():

@@ -8,10 +8,14 @@ the rebalances that are not finished.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Container
+from typing import Final, TypeVar
 
 from msgspec import Struct
+from msgspec.msgpack import Decoder, Encoder
+from msgspec.structs import astuple, replace
+
+from rebal.inspectors.logs.requests.lines import Request
 
 MILLI: Final = 1000
 """Microseconds in a millisecond: times are microseconds, durations in rows milliseconds."""
@@ -20,6 +24,28 @@ _V = TypeVar("_V")
 NEARLY: Final = 0.9
 """Two log lines may be a little less apart than the timeout that passed between them."""
 _SPARE: Final = 256
+
+
+class _Packed(Request, frozen=True, kw_only=True, array_like=True):
+    """A request as the lake keeps it: its fields in their order."""
+
+
+_encode: Final = Encoder().encode
+unpack_request: Final = Decoder(_Packed).decode
+"""Returns the request of `pack_request`."""
+
+
+def pack_request(one: Request) -> bytes:
+    """Return a request but for its time and place, and for the one share that a member got."""
+    said = replace(one, at=None, local=False, log="", line=0, assignment=b"")
+    return _encode(astuple(said))
+
+
+def is_steady(heartbeat: Request) -> bool:
+    """Return whether a KIP-848 member's heartbeat changed nothing."""
+    epoch = heartbeat.generation
+    is_in = not heartbeat.error and epoch is not None and epoch > 0
+    return is_in and heartbeat.member_epoch == epoch and heartbeat.subscribed_topics is None
 
 
 class LoggedMember(Struct, array_like=True):
@@ -56,14 +82,14 @@ class LoggedMember(Struct, array_like=True):
         """Note that it is in the group no more; None: not known since when, or why."""
         self.left_at, self.left_reason, self.gone = at, reason, True
 
-    def saw(self, request: Mapping[str, Any], at: int) -> None:
+    def saw(self, request: Request, at: int) -> None:
         """Note what any request of the member says of it."""
-        self.client_id = request["client_id"] or self.client_id
-        self.host = request["host"] or self.host
-        self.instance_id = request["instance_id"] or self.instance_id
-        if request["software_name"]:
-            self.software_name = request["software_name"]
-            self.software_version = request["software_version"]
+        self.client_id = request.client_id or self.client_id
+        self.host = request.host or self.host
+        self.instance_id = request.instance_id or self.instance_id
+        if request.software_name:
+            self.software_name = request.software_name
+            self.software_version = request.software_version
         self.last_at = max(at, self.last_at)
 
 
@@ -146,41 +172,39 @@ class RequestFacts(Struct, array_like=True):
         """Return the member, new if need be."""
         return self.members.setdefault(member_id, LoggedMember())
 
-    def joined(self, request: Mapping[str, Any], at: int, start: int) -> LoggedGeneration | None:
+    def joined(self, request: Request, at: int, start: int) -> LoggedGeneration | None:
         """Note a join without an error; return its generation unless that was done before."""
-        found = self._generation(request["generation"])
+        found = self._generation(request.generation)
         if found is None or (found.ended is not None and start >= found.ended):
             return None
-        member_id = request["member_id"]
-        found.joins[member_id] = (start, at, request["reason"])
+        member_id = request.member_id
+        found.joins[member_id] = (start, at, request.reason)
         found.last_at = max(found.last_at, at)
-        found.assignor = request["protocol"] or found.assignor
-        found.protocol_type = request["protocol_type"] or found.protocol_type
-        found.leader = request["leader"] or found.leader
-        if request["members"] and request["leader"] == member_id:
+        found.assignor = request.protocol or found.assignor
+        found.protocol_type = request.protocol_type or found.protocol_type
+        found.leader = request.leader or found.leader
+        if request.members and request.leader == member_id:
             found.members = {
-                one["member_id"]: (one["instance_id"], one["metadata"])
-                for one in request["members"]
+                one.member_id: (one.group_instance_id or None, one.metadata)
+                for one in request.members
             }
         return found
 
-    def synced(self, request: Mapping[str, Any], at: int) -> LoggedGeneration | None:
+    def synced(self, request: Request, at: int) -> LoggedGeneration | None:
         """Note a sync; return its generation where it was answered without an error."""
-        found = self._generation(request["generation"])
+        found = self._generation(request.generation)
         if found is None:
             return None
-        if request["error"]:
-            found.unsynced.add(request["member_id"] or "")
+        if request.error:
+            found.unsynced.add(request.member_id)
             return None
         found.last_at = max(found.last_at, at)
-        if request["member_id"]:
-            found.synced.add(request["member_id"])
-        found.assignor = request["protocol"] or found.assignor
-        if request["assignments"] and found.ended is None:
+        if request.member_id:
+            found.synced.add(request.member_id)
+        found.assignor = request.protocol or found.assignor
+        if request.assignments and found.ended is None:
             found.ended = at
-            found.assignments = {
-                one["member_id"]: one["assignment"] for one in request["assignments"]
-            }
+            found.assignments = {one.member_id: one.assignment for one in request.assignments}
         return found
 
     def reached(self, member_id: str, epoch: int, joined: bool, start: int, at: int) -> None:

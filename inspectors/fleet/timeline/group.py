@@ -38,6 +38,7 @@ from rebal.inspectors.fleet.timeline.values import (
     Value,
     read_value,
 )
+from rebal.inspectors.logs.requests.lines import Request
 
 _decode_key: Final = lru_cache(maxsize=KEPT)(kinds.decode_key)
 _MOST_NAMED: Final = 20
@@ -46,7 +47,8 @@ _MOST_LOGGED: Final = 64
 
 
 class Record(NamedTuple):
-    """A record as it was read; `told_at` is its own time (None: that is `at`)."""
+    """A row of `TIMELINE` of one group, a record where it has a key; `told_at` is its own time
+    (None: that is `at`)."""
 
     at: int
     told_at: int | None
@@ -55,6 +57,9 @@ class Record(NamedTuple):
     partition: int
     offset: int
     source: str
+    position: int | None = None
+    problem: str | None = None
+    state: bytes | None = None
 
     @property
     def timed(self) -> bool:
@@ -90,10 +95,8 @@ def apply_record(state: GroupState, shared: Shared, record: Record) -> None:
     _apply(state, shared, record, key, value)
 
 
-def apply_request(
-    state: GroupState, shared: Shared, at: int | None, request: Mapping[str, Any]
-) -> None:
-    """Apply one line of a broker's request log about this group."""
+def apply_request(state: GroupState, shared: Shared, at: int | None, request: Request) -> None:
+    """Apply one line of a broker's request log about this group, whose time is `at`."""
     if at is None:
         requests.note(state, shared, at, request)
         return

@@ -16,8 +16,8 @@ A member's own session timeout is the measure of what is soon: it is what its op
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Iterable
+from typing import Final
 
 from msgspec import Struct
 
@@ -26,6 +26,7 @@ from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY
 from rebal.inspectors.fleet.timeline.rebalances import Generation, MemberSpan
 from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.values import Member, shortest_session_ms
+from rebal.inspectors.logs.requests.lines import Request
 
 STORM: Final = "storm"
 CRASH_LOOP: Final = "crash loop"
@@ -160,12 +161,10 @@ class Incidents(Struct, array_like=True):
         )
         self._again(client, Streak(began, began, who), at, member.member_id, rows)
 
-    def refused(
-        self, request: Mapping[str, Any], names: tuple[str, ...], at: int, rows: Rows
-    ) -> None:
+    def refused(self, request: Request, names: tuple[str, ...], at: int, rows: Rows) -> None:
         """Note that a join was rejected with INCONSISTENT_GROUP_PROTOCOL."""
-        client = request["client_id"], request["instance_id"], request["host"]
-        who = request["instance_id"] or request["client_id"] or ""
+        client = request.client_id, request.instance_id, request.host
+        who = request.instance_id or request.client_id
         said = f"{who} was rejected with [{', '.join(names)}]"
         self._again(("refused", *client, *names), Streak(at, at, said), at, who, rows)
 

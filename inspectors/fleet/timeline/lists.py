@@ -7,7 +7,7 @@ rejected join has no member id.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -15,11 +15,12 @@ from msgspec import Struct
 from rebal.groups.wire.offsets_topic import ConsumerGroupMember
 from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC
 from rebal.inspectors.fleet.timeline.rows import Rows
+from rebal.inspectors.logs.requests.lines import Request
 
 _SPARE: Final = 512
 _CLIENT: Final = ("client_id", "instance_id", "host", "software_name", "software_version")
 _SAID: Final = (
-    *_CLIENT, "protocol_type", "reason", "session_timeout_ms", "rebalance_timeout_ms", "source",
+    *_CLIENT, "protocol_type", "reason", "session_timeout_ms", "rebalance_timeout_ms",
 )  # fmt: skip
 """The columns that a join says itself."""
 
@@ -63,19 +64,19 @@ class Lists(Struct, array_like=True):
 
     def joined(
         self,
-        request: Mapping[str, Any],
+        request: Request,
         at: int | None,
         names: tuple[str, ...],
         replaced: str | None,
     ) -> None:
         """Note a join that was answered with a member id."""
-        generation = request["generation"] if request["error"] == 0 else None
+        generation = None if request.error else request.generation
         columns = {**_said(request), "replaced_member_id": replaced}
-        self._saw(ListKey(request["member_id"], names), at, generation, columns)
+        self._saw(ListKey(request.member_id, names), at, generation, columns)
 
-    def refused(self, request: Mapping[str, Any], at: int | None, names: tuple[str, ...]) -> None:
+    def refused(self, request: Request, at: int | None, names: tuple[str, ...]) -> None:
         """Note a join that was rejected (error 23)."""
-        client = itemgetter(*_CLIENT)(request)
+        client = attrgetter(*_CLIENT)(request)
         self._saw(ListKey(None, names, client), at, None, _said(request))
 
     def record(
@@ -152,5 +153,6 @@ class Lists(Struct, array_like=True):
             )
 
 
-def _said(request: Mapping[str, Any]) -> dict[str, Any]:
-    return {**{name: request[name] for name in _SAID}, "evidence": LOG}
+def _said(request: Request) -> dict[str, Any]:
+    said = {name: getattr(request, name) for name in _SAID}
+    return {**said, "source": request.log, "evidence": LOG}

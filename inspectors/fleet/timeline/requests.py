@@ -7,15 +7,22 @@ read-only questions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from rebal.inspectors.errors import error_code
 from rebal.inspectors.fleet.timeline import causes, history, incidents
-from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY, Leave, keep_newest
+from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY, Leave, is_steady, keep_newest
 from rebal.inspectors.fleet.timeline.rows import Shared
 from rebal.inspectors.fleet.timeline.state import GroupState, Logged
-from rebal.inspectors.logs.requests.lines import FENCED, Outcome, join_outcome
+from rebal.inspectors.logs.requests.lines import (
+    CONSUMER_HEARTBEAT,
+    FENCED,
+    JOIN,
+    LEAVE,
+    SYNC,
+    Outcome,
+    Request,
+)
 
 _LIST_REJECTED: Final = error_code("INCONSISTENT_GROUP_PROTOCOL")
 _IN_GROUP: Final = (Outcome.ACCEPTED, Outcome.ID_GIVEN)
@@ -24,68 +31,60 @@ _AWAY: Final = -2
 _NEEDS_ID: Final = "need to re-join with the given member-id"
 
 
-def note(state: GroupState, shared: Shared, at: int | None, request: Mapping[str, Any]) -> None:
+def note(state: GroupState, shared: Shared, at: int | None, request: Request) -> None:
     """Keep what the line says, and what it changed in the group.
 
     One without a time (None) tells of lists alone.
     """
     if state.facts.since is None:
         state.facts.since = at
-    api, error = request["api"], request["error"] or 0
-    if api == "JOIN_GROUP":
+    api, error = request.api, request.error
+    if api == JOIN:
         _join(state, shared, at, request)
-    if at is None or api == "JOIN_GROUP":
+    if at is None or api == JOIN:
         return
-    if api == "SYNC_GROUP" and error != FENCED:
+    if api == SYNC and error != FENCED:
         found = state.facts.synced(request, at)
-        if found is not None and request["assignments"]:
+        if found is not None and request.assignments:
             history.hear(state, Logged(at, found.number))
         return
     if error:
-        if error == FENCED and request["member_id"]:
+        if error == FENCED and request.member_id:
             _fenced(state, shared, request, at)
         return
-    if api == "LEAVE_GROUP":
-        for one in request["left"] or ():
-            member_id = one["member_id"] or state.facts.instances.get(one["instance_id"] or "")
+    if api == LEAVE:
+        for one in request.left:
+            instance_id = one.group_instance_id or ""
+            member_id = one.member_id or state.facts.instances.get(instance_id)
             if member_id:
-                state.facts.leave(member_id, at, one["reason"], request["connection"])
-    elif api == "CONSUMER_GROUP_HEARTBEAT":
+                state.facts.leave(member_id, at, one.reason or None, request.connection)
+    elif api == CONSUMER_HEARTBEAT:
         _heartbeat(state, at, request)
 
 
-def says_nothing_new(state: GroupState, request: Mapping[str, Any]) -> bool:
+def says_nothing_new(state: GroupState, request: Request) -> bool:
     """Return whether it is a heartbeat of a known KIP-848 member that changed nothing.
 
     A log holds the first of each part that a task read, so none of them may tell a time.
     """
-    epoch = request["generation"]
-    logged = state.facts.members.get(request["member_id"] or "")
-    return (
-        request["api"] == "CONSUMER_GROUP_HEARTBEAT"
-        and not request["error"]
-        and logged is not None
-        and epoch is not None
-        and epoch > 0
-        and epoch == request["member_epoch"] == logged.last_epoch
-        and request["subscribed_topics"] is None
-    )
+    logged = state.facts.members.get(request.member_id)
+    is_known = logged is not None and logged.last_epoch == request.generation
+    return request.api == CONSUMER_HEARTBEAT and is_known and is_steady(request)
 
 
-def _join(state: GroupState, shared: Shared, at: int | None, request: Mapping[str, Any]) -> None:
+def _join(state: GroupState, shared: Shared, at: int | None, request: Request) -> None:
     """Note a join; where its line has no time, only the list that it shows."""
-    facts, error = state.facts, request["error"] or 0
-    outcome = join_outcome(error, request["probe"])
-    names = tuple(one["name"] for one in request["protocols"] or ())
+    facts, error, outcome = state.facts, request.error, request.outcome
+    names = tuple(one.name for one in request.protocols)
     if outcome is Outcome.REJECTED and error == _LIST_REJECTED:
         state.lists.refused(request, at, names)
         state.metrics.refused += 1
         if at is not None:
-            facts.refuse(request["instance_id"] or request["client_id"] or "", at)
+            facts.refuse(request.instance_id or request.client_id, at)
             state.incidents.refused(request, names, at, shared.rows)
         return
-    member_id, instance_id = request["member_id"], request["instance_id"]
-    if error == FENCED and member_id and not request["probe"] and at is not None:
+    member_id, instance_id = request.member_id, request.instance_id
+    if error == FENCED and member_id and not request.is_probe and at is not None:
         _fenced(state, shared, request, at)
     if outcome not in _IN_GROUP or not member_id:
         return
@@ -100,31 +99,31 @@ def _join(state: GroupState, shared: Shared, at: int | None, request: Mapping[st
         facts.instances[instance_id] = member_id
     state.lists.joined(request, at, names, replaced)
     logged = facts.member(member_id)
-    left = facts.left.get(facts.left_on.pop(request["connection"] or "", ""))
+    left = facts.left.get(facts.left_on.pop(request.connection, ""))
     if left is not None and left.member_id != member_id and _was_slow(state, shared, left, request):
         logged.before = left.member_id
     if logged.assignors is None:
-        said = request["reason"] or ""
+        said = request.reason or ""
         logged.reason = None if said.startswith(_NEEDS_ID) else said or None
     logged.saw(request, at)
     logged.assignors = names
-    logged.session_timeout_ms = request["session_timeout_ms"]
-    logged.rebalance_timeout_ms = request["rebalance_timeout_ms"]
-    logged.protocol_type = request["protocol_type"]
+    logged.session_timeout_ms = request.session_timeout_ms
+    logged.rebalance_timeout_ms = request.rebalance_timeout_ms
+    logged.protocol_type = request.protocol_type
     logged.replaced = replaced or logged.replaced
     if error:
         return
     first = logged.joined_at is None
     if first:
         logged.joined_at = at
-    start, now, number = _start(at, request), state.generation, request["generation"]
+    start, now, number = _start(at, request), state.generation, request.generation or 0
     if first and number == 1 and _begins_again(state, start):
         history.apply_logged(state, shared, None)
         history.end(state, shared, None, None, start - 1)
     late = now is not None and now.number == number and start >= now.completed
     if (late or facts.joined(request, at, start) is None) and replaced is not None:
         _hide(state, member_id, replaced, names, at)
-        history.hear(state, Logged(at, number, replaced, member_id, request["leader"]))
+        history.hear(state, Logged(at, number, replaced, member_id, request.leader))
 
 
 def _begins_again(state: GroupState, start: int) -> bool:
@@ -140,7 +139,7 @@ def _begins_again(state: GroupState, start: int) -> bool:
     return newest.number + newest.heard > 1 and newest.last_at < start
 
 
-def _was_slow(state: GroupState, shared: Shared, left: Leave, request: Mapping[str, Any]) -> bool:
+def _was_slow(state: GroupState, shared: Shared, left: Leave, request: Request) -> bool:
     """Return whether a process that left, and now joins again, was past max.poll.interval.ms.
 
     Clients before KIP-800 do not say so. A client that is closed closes its connection too; one
@@ -149,23 +148,23 @@ def _was_slow(state: GroupState, shared: Shared, left: Leave, request: Mapping[s
     """
     before = state.facts.members.get(left.member_id)
     polled = before.last_at if before is not None else state.facts.since
-    longest = request["rebalance_timeout_ms"]
+    longest = request.rebalance_timeout_ms
     if polled is None or not longest or left.at - polled < NEARLY * longest * MILLI:
         return False
     left.reason = causes.SLOW
     if left.member_id not in state.members:
-        detail = f"{request['client_id'] or left.member_id}: {causes.SLOW}"
+        detail = f"{request.client_id or left.member_id}: {causes.SLOW}"
         span, who = (left.at, left.at), (left.member_id,)
         incidents.add(shared.rows, incidents.SLOW, span, detail, members=who)
     return True
 
 
-def _fenced(state: GroupState, shared: Shared, request: Mapping[str, Any], at: int) -> None:
+def _fenced(state: GroupState, shared: Shared, request: Request, at: int) -> None:
     """Note a member whose instance id another process took while it ran: this was no restart."""
-    member_id = request["member_id"]
+    member_id = request.member_id
     if member_id not in state.facts.fenced:
         keep_newest(state.facts.fenced, member_id, at)
-        detail = f"{request['instance_id'] or member_id} was used by two processes at once"
+        detail = f"{request.instance_id or member_id} was used by two processes at once"
         incidents.add(shared.rows, incidents.FENCED, (at, at), detail, members=(member_id,))
 
 
@@ -180,13 +179,13 @@ def _hide(
     state.incidents.hide(member_id, who, before.assignors, names, at)
 
 
-def _heartbeat(state: GroupState, at: int, request: Mapping[str, Any]) -> None:
-    member_id = request["member_id"]
+def _heartbeat(state: GroupState, at: int, request: Request) -> None:
+    member_id = request.member_id
     if not member_id:
         return
     logged = state.facts.member(member_id)
     logged.saw(request, at)
-    asked, answered = request["generation"], request["member_epoch"]
+    asked, answered = request.generation, request.member_epoch
     if asked == _AWAY:
         return  # it keeps its place until its session expires or its instance comes back
     if asked is not None and asked < 0:
@@ -200,8 +199,8 @@ def _heartbeat(state: GroupState, at: int, request: Mapping[str, Any]) -> None:
         logged.left_at, logged.left_reason, logged.gone = None, None, False
         logged.joined_at = at if logged.joined_at is None else logged.joined_at
         in_place = _comes_back(state, member_id, answered, at)
-    if request["subscribed_topics"] is not None:
-        logged.topics = tuple(request["subscribed_topics"])
+    if request.subscribed_topics is not None:
+        logged.topics = request.subscribed_topics
     if answered is not None and answered > (logged.last_epoch or 0):
         if logged.first_epoch is None:
             logged.first_epoch, logged.first_at = answered, at
@@ -230,5 +229,5 @@ def _comes_back(state: GroupState, member_id: str, epoch: int | None, at: int) -
     return True
 
 
-def _start(at: int, request: Mapping[str, Any]) -> int:
-    return at - round((request["total_ms"] or 0) * MILLI)
+def _start(at: int, request: Request) -> int:
+    return at - round((request.total_ms or 0) * MILLI)

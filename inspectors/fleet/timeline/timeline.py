@@ -8,9 +8,9 @@ same rows, in batches of any size and in any number of scans, give the same tabl
 its present state is kept in memory.
 
 A row holds a group's state of the scan before (`state` is set), a record (`key` is set) or a line
-of a request log; one that could not be read (`problem` is set) names no group and becomes a row of
-`errors`. Records of kinds 0 and 1 (commits) do not belong here. Rows come out group by
-group; within a group in the order in which they are finished.
+of a request log; a line that could not be read (`problem` is set) names no group and becomes a row
+of `errors`. Records of kinds 0 and 1 (commits) do not belong here. Rows come out group by group;
+within a group in the order in which they are finished.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.schemas import REQUESTS, TIME, TIMELINE, in_columns
+from rebal.inspectors.fleet.schemas import TIME, TIMELINE
 from rebal.inspectors.fleet.timeline.clock import DISORDER, early
+from rebal.inspectors.fleet.timeline.facts import unpack_request
 from rebal.inspectors.fleet.timeline.group import Record, apply_record, apply_request, finish
 from rebal.inspectors.fleet.timeline.rows import DAMAGED, Rows, Shared
 from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode
 
 INPUT: Final = TIMELINE
-"""A record's columns and a request's, side by side; `group_id`, `at` and `source` are both's.
-Columns are found by name, and one that a batch has not is null in it. `at` is the record's
-effective time (`clock.settle`: of one partition they never run backwards), `told_at` its timestamp
-where that may be another one. A row with an `api` is a request, and its `at` is `DISORDER` before
-its time (`events.early`); null: its line has no time, it tells lists and nothing of when."""
+"""`at` is the record's effective time (`clock.settle`: of one partition they never run backwards),
+`told_at` its timestamp where that may be another one. A request's `at` is `DISORDER` before its
+time (`clock.early`); null: its line has no time, it tells lists and nothing of when. A line that
+comes again, with equal bytes at the same time, is the same one."""
 
 ORDER: Final = ("group_id", "at", "partition", "offset", "source", "position")
 """How rows are sorted after the group's state, by effective times, nulls last."""
@@ -81,39 +82,34 @@ def make_tables(
 
 
 class _Part(NamedTuple):
-    """Rows of one group in a batch, whose columns are Python values: from `start` up to `end`."""
+    """Rows of one group in a batch, of which the first is the one numbered `start`."""
 
     group_id: str | None
     batch: pa.RecordBatch
-    columns: Mapping[str, Sequence[Any]]
     start: int
-    end: int
-
-    def records(self) -> Iterator[tuple[int, Record]]:
-        """Yield each row's number and what it holds of a record."""
-        columns = (self.columns[name][self.start : self.end] for name in Record._fields)
-        return enumerate(map(Record._make, zip(*columns, strict=True)), self.start)
+    rows: Sequence[Record]
 
 
 def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[_Part]:
     for batch in batches:
-        columns = {name: _values(batch, name) for name in INPUT.names}
+        columns = (_values(batch, name) for name in Record._fields)
+        rows = list(map(Record._make, zip(*columns, strict=True)))
         end = 0
-        for group_id, rows in groupby(columns["group_id"]):
-            start, end = end, end + sum(1 for _ in rows)
-            yield _Part(group_id, batch, columns, start, end)
+        for group_id, of_group in groupby(batch["group_id"].to_pylist()):
+            start, end = end, end + sum(1 for _ in of_group)
+            yield _Part(group_id, batch, start, rows[start:end])
 
 
 def _problems(parts: Iterable[_Part], rows: Rows) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Make rows of `errors` of lines that could not be read: they are of no group."""
     for part in parts:
-        for number, record in part.records():
+        for one in part.rows:
             rows.add(
                 "errors",
-                source=record.source,
-                offset=part.columns["position"][number],
+                source=one.source,
+                offset=one.position,
                 what="request log line",
-                error=part.columns["problem"][number],
+                error=one.problem,
             )
         yield from rows.take()
 
@@ -125,7 +121,7 @@ def _tell(
     rows, until = shared.rows, options.until
     span = options.span
     first = next(parts)
-    document = first.columns["state"][first.start]
+    document = first.rows[0].state
     state = GroupState(group_id=group_id, recorded=group_id in options.recorded)
     if document is not None:
         try:
@@ -135,24 +131,25 @@ def _tell(
             return
     saved: dict[str, Any] | None = None
     is_settled = True
+    heard: dict[int | None, set[bytes]] = {}
     for part in chain([first], parts):
         waiting = []
-        for number, record in part.records():
-            if part.columns["state"][number] is not None:
+        for number, record in enumerate(part.rows, part.start):
+            if record.state is not None or _is_heard(record, heard):
                 continue
             at, told_at = record.at, record.told_at
             if at is None or (until is not None and at > until):
                 saved = saved or _open(state, until, rows)
                 waiting.append(number)
             if record.key is None:
-                request = {name: part.columns[name][number] for name in REQUESTS.names}
+                request = replace(unpack_request(record.value or b""), log=record.source)
                 apply_request(state, shared, None if at is None else at + DISORDER, request)
             else:
                 is_settled &= told_at is None or span is None or span[0] <= told_at <= span[1]
                 apply_record(state, shared, record)
         if waiting:
-            rows_left = in_columns(part.batch.take(pa.array(waiting)), INPUT)
-            yield WAITING, early(rows_left, -DISORDER).to_batches()[0]
+            left = pa.Table.from_batches([part.batch]).take(pa.array(waiting))
+            yield WAITING, early(left, -DISORDER).combine_chunks().to_batches()[0]
         yield from rows.take()
     saved = saved or _open(state, until, rows)
     finish(state, shared)
@@ -162,6 +159,22 @@ def _tell(
     unnamed = sorted(shared.unnamed)
     shared.unnamed.clear()
     rows.add("states", **saved, latest=state.latest, recorded=state.recorded, unnamed=unnamed)
+
+
+def _is_heard(row: Record, heard: dict[int | None, set[bytes]]) -> bool:
+    """Return whether a row is a line that was `heard`: copies of logs may hold it again.
+
+    Those of one time come one after another, and no others are remembered.
+    """
+    if row.key is not None:
+        return False
+    if row.at not in heard:
+        heard.clear()
+        heard[row.at] = set()
+    line = (row.value or b"") + str(row.told_at).encode()
+    is_heard = line in heard[row.at]
+    heard[row.at].add(line)
+    return is_heard
 
 
 def _open(state: GroupState, until: int | None, rows: Rows) -> dict[str, Any]:
@@ -179,11 +192,8 @@ def _open(state: GroupState, until: int | None, rows: Rows) -> dict[str, Any]:
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
-    """Return a column's values; times are numbers, what the batch has not is null."""
-    place = batch.schema.get_field_index(name)
-    if place < 0 or batch.column(place).null_count == len(batch):
-        return [None] * len(batch)
-    column = batch.column(place)
+    """Return a column's values; times are numbers."""
+    column = batch[name]
     if name in ("at", "told_at"):
         column = column.cast(TIME).cast(pa.int64())
     values: list[Any] = column.to_pylist()
