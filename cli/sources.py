@@ -385,7 +385,7 @@ def scan_observations(lake: Lake | None, groups: Sequence[str]) -> tuple[Observa
     """
     if lake is None:
         return ()
-    from rebal.inspectors.tables.evidence import read_observations
+    from rebal.inspectors.tables.groups import read_observations
     from rebal.inspectors.tables.reader import open_tables
 
     tables = open_tables(lake.text, lake.options)

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Final
 from rebal.groups.errors import RebalError
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.fleet.spark.errors import SparkError, failed_job
+from rebal.inspectors.fleet.spark.process import SparkError, failed_job
 from rebal.inspectors.fleet.spark.progress import Tasks, describe, watch
 from rebal.inspectors.fleet.spark.session import SparkSettings, any_secret, require, spark_session
-from rebal.inspectors.logs.text_input import cannot_read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,15 +136,10 @@ def _look(order: ScanOrder, previous: Manifest | None) -> Source | None:
 
     `previous` is the scan that this one goes on from (None: it reads everything).
     """
-    from rebal.inspectors.fleet.sources.files import is_remote
+    from rebal.inspectors.fleet.sources.files import list_files
 
     for path in order.request_logs:
-        if is_remote(path):
-            continue
-        if not os.path.exists(path):
-            raise cannot_read(path, FileNotFoundError())
-        if not os.access(path, os.R_OK):
-            raise cannot_read(path, PermissionError())
+        list_files(path)
     if order.config is not None:
         from rebal.inspectors.fleet.sources.kafka import find_records
 
@@ -166,8 +160,6 @@ def _carry_out(
 ) -> Manifest:
     from rebal.inspectors.fleet.scan import scan
 
-    for note in source.notes if source is not None else ():
-        say(note)
     return scan(
         spark,
         run,

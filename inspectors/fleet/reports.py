@@ -29,10 +29,10 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
     `made` are its files by kind, with their paths in the lake; `gone` are files of earlier scans
     that they replace. `rows` is the number of the source's rows, `skipped` how many of them are no
     records, by what they are, and `records` how many are, by Kafka's name of the kind; `lines` are
-    a request log's lines by `request_rows.COUNTS`. `stretches` are the first and the last offset of
+    a request log's lines by `requests.COUNTS`. `stretches` are the first and the last offset of
     what was read of a partition; none came again within one unless `twice`. `offsets` is how many
     were read. `span` bounds the times of what was read (microseconds since 1970), `topics` are
-    names by topic id, `news` batches of `news.NEWS`, and `damaged` the groups whose state is.
+    names by topic id and `news` batches of `choice.NEWS`.
     """
 
     made: dict[str, list[DataFile]] = field(default_factory=dict)
@@ -47,7 +47,6 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
     span: tuple[int, int] | None = None
     topics: dict[str, str] = field(default_factory=dict)
     news: list[bytes] = field(default_factory=list)
-    damaged: set[str] = field(default_factory=set)
 
     def reach(self, partition: int, first: int, last: int) -> None:
         """Note that offsets of this partition were read: one stretch, as long as they grow."""
@@ -104,7 +103,6 @@ class Totals(TaskReport):
         self.twice |= one.twice
         self.gone |= one.gone
         self.topics |= one.topics
-        self.damaged |= one.damaged
         self.stretch(one.span)
 
 

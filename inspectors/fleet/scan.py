@@ -38,14 +38,18 @@ from rebal.inspectors.fleet.increments.choice import (
     newest_states,
     told_until,
 )
-from rebal.inspectors.fleet.increments.gather import (
+from rebal.inspectors.fleet.increments.work import (
+    NO_GROUPS,
+    Load,
     Piece,
     by_group,
+    carry,
     gather,
     pieces_of,
     tasks_for,
+    tell,
+    tell_commits,
 )
-from rebal.inspectors.fleet.increments.work import NO_GROUPS, Load, carry, tell, tell_commits
 from rebal.inspectors.fleet.intake.read import LogsRead, Say, read_logs, read_records
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.run import Run, counted
@@ -110,6 +114,8 @@ def scan(
     totals = Totals()
     logs = LogsRead({}, (), run.previous.log_ahead_ms if run.previous is not None else None)
     if source is not None:
+        for note in source.notes:
+            say(note)
         more = f" and {len(source.names) - 3:,} more" if len(source.names) > 3 else ""
         say(f"reading {', '.join(source.names[:3])}{more}")
         totals = read_records(spark, run, source)
@@ -145,25 +151,15 @@ def check_seen(place: Place, totals: Totals) -> None:
         )
 
 
-def _write(now: _Scan, named: Collection[str], damaged: frozenset[str] = frozenset()) -> None:
-    """Write the tables' files; `named` are the ids of topics whose names are new.
-
-    The states of the groups `damaged` cannot be read. Where one is found, all is written once more
-    with its group told anew: the files that the first attempt carried on hold its earlier rows.
-    """
-    choice = choose(now.news, now.states, now.span, named, damaged)
+def _write(now: _Scan, named: Collection[str]) -> None:
+    """Write the tables' files; `named` are the ids of topics whose names are new."""
+    choice = choose(now.news, now.states, now.span, named)
     leaving = _leaving(now, choice)
     work = (_tell(now, choice), _tell_commits(now, choice, leaving), _carry(now, choice, leaving))
     reports = [one for one in work if one is not None]
-    if not reports:
-        return
-    # One job: none of the three waits for another's last task.
-    told = Totals()
-    told.take(reduce(DataFrame.union, reports).collect())
-    if told.damaged:
-        _write(now, named, damaged | told.damaged)
-    else:
-        now.totals.add(told)
+    if reports:
+        # One job: none of the three waits for another's last task.
+        now.totals.take(reduce(DataFrame.union, reports).collect())
 
 
 def _tell(now: _Scan, choice: Choice) -> DataFrame | None:

@@ -1,22 +1,27 @@
-"""Groups of a scan as `GroupSnapshot`s: what the planner takes, without a broker.
+"""Groups of a scan as `GroupSnapshot`s, without a broker, and its evidence of their members.
 
 `ScannedGroups` reads the rows of all groups, or of one, and makes a snapshot of each that is asked
 for. The tables tell members, what they sent and what they own. The brokers' settings, and how many
 partitions a topic has, are known if the scan asked the brokers; else they stay unknown, or are said
 to follow from what is owned. Lag is not in them (`lag.read_lag`).
+
+`read_observations` gives what a live group's members are bound to: a fact about a member id is
+exact for as long as that id is in the group, however old the scan; it binds to nothing once the id
+is gone (groups/evidence/merge.py).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from rebal.groups.clients import family_of
 from rebal.groups.evidence.merge import merge
-from rebal.groups.evidence.observations import Joined, Observation
+from rebal.groups.evidence.observations import Joined, Observation, Refused
 from rebal.groups.model import (
     Cluster,
     Evidence,
@@ -25,6 +30,7 @@ from rebal.groups.model import (
     GroupState,
     GroupType,
     Member,
+    Software,
     Source,
     Subscription,
     Timeouts,
@@ -33,9 +39,106 @@ from rebal.groups.model import (
 )
 from rebal.inspectors.clock import moment
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.tables.columns import by_group, rows_of
-from rebal.inspectors.tables.evidence import read_observations, software_of
+from rebal.inspectors.tables.columns import dicts_of
 from rebal.inspectors.tables.reader import Tables
+
+_Row = Mapping[str, Any]
+_LISTS: Final = (
+    "group_id",
+    "at",
+    "last_at",
+    "times",
+    "member_id",
+    "instance_id",
+    "client_id",
+    "host",
+    "assignors",
+    "protocol_type",
+    "generation",
+    "refused",
+    "replaced_member_id",
+    "software_name",
+    "software_version",
+    "reason",
+    "session_timeout_ms",
+    "rebalance_timeout_ms",
+    "evidence",
+    "source",
+)
+_SOURCES: Final = {source.value: source for source in Source}
+
+
+def read_observations(tables: Tables, group: str | None = None) -> Iterator[Observation]:
+    """Yield each join with an exact list, and each rejected one, of one `group` or of all.
+
+    A list that was sent more than once has the time when it was last seen. A member id that came
+    after the first generation that the scan knows of its group was new then.
+    """
+    rows = list(dicts_of(tables.read("assignor_lists", _LISTS, group)))
+    first: dict[str, int] = {}
+    for row in rows:
+        if row["generation"] is not None:
+            known = first.get(row["group_id"], row["generation"])
+            first[row["group_id"]] = min(known, row["generation"])
+    for row in rows:
+        generation = row["generation"]
+        made = _of_list(row, new=generation is not None and generation > first[row["group_id"]])
+        if made is not None:
+            yield made
+
+
+def _of_list(row: _Row, *, new: bool) -> Observation | None:
+    at = moment(row["last_at"]) or moment(row["at"])
+    evidence = Evidence(
+        source=_SOURCES.get(row["evidence"], Source.OFFSETS_TOPIC),
+        at=at,
+        detail=row["source"] or "",
+    )
+    names = row["assignors"] or ()
+    client_id, host = row["client_id"] or "", row["host"] or ""
+    said = software_of(row["software_name"], row["software_version"], evidence)
+    if row["refused"]:
+        return Refused(
+            group_id=row["group_id"],
+            list=names,
+            at=at,
+            times=row["times"] or 1,
+            client_id=client_id,
+            instance_id=row["instance_id"],
+            host=host,
+            software=said,
+            evidence=evidence,
+        )
+    if not row["member_id"]:
+        return None
+    return Joined(
+        group_id=row["group_id"],
+        member_id=row["member_id"],
+        list=names,
+        new=new,
+        at=at,
+        client_id=client_id,
+        instance_id=row["instance_id"],
+        host=host,
+        software=said,
+        reason=row["reason"],
+        generation_id=row["generation"],
+        session_timeout_ms=row["session_timeout_ms"],
+        rebalance_timeout_ms=row["rebalance_timeout_ms"],
+        protocol_type=row["protocol_type"] or "consumer",
+        replaced_member_id=row["replaced_member_id"],
+        evidence=evidence,
+    )
+
+
+def software_of(name: str | None, version: str | None, evidence: Evidence) -> Software | None:
+    """Return the client software of this name and version; None where no name is known."""
+    if not name:
+        return None
+    return Software(
+        family=family_of(name, version), name=name, version=version, evidence=(evidence,)
+    )
+
 
 _GROUPS: Final = (
     "group_id",
@@ -54,35 +157,34 @@ _TYPES: Final = {kind.value: kind for kind in GroupType}
 _ENDS: Final = "log end offsets: a scan's tables have none"
 
 
-class _Row(NamedTuple):
-    """One row of `members` that is current, in the columns' order."""
-
-    group_id: str
-    current: bool | None
-    member_id: str
-    instance_id: str | None
-    client_id: str | None
-    host: str | None
-    protocol_type: str | None
-    software_name: str | None
-    software_version: str | None
-    session_timeout_ms: int | None
-    rebalance_timeout_ms: int | None
-    subscription_version: int | None
-    subscription_generation: int | None
-    topics: tuple[str, ...] | None
-    topic_regex: str | None
-    owned: TopicPartitions | None
-    rack_id: str | None
-    user_data: bytes | None
-    assignment: TopicPartitions | None
-    assignment_user_data: bytes | None
-    target: TopicPartitions | None
-    joined_at: int | None
-    joined_reason: str | None
-    last_at: int | None
-    last_generation: int | None
-    error: str | None
+_MEMBERS: Final = (
+    "group_id",
+    "current",
+    "member_id",
+    "instance_id",
+    "client_id",
+    "host",
+    "protocol_type",
+    "software_name",
+    "software_version",
+    "session_timeout_ms",
+    "rebalance_timeout_ms",
+    "subscription_version",
+    "subscription_generation",
+    "topics",
+    "topic_regex",
+    "owned",
+    "rack_id",
+    "user_data",
+    "assignment",
+    "assignment_user_data",
+    "target",
+    "joined_at",
+    "joined_reason",
+    "last_at",
+    "last_generation",
+    "error",
+)
 
 
 class _Known(NamedTuple):
@@ -104,15 +206,17 @@ class ScannedGroups:
     """
 
     def __init__(self, tables: Tables, group: str | None = None) -> None:
-        members = tables.read("members", _Row._fields, group)
+        members = tables.read("members", _MEMBERS, group)
         # Not a row of an earlier generation is worth making Python values of.
-        self._members = by_group(members.filter(members["current"]), _Row)
+        self._members: dict[str, list[_Row]] = defaultdict(list)
+        for row in dicts_of(members.filter(members["current"])):
+            self._members[row["group_id"]].append(row)
         self._seen: dict[str, list[Observation]] = defaultdict(list)
         for one in read_observations(tables, group):
             self._seen[one.group_id or ""].append(one)
         self._known = _known(tables.manifest)
-        rows = rows_of(tables.read("groups", _GROUPS, group))
-        self._groups = {row[0]: dict(zip(_GROUPS, row, strict=True)) for row in rows}
+        rows = dicts_of(tables.read("groups", _GROUPS, group))
+        self._groups = {row["group_id"]: row for row in rows}
 
     @property
     def names(self) -> list[str]:
@@ -148,7 +252,7 @@ def _known(manifest: Manifest) -> _Known:
 
 
 def _snapshot(
-    row: Mapping[str, Any],
+    row: _Row,
     members: Mapping[str, Sequence[_Row]],
     seen: Mapping[str, Sequence[Observation]],
     known: _Known,
@@ -167,7 +271,7 @@ def _snapshot(
     # What a join says of software and timeouts comes with the join.
     told = {one.member_id for one in observed if isinstance(one, Joined) and one.software}
     made = tuple(
-        _member(one, kind, evidence, one.member_id in told, known.names)
+        _member(one, kind, evidence, one["member_id"] in told, known.names)
         for one in members.get(group_id, ())
     )
     topics = _topics(made, known)
@@ -198,42 +302,42 @@ def _snapshot(
 def _member(
     row: _Row, kind: GroupType, seen: Evidence, told: bool, names: Mapping[str, str]
 ) -> Member:
-    at = moment(row.last_at)
-    sent = row.subscription_version is not None
+    at = moment(row["last_at"])
+    sent = row["subscription_version"] is not None
     stored = Evidence(source=Source.OFFSETS_TOPIC, at=at or seen.at)
-    timeouts = row.session_timeout_ms, row.rebalance_timeout_ms
+    timeouts = row["session_timeout_ms"], row["rebalance_timeout_ms"]
     logged = Evidence(source=Source.REQUEST_LOG, at=at)
-    said = None if told else software_of(row.software_name, row.software_version, logged)
+    said = None if told else software_of(row["software_name"], row["software_version"], logged)
     return Member(
-        member_id=row.member_id,
-        client_id=row.client_id or "",
-        host=row.host or "",
-        instance_id=row.instance_id,
-        rack=row.rack_id,
+        member_id=row["member_id"],
+        client_id=row["client_id"] or "",
+        host=row["host"] or "",
+        instance_id=row["instance_id"],
+        rack=row["rack_id"],
         software=said,
         timeouts=Timeouts(session_ms=timeouts[0], rebalance_ms=timeouts[1], evidence=(stored,))
         if timeouts != (None, None) and kind is GroupType.CLASSIC and not told
         else None,
         subscription=Subscription(
-            version=row.subscription_version or 0,
-            topics=row.topics or (),
-            owned_partitions=row.owned,
-            generation_id=row.subscription_generation,
-            rack_id=row.rack_id,
-            user_data=row.user_data,
+            version=row["subscription_version"] or 0,
+            topics=row["topics"] or (),
+            owned_partitions=row["owned"],
+            generation_id=row["subscription_generation"],
+            rack_id=row["rack_id"],
+            user_data=row["user_data"],
         )
         if sent
         else None,
-        subscription_error=row.error,
-        subscribed_topics=row.topics or (),
-        subscribed_regex=row.topic_regex,
-        assignment=_named(row.assignment or {}, names),
-        assignment_user_data=row.assignment_user_data,
-        target_assignment=None if row.target is None else _named(row.target, names),
-        member_epoch=row.last_generation if kind is GroupType.CONSUMER else None,
-        protocol_type=_spoken(row.protocol_type) if kind is GroupType.CONSUMER else None,
-        joined_at=moment(row.joined_at),
-        join_reason=row.joined_reason,
+        subscription_error=row["error"],
+        subscribed_topics=row["topics"] or (),
+        subscribed_regex=row["topic_regex"],
+        assignment=_named(row["assignment"] or {}, names),
+        assignment_user_data=row["assignment_user_data"],
+        target_assignment=None if row["target"] is None else _named(row["target"], names),
+        member_epoch=row["last_generation"] if kind is GroupType.CONSUMER else None,
+        protocol_type=_spoken(row["protocol_type"]) if kind is GroupType.CONSUMER else None,
+        joined_at=moment(row["joined_at"]),
+        join_reason=row["joined_reason"],
     )
 
 

@@ -92,8 +92,7 @@ def test_a_state_that_the_records_do_not_follow_is_not_gone_on_from(state: dict[
     assert not goes_on(chosen(records(42, 43), told(41, **state)))
 
 
-def test_a_damaged_state_or_a_time_that_is_not_believed_has_the_group_told_anew() -> None:
-    assert not goes_on(chosen(records(42, 43), told(41), None, (), ["g"]))
+def test_a_time_that_is_not_believed_has_the_group_told_anew() -> None:
     assert not goes_on(chosen(records(42, 43), told(41), (100, 105), ()))
     assert goes_on(chosen(records(42, 43), told(41), (100, 110), ()))
 

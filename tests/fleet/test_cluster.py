@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rebal.inspectors.fleet.spark.shipping import build_zip
+from rebal.inspectors.fleet.spark.tasks import build_zip
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables
 from tests.fleet.tablefiles import last_scan
 from tests.kafka import jars

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rebal.inspectors.fleet.commits.table import commit_groups
+from rebal.inspectors.fleet.commits import commit_groups
 from rebal.inspectors.fleet.schemas import COMMITS, GROUPS
 
 AT = datetime(2026, 11, 20, 9, tzinfo=UTC)
@@ -50,8 +50,3 @@ def test_groups_with_commits_and_no_record_of_their_own() -> None:
         "refused_total": 0,
         "sources": ["offsets topic"],
     }
-
-
-def test_none() -> None:
-    nobody = pa.array([], pa.string())
-    assert commit_groups(COMMITS.empty_table(), nobody, log=False).num_rows == 0

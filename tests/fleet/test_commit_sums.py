@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.inspectors.fleet.commits import sums as commit_sums
-from rebal.inspectors.fleet.commits.sums import CommitSums
-from rebal.inspectors.fleet.commits.table import as_parts, merge_commits, write_commits
+from rebal.inspectors.fleet import commits as commit_sums
+from rebal.inspectors.fleet.commits import CommitSums, as_parts, merge_commits, write_commits
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS
 from rebal.inspectors.fleet.sources.source import SOURCE
 from rebal.inspectors.fleet.writer import PartWriter

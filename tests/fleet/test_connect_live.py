@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rebal.inspectors.fleet.spark.connect import require_server
-from rebal.inspectors.fleet.spark.errors import SparkError
+from rebal.inspectors.fleet.spark.process import SparkError
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables
 from tests.fleet.tablefiles import last_scan
 from tests.fleet.test_cluster import REBAL, bare_python

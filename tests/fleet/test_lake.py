@@ -396,8 +396,10 @@ def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
 def test_a_scan_that_cannot_be_read(tmp_path: Path, change: dict[str, object], says: str) -> None:
     one_scan(tmp_path, 1)
     change_document(tmp_path, change)
+    before = files_of(tmp_path)
     with pytest.raises(DocumentError, match=says):
         one_scan(tmp_path, 2)
+    assert files_of(tmp_path) == before
 
 
 def test_other_readers_of_delta_find_the_same_rows(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from rebal.inspectors.fleet.increments.compact import compact
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.sources.captured import find_files, read_files
-from rebal.inspectors.fleet.sources.request_files import blocks, share_out
+from rebal.inspectors.fleet.sources.files import blocks, share_out
 from rebal.inspectors.tables.reader import Tables as LakeTables
 from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, in_time

@@ -13,7 +13,7 @@ import pytest
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.sources import captured as captured_source
 from rebal.inspectors.fleet.sources.captured import plan_parquet, read_parts, shaped
-from rebal.inspectors.fleet.sources.request_files import share_out
+from rebal.inspectors.fleet.sources.files import share_out
 from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE
 
 AT = datetime(2026, 11, 20, 9, 30, 0, 125000, tzinfo=UTC)

@@ -120,26 +120,6 @@ def test_a_roll_out_that_has_begun_is_taken_first(report: FleetReport) -> None:
     assert [begun for _, begun in ready] == sorted((b for _, b in ready), reverse=True)
 
 
-@pytest.mark.parametrize("to", ["cooperative", "consumer"])
-def test_a_cost_is_what_plan_upgrade_prints(
-    folder: Path, to: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    app.run(["fleet", "report", str(folder), "--to", to, "-o", "json"])
-    groups = checked(capsys.readouterr().out)["groups"]
-    priced = {group["group_id"]: group["cost"] for group in groups if group.get("cost")}
-    assert len(priced) >= 5
-    for name, cost in priced.items():
-        words = ["plan-upgrade", name, "--evidence", str(folder), "--to", to, "-o", "json"]
-        app.run(words)
-        plan = checked(capsys.readouterr().out)
-        left = [s["cost"] for s in plan["steps"] if s["id"] >= plan["next_step"] and s["cost"]]
-        for field in ("rebalances", "partitions_stopped", "partitions_moved"):
-            assert cost[field] == sum(each[field] for each in left), (name, field)
-        seconds = [each["partition_seconds"] for each in left]
-        assert cost["partition_seconds"] == pytest.approx(sum(seconds), abs=0.1), name
-        assert cost["estimated"] is False
-
-
 def test_incidents_and_lists_tell_the_story(report: FleetReport) -> None:
     checkout = group_of(report, "checkout")
     assert [one.kind for one in checkout.history.incidents] == ["crash loop"]

@@ -304,14 +304,6 @@ def test_a_group_opens_and_shows_its_time_line(browser: Browser, large: Path) ->
     assert browser.errors() == []
 
 
-def test_a_large_page_draws_no_time_line_before_a_group_is_opened(
-    browser: Browser, large: Path
-) -> None:
-    """Hundreds of drawings are what would keep the page from being there at once."""
-    browser.open(large)
-    assert browser.do("return document.querySelectorAll('svg').length") == 0
-
-
 @pytest.mark.parametrize("dark", [False, True])
 def test_light_and_dark_follow_the_person(browser: Browser, small: Path, dark: bool) -> None:
     browser.open(small, dark=dark)

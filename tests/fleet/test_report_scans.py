@@ -12,7 +12,7 @@ import pytest
 from rebal.cli.fleet import make_fleet_report
 from rebal.cli.trend import NoTrend, Trend
 from tests.documents import checked
-from tests.fleet.conftest import OFFSETS, REQUEST_LOG, report_lines
+from tests.fleet.conftest import OFFSETS, report_lines
 
 Said = pytest.CaptureFixture[str]
 
@@ -63,30 +63,3 @@ def test_two_scans_of_a_growing_topic_give_a_trend(
     assert "extrapolated from" in text
     body = checked("\n".join(report_lines(lake, capsys, "--baseline", "1", "-o", "json")))
     assert body["baseline"]["scan"] == 1
-
-
-def test_a_request_log_that_only_the_second_scan_has_is_no_better_downtime(
-    scan: Callable[..., str], tmp_path: Path
-) -> None:
-    """Lengths before the second scan came from its log too, or downtime is not compared."""
-    lake = tmp_path / "lake"
-    scan("--offsets", first_part(tmp_path / "a.jsonl.gz", 0.5), "--out", lake)
-    scan("--offsets", OFFSETS, "--request-log", REQUEST_LOG, "--out", lake)
-    report = make_fleet_report(str(lake))
-    for group in report.groups:
-        if isinstance(group.trend, Trend) and group.trend.downtime is not None:
-            done = [one for one in group.history.rebalances if not one.failed and one.members]
-            lengths = {one.latency_ms is None for one in done[1:]}
-            assert len(lengths) < 2, group.group_id
-
-
-def test_scans_of_two_clusters_are_not_compared(
-    scan: Callable[..., str], tmp_path: Path, capsys: Said
-) -> None:
-    lake = tmp_path / "lake"
-    part = first_part(tmp_path / "a.jsonl.gz", 0.5)
-    scan("--offsets", part, "--out", lake, "--cluster", "east")
-    scan("--offsets", OFFSETS, "--out", lake, "--cluster", "west")
-    for cluster in ("east", "west"):
-        said = report_lines(Path(f"{lake}#{cluster}"), capsys)[2]
-        assert said == "no trend yet: the lake has one scan of this cluster"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable
@@ -309,13 +308,6 @@ def test_the_scan_before_is_read_at_its_own_versions(
     report = make_fleet_report(str(tmp_path), baseline=1)
     assert report.trend == wanted
     assert len(report.groups) == 20
-
-
-def test_documents_of_the_trend_are_json(second: Callable[..., FleetReport], capsys: Said) -> None:
-    report = second(go_on(fleet(20), {}))
-    body = json.loads("\n".join(report_lines(Path(report.folder), capsys, "-o", "json")))
-    for group in body["groups"]:
-        assert (group["trend"] is None) != (group["no_trend"] is None)
 
 
 def test_an_earlier_scan_whose_files_are_gone_costs_only_the_trend(

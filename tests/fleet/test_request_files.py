@@ -11,8 +11,8 @@ import pytest
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.manifest import ReadLog
-from rebal.inspectors.fleet.sources import request_files
-from rebal.inspectors.fleet.sources.request_files import Block, Part, blocks, share_out
+from rebal.inspectors.fleet.sources import files as request_files
+from rebal.inspectors.fleet.sources.files import Block, Part, blocks, share_out
 
 TEXT = b"first\n\nthird, which is longer\r\n" + b"x" * 50 + b"\nno end of line"
 WHOLE = TEXT + b"\n"

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from rebal.inspectors.fleet.sources import request_files
-from rebal.inspectors.fleet.sources.request_files import share_out
-from rebal.inspectors.fleet.sources.request_rows import read_parts
+from rebal.inspectors.fleet.sources import files as request_files
+from rebal.inspectors.fleet.sources.files import share_out
+from rebal.inspectors.fleet.sources.requests import read_parts
 from rebal.inspectors.fleet.timeline.facts import is_steady, unpack_request
 from rebal.inspectors.logs.requests.lines import CONSUMER_HEARTBEAT
 from tests.fleet.conftest import REQUEST_LOG, read_tables

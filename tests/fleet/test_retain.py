@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet import files as lake_files
 from rebal.inspectors.fleet.lake import run as lake_run
 from rebal.inspectors.fleet.lake import scans as lake_scans
@@ -23,7 +22,6 @@ from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.table import LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.tables.reader import TablesError, open_tables
-from tests.fleet.tablefiles import change_document
 from tests.fleet.test_lake import WHEN, files_of, fill
 
 DAY = 86_400.0
@@ -116,15 +114,6 @@ def test_files_of_a_dead_scan_go_and_those_of_kept_scans_stay(ten_scans: Path) -
     assert not [path for path in files_of(ten_scans) if dead in path]
     for number in range(1, 11):
         assert rows_of(ten_scans, number) == written(number)
-
-
-def test_a_lake_of_another_schema_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
-    scan_at(tmp_path, 1)
-    change_document(tmp_path, {"schema": "rebal.fleet-scan/6"})
-    before = files_of(tmp_path)
-    with pytest.raises(DocumentError, match=r"last scan is rebal\.fleet-scan/6, this rebal reads"):
-        scan_at(tmp_path, 2)
-    assert files_of(tmp_path) == before
 
 
 def test_a_scan_reads_the_rows_of_others_once_and_few_documents_at_a_time(

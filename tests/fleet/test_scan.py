@@ -25,8 +25,6 @@ from rebal.groups.wire.offsets_topic import (
     decode_offset_commit,
     kind_name,
 )
-from rebal.inspectors.fleet.lake.place import find_place
-from rebal.inspectors.fleet.lake.scans import clusters_of
 from rebal.inspectors.fleet.sources import captured as captured_source
 from rebal.inspectors.fleet.sources.source import Source
 from rebal.inspectors.kafka.brokers import ClusterReading
@@ -139,29 +137,6 @@ def test_a_second_scan_of_the_same_files_changes_nothing(whole: Path, scan: Scan
     assert read_tables(whole) == before
 
 
-def test_going_on_from_the_last_offsets_gives_the_tables_of_a_full_scan(
-    whole: Path, scan: Scan, captured: list[Line], tmp_path: Path
-) -> None:
-    half = sorted(each["timestamp"] for each in captured)[len(captured) // 2]
-    broken = line(99_999, b"\x00\x02\x00\x05ab", b"")
-    old = [each for each in captured if each["timestamp"] <= half] + [broken | {"offset": -1}]
-    first = write_lines(tmp_path / "1" / OFFSETS.name, old)
-    second = write_lines(tmp_path / "2" / OFFSETS.name, [*captured, broken | {"offset": -1}])
-    log = gzip.decompress(REQUEST_LOG.read_bytes()).splitlines(keepends=True)
-    early = tmp_path / REQUEST_LOG.name.removesuffix(".gz")
-    early.write_bytes(b"".join(log[: len(log) // 2]))
-    out, full = tmp_path / "steps", tmp_path / "full"
-    scan("--offsets", first, "--request-log", early, "--out", out)
-    assert last_scan(out).read == len(old)
-    early.write_bytes(b"".join(log))
-    scan("--offsets", second, "--request-log", early, "--out", out)
-    scan("--offsets", second, "--request-log", early, "--out", full)
-    steps, once = last_scan(out), last_scan(full)
-    assert (steps.read, steps.records, steps.offsets) == (once.read, once.records, once.offsets)
-    assert (steps.observed_from, steps.observed_until) == (once.observed_from, once.observed_until)
-    assert without_sources(read_tables(out)) == without_sources(read_tables(full))
-
-
 @pytest.mark.parametrize("words", [(), ("--log-timezone", "-05:00")])
 def test_the_zone_of_a_log_is_found_or_named(
     words: tuple[str, ...], scan: Scan, local_tables: Tables, tmp_path: Path
@@ -263,27 +238,6 @@ def test_what_is_broken_or_not_known_is_counted_and_kept(scan: Scan, tmp_path: P
     assert last_scan(out).records == manifest.records
 
 
-def test_the_same_file_twice_counts_once(scan: Scan, tmp_path: Path) -> None:
-    some = lines_of(OFFSETS)[:60]
-    files = [write_lines(tmp_path / name / "part.jsonl.gz", some) for name in "ab"]
-    scan("--offsets", files[0], "--out", tmp_path / "once")
-    scan("--offsets", files[0], "--offsets", files[1], "--out", tmp_path / "twice")
-    manifest = last_scan(tmp_path / "twice")
-    assert manifest.read == 120
-    assert manifest.records["REPEATED"] == 60
-    assert read_tables(tmp_path / "twice") == read_tables(tmp_path / "once")
-
-
-def test_a_record_twice_in_one_file_counts_once(scan: Scan, tmp_path: Path) -> None:
-    some = lines_of(OFFSETS)[:60]
-    once = write_lines(tmp_path / "once" / "part.jsonl.gz", some)
-    twice = write_lines(tmp_path / "twice" / "part.jsonl.gz", [*some, *some[20:]])
-    scan("--offsets", once, "--out", tmp_path / "a")
-    scan("--offsets", twice, "--out", tmp_path / "b")
-    assert last_scan(tmp_path / "b").records["REPEATED"] == 40
-    assert read_tables(tmp_path / "b") == read_tables(tmp_path / "a")
-
-
 def test_a_damaged_gz_is_one_sentence_and_leaves_the_tables(
     whole: Path, scan: Scan, tmp_path: Path
 ) -> None:
@@ -293,14 +247,6 @@ def test_a_damaged_gz_is_one_sentence_and_leaves_the_tables(
     said = scan("--offsets", cut, "--out", whole, "--full", code=1)
     assert f"{cut}: the packed file is cut off or damaged from here on; fetch it again." in said
     assert read_tables(whole) == before
-
-
-def test_other_columns_are_named(scan: Scan, tmp_path: Path) -> None:
-    file = tmp_path / "other.parquet"
-    pq.write_table(pa.table({"key": ["a"], "offset": [1]}), file)
-    said = scan("--offsets", file, "--out", tmp_path / "out", code=1)
-    assert "no column value, partition, timestamp" in said
-    assert clusters_of(find_place(str(tmp_path / "out"))) == ()
 
 
 def test_records_of_another_topic_alone_are_no_report(scan: Scan, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from rebal.inspectors.fleet import job
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.spark import session
-from rebal.inspectors.fleet.spark.errors import SparkError, start_error
+from rebal.inspectors.fleet.spark.process import SparkError, start_error
 from rebal.inspectors.fleet.spark.session import SparkSettings, _configuration
 from tests.fleet.conftest import OFFSETS
 from tests.fleet.tablefiles import last_scan

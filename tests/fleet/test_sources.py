@@ -21,7 +21,7 @@ from rebal.inspectors.errors import ConnectError
 from rebal.inspectors.fleet.intake.read import check_records, check_request_logs
 from rebal.inspectors.fleet.sources import kafka
 from rebal.inspectors.fleet.sources.captured import find_files, read_lines
-from rebal.inspectors.fleet.sources.request_files import Part, share_out
+from rebal.inspectors.fleet.sources.files import Part, share_out
 from rebal.inspectors.fleet.sources.segments import find_segments
 from rebal.inspectors.fleet.sources.source import SKIPPED, TOPIC
 

@@ -32,8 +32,7 @@ from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.kafka.brokers import ClusterReading
 from rebal.inspectors.tables.columns import rows_of
-from rebal.inspectors.tables.evidence import read_observations
-from rebal.inspectors.tables.groups import read_snapshots
+from rebal.inspectors.tables.groups import read_observations, read_snapshots
 from rebal.inspectors.tables.history import METRICS, read_history
 from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.synthetic import fleet, group_named
@@ -120,15 +119,6 @@ def test_a_damaged_file_is_named(harm: str, tmp_path: Path) -> None:
     with pytest.raises(RebalError, match=r"groups/.*groups-00000\.parquet .*scan again") as error:
         read_history(open_tables(str(folder)))
     assert "\n" not in str(error.value)
-
-
-def test_a_run_that_is_written_meanwhile_is_not_read(tmp_path: Path) -> None:
-    folder = write_tables(tmp_path, fleet(4))
-    with new_run(find_place(str(folder)), "unnamed", full=False) as run:
-        path = folder / "groups" / run.target.token / "groups-00000.parquet"
-        path.parent.mkdir()
-        path.write_text("half")
-        assert len(read_snapshots(open_tables(str(folder)))) == 4
 
 
 def test_columns_of_a_newer_rebal_are_left_alone_and_missing_ones_are_null(tmp_path: Path) -> None:

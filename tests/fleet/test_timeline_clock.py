@@ -230,27 +230,6 @@ def test_rows_in_order_are_handed_on_as_they_are() -> None:
     assert settle(table) is table
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full)])
-def test_a_minority_of_wrong_clocks_changes_nothing_beside_the_log(seed: int) -> None:
-    """With a request log too: one record in thirty is far off, and its neighbours date it."""
-    rand = np.random.default_rng(seed)
-    rows = with_requests()
-    odd = [
-        {**row, "at": row["at"] + int(rand.choice([-YEAR, YEAR, -90 * SECOND]))}
-        if row["key"] and rand.random() < 1 / 30
-        else row
-        for row in rows
-    ]
-    made = tables(odd, observed=span(rows))
-    no_nonsense(made)
-    names = ("group_id", "generation", "failed", "members", "joined", "left", "assignor", "moved")
-    got, wanted = (
-        sorted(repr([row[name] for name in names]) for row in found["rebalances"])
-        for found in (made, usual_with_requests())
-    )
-    assert got == wanted
-
-
 @pytest.mark.parametrize("by", [5, pytest.param(20, marks=pytest.mark.full), 60])
 @pytest.mark.parametrize("which", ["records", "log", "both"])
 def test_a_broker_whose_clock_is_set_back_begins_no_group_anew(by: int, which: str) -> None:

@@ -29,7 +29,6 @@ from rebal.inspectors.fleet.timeline.values import (
     read_value,
 )
 from tests.examples import examples
-from tests.fleet.timeline_input import record, tables
 from tests.fleet.timeline_story import M, Story
 from tests.groups.test_group_metadata import written
 
@@ -237,29 +236,6 @@ def test_a_member_whose_bytes_tell_no_place_of_the_generation() -> None:
     assert found[0][0] is not found[2][0]
 
 
-def test_equal_subscriptions_of_members_in_other_racks_are_told_apart() -> None:
-    """Kafka's `client.rack` stands behind the generation: all bytes before it are the same."""
-    sent = struct.pack(">hi", 3, 1) + text("t") + struct.pack(">i", -1) + partitions([])
-    members = tuple(
-        GroupMetadataMember(
-            member_id=rack,
-            client_id="one",
-            client_host="/10.0.0.1",
-            rebalance_timeout_ms=300_000,
-            session_timeout_ms=10_000,
-            subscription=sent + struct.pack(">i", 2) + text(rack),
-            assignment=struct.pack(">h", 1) + partitions([]) + b"\xff\xff\xff\xff",
-        )
-        for rack in ("eu-1", "eu-2", "eu-3")
-    )
-    value = GroupMetadata(
-        version=3, protocol_type="consumer", generation=2, protocol="range", leader="eu-1",
-        state_timestamp_ms=-1, members=members,
-    )  # fmt: skip
-    _, found = read_value(written(value))
-    assert [one.subscription.rack for one in found] == ["eu-1", "eu-2", "eu-3"]
-
-
 def test_a_value_that_claims_very_many_members() -> None:
     some = [text(f"{n}") + struct.pack(">hhhiiii", *[0] * 7) for n in range(10_001)]
     start = struct.pack(">h", 3) + text("consumer") + struct.pack(">ihhqi", 1, -1, -1, -1, 10_001)
@@ -267,40 +243,3 @@ def test_a_value_that_claims_very_many_members() -> None:
     assert len(read_value(whole)[1]) == 10_001
     with pytest.raises(WireError, match="more than its bytes can hold"):
         read_value(cut + bytes(10))
-
-
-@examples(20, full=50)
-@given(histories())
-def test_values_that_wait_for_late_ones_say_what_they_said(history: list[GroupMetadata]) -> None:
-    def rows_of_members(apart: int) -> list[tuple[Any, ...]]:
-        rows = [
-            record("g", START + n * apart, n, KEY, written(one)) for n, one in enumerate(history)
-        ]
-        names = ("member_id", "first_generation", "last_generation", "subscription_generation")
-        return [tuple(row[name] for name in names) for row in tables(rows)["members"]]
-
-    assert rows_of_members(1_000_000) == rows_of_members(60_000_000)
-
-
-@examples(20, full=50)
-@given(st.lists(histories(), min_size=1, max_size=3), st.data())
-def test_batches_of_any_size_make_the_same_tables(
-    groups: list[list[GroupMetadata]], data: st.DataObject
-) -> None:
-    rows = [
-        record(f"g{number}", START + n * 60_000_000, n, KEY, written(one))
-        for number, history in enumerate(groups)
-        for n, one in enumerate(history)
-    ]
-    assert tables(rows, size=data.draw(st.integers(1, len(rows)))) == tables(rows)
-
-
-def test_a_subscription_sent_again_is_the_same_in_another_batch() -> None:
-    """Who rejoined with nothing in a rewritten generation said nothing new in the next one."""
-    story = Story()
-    others = [M("a1", generation=2), M("a2", generation=2)]
-    for number, owned, said in ((2, (0,), 2), (3, (0,), 2), (4, (0,), 2), (4, (), 4), (5, (), 4)):
-        kept = M("b", (0,), owned, generation=said)
-        newcomer = [M("a", generation=3)] if number == 3 else []
-        story.generation(story.offset * 60, number, [kept, *others, *newcomer])
-    assert tables(story.rows, size=1) == tables(story.rows)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from rebal.inspectors.fleet.schemas import TABLES, TIME
-from rebal.inspectors.fleet.sources.request_rows import RequestLines
+from rebal.inspectors.fleet.sources.requests import RequestLines
 from rebal.inspectors.fleet.timeline.clock import DISORDER, early, settle
 from rebal.inspectors.fleet.timeline.facts import pack_request, unpack_request
 from rebal.inspectors.fleet.timeline.group import Record

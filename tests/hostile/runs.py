@@ -29,8 +29,8 @@ from rebal.inspectors import files
 from rebal.inspectors.connection import auth, settings
 from rebal.inspectors.fleet import job
 from rebal.inspectors.fleet.lake import run as lake_run
-from rebal.inspectors.fleet.sources.request_files import blocks, share_out
-from rebal.inspectors.fleet.spark.errors import SparkError
+from rebal.inspectors.fleet.sources.files import blocks, share_out
+from rebal.inspectors.fleet.spark.process import SparkError
 from tests.hostile.broker import WAYS, WrongBroker
 from tests.hostile.ground import KINDS, LAKE, SECRET, make_ground
 

@@ -109,20 +109,18 @@ def choose(
     states: pa.Table,
     span: tuple[int, int] | None,
     named: Collection[str],
-    damaged: Collection[str] = (),
 ) -> Choice:
     """Return the groups of which this scan writes rows, and those that go on from a state.
 
-    `states` are the newest ones of the lake (`newest_states`); no group goes on from one of those
-    `damaged`. `span` is the time that all sources cover (microseconds since 1970), and `named` are
-    the ids of topics whose names are new.
+    `states` are the newest ones of the lake (`newest_states`). `span` is the time that all sources
+    cover (microseconds since 1970), and `named` are the ids of topics whose names are new.
     """
     news = news.filter(pc.is_valid(news["group_id"])).combine_chunks()
     state = states.take(pc.index_in(news["group_id"], states["group_id"]))
     is_record = pc.equal(news["kind"], RECORDS)
     goes_on = pc.and_(
         pc.if_else(is_record, _records_follow(news, state), _requests_follow(news, state)),
-        pc.and_(pc.equal(state["form"], FORM), pc.invert(_is_in(news, damaged))),
+        pc.equal(state["form"], FORM),
     )
     begins = pc.is_null(state["group_id"])
     sure = pc.and_(news["ordered"], pc.or_(pc.invert(is_record), _within(news, span)))

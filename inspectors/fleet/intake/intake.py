@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.groups.wire.offsets_topic import kind_name
-from rebal.inspectors.fleet.commits.sums import CommitSums
-from rebal.inspectors.fleet.commits.table import name_topics
+from rebal.inspectors.fleet.commits import CommitSums, name_topics
 from rebal.inspectors.fleet.files import read_rows
 from rebal.inspectors.fleet.increments.choice import encoded, summed
 from rebal.inspectors.fleet.kinds import REPEATED, explain, group_in, sort_out
@@ -27,8 +26,8 @@ from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.reports import TaskReport
 from rebal.inspectors.fleet.runs import in_order, pack
 from rebal.inspectors.fleet.schemas import ERRORS, TEXT, TIME, TIMELINE, in_columns
-from rebal.inspectors.fleet.sources.request_files import Part
-from rebal.inspectors.fleet.sources.request_rows import read_parts
+from rebal.inspectors.fleet.sources.files import Part
+from rebal.inspectors.fleet.sources.requests import read_parts
 from rebal.inspectors.fleet.spark.tasks import Work, in_shares
 from rebal.inspectors.fleet.timeline.clock import span_of
 from rebal.inspectors.fleet.writer import PartWriter, Target

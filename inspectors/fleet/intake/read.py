@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.logs import zone_name, zone_offset
 from rebal.groups.wire.offsets_topic import GROUP_METADATA, KINDS, generation_in
-from rebal.inspectors.fleet.increments.gather import gather, pieces_of
+from rebal.inspectors.fleet.increments.work import gather, pieces_of
 from rebal.inspectors.fleet.intake.intake import (
     COPIES,
     only_new,
@@ -29,8 +29,8 @@ from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
 from rebal.inspectors.fleet.schemas import TEXT, TIMELINE
-from rebal.inspectors.fleet.sources.request_files import Part, share_out
-from rebal.inspectors.fleet.sources.request_rows import COUNTS, SYNCED, read_syncs
+from rebal.inspectors.fleet.sources.files import Part, share_out
+from rebal.inspectors.fleet.sources.requests import COUNTS, SYNCED, read_syncs
 from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source
 from rebal.inspectors.fleet.spark.tasks import Work, cores_of, in_shares, in_tasks, numbered
 from rebal.inspectors.fleet.timeline.clock import latest_time
@@ -50,7 +50,7 @@ _MANY: Final = 100
 
 
 class LogsRead(NamedTuple):
-    """Request logs that were read: their lines by `request_rows.COUNTS`, the logs on disk up to
+    """Request logs that were read: their lines by `requests.COUNTS`, the logs on disk up to
     where they were read, and how far their clock was found to be ahead of UTC (None: not)."""
 
     counts: Mapping[str, int]

@@ -23,8 +23,15 @@ import pyarrow.parquet as pq
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.schemas import TEXT, TIME
-from rebal.inspectors.fleet.sources.files import absolute, is_folder, list_files, opened_file
-from rebal.inspectors.fleet.sources.request_files import Part, blocks, share_out
+from rebal.inspectors.fleet.sources.files import (
+    Part,
+    absolute,
+    blocks,
+    is_folder,
+    list_files,
+    opened_file,
+    share_out,
+)
 from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE, TOPIC, Source
 from rebal.inspectors.fleet.spark.tasks import shares_of
 

@@ -1,23 +1,34 @@
-"""Files that a scan reads: on a file system of this machine, or in a store that delta-rs reaches.
+"""Files that a scan reads, in parts for tasks: of this machine's file systems, or of a store.
 
-The driver and the executors open them alike. A store's credentials come from the environment of
-the process that needs them, as a lake's do.
+The driver and the executors open them alike, a store's by delta-rs. Its credentials come from the
+environment of the process that needs them, as a lake's do. A plain file of lines is split, and a
+line belongs to the part in which it begins; a packed one (gz or bz2, told by its first bytes) is
+one part. No Spark.
 """
 
 from __future__ import annotations
 
+import bz2
+import contextlib
+import hashlib
 import io
 import os
 import re
-from collections.abc import Iterator
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final, NamedTuple
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.files import opened
 from rebal.inspectors.fleet.lake.place import Place, find_place
-from rebal.inspectors.logs.text_input import cannot_read, files_in
+from rebal.inspectors.fleet.manifest import ReadLog
+from rebal.inspectors.fleet.spark.tasks import shares_of
+from rebal.inspectors.logs.text_input import LONGEST_LINE, cannot_read, files_in
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
@@ -82,3 +93,185 @@ def _place_of(url: str) -> tuple[Place, str]:
     """Return the folder that a URL's last part is in, and that part."""
     folder, _, name = url.rpartition("/")
     return find_place(folder), name
+
+
+_LEAST, _MOST = 8 << 20, 128 << 20
+"""Bytes of plain files for one task: each task costs a tenth of a second."""
+_HEAD: Final = 4096
+"""Bytes by which a log is known again: a dozen lines, with their times."""
+_BLOCK: Final = 1 << 20
+_PACKED_BLOCK: Final = 1 << 16
+_GZIP_WINDOW: Final = 31
+_UNPACK: Final[dict[bytes, Callable[[], Any]]] = {
+    b"\x1f\x8b": partial(zlib.decompressobj, _GZIP_WINDOW),
+    b"BZ": bz2.BZ2Decompressor,
+}
+_TO_ITS_END: Final = sys.maxsize
+_SHORTER: Final = "the file became shorter while it was read, from here on; scan it again"
+_CUT_OFF: Final = "the packed file is cut off or damaged from here on; fetch it again"
+
+
+@dataclass(frozen=True)
+class Part:
+    """The lines of a file that begin at `begin` or later and before `end`, both in bytes."""
+
+    path: str
+    begin: int
+    end: int
+
+
+class Block(NamedTuple):
+    """Whole lines and where the first begins in the file's text, or why nothing follows there."""
+
+    position: int
+    text: bytes
+    problem: str | None = None
+
+
+def share_out(
+    paths: Sequence[str], tasks: int, known: Sequence[ReadLog] = ()
+) -> tuple[list[list[Part]], list[ReadLog]]:
+    """Return the files at `paths` in parts, those of each of about `tasks` tasks.
+
+    Packed files come first: they cannot be split. What an earlier scan has read of a file, by its
+    `known` logs, is in no part; with the parts come the logs as the next scan is to know them.
+
+    Raises:
+        DocumentError: a path is missing or cannot be read, or a folder holds no file.
+    """
+    packed: list[list[Part]] = []
+    plain_files: dict[str, tuple[int, int]] = {}
+    logs: list[ReadLog] = []
+    for file in dict.fromkeys(absolute(file) for path in paths for file in list_files(path)):
+        with opened_file(file) as stream:
+            head = stream.read(_HEAD)
+            size = stream.seek(0, 2)
+            unpack = _UNPACK.get(head[:2])
+            text = head if unpack is None else _first_text(stream, unpack)
+            begin = _read_until(text, known, sys.maxsize if unpack else size)
+            if unpack is None:
+                plain_files[file] = begin, size
+                logs.append(_as_read(text, max(begin, _last_line(stream, begin, size))))
+            else:
+                logs.append(_as_read(head, size))
+                if logs[-1] not in known:
+                    packed.append([Part(file, begin, _TO_ITS_END)])
+    new = sum(size - begin for begin, size in plain_files.values())
+    most = min(_MOST, max(_LEAST, -(-new // tasks)))
+    plain = [
+        Part(path, at, min(at + most, size))
+        for path, (begin, size) in plain_files.items()
+        for at in range(begin, size, most)
+    ]
+    shares = shares_of([(part, part.end - part.begin) for part in plain], -(-new // most))
+    return packed + shares, [log for log in logs if log.until]
+
+
+def _read_until(text: bytes, known: Sequence[ReadLog], most: int) -> int:
+    """Return up to where earlier scans have read the log that begins with this text."""
+    ends = (log.until for log in known if _as_read(text, log.until) == log)
+    return max((end for end in ends if end <= most), default=0)
+
+
+def _as_read(head: bytes, until: int) -> ReadLog:
+    """Return a log that begins so, as the next scan knows it again."""
+    begin = head[: min(until, _HEAD)]
+    return ReadLog(digest=hashlib.sha256(begin).hexdigest(), until=until)
+
+
+def _last_line(stream: IO[bytes], begin: int, size: int) -> int:
+    """Return the end of the last whole line between these bytes; `begin` where there is none."""
+    end = size
+    while end > begin:
+        start = max(begin, end - _BLOCK)
+        stream.seek(start)
+        found = stream.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return begin
+
+
+def blocks(part: Part) -> Iterator[Block]:
+    """Yield the lines of a part; a longer one than `LONGEST_LINE` comes in pieces.
+
+    Raises:
+        DocumentError: the file cannot be read.
+    """
+    with opened_file(part.path) as stream:
+        if part.end < _TO_ITS_END:
+            yield from _plain(stream, part)
+            return
+        unpack = _UNPACK[stream.read(2)]
+        yield from _packed(stream, unpack, part.begin)
+
+
+def _plain(stream: IO[bytes], part: Part) -> Iterator[Block]:
+    position = part.begin
+    if position:
+        stream.seek(position - 1)
+        while (rest := stream.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+            if stream.tell() >= part.end:
+                return
+        position = stream.tell()
+    while position < part.end:
+        text = stream.read(min(_BLOCK, part.end - position))
+        if not text:
+            yield Block(position, b"", _SHORTER)
+            return
+        if not text.endswith(b"\n"):
+            text += stream.readline(LONGEST_LINE)
+        yield Block(position, text)
+        position += len(text)
+
+
+def _first_text(stream: IO[bytes], make: Callable[[], Any]) -> bytes:
+    """Return the first bytes of a packed text, as many as it is known again by."""
+    text = b""
+    with contextlib.suppress(EOFError):
+        for piece in _unpacked(stream, make):
+            text += piece
+            if len(text) >= _HEAD:
+                break
+    return text
+
+
+def _packed(stream: IO[bytes], make: Callable[[], Any], begin: int) -> Iterator[Block]:
+    position, held, problem = 0, b"", None
+    pieces = _unpacked(stream, make)
+    while problem is None:
+        try:
+            held += next(pieces)
+            read = max(0, min(begin - position, len(held)))
+            position, held = position + read, held[read:]
+        except StopIteration:
+            break
+        except EOFError:
+            problem = _CUT_OFF
+        whole = held.rfind(b"\n") + 1
+        if not whole and len(held) >= LONGEST_LINE:
+            whole = len(held)
+        if whole:
+            yield Block(position, held[:whole])
+            position, held = position + whole, held[whole:]
+    if held or problem:
+        yield Block(position, held, problem)
+
+
+def _unpacked(stream: IO[bytes], make: Callable[[], Any]) -> Iterator[bytes]:
+    """Yield the text of all members of a packed file; EOFError where it is cut off or damaged."""
+    stream.seek(0)
+    unpack = make()
+    while data := stream.read(_PACKED_BLOCK):
+        # Zeros may fill up the room after a member.
+        while data := data.lstrip(b"\0") if unpack.eof else data:
+            if unpack.eof:
+                unpack = make()
+            try:
+                text = unpack.decompress(data)
+            except (zlib.error, OSError):
+                raise EOFError from None
+            yield text
+            data = unpack.unused_data
+    if not unpack.eof:
+        raise EOFError

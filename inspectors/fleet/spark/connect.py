@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from rebal.inspectors.errors import SettingError
-from rebal.inspectors.fleet.spark.errors import SparkError
-from rebal.inspectors.fleet.spark.process import end, environment, is_loopback
+from rebal.inspectors.fleet.spark.process import SparkError, end, environment, is_loopback
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

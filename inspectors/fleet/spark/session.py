@@ -24,9 +24,15 @@ import msgspec
 
 from rebal.groups.model import Record
 from rebal.inspectors.fleet.spark.connect import active_session, remote_session, require_server
-from rebal.inspectors.fleet.spark.errors import SparkError, start_error
-from rebal.inspectors.fleet.spark.process import end, environment, is_loopback, require_java
-from rebal.inspectors.fleet.spark.shipping import ship
+from rebal.inspectors.fleet.spark.process import (
+    SparkError,
+    end,
+    environment,
+    is_loopback,
+    require_java,
+    start_error,
+)
+from rebal.inspectors.fleet.spark.tasks import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

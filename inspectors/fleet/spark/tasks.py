@@ -1,19 +1,29 @@
-"""Python functions in Spark's tasks, spared three costs of a worker that is used again.
+"""Python functions in Spark's tasks, wherever these run.
 
-Before each task, a Python worker that is used again collects all garbage and reads anew the
-directory of every zip file from which it ever imported something, PySpark's own for each of its
-packages: a tenth of a second of CPU a task. What a worker has loaded is there to stay, so each
-task spares the next one both. And memory that a batch gives back is there for the next batch:
-an allocator that hands it to the system gets it back zeroed, page by page.
+A worker that is used again is spared three costs. Before each task it collects all garbage and
+reads anew the directory of every zip file from which it ever imported something, PySpark's own for
+each of its packages: a tenth of a second of CPU a task. What a worker has loaded is there to stay,
+so each task spares the next one both. And memory that a batch gives back is there for the next
+batch: an allocator that hands it to the system gets it back zeroed, page by page.
+
+Executors that have no rebal get its own code as one zip file. It is made from the running rebal: an
+editable install, a wheel and a checkout ship the same code. The third-party packages of the extra
+`fleet` they need themselves.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
+import shutil
 import sys
+import tempfile
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache, partial
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 from zipimport import zipimporter
 
@@ -108,3 +118,35 @@ def cores_of(spark: SparkSession) -> int:
     # Nothing tells how many there are, but rows are dealt out to as many tasks.
     numbers = spark.range(_MANY).select(sql.spark_partition_id().alias("task"))
     return numbers.distinct().count()
+
+
+ROOMS: Final = ("groups", "inspectors")
+
+
+def ship(spark: SparkSession) -> None:
+    """Let a session's tasks import rebal, wherever they run; a second time changes nothing."""
+    if not is_local(spark):
+        spark.addArtifacts(str(_zip()), pyfile=True)
+
+
+@cache
+def _zip() -> Path:
+    """Return the zip file; it lasts as long as the process, for executors that start later."""
+    folder = Path(tempfile.mkdtemp(prefix="rebal-shipped-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return build_zip(folder)
+
+
+def build_zip(folder: Path) -> Path:
+    """Return `folder/rebal.zip` with the rooms that run on executors, package data included."""
+    made = folder / "rebal.zip"
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        # Python finds a package without __init__.py in a zip by the folder's own entry only.
+        archive.mkdir("rebal")
+        for room in ROOMS:
+            source = Path(import_module(f"rebal.{room}").__path__[0])
+            for path in sorted([source, *source.rglob("*")]):
+                place = Path("rebal", room, path.relative_to(source))
+                if not any(part.startswith((".", "__pycache__")) for part in place.parts):
+                    archive.write(path, place)
+    return made

@@ -19,13 +19,7 @@ from rebal.inspectors.fleet.timeline.values import PartitionList
 
 MADE: Final = ("groups", "members", "assignor_lists", "rebalances", "incidents", "errors")
 """The tables that the timeline makes, all but `commits`."""
-DAMAGED: Final = "damaged"
-"""The kind of rows that name groups whose states are damaged; no other row of them is made."""
-_SCHEMAS: Final = {
-    **{name: TABLES[name] for name in MADE},
-    "states": STATES,
-    DAMAGED: pa.schema([STATES.field("group_id")]),
-}
+_SCHEMAS: Final = {**{name: TABLES[name] for name in MADE}, "states": STATES}
 _AT_ONCE: Final = 16_384
 
 OPEN: Final = "open_"

@@ -3,8 +3,8 @@
 `encode` writes the state so that the next scan goes on where this one stopped; `decode` makes the
 same state of it, which takes the group's next rows as if there had been no break. What all groups
 share (rows, decoded values, topics' names) is no part of it. Documents are msgpack of
-the types below and nothing else: they name no class and no function. One of another `SCHEMA`, or
-one that is damaged, counts as none, and its group is told anew from its records.
+the types below and nothing else: they name no class and no function. One of another `SCHEMA`
+counts as none, and its group is told anew from its records; one that is damaged ends the scan.
 """
 
 from __future__ import annotations
@@ -139,6 +139,7 @@ class GroupState(Struct, kw_only=True, array_like=True):
         return next(iter(self.newest.items()), (None, None))
 
 
+_ANEW: Final = " in the lake: scan again with --full, which makes all states anew."
 _ENCODER: Final = Encoder()
 _DECODER: Final = Decoder(GroupState)
 
@@ -157,7 +158,7 @@ def decode(data: bytes, group_id: str) -> GroupState:
     try:
         state = _DECODER.decode(data)
     except (MsgspecError, ValueError) as error:
-        raise DocumentError(f"a group's state in the lake cannot be read ({error}).") from None
+        raise DocumentError(f"the state of group {group_id} is damaged ({error}){_ANEW}") from None
     if state.group_id != group_id:
-        raise DocumentError(f"the state of group {group_id!r} in the lake is another group's.")
+        raise DocumentError(f"the state of group {group_id} is another group's{_ANEW}")
     return state

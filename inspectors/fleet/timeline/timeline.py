@@ -24,12 +24,11 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from msgspec.structs import replace
 
-from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.schemas import TIME, TIMELINE
 from rebal.inspectors.fleet.timeline.clock import DISORDER, early
 from rebal.inspectors.fleet.timeline.facts import unpack_request
 from rebal.inspectors.fleet.timeline.group import Record, apply_record, apply_request, finish
-from rebal.inspectors.fleet.timeline.rows import DAMAGED, Rows, Shared
+from rebal.inspectors.fleet.timeline.rows import Rows, Shared
 from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode
 
 INPUT: Final = TIMELINE
@@ -124,11 +123,7 @@ def _tell(
     document = first.rows[0].state
     state = GroupState(group_id=group_id, recorded=group_id in options.recorded)
     if document is not None:
-        try:
-            state = decode(document, group_id)
-        except DocumentError:
-            rows.add(DAMAGED)
-            return
+        state = decode(document, group_id)
     saved: dict[str, Any] | None = None
     is_settled = True
     heard: dict[int | None, set[bytes]] = {}

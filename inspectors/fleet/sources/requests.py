@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.schemas import TIMELINE
-from rebal.inspectors.fleet.sources.request_files import Part, blocks
+from rebal.inspectors.fleet.sources.files import Part, blocks
 from rebal.inspectors.fleet.timeline.facts import is_steady, pack_request
 from rebal.inspectors.logs.lines import Zone
 from rebal.inspectors.logs.requests.lines import (

@@ -1,0 +1,274 @@
+"""Offset commits, reduced to one row a partition: by each task, then for the table `commits`.
+
+Commits are nearly all of `__consumer_offsets`. A task reduces them over Arrow columns before any is
+decoded, to the newest and the first of each partition and how many there are. What tasks and
+earlier scans found is put together as the table.
+
+The table tells of groups that only committed offsets too: programs that assign partitions to
+themselves. They have no members and no record of their own, so the timeline never hears of them.
+The coordinator keeps such a group as a classic one that is Empty, and so does a group whose own
+record has gone while its offsets have not expired yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rebal.groups.errors import WireError
+from rebal.groups.model import GroupState, GroupType
+from rebal.groups.wire.offsets_topic import (
+    OffsetCommitKey,
+    decode_key,
+    decode_offset_commit,
+    kind_name,
+)
+from rebal.inspectors.fleet.kinds import UNREADABLE, error_row
+from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS, GROUPS, in_columns
+from rebal.inspectors.fleet.timeline.rebalances import TOPIC
+from rebal.inspectors.fleet.writer import PartWriter
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+_AT_ONCE: Final = 1 << 18
+_DECODED_AT_ONCE: Final = 1 << 16
+_NAMED: Final = slice(2, 1 << 20)
+"""Bytes of a key but for its version, which may differ in keys of one partition."""
+_LATEST_MS: Final = 253_402_300_799_999
+_NEVER: Final = np.iinfo(np.int64).max
+_SUMMED: Final = ("commits", "records")
+_NEWEST: Final = ("key", "value", "timestamp", "partition", "offset", "source")
+
+
+class CommitSums:
+    """Commits and their tombstones, as they come; what is kept is one row a partition."""
+
+    def __init__(self) -> None:
+        self._held: list[pa.Table] = []
+        self._rows = 0
+        self._limit = _AT_ONCE
+
+    def add(self, rows: pa.Table) -> None:
+        """Rows of a source that are commits."""
+        alive = pc.is_valid(rows["value"])
+        columns = {name: rows[name] for name in _NEWEST}
+        columns["first_value"] = rows["value"]
+        columns["first_record"] = pc.if_else(alive, rows["offset"], pa.scalar(None, pa.int64()))
+        columns["commits"] = alive.cast(pa.int64())
+        columns["records"] = pa.array(np.ones(len(rows), np.int64))
+        self._held.append(pa.table(columns))
+        self._rows += len(rows)
+        if self._rows >= self._limit:
+            self._reduce()
+
+    def parts(self) -> pa.Table:
+        """Return the kept rows, decoded, as `schemas.COMMIT_PARTS` describes them."""
+        self._reduce()
+        batches = [one for rows in self._held for one in rows.to_batches(_DECODED_AT_ONCE)]
+        return pa.concat_tables([COMMIT_PARTS.empty_table(), *map(_decoded, batches)])
+
+    def _reduce(self) -> None:
+        if not self._held:
+            return
+        rows = pa.concat_tables(self._held)
+        self._held = [reduced(rows, pc.binary_slice(rows["key"], _NAMED.start, _NAMED.stop))]
+        self._rows = len(self._held[0])
+        self._limit = _AT_ONCE + 2 * self._rows
+
+
+def reduced(rows: pa.Table, partitions: pa.ChunkedArray) -> pa.Table:
+    """Return one row for each distinct value of `partitions`: the newest, by the column `offset`.
+
+    Columns that begin with `first_` are those of the row with the lowest `first_record`, and
+    `commits` and `records` are summed.
+    """
+    rows = rows.combine_chunks()
+    codes: Ints = partitions.combine_chunks().dictionary_encode().indices.to_numpy()
+    newest = _last_of_each(codes, pc.fill_null(rows["offset"], -1).to_numpy())
+    first_by = pc.fill_null(rows["first_record"], _NEVER).to_numpy()
+    first = len(rows) - 1 - _last_of_each(codes[::-1], -first_by[::-1])
+    made = rows.take(pa.array(newest))
+    for at, name in enumerate(rows.column_names):
+        if name.startswith("first_"):
+            made = made.set_column(at, rows.field(name), rows[name].take(pa.array(first)))
+        elif name in _SUMMED:
+            amounts = pc.fill_null(rows[name], 0).to_numpy()
+            summed = np.bincount(codes, weights=amounts, minlength=len(made))
+            made = made.set_column(at, rows.field(name), pa.array(summed.astype(np.int64)))
+    return made
+
+
+def _last_of_each(codes: Ints, by: Ints) -> Ints:
+    """Return, for each code 0…n, the row with the highest `by`; of equal ones the last."""
+    found = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
+    order = np.argsort(by, kind="stable")
+    # Of the rows that are written to one place the last one stays.
+    found[codes[order]] = order
+    return found
+
+
+def _decoded(rows: pa.RecordBatch) -> pa.Table:
+    raw = zip(*(rows[name].to_pylist() for name in ("key", "value", "first_value")), strict=True)
+    made = pa.Table.from_pylist([_read(*one) for one in raw], COMMIT_PARTS)
+    kept = set(rows.schema.names) - {"key", "value"}
+    columns = [rows[one.name] if one.name in kept else made[one.name] for one in COMMIT_PARTS]
+    return pa.table(columns, COMMIT_PARTS)
+
+
+def _read(key: bytes, value: bytes | None, first_value: bytes | None) -> dict[str, Any]:
+    """Return the decoded columns of a row; of a broken one its bytes, and why it is broken."""
+    made: dict[str, Any] = {"tombstone": value is None}
+    try:
+        about = decode_key(key)
+        assert isinstance(about, OffsetCommitKey)
+        made["group_id"], made["topic"] = about.group_id, about.topic
+        made["topic_partition"] = about.partition
+        if value is not None:
+            newest = decode_offset_commit(value)
+            made["committed_offset"], made["leader_epoch"] = newest.offset, newest.leader_epoch
+            made["metadata"], made["topic_id"] = newest.metadata, newest.topic_id
+            made["committed_at"] = _micros(newest.commit_timestamp_ms)
+            made["expires_at"] = _micros(newest.expire_timestamp_ms)
+            made["value_version"] = newest.version
+    except WireError as error:
+        made |= {"key": key, "value": value, "error": str(error)}
+    with contextlib.suppress(WireError):
+        if first_value is not None:
+            first = decode_offset_commit(first_value)
+            made["first_offset"] = first.offset
+            made["first_at"] = _micros(first.commit_timestamp_ms)
+    return made
+
+
+def _micros(milliseconds: int | None) -> int | None:
+    """Return milliseconds since 1970 as microseconds; None for -1 and what no calendar holds."""
+    if milliseconds is None or not 0 <= milliseconds <= _LATEST_MS:
+        return None
+    return milliseconds * 1000
+
+
+_ABOUT: Final = ("group_id", "topic", "topic_partition")
+_BETWEEN: Final = "\0"
+"""No name of a topic holds it."""
+_ZERO: Final = ("members", "rebalance_total", "failed_rebalance_total")
+_HOUR_US: Final = 3_600_000_000
+_MINUTE_US: Final = 60_000_000
+
+
+def as_parts(rows: pa.Table) -> pa.Table:
+    """Rows of `commits` of the scan before, as parts of this one.
+
+    What they counted is in the manifest of that scan already.
+    """
+    given = {
+        **{name: rows[name] for name in rows.column_names},
+        # Before any record that is read now.
+        "first_record": pc.if_else(
+            pc.is_valid(rows["first_offset"]), pa.scalar(-1), pa.scalar(None, pa.int64())
+        ),
+    }
+    return in_columns(pa.table(given), COMMIT_PARTS)
+
+
+def name_topics(parts: pa.Table, writer: PartWriter) -> None:
+    """Report the names of topics by their ids, as commits of Kafka 4.1 and later tell them."""
+    told = parts.filter(pc.is_valid(parts["topic_id"])).select(["topic_id", "topic"])
+    for row in told.group_by(["topic_id", "topic"]).aggregate([]).to_pylist():
+        if row["topic"] is not None:
+            writer.said.topics[row["topic_id"]] = row["topic"]
+
+
+def merge_commits(parts: Sequence[pa.Table]) -> pa.Table:
+    """Parts of any number of tasks → one row a partition, still in the form of parts."""
+    whole = pa.concat_tables([COMMIT_PARTS.empty_table(), *parts])
+    names = [whole[name].cast(pa.string()) for name in _ABOUT]
+    partitions = pc.binary_join_element_wise(*names, _BETWEEN).cast(pa.binary())
+    # A broken key stands for itself.
+    merged = reduced(whole, pc.coalesce(partitions, whole["key"]))
+    return merged.sort_by([(name, "ascending") for name in _ABOUT])
+
+
+def write_commits(
+    merged: pa.Table, writer: PartWriter, span: tuple[int, int] | None = None
+) -> pa.Table:
+    """Write the table's rows, and say what is wrong with those that cannot be read; gives them.
+
+    `span` is the time that all sources cover, in microseconds since 1970; rates outside of it are
+    null.
+    """
+    named = merged.filter(pc.is_valid(merged["group_id"]))
+    rows = _with_rates(named, span)
+    writer.write("commits", rows)
+    broken = merged.filter(pc.is_valid(merged["error"])).to_pylist()
+    writer.add("broken", [_explained(row, writer) for row in broken])
+    return rows
+
+
+def _with_rates(rows: pa.Table, span: tuple[int, int] | None) -> pa.Table:
+    """Rows of `COMMITS`: the rates are null where one commit, or no time, is all there is."""
+    first, last = (
+        pc.fill_null(rows[name].cast(pa.int64()), 0).to_numpy()
+        for name in ("first_at", "committed_at")
+    )
+    both = pc.and_(pc.is_valid(rows["first_at"]), pc.is_valid(rows["committed_at"]))
+    told = both.to_numpy().copy()
+    if span is not None:
+        # a commit's time is the coordinator's, taken a little before its record's
+        told &= (first >= span[0] - _MINUTE_US) & (last <= span[1] + _MINUTE_US)
+    hours = np.where(told, (last - first) / _HOUR_US, 0.0)
+    commits = rows["commits"].to_numpy()
+    progress = pc.subtract(rows["committed_offset"], rows["first_offset"])
+    moved = pc.fill_null(progress, -1).to_numpy()
+    safe = np.where(hours > 0, hours, 1.0)
+    derived = {
+        "commits_per_hour": pa.array(
+            (commits - 1) / safe, mask=~((hours > 0) & (commits > 1)), type=pa.float64()
+        ),
+        "records_per_second": pa.array(
+            moved / (safe * 3600), mask=~((hours > 0) & (moved >= 0)), type=pa.float64()
+        ),
+    }
+    columns = [derived[name] if name in derived else rows[name] for name in COMMITS.names]
+    return pa.table(columns, schema=COMMITS)
+
+
+def _explained(row: Mapping[str, Any], writer: PartWriter) -> dict[str, Any]:
+    what = kind_name(int.from_bytes(row["key"][:2], "big"))
+    # A broken key is that of all its records; of a broken value only the newest was looked at.
+    broken = row["records"] if row["group_id"] is None else 1
+    writer.count(UNREADABLE, broken)
+    writer.count(what, -broken)
+    more = f" {broken} records have this key." if broken > 1 else ""
+    return error_row(row, what, row["group_id"], row["error"] + more)
+
+
+def commit_groups(commits: pa.Table, known: pa.Array, *, log: bool) -> pa.Table:
+    """Rows of `groups` for those in `commits` that are not among the `known` group ids.
+
+    A commit that was deleted makes no group. With `log` a request log was read, which would have
+    shown rejected joins.
+    """
+    known_here = pc.is_in(commits["group_id"], known)
+    found = (
+        commits.filter(pc.invert(pc.or_(commits["tombstone"], known_here)))
+        .group_by("group_id", use_threads=False)
+        .aggregate([("first_at", "min"), ("committed_at", "max"), ("partition", "max")])
+        .sort_by("group_id")
+    )
+    zero, size = (*_ZERO, "refused_total") if log else _ZERO, len(found)
+    given: dict[str, pa.Array | pa.ChunkedArray] = {
+        "group_id": found["group_id"],
+        "type": pa.array([GroupType.CLASSIC.value] * size, pa.string()),
+        "state": pa.array([GroupState.EMPTY.value] * size, pa.string()),
+        "partition": found["partition_max"],
+        "incarnation": pa.array([1] * size, pa.int32()),
+        "first_seen": found["first_at_min"],
+        "last_seen": found["committed_at_max"],
+        "sources": pa.array([[TOPIC]] * size, GROUPS.field("sources").type),
+        **{name: pa.array([0] * size, pa.int64()) for name in zero},
+    }
+    return in_columns(pa.table(given), GROUPS)

@@ -1,1 +1,0 @@
-"""Offset commits, reduced to one row a partition."""
