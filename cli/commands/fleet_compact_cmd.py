@@ -32,12 +32,12 @@ def command(
         typer.Option("--output", "-o", help="How to print what was removed."),
     ] = "text",
 ) -> int:
-    """Put a lake's small files together, and remove what no kept scan needs.
+    """Remove at once what no kept scan of a lake needs.
 
-    A cluster's last two scans are kept in any case. Scans that are kept read as before. The exit
-    code is 0, or 1 when a scan that ran at the same time came first: what was removed by then is
-    said, and the next call does the rest. Neither Java nor Spark is needed. With -o json or yaml a
-    document on stdout says the same.
+    A cluster's last two scans are kept in any case. Scans that are kept read as before, and one
+    that is under way is not disturbed. The exit code is 0, or 1 when a scan that ran at the same
+    time came first: what was removed by then is said, and the next call does the rest. Neither Java
+    nor Spark is needed. With -o json or yaml a document on stdout says the same.
     """
     from rebal.cli.render.fleet.compaction import compact_document
     from rebal.inspectors.fleet.increments.compact import compact
@@ -57,9 +57,6 @@ def command(
         if gone:
             scans = f"scan {gone[0]}" if len(gone) == 1 else f"scans {gone[0]} to {gone[-1]}"
             output.say(f"{'would remove' if dry_run else 'removed'} {scans} of {cluster}")
-    if done.small:
-        put = "would put" if dry_run else "put"
-        output.say(f"{put} {done.small:,} small files together into {done.made:,}")
     size = sum(one.size for one in (*done.files, *done.log)) / 1_000_000
     freed = "would free" if dry_run else "freed"
     output.say(

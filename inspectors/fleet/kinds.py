@@ -21,9 +21,8 @@ from rebal.groups.wire.offsets_topic import (
     decode_offset_commit,
     kind_name,
 )
-from rebal.inspectors.fleet.reports import add_up
 from rebal.inspectors.fleet.sources.source import SKIPPED
-from rebal.inspectors.fleet.writer import PartWriter
+from rebal.inspectors.fleet.writer import PartWriter, add_up
 
 UNREADABLE: Final = "UNREADABLE"
 REPEATED: Final = "REPEATED"

@@ -55,13 +55,12 @@ from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.table import DataFile, find_small
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
-from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
 from rebal.inspectors.fleet.sources.source import Source
 from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, in_tasks, is_local, numbered
 from rebal.inspectors.fleet.timeline.rows import OPEN
 from rebal.inspectors.fleet.timeline.timeline import Options
-from rebal.inspectors.fleet.writer import FOLDERS, WORK, PartWriter
+from rebal.inspectors.fleet.writer import FOLDERS, REPORT_DDL, WORK, PartWriter, Totals
 from rebal.inspectors.kafka.brokers import ClusterReading
 
 _Span = tuple[int, int] | None
@@ -107,8 +106,8 @@ def scan(
     `log_timezone` is the zone of a log's times that name none (None: as records show, else UTC).
 
     Raises:
-        DocumentError: what was named holds no record of a group.
-        ScanError: a record was lost on the way, or the source changed while it was read.
+        DocumentError: what was named holds no record of a group, or the source changed while it
+            was read.
         LakeError: this machine does not see what the executors wrote.
     """
     totals = Totals()

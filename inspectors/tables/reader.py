@@ -193,10 +193,7 @@ def _days(retain: float | None) -> str:
     """Return what a lake keeps, in words."""
     if not retain:
         return "the last two scans, with --retain those of more time"
-    for unit, seconds in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
-        if retain >= 2 * seconds:
-            return f"the scans of {retain / seconds:.4g} {unit}"
-    return f"the scans of {retain:.4g} seconds"
+    return f"the scans of {retain / 86_400:.4g} days"
 
 
 def _named(text: str, options: Mapping[str, str] | None) -> tuple[Place, str | None]:

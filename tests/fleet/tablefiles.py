@@ -17,9 +17,8 @@ from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.lake.scans import SCANS
 from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.manifest import SCHEMA, UNNAMED, Manifest
-from rebal.inspectors.fleet.reports import TaskReport
 from rebal.inspectors.fleet.schemas import TABLES
-from rebal.inspectors.fleet.writer import Target
+from rebal.inspectors.fleet.writer import Target, TaskReport
 from rebal.inspectors.kafka.brokers import ClusterReading
 from rebal.inspectors.tables.reader import open_tables
 

@@ -12,21 +12,18 @@ from shutil import copytree, rmtree
 from tempfile import mkdtemp
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from rebal.cli import app
 from rebal.inspectors.fleet.increments import compact as compacting
-from rebal.inspectors.fleet.increments.choice import NEWEST
 from rebal.inspectors.fleet.increments.compact import Compacted, compact
-from rebal.inspectors.fleet.lake.place import LakeError, find_place
+from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.run import new_run
-from rebal.inspectors.fleet.lake.table import LakeTable
-from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
-from rebal.inspectors.fleet.writer import STORED, PartWriter
+from rebal.inspectors.fleet.lake.scans import Scans
+from rebal.inspectors.fleet.manifest import UNNAMED
 from rebal.inspectors.tables.reader import open_tables
 from tests.documents import checked
-from tests.fleet.test_lake import WHEN, KilledError, files_of, finish, reported
+from tests.fleet.test_lake import files_of, finish
 from tests.fleet.test_retain import DAY, members, rows_of, scan_at, written
 
 Said = pytest.CaptureFixture[str]
@@ -52,53 +49,10 @@ def compacted(out: Path, retain: float | None = 3650 * DAY, *, dry: bool = False
     return compact(find_place(str(out)), [UNNAMED], retain=retain, dry=dry)
 
 
-def records(out: Path) -> int:
-    entry = open_tables(str(out)).manifest.inputs["records"]
-    columns = open_tables(str(out)).read("groups", ["group_id"]).schema
-    table = LakeTable(find_place(str(out)), "records", columns)
-    return len(table.files(UNNAMED, entry.version))
-
-
 def check(out: Path, *scans: int) -> None:
     assert open_tables(str(out)).scans == scans
     for number in scans:
         assert rows_of(out, number) == written(number)
-
-
-def test_small_files_are_put_together_and_every_scan_reads_as_before(tmp_path: Path) -> None:
-    lake_of(tmp_path, 6)
-    before = files_of(tmp_path)
-    planned = compacted(tmp_path, dry=True)
-    assert (files_of(tmp_path), records(tmp_path)) == (before, 6)
-    done = compacted(tmp_path)
-    assert (done.small, done.made, records(tmp_path)) == (6, 1, 1)
-    assert (planned.small, planned.made) == (done.small, done.made)
-    check(tmp_path, 1, 2, 3, 4, 5, 6)
-    again = compacted(tmp_path)
-    assert (again.small, again.files, again.log) == (0, (), ())
-    scan_at(tmp_path, 8)
-    # The compaction took the number 7, and its row is that of scan 6.
-    assert open_tables(str(tmp_path)).scans == (1, 2, 3, 4, 5, 6, 8)
-    assert rows_of(tmp_path, 8)["records"] == 7
-
-
-def test_of_states_each_groups_newest_stays(tmp_path: Path) -> None:
-    place = find_place(str(tmp_path))
-    for number in range(1, 5):
-        with new_run(place, UNNAMED, full=False) as run:
-            writer = PartWriter(run.target)
-            names = ("every", f"only {number}")
-            for kind in NEWEST:
-                writer.add(kind, [{"group_id": name, "unnamed": []} for name in names])
-            manifest = Manifest(cluster=UNNAMED, run=number, finished_at=WHEN)
-            run.finish(manifest, reported(writer))
-    assert compacted(tmp_path).small == 8
-    with new_run(place, UNNAMED, full=False) as run:
-        for kind in NEWEST:
-            (file,) = run.earlier(kind)
-            rows = pq.ParquetFile(tmp_path / file.path).read(columns=["group_id", "scan_id"])
-            found = sorted(tuple(row.values()) for row in rows.to_pylist())
-            assert found == [("every", 4), *((f"only {number}", number) for number in range(1, 5))]
 
 
 def test_scans_that_are_not_kept_go_with_their_files_and_log(tmp_path: Path) -> None:
@@ -118,29 +72,6 @@ def test_scans_that_are_not_kept_go_with_their_files_and_log(tmp_path: Path) -> 
         assert not (tmp_path / one.path).exists()
     assert len(list((tmp_path / "groups" / "_delta_log").glob("0*"))) < 12
     assert not cut_off.exists(), "a commit that was cut off on HDFS"
-
-
-@pytest.mark.parametrize("commits", [0, 1, 7, len(STORED)])
-def test_a_compaction_that_ends_between_two_commits_changes_nothing_to_read(
-    commits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake_of(tmp_path, 3)
-    become, left = LakeTable.become, commits
-
-    def until_killed(table: LakeTable, *given: Any, **more: Any) -> int | None:
-        nonlocal left
-        if not left:
-            raise KilledError
-        left -= 1
-        return become(table, *given, **more)
-
-    monkeypatch.setattr(LakeTable, "become", until_killed)
-    with pytest.raises(KilledError):
-        compacted(tmp_path, 1.0)
-    monkeypatch.undo()
-    check(tmp_path, 1, 2, 3)
-    assert compacted(tmp_path, 1.0).lost == ()
-    check(tmp_path, 2, 3)
 
 
 KILLED = """
@@ -173,37 +104,29 @@ def test_sigkill_between_two_removed_files(tmp_path: Path) -> None:
     check(out, 4, 5)
 
 
-def test_a_compaction_beside_a_scan_of_which_either_comes_first(
+def test_a_scan_that_is_under_way_is_not_disturbed(tmp_path: Path) -> None:
+    place = find_place(str(lake_of(tmp_path, 5)))
+    with new_run(place, UNNAMED, full=False) as run:
+        done = compacted(tmp_path, 1.0)
+        assert len(done.dropped[UNNAMED]) == 3
+        finish(run, 9)
+    assert open_tables(str(tmp_path)).manifest.offsets == {0: 9}
+
+
+def test_a_scan_that_ends_meanwhile_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = find_place(str(lake_of(tmp_path, 4)))
-    with new_run(place, UNNAMED, full=False) as run:
-        assert compacted(tmp_path).small == 4
-        with pytest.raises(LakeError, match="another scan of the cluster unnamed was writing"):
-            finish(run, 9)
-    check(tmp_path, 1, 2, 3, 4)
-    scan_at(tmp_path, 6)
-    carry = compacting.carry
+    lake_of(tmp_path, 4)
+    drop = Scans.drop
 
     def scan_meanwhile(*given: Any) -> Any:
         monkeypatch.undo()
         scan_at(tmp_path, 7)
-        return carry(*given)
+        return drop(*given)
 
-    monkeypatch.setattr(compacting, "carry", scan_meanwhile)
+    monkeypatch.setattr(Scans, "drop", scan_meanwhile)
     assert app.run(["fleet", "compact", str(tmp_path), "--retain", "365d"]) == 1
-    last = open_tables(str(tmp_path)).manifest.run
-    assert rows_of(tmp_path, last)["records"] == 6
-
-
-def test_what_is_only_removed_does_not_disturb_a_scan(tmp_path: Path) -> None:
-    place = find_place(str(lake_of(tmp_path, 5)))
-    compacted(tmp_path)
-    with new_run(place, UNNAMED, full=False) as run:
-        done = compacted(tmp_path, 1.0)
-        assert (done.small, len(done.dropped[UNNAMED])) == (0, 3)
-        finish(run, 9)
-    assert open_tables(str(tmp_path)).manifest.offsets == {0: 9}
+    check(tmp_path, 1, 2, 3, 4, 5)
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
@@ -220,15 +143,13 @@ def test_the_document_says_what_the_screen_does(tmp_path: Path, capsys: Said, fo
     done = document("--retain", "1d")
     gone = before - files_of(tmp_path)
     assert list(done) == [
-        *("schema", "lake", "dry_run", "clusters", "small_files", "made_files"),
-        *("removed_files", "removed_log_entries", "freed_bytes", "not_done", "exit_code"),
+        *("schema", "lake", "dry_run", "clusters", "removed_files", "removed_log_entries"),
+        *("freed_bytes", "not_done", "exit_code"),
     ]
     assert done["clusters"] == [{"cluster": UNNAMED, "removed_scans": [1, 2]}]
-    assert (done["small_files"], done["made_files"]) == (4, 1)
     assert done["removed_files"] + done["removed_log_entries"] == len(gone) > 0
     assert done["freed_bytes"] == sum(sizes[path] for path in gone)
-    same = ("clusters", "small_files", "made_files", "not_done")
-    assert [planned[name] for name in same] == [done[name] for name in same]
+    assert planned["clusters"] == done["clusters"]
     assert (planned["dry_run"], done["dry_run"], done["not_done"]) == (True, False, [])
 
 
@@ -236,7 +157,7 @@ def test_the_document_says_which_cluster_is_not_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     sentence = "east: a scan of the cluster east came first"
-    lost = Compacted({UNNAMED: ()}, 0, 0, (), (), (sentence,))
+    lost = Compacted({UNNAMED: ()}, (), (), (sentence,))
     monkeypatch.setattr(compacting, "compact", lambda *_, **__: lost)
     lake_of(tmp_path, 1)
     assert app.run(["fleet", "compact", str(tmp_path), "-o", "json"]) == 1
@@ -248,11 +169,8 @@ def test_the_screen_says_what_was_freed(tmp_path: Path, capsys: Said) -> None:
     lake_of(tmp_path, 4)
     assert app.run(["fleet", "compact", str(tmp_path), "--retain", "1d", "--dry-run"]) == 0
     said = capsys.readouterr().err.splitlines()
-    assert said[:2] == [
-        "rebal: would remove scans 1 to 2 of unnamed",
-        "rebal: would put 4 small files together into 1",
-    ]
-    assert said[2].startswith("rebal: would free 0.0 MB: ")
+    assert said[0] == "rebal: would remove scans 1 to 2 of unnamed"
+    assert said[1].startswith("rebal: would free 0.0 MB: ")
     check(tmp_path, 1, 2, 3, 4)
     assert app.run(["fleet", "compact", str(tmp_path), "--retain", "1d"]) == 0
     assert capsys.readouterr().err.startswith("rebal: removed scans 1 to 2 of unnamed\n")

@@ -16,7 +16,6 @@ from rebal.inspectors.fleet import writer
 from rebal.inspectors.fleet.files import of_groups, of_scans, read_rows
 from rebal.inspectors.fleet.increments.work import Load, carry, tell
 from rebal.inspectors.fleet.intake.intake import only_new, read_broken, take_in
-from rebal.inspectors.fleet.reports import Totals
 from rebal.inspectors.fleet.runs import pack, runs_of, unpack
 from rebal.inspectors.fleet.schemas import (
     ERRORS,
@@ -30,7 +29,7 @@ from rebal.inspectors.fleet.schemas import (
 from rebal.inspectors.fleet.sources.source import SOURCE
 from rebal.inspectors.fleet.timeline.clock import DISORDER
 from rebal.inspectors.fleet.timeline.timeline import Options
-from rebal.inspectors.fleet.writer import PartWriter
+from rebal.inspectors.fleet.writer import PartWriter, Totals
 from tests.fleet.tablefiles import target_in
 from tests.fleet.timeline_input import request_rows
 

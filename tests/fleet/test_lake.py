@@ -22,8 +22,7 @@ from rebal.inspectors.fleet.lake.run import Run, counted, find_cluster, new_run
 from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, number_of, token_of
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
-from rebal.inspectors.fleet.reports import TaskReport, Totals
-from rebal.inspectors.fleet.writer import STORED, PartWriter
+from rebal.inspectors.fleet.writer import STORED, PartWriter, TaskReport, Totals
 from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.tablefiles import change_document, last_scan
 

@@ -10,9 +10,8 @@ import pytest
 
 from rebal.inspectors.fleet.intake.intake import take_in
 from rebal.inspectors.fleet.lake.place import Place
-from rebal.inspectors.fleet.reports import Totals
 from rebal.inspectors.fleet.sources.source import SOURCE
-from rebal.inspectors.fleet.writer import Target
+from rebal.inspectors.fleet.writer import Target, Totals
 
 Places = Sequence[tuple[int | None, int | None]]
 

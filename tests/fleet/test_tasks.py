@@ -15,10 +15,10 @@ import pytest
 
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.table import DataFile
-from rebal.inspectors.fleet.reports import Totals
 from rebal.inspectors.fleet.scan import check_seen
 from rebal.inspectors.fleet.spark.process import failed_job
 from rebal.inspectors.fleet.spark.tasks import _in_worker
+from rebal.inspectors.fleet.writer import Totals
 
 ROWS = [pa.RecordBatch.from_pydict({"id": [1, 2]})]
 

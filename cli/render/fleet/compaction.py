@@ -14,16 +14,14 @@ class _Cluster(Document, frozen=True, kw_only=True):
 class CompactDocument(Document, frozen=True, kw_only=True):
     """The body of `rebal.fleet-compact/1`; with `dry_run`, what would be done.
 
-    `small_files` were put together into `made_files`. `removed_files` are those that no kept scan
-    has, `removed_log_entries` old ones of the tables' logs, and `freed_bytes` the size of both.
-    `not_done` says of which clusters a scan that ran at the same time came first.
+    `removed_files` are those that no kept scan has, `removed_log_entries` old ones of the tables'
+    logs, and `freed_bytes` the size of both. `not_done` says of which clusters a scan that ran at
+    the same time came first.
     """
 
     lake: str
     dry_run: bool
     clusters: tuple[_Cluster, ...]
-    small_files: int
-    made_files: int
     removed_files: int
     removed_log_entries: int
     freed_bytes: int
@@ -31,15 +29,13 @@ class CompactDocument(Document, frozen=True, kw_only=True):
 
 
 def compact_document(done: Compacted, lake: str, *, dry_run: bool) -> CompactDocument:
-    """Return what a compaction of `lake` has removed and made."""
+    """Return what a compaction of `lake` has removed."""
     return CompactDocument(
         lake=lake,
         dry_run=dry_run,
         clusters=tuple(
             _Cluster(cluster=name, removed_scans=scans) for name, scans in done.dropped.items()
         ),
-        small_files=done.small,
-        made_files=done.made,
         removed_files=len(done.files),
         removed_log_entries=len(done.log),
         freed_bytes=sum(one.size for one in (*done.files, *done.log)),

@@ -23,14 +23,13 @@ from rebal.inspectors.fleet.files import read_rows
 from rebal.inspectors.fleet.increments.choice import encoded, summed
 from rebal.inspectors.fleet.kinds import REPEATED, explain, group_in, sort_out
 from rebal.inspectors.fleet.lake.place import Place
-from rebal.inspectors.fleet.reports import TaskReport
 from rebal.inspectors.fleet.runs import in_order, pack
 from rebal.inspectors.fleet.schemas import ERRORS, TEXT, TIME, TIMELINE, in_columns
 from rebal.inspectors.fleet.sources.files import Part
 from rebal.inspectors.fleet.sources.requests import read_parts
 from rebal.inspectors.fleet.spark.tasks import Work, in_shares
 from rebal.inspectors.fleet.timeline.clock import span_of
-from rebal.inspectors.fleet.writer import PartWriter, Target
+from rebal.inspectors.fleet.writer import PartWriter, Target, TaskReport
 from rebal.inspectors.logs.lines import Zone
 
 COPIES: Final = "copies"

@@ -27,13 +27,13 @@ from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.sweep import Freed, remove
 from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.manifest import ReadLog
-from rebal.inspectors.fleet.reports import REPORT_DDL, Totals
 from rebal.inspectors.fleet.schemas import TEXT, TIMELINE
 from rebal.inspectors.fleet.sources.files import Part, share_out
 from rebal.inspectors.fleet.sources.requests import COUNTS, SYNCED, read_syncs
 from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source
 from rebal.inspectors.fleet.spark.tasks import Work, cores_of, in_shares, in_tasks, numbered
 from rebal.inspectors.fleet.timeline.clock import latest_time
+from rebal.inspectors.fleet.writer import REPORT_DDL, Totals
 from rebal.inspectors.logs.lines import Zone
 
 Say = Callable[[str], None]
@@ -58,16 +58,12 @@ class LogsRead(NamedTuple):
     ahead_ms: int | None
 
 
-class ScanError(DocumentError):
-    """The scan cannot vouch for its tables; says why."""
-
-
 def read_records(spark: SparkSession, run: Run, source: Source) -> Totals:
     """Take in the records that no earlier scan has read; return what tasks report of them.
 
     Raises:
-        DocumentError: what was named holds no record of a group.
-        ScanError: a record was lost on the way, or the source changed while it was read.
+        DocumentError: what was named holds no record of a group, or the source changed while it
+            was read.
     """
     shares = source.share(cores_of(spark))
     tasks = numbered(spark, len(shares))
@@ -117,7 +113,7 @@ def _each_once(rows: DataFrame) -> DataFrame:
 def _account(run: Run, source: Source, totals: Totals) -> None:
     ended = sum(totals.records.values())
     if ended != totals.read:
-        raise ScanError(
+        raise DocumentError(
             f"{', '.join(source.names)}: {totals.read:,} records were read and {ended:,} are "
             "accounted for: the source changed while it was read; scan again."
         )

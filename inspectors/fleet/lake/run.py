@@ -27,9 +27,8 @@ from rebal.inspectors.fleet.lake.scans import LEAST, SCANS, Finished, Scans, clu
 from rebal.inspectors.fleet.lake.sweep import Known, find_files, find_log, remove
 from rebal.inspectors.fleet.lake.table import CHECKPOINT, DataFile, LakeTable, lost, token_of
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest, TableEntry
-from rebal.inspectors.fleet.reports import TaskReport
 from rebal.inspectors.fleet.schemas import TABLES
-from rebal.inspectors.fleet.writer import FOLDERS, STORED, WORK, Target, columns_of
+from rebal.inspectors.fleet.writer import FOLDERS, STORED, WORK, Target, TaskReport, columns_of
 
 _AT_ONCE: Final = 8
 """Tables that are asked about or committed at a time, for a store takes its time to answer."""
@@ -104,8 +103,8 @@ class Run:
             tables={name: entry for name, entry in entries.items() if name in TABLES},
             inputs={name: entry for name, entry in entries.items() if name not in TABLES},
         )
-        token, scans = self.target.token, Scans(self.place)
-        found = scans.finish(finished, self._found, self._app, token, self.number)
+        scans = Scans(self.place)
+        found = scans.finish(finished, self._found, self._app, self.target.token)
         self._sweep(found, {finished.run: made})
         return finished
 

@@ -127,20 +127,17 @@ class Scans(LakeTable):
         found = {one: before.get(one) or _rows(self._place, one) for one in self.files(cluster)}
         return Finished(self._place, cluster, found)
 
-    def finish(
-        self, manifest: Manifest, before: Finished, app: str, token: str, number: int
-    ) -> Finished:
+    def finish(self, manifest: Manifest, before: Finished, app: str, token: str) -> Finished:
         """Make this scan the cluster's last, if that of `before` still is; return those then there.
 
-        A scan that is there already is replaced. Scans that are older than what `manifest` retains
-        lose their rows, once they are an eighth of all: so a row is written again a few times only.
+        Scans that are older than what `manifest` retains lose their rows, once they are an eighth
+        of all: so a row is written again a few times only.
 
         Args:
             manifest: The scan.
             before: The scans that were finished when this one began.
             app: The name under which scans of the cluster commit.
             token: The folder that was made in the tables.
-            number: The number that this commit takes.
 
         Raises:
             LakeError: another scan was finished meanwhile.
@@ -148,18 +145,14 @@ class Scans(LakeTable):
         found = self.of(manifest.cluster, before)
         if found.rows[-1:] != before.rows[-1:]:
             raise lost(self._place, manifest.cluster)
-        same = [row for row in found.rows if row.number == manifest.run]
-        folders = (*(same[0].folders if same else ()), token)
         versions = {name: one.version for name, one in _entries(manifest).items()}
-        row = Row(manifest.run, manifest.finished_at, versions, folders)
-        rows = (*(one for one in found.rows if one not in same), row)
+        row = Row(manifest.run, manifest.finished_at, versions, (token,))
+        rows = (*found.rows, row)
         gone = expired(rows, manifest.retain, manifest.finished_at)
         if len(gone) * _SHARE < len(rows):
             gone = ()
-        replaced = {one.number for one in (*gone, *same)}
-        after = self._exchange(
-            found, (app, number), token, replaced, (row, _written(manifest, row))
-        )
+        dropped, made = {one.number for one in gone}, (row, _written(manifest, row))
+        after = self._exchange(found, (app, row.number), token, dropped, made)
         # Rows may have been dropped at the same moment.
         if after.rows[-1:] != (row,):
             raise lost(self._place, manifest.cluster)
