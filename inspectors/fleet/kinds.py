@@ -45,18 +45,21 @@ class Sorted(NamedTuple):
     doubtful: Mask
 
 
-def sort_out(keys: pa.Array, values: pa.Array, problems: pa.Array) -> Sorted:
+def sort_out(rows: pa.RecordBatch) -> Sorted:
     """Return the kind of each row of a source, by the first bytes of its key.
 
     Commits are those that can be reduced: a tombstone, or a value of a known version that is long
-    enough. A doubtful row has a problem, or is not what its key says.
+    enough. A doubtful row has a problem, is not what its key says, or tells of a group and has no
+    time.
     """
+    keys, values, problems = (rows.column(name) for name in ("key", "value", "problem"))
     heads, versions = _heads(keys, 4), _heads(values, 2)
     kinds = np.where(problems.is_null(), _of_each(heads, _kind), _NONE)
     of_commit = np.isin(kinds, OFFSET_COMMITS)
     long_enough = _sizes(values) >= _of_each(versions, _shortest)
     commits = of_commit & (np.asarray(values.is_null()) | long_enough)
     history = np.isin(kinds, list(HISTORY)) & (_sizes(keys) >= _of_each(heads, _end_of_group))
+    history &= np.asarray(rows.column("timestamp").is_valid())
     known = np.isin(kinds, [_NONE, *OFFSET_COMMITS, *HISTORY])
     return Sorted(kinds, commits, history, known & ~commits & ~history)
 
@@ -117,6 +120,8 @@ def _explained(row: Mapping[str, Any]) -> dict[str, Any]:
             what, group_id = kind_name(key.version), getattr(key, "group_id", None)
             if key.version in OFFSET_COMMITS:
                 decode_offset_commit(row["value"])
+            if key.version in HISTORY and row["timestamp"] is None:
+                raise WireError("The record has no time.")
             error = f"These bytes are not a record of the kind {what}."
         except WireError as wrong:
             error = str(wrong)

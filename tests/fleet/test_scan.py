@@ -207,6 +207,7 @@ def test_what_is_broken_or_not_known_is_counted_and_kept(scan: Scan, tmp_path: P
         line(9, None, b"x"),
         line(10, commit, None) | {"key": "%%%"},
         line(11, commit, value, topic="other"),
+        line(12, group, b"\x00\x03") | {"timestamp": None},
     ]
     file = tmp_path / "hard.jsonl"
     text = "".join(json.dumps(each) + "\n" for each in lines)
@@ -219,19 +220,23 @@ def test_what_is_broken_or_not_known_is_counted_and_kept(scan: Scan, tmp_path: P
         "OFFSET_COMMIT": 1,
         "SHARE_GROUP_METADATA": 1,
         "UNKNOWN_KIND_99": 1,
-        "UNREADABLE": 9,
+        "UNREADABLE": 10,
     }
-    assert manifest.read == 13
+    assert manifest.read == 14
     assert manifest.skipped == {"records of other topics": 1}
-    assert "9 unreadable" in said
+    assert "10 unreadable" in said
     assert "UNKNOWN_KIND_99" in said
     errors = {row["offset"]: row for row in read_tables(out)["errors"] if row["offset"] is not None}
-    assert set(errors) == {1, 2, 3, 4, 5, 8, 9, 10}
+    assert set(errors) == {1, 2, 3, 4, 5, 8, 9, 10, 12}
     assert "version 9 is not one of 0 to 4" in errors[2]["error"]
     assert errors[1]["key"] == commit
     assert errors[1]["value"] == value[:-1]
     assert errors[3]["what"] == "OFFSET_COMMIT"
     assert errors[4]["group_id"] == "abc"
+    assert (errors[12]["what"], errors[12]["error"]) == (
+        "GROUP_METADATA",
+        "The record has no time.",
+    )
     lost = [row for row in read_tables(out)["errors"] if row["offset"] is None]
     assert sorted(row["value"] for row in lost) == [b"not json at all", b'{"key": "AAE']
     scan("--offsets", file, "--out", out)

@@ -85,7 +85,7 @@ def take_in(
             continue
         rows = _counted(rows, writer)
         _note_extent(writer.said, rows, latest)
-        found = sort_out(*(batch.column(name) for name in ("key", "value", "problem")))
+        found = sort_out(batch)
         counted = found.kinds[~found.doubtful]
         for kind, amount in zip(*np.unique(counted, return_counts=True), strict=True):
             writer.count(kind_name(int(kind)), int(amount))
