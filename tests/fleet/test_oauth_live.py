@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 import ssl
 import subprocess
 import time
@@ -19,8 +18,6 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from rebal.inspectors.connection.config import resolve
-from rebal.inspectors.fleet.lake.place import find_place
-from rebal.inspectors.fleet.lake.scans import clusters_of
 from rebal.inspectors.fleet.sources import kafka as kafka_source
 from rebal.inspectors.fleet.sources.kafka import find_records
 from tests.fleet import test_cluster
@@ -257,28 +254,3 @@ def test_a_token_is_there_no_more_when_tasks_ask(
     assert said.count("\n") == 2
     assert "s3cret" not in said
     assert "eyJ" not in said
-
-
-@pytest.mark.parametrize("fault", ["dead", "silent", "unknown key", "refuses"])
-def test_no_token_or_none_that_the_broker_takes(
-    broker: Broker, issuer: Issuer, scan: Scan, tmp_path: Path, fault: str
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent, Issuer(600) as other:
-        other.body = Signer().answer(user="admin")
-        url, says = {
-            "dead": ("http://127.0.0.1:9/token", "cannot reach the token endpoint"),
-            "silent": (
-                f"http://127.0.0.1:{silent.getsockname()[1]}/token",
-                "did not answer",
-            ),
-            "unknown key": (other.url, "rejected the token of OAUTHBEARER"),
-            "refuses": (other.url, "client.id or its secret (401: invalid_client)"),
-        }[fault]
-        if fault == "refuses":
-            other.status, other.body = 401, None
-        words = ("--command-config", properties(broker, url, tmp_path), "--timeout", "2")
-        said = scan(*words, "--out", tmp_path / "out", code=1)
-    assert says in said
-    assert said.count("\n") == 1
-    assert "s3cret" not in said
-    assert clusters_of(find_place(str(tmp_path / "out"))) == ()

@@ -1,42 +1,182 @@
-"""Request logs in files: split, packed, rotated, cut off: the same rows, all counted."""
+"""Request logs as rows: the same joins as the reader of one group finds, in any files."""
 
 from __future__ import annotations
 
 import bz2
 import gzip
+import json
+import os
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
+from rebal.groups.evidence.observations import Joined, Left, Refused
 from rebal.inspectors.fleet.sources import files as request_files
 from rebal.inspectors.fleet.sources.files import share_out
 from rebal.inspectors.fleet.sources.requests import read_parts
 from rebal.inspectors.fleet.timeline.facts import is_steady, unpack_request
-from rebal.inspectors.logs.requests.lines import CONSUMER_HEARTBEAT
+from rebal.inspectors.logs.requests.lines import CONSUMER_HEARTBEAT, Outcome, Request
+from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.fleet.conftest import REQUEST_LOG, read_tables
 from tests.fleet.timeline_input import request_rows
 
-Rows = list[dict[str, Any]]
+LOG = (
+    Path(os.environ.get("REBAL_CAPTURES") or Path(__file__).parents[1] / "data/captures")
+    / "kafka-request.log.gz"
+)
 
 
-def said(rows: Rows) -> Counter[tuple[Any, ...]]:
-    """Times and requests, without the first steady heartbeat of each batch."""
-    found: Counter[tuple[Any, ...]] = Counter()
-    for row in rows:
-        one = unpack_request(row["value"])
-        if one.api != CONSUMER_HEARTBEAT or not is_steady(one):
-            found[row["at"], row["value"]] += 1
-    return found
+def said(rows: pa.Table) -> list[Request]:
+    """The requests in these rows, with their times."""
+    found = zip(rows["value"].to_pylist(), rows["at"].to_pylist(), strict=True)
+    return [replace(unpack_request(value), at=at) for value, at in found]
 
 
-def read(*paths: Path, tasks: int = 1) -> tuple[Rows, dict[str, int]]:
+def rows_of(*lines: str, tz_offset: timedelta = timedelta(0)) -> pa.Table:
+    return request_rows(((line.encode(), "log", n) for n, line in enumerate(lines)), tz_offset)
+
+
+def line(api: str, request: dict[str, Any], response: dict[str, Any], **more: Any) -> str:
+    body = {
+        "requestHeader": {
+            "requestApiVersion": more.pop("version", 9),
+            "clientId": "c-1",
+            "requestApiKeyName": api,
+        },
+        "request": {"groupId": "g", **request},
+        "response": response,
+        "connection": "10.0.0.1:9092-10.0.0.7:48174-0-38",
+        "totalTimeMs": 12.5,
+        **more,
+    }
+    return f"[2026-11-21 02:06:10,290] DEBUG Completed request:{json.dumps(body)} (x)"
+
+
+@pytest.fixture(scope="module")
+def captured() -> pa.Table:
+    with gzip.open(LOG, "rb") as lines:
+        return request_rows((raw, LOG.name, n) for n, raw in enumerate(lines))
+
+
+def test_the_same_joins_refusals_and_leaves_as_for_one_group(captured):
+    seen = read_request_log([LOG]).observations
+    expected = Counter(
+        (type(one).__name__, one.group_id, one.at, one.member_id)
+        for one in seen
+        if isinstance(one, Joined | Left)
+    )
+    expected += Counter(
+        ("Refused", one.group_id, one.at, one.client_id, one.list)
+        for one in seen
+        if isinstance(one, Refused)
+    )
+    made: Counter[Any] = Counter()
+    assert captured["problem"].null_count == len(captured)
+    for one in said(captured):
+        if one.api == "LEAVE_GROUP":
+            for left in one.left:
+                made["Left", one.group_id, one.at, left.member_id] += 1
+        elif one.api == "JOIN_GROUP" and one.outcome in (Outcome.ACCEPTED, Outcome.ID_GIVEN):
+            made["Joined", one.group_id, one.at, one.member_id] += 1
+        elif one.api == "JOIN_GROUP" and one.error == 23 and not one.is_probe:
+            names = tuple(protocol.name for protocol in one.protocols)
+            made["Refused", one.group_id, one.at, one.client_id, names] += 1
+    assert sum(made.values()) > 100
+    assert made == expected
+
+
+def test_rows_keep_the_lines_order_and_where_they_stand(captured):
+    positions = captured.column("position").to_pylist()
+    assert positions == sorted(set(positions))
+    assert set(captured.column("source").to_pylist()) == {LOG.name}
+
+
+def test_heartbeats_are_kept_where_they_say_something():
+    beat = {"memberId": "m-1", "generationId": 4}
+    kept = rows_of(
+        line("HEARTBEAT", beat, {"errorCode": 0}), line("HEARTBEAT", beat, {"errorCode": 27})
+    )
+    assert [(one.error, one.generation) for one in said(kept)] == [(27, 4)]
+    assert kept["position"].to_pylist() == [1]
+
+
+def test_only_commits_of_fenced_members_are_kept():
+    request = {"memberId": "m-1", "groupInstanceId": "i", "generationIdOrMemberEpoch": 4}
+
+    def answer(error: int) -> dict[str, object]:
+        partitions = [{"partitionIndex": 0, "errorCode": error}]
+        return {"topics": [{"name": "orders", "partitions": partitions}]}
+
+    kept = rows_of(*(line("OFFSET_COMMIT", request, answer(error)) for error in (0, 82, 25)))
+    found = [(one.api, one.error, one.member_id, one.instance_id) for one in said(kept)]
+    assert found == [("OFFSET_COMMIT", 82, "m-1", "i")]
+
+
+def consumer_heartbeat(epoch: int, answered: int, topics: list[str] | None = None) -> str:
+    request = {"memberId": "m-1", "memberEpoch": epoch, "subscribedTopicNames": topics}
+    return line(
+        "CONSUMER_GROUP_HEARTBEAT",
+        request,
+        {"errorCode": 0, "memberId": "m-1", "memberEpoch": answered},
+    )
+
+
+def test_kip_848_heartbeats_that_change_nothing_are_kept_once():
+    rows = rows_of(
+        consumer_heartbeat(0, 5, ["orders"]),
+        consumer_heartbeat(5, 5),
+        consumer_heartbeat(5, 5),
+        consumer_heartbeat(5, 6),
+        consumer_heartbeat(6, 6),
+        consumer_heartbeat(6, 6, ["orders", "clicks"]),
+        consumer_heartbeat(-1, -1),
+    )
+    assert rows["position"].to_pylist() == [0, 1, 3, 5, 6]
+    assert [(one.generation, one.member_epoch) for one in said(rows)] == [
+        (0, 5), (5, 5), (5, 6), (6, 6), (-1, -1),
+    ]  # fmt: skip
+
+
+def test_lines_that_cannot_be_read_are_rows_that_say_so():
+    whole = line("JOIN_GROUP", {"protocols": []}, {"errorCode": 0})
+    no_base64 = line("SYNC_GROUP", {"assignments": [{"assignment": "%%"}]}, {"errorCode": 0})
+    before_2_8 = "[t] Completed request:RequestHeader(apiKey=JOIN_GROUP, apiVersion=5) -- {"
+    rows = rows_of(whole[: len(whole) // 2], no_base64, before_2_8, "no request at all")
+    found = zip(rows["position"].to_pylist(), rows["problem"].to_pylist(), strict=True)
+    assert list(found) == [
+        (0, "the line is cut off, or is no valid JSON"),
+        (1, "SYNC_GROUP: bytes that are no base64"),
+        (2, "a broker before 2.8 wrote this line: it holds no JSON (KIP-673)"),
+    ]
+    assert rows["group_id"].null_count == 3
+
+
+def test_a_line_in_a_json_wrapper_and_a_clock_ahead_of_utc():
+    leave = line("LEAVE_GROUP", {"memberId": "m-1"}, {"errorCode": 0}, version=1)
+    wrapped = json.dumps({"@timestamp": "2026-11-21T02:06:10.290Z", "message": leave[26:]})
+    ahead = timedelta(hours=2)
+    plain, inside = rows_of(leave, wrapped, tz_offset=ahead)["at"].to_pylist()
+    assert plain == datetime(2026, 11, 21, 0, 6, 10, 290000, tzinfo=UTC)
+    assert inside == datetime(2026, 11, 21, 2, 6, 10, 290000, tzinfo=UTC)
+
+
+def news(rows: pa.Table) -> Counter[Request]:
+    """The requests, without the first steady heartbeat of each batch."""
+    beats = CONSUMER_HEARTBEAT
+    return Counter(one for one in said(rows) if one.api != beats or not is_steady(one))
+
+
+def read(*paths: Path, tasks: int = 1) -> tuple[pa.Table, dict[str, int]]:
     counts: dict[str, int] = {}
     shares, _ = share_out([str(path) for path in paths], tasks)
-    tables = (rows for parts in shares for rows in read_parts(parts, None, counts))
-    return [row for rows in tables for row in rows.to_pylist()], counts
+    tables = [rows for parts in shares for rows in read_parts(parts, None, counts)]
+    return pa.concat_tables(tables), counts
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +199,11 @@ def test_split_rotated_and_packed_files_of_several_brokers(
     monkeypatch.setattr(request_files, "_LEAST", 1)
     assert len(share_out([str(other), str(broker)], 4)[0]) == 6
     rows, counts = read(other, broker, tasks=4)
-    assert said(rows) == said(request_rows((line, "", 0) for line in lines).to_pylist())
+    assert news(rows) == news(request_rows((line, "", 0) for line in lines))
     assert counts["lines"] == counts["requests"] == len(lines)
-    assert len({(row["source"], row["position"]) for row in rows}) == len(rows) > 500
-    assert {row["source"] for row in rows} == {packed.name, "kafka-request.log", other.name}
+    places = set(zip(*(rows[name].to_pylist() for name in ("source", "position")), strict=True))
+    assert len(places) == len(rows) > 500
+    assert {source for source, _ in places} == {packed.name, "kafka-request.log", other.name}
 
 
 def test_noise_and_cut_off_lines_are_counted(lines: list[bytes], tmp_path: Path) -> None:
@@ -75,7 +216,7 @@ def test_noise_and_cut_off_lines_are_counted(lines: list[bytes], tmp_path: Path)
         + b'\n[2026-11-21 02:06:10,290] DEBUG Completed request:{"isForwarded":fa\n\xff\xfe\n'
     )
     rows, counts = read(log)
-    assert [row["problem"] for row in rows] == [None, "the line is cut off, or is no valid JSON"]
+    assert rows["problem"].to_pylist() == [None, "the line is cut off, or is no valid JSON"]
     assert (counts["lines"], counts["requests"], counts["cut_off"]) == (6, 3, 1)
 
 

@@ -247,11 +247,6 @@ def test_what_a_user_needs_and_what_is_said_without(
     assert last_scan(out).read > 0
 
 
-def test_nobody_at_the_address(scan: Scan, tmp_path: Path) -> None:
-    said = scan("-b", "127.0.0.1:9", "--timeout", "2", "--out", tmp_path / "out", code=1)
-    assert "127.0.0.1:9" in said
-
-
 def test_an_open_transaction_is_said_and_read_later(
     busy: Broker, live: Path, scan: Scan, tmp_path: Path
 ) -> None:

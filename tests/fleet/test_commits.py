@@ -15,8 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.inspectors.fleet import commits as commit_sums
-from rebal.inspectors.fleet.commits import CommitSums, as_parts, merge_commits, write_commits
-from rebal.inspectors.fleet.schemas import COMMIT_PARTS
+from rebal.inspectors.fleet.commits import (
+    CommitSums,
+    as_parts,
+    commit_groups,
+    merge_commits,
+    write_commits,
+)
+from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS, GROUPS
 from rebal.inspectors.fleet.sources.source import SOURCE
 from rebal.inspectors.fleet.writer import PartWriter
 from tests.examples import examples
@@ -188,3 +194,45 @@ def test_a_broken_key_is_one_error_for_all_its_records(tmp_path: Path) -> None:
     (error,) = pq.read_table(tmp_path / file).to_pylist()
     assert error["group_id"] is None
     assert error["error"].endswith("3 records have this key.")
+
+
+AT = datetime(2026, 11, 20, 9, tzinfo=UTC)
+
+
+def commit(group: str, minute: int, **more: Any) -> dict[str, Any]:
+    at = AT + timedelta(minutes=minute)
+    row = {"group_id": group, "topic": "t", "topic_partition": minute, "partition": 7}
+    return row | {"first_at": at, "committed_at": at, "tombstone": False} | more
+
+
+def micros(at: datetime) -> int:
+    return int(at.timestamp()) * 1_000_000
+
+
+def test_groups_with_commits_and_no_record_of_their_own() -> None:
+    rows = [
+        commit("loader", 3),
+        commit("known", 4),
+        commit("deleted", 5, tombstone=True),
+        commit("loader", 1),
+        commit("a", 2),
+    ]
+    known = pa.array(["known", "other"])
+    made = commit_groups(pa.Table.from_pylist(rows, COMMITS), known, log=True)
+    assert made.schema == GROUPS
+    a, loader = made.to_pylist()
+    assert a["group_id"] == "a"
+    assert {name: value for name, value in loader.items() if value is not None} == {
+        "group_id": "loader",
+        "type": "classic",
+        "state": "Empty",
+        "partition": 7,
+        "members": 0,
+        "incarnation": 1,
+        "first_seen": AT + timedelta(minutes=1),
+        "last_seen": AT + timedelta(minutes=3),
+        "rebalance_total": 0,
+        "failed_rebalance_total": 0,
+        "refused_total": 0,
+        "sources": ["offsets topic"],
+    }
