@@ -404,11 +404,18 @@ def _or_outdated(look: Look, found: Actions) -> Actions:
 
 
 def confirm_by_hand(look: Look) -> Advice | None:
-    """Have the operator confirm what no evidence shows, where nothing else is open."""
-    now = look.open
-    if now is None or not now.by_hand or len(now.by_hand) != len(now.unknown):
+    """Have the operator confirm what no evidence shows, where nothing else is open, or restart
+    those that were there when the plan was made.
+    """
+    now, step = look.open, look.step
+    if now is None or step is None or not now.by_hand or len(now.by_hand) != len(now.unknown):
         return None
-    return advised.confirm(look.context, now.id, look.members(now.by_hand), now.by_hand_list)
+    made = advised.confirm(look.context, now.id, look.members(now.by_hand), now.by_hand_list)
+    left = look.members([each for each in now.by_hand if each in step.unknown])
+    restart, _ = step_action(look.plan, step, look.context, left, ignore=look.ignore)
+    if not (left and restart.recommended):
+        return made
+    return advised.worded(replace(made, also=(*made.also, f"or {restart.text}")))
 
 
 def show_lists(look: Look) -> Advice | None:
