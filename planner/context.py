@@ -207,7 +207,8 @@ class Context(GroupFacts):
         """Return whether this member's running list still holds an assignor to be removed.
 
         A "no" is proven by an exact list without one, by a client that rejects mixed lists, or by a
-        client that fixes its protocol when it is built and runs COOPERATIVE.
+        client that fixes its protocol when it is built and runs COOPERATIVE. One that runs EAGER
+        still holds one.
         During a change to EAGER, kept partitions are no such proof, because a custom class may run
         under an eager assignor's name.
         """
@@ -255,8 +256,11 @@ class Context(GroupFacts):
         # Where an own class has the name of an eager assignor, it may be COOPERATIVE beside it.
         named = not any(cooperative(name) is Tri.NO for name in self.borrowed)
         fixed = self.goal == COOPERATIVE and facts.fixes_protocol and named
-        if unmixed or (fixed and self.runs(facts).value is RebalanceProtocol.COOPERATIVE):
+        ran = self.runs(facts).value if fixed else None
+        if unmixed or ran is RebalanceProtocol.COOPERATIVE:
             yield Tri.NO
+        elif ran is RebalanceProtocol.EAGER:
+            yield Tri.YES
 
     def _by(self, answer: Tri) -> tuple[Facts, ...]:
         return tuple(m for m in self.members if self.supports(m, self.target) is answer)

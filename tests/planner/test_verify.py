@@ -13,7 +13,7 @@ from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Aim, Plan
 from rebal.planner.verification.plan_context import PlanContext
 from rebal.planner.verification.verify import Standing, verify
-from tests.planner.looks import Story, app, bare, id_of, look
+from tests.planner.looks import Story, app, bare, id_of, look, pods
 
 MIXED = ["cooperative-sticky", "range"]
 FINAL = ["cooperative-sticky"]
@@ -59,6 +59,15 @@ def test_a_restart_without_the_list_of_bounce_1_is_what_the_probe_shows(plan: Pl
     assert said in standing.next
     unasked = verify(plan, [], look(1, members), accepted=known)
     assert "the list of app-0, app-1, app-2 was not seen" in unasked.next
+
+
+def test_a_member_that_runs_eager_after_the_vote_still_has_an_eager_assignor() -> None:
+    """Such as a pod of the old version that was added in the second bounce."""
+    made = make_plan(look(0, pods(1, 1, list=MIXED), elected=FINAL[0]))
+    new = [app(0, 2, list=FINAL), app(1, 2, ran="EAGER")]
+    standing = verify(made, [], look(1, new, elected=FINAL[0]))
+    assert done(standing) == {id_of(0, 2): "yes", id_of(1, 2): "no"}
+    assert standing.next == "restart app-1 with [cooperative-sticky]; one member at a time"
 
 
 def test_no_gate_holds_below_the_expected_count_and_the_missing_are_named(plan: Plan) -> None:
