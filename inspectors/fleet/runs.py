@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.inspectors.fleet.schemas import RUNS, TIME, TIMELINE, with_columns
-from rebal.inspectors.fleet.timeline.clock import DISORDER, early, settle
+from rebal.inspectors.fleet.timeline.clock import DISORDER, early, effective_times
 from rebal.inspectors.fleet.timeline.timeline import ORDER
 
 STATE, RECORDS, REQUESTS = KINDS = ("state", "records", "requests")
@@ -33,7 +33,7 @@ _LAST: Final = np.iinfo(np.int64).max
 _NEVER: Final = -_LAST
 _CODEC: Final = "zstd"
 _BY: Final = [(name, "ascending") for name in ORDER]
-_TIMED: Final = ["group_id", "at", "partition", "offset"]
+_TIMED: Final = ["at", "partition", "offset"]
 _Values = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -53,7 +53,7 @@ class PackedRun(NamedTuple):
     ordered: bool
     size: int
     packed: bytes
-    times: pa.ChunkedArray | None = None
+    times: pa.Array | None = None
 
     def rows(self) -> pa.Table:
         """Return its rows in `ORDER`."""
@@ -129,7 +129,7 @@ def unpack(
 ) -> Iterator[pa.RecordBatch]:
     """Rows of `RUNS`, by group → their rows in order, in batches of some thousand.
 
-    Rows have effective times (`clock.settle`); `span` is the time that all sources cover.
+    Rows have effective times (`clock.effective_times`); `span` is the time that all sources cover.
     """
     held: list[pa.Table] = []
     count = size = 0
@@ -150,7 +150,7 @@ def _settled(runs: list[PackedRun], span: tuple[int, int] | None) -> list[Packed
     if not _is_doubtful(runs, span):
         return runs
     tables = [run.rows().select(_TIMED) for run in runs]
-    times = settle(pa.concat_tables(tables), span)["at"]
+    times = effective_times(pa.concat_tables(tables), span)
     made, end = [], 0
     for run, rows in zip(runs, tables, strict=True):
         mine, end = times.slice(end, len(rows)), end + len(rows)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rebal.inspectors.fleet import runs
 from rebal.inspectors.fleet.runs import in_order, joined, pack, unpack
 from rebal.inspectors.fleet.schemas import RUNS, TIMELINE
-from rebal.inspectors.fleet.timeline.clock import early, settle
+from rebal.inspectors.fleet.timeline.clock import early, effective_times
 from rebal.inspectors.fleet.timeline.timeline import ORDER
 from tests.examples import examples
 
@@ -87,14 +87,17 @@ def test_short_runs_of_a_group_become_one() -> None:
     )
 
 
-def settled(rows: list[Row]) -> list[Row]:
+def with_times(rows: list[Row]) -> list[Row]:
     """The rows with effective times."""
-    table = pa.Table.from_pylist(rows, TIMELINE)
-    times = settle(table.select(["group_id", "at", "partition", "offset"]))["at"].to_pylist()
-    return [
-        one if at == one["at"] else {**one, "at": at, "told_at": one["at"]}
-        for one, at in zip(rows, times, strict=True)
-    ]
+    made: list[Row] = []
+    for _, of_group in itertools.groupby(sorted(rows, key=place), key=lambda one: one["group_id"]):
+        mine = list(of_group)
+        times = effective_times(pa.Table.from_pylist(mine, TIMELINE)).to_pylist()
+        made += [
+            one if at == one["at"] else {**one, "at": at, "told_at": one["at"]}
+            for one, at in zip(mine, times, strict=True)
+        ]
+    return made
 
 
 @settings(examples(60))
@@ -120,7 +123,7 @@ def test_rows_come_out_in_order_with_effective_times(files: list[list[Row]], run
         made = through(files)
     finally:
         runs._RUN_ROWS = before
-    rows = pa.Table.from_pylist(settled([one for rows in files for one in rows]), TIMELINE)
+    rows = pa.Table.from_pylist(with_times([one for rows in files for one in rows]), TIMELINE)
     wanted = sorted(early(rows).to_pylist(), key=place)
     assert [place(one) for one in made] == [place(one) for one in wanted]
     assert sorted(made, key=place) == wanted

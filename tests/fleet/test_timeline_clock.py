@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rebal.inspectors.fleet.timeline.clock import effective, latest_time, settle, span_of
+from rebal.inspectors.fleet.timeline.clock import effective, latest_time, span_of
 from tests.examples import examples
 from tests.fleet.conftest import CAPTURES
 from tests.fleet.timeline_input import Row, Tables, captured_records, captured_requests, tables
@@ -220,14 +220,6 @@ def test_a_request_outside_of_all_sources_time_has_none() -> None:
     made = tables(story.rows, observed=(START, START + HOUR))
     assert at(made["groups"][0]["last_seen"]) == 90
     assert made["assignor_lists"][0]["times"] == 2
-
-
-def test_rows_in_order_are_handed_on_as_they_are() -> None:
-    rows = [{"group_id": "g", "at": START + n, "partition": 0, "offset": n} for n in range(5)]
-    table = pa.Table.from_pylist(rows).set_column(
-        1, "at", pa.array([row["at"] for row in rows], pa.timestamp("us", "UTC"))
-    )
-    assert settle(table) is table
 
 
 @pytest.mark.parametrize("by", [5, pytest.param(20, marks=pytest.mark.full), 60])

@@ -7,19 +7,20 @@ import gzip
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from msgspec.structs import replace
 
-from rebal.inspectors.fleet.schemas import TABLES, TIME
+from rebal.inspectors.fleet.schemas import TABLES, TIME, TIMELINE
 from rebal.inspectors.fleet.sources.requests import RequestLines
-from rebal.inspectors.fleet.timeline.clock import DISORDER, early, settle
+from rebal.inspectors.fleet.timeline.clock import DISORDER, early, effective_times
 from rebal.inspectors.fleet.timeline.facts import pack_request, unpack_request
 from rebal.inspectors.fleet.timeline.group import Record
 from rebal.inspectors.fleet.timeline.rows import MADE, OPEN
-from rebal.inspectors.fleet.timeline.timeline import INPUT, WAITING, Options, make_tables
+from rebal.inspectors.fleet.timeline.timeline import WAITING, Options, make_tables
 from rebal.inspectors.logs.lines import Zone
 from rebal.inspectors.logs.requests.lines import Request
 
@@ -35,7 +36,7 @@ def micros(at: datetime) -> int:
 def record(group_id: str, at: int, offset: int, key: bytes, value: bytes | None) -> Row:
     """One record; `at` in microseconds."""
     return {
-        **dict.fromkeys(INPUT.names),
+        **dict.fromkeys(TIMELINE.names),
         "group_id": group_id,
         "at": at,
         "partition": 0,
@@ -106,34 +107,18 @@ def write_records(path: Path, rows: Iterable[Row]) -> Path:
 
 def in_order(rows: Iterable[Row], observed: tuple[int, int] | None = None) -> list[Row]:
     """The rows as the pipeline sorts them, by effective times."""
-    given = list(rows)
-    columns = ("group_id", "at", "partition", "offset")
-    types = {"at": TIME} | {name: INPUT.field(name).type for name in columns if name != "at"}
-    table = pa.table(
-        {
-            name: pa.array([row[name] for row in given], pa.int64() if name == "at" else kind)
-            for name, kind in sorted(types.items())
-        }
-    )
-    settled = settle(table.set_column(0, "at", table["at"].cast(TIME)), observed)
-    times = settled["at"].cast(pa.int64()).to_pylist()
-    moved = [
-        row if at == row["at"] else {**row, "at": at, "told_at": row["at"]}
-        for row, at in zip(given, times, strict=True)
-    ]
-
-    def key(row: Row) -> tuple[Any, ...]:
-        return (
-            row["group_id"],
-            row["at"] is None,
-            _order(row),
-            row["offset"] is None,
-            row["offset"] or 0,
-            row["source"] or "",
-            row["position"] or 0,
-        )
-
-    return sorted(moved, key=key)
+    moved: list[Row] = []
+    for _, of_group in groupby(sorted(rows, key=_group), key=_group):
+        mine = list(of_group)
+        columns = {name: [row[name] for row in mine] for name in ("at", "partition", "offset")}
+        given = pa.table({name: pa.array(one, pa.int64()) for name, one in columns.items()})
+        timed = given.set_column(0, "at", given["at"].cast(TIME))
+        times = effective_times(timed, observed).cast(pa.int64()).to_pylist()
+        moved += [
+            row if at == row["at"] else {**row, "at": at, "told_at": row["at"]}
+            for row, at in zip(mine, times, strict=True)
+        ]
+    return sorted(moved, key=_place)
 
 
 def _order(row: Row) -> int:
@@ -157,11 +142,11 @@ def _batches(ordered: Sequence[Row], size: int) -> Iterator[pa.RecordBatch]:
     for at in range(0, len(ordered), size):
         part = ordered[at : at + size]
         columns = []
-        for field in INPUT:
+        for field in TIMELINE:
             values = [row[field.name] for row in part]
             kind = pa.int64() if field.type == TIME else field.type
             columns.append(pa.array(values, kind).cast(field.type))
-        yield from early(pa.Table.from_arrays(columns, schema=INPUT)).to_batches()
+        yield from early(pa.Table.from_arrays(columns, schema=TIMELINE)).to_batches()
 
 
 def tables(rows: Iterable[Row], size: int = 1000, **options: Any) -> Tables:
@@ -225,7 +210,7 @@ class Scans:
                 self._waiting += moved
             elif kind == "states":
                 for row in found:
-                    empty = dict.fromkeys(INPUT.names)
+                    empty = dict.fromkeys(TIMELINE.names)
                     one = {"group_id": row["group_id"], "state": row["state"]}
                     self._states[row["group_id"]] = empty | one
             else:

@@ -47,37 +47,23 @@ def effective(at: Ints, span: tuple[int, int] | None = None) -> Ints:
     return made
 
 
-def settle(rows: pa.Table, span: tuple[int, int] | None = None) -> pa.Table:
-    """Return the rows with effective times in `at`; the same table where they are so already.
+def effective_times(rows: pa.Table, span: tuple[int, int] | None = None) -> pa.Array:
+    """Return the effective times of one group's rows, which have `at`, `partition` and `offset`.
 
-    Rows have `group_id`, `at`, `partition` and `offset`; one without an offset is a request, which
-    loses its time where that lies outside the `span`.
+    A row without an offset is a request, which loses its time where that lies outside the `span`.
     """
-    if not len(rows):
-        return rows
-    at = rows["at"].combine_chunks()
-    times = at.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    told = at.is_valid().to_numpy(zero_copy_only=False)
-    offsets = rows["offset"].combine_chunks()
-    of_record = offsets.is_valid().to_numpy(zero_copy_only=False)
-    records = np.flatnonzero(of_record & told)
-    groups = rows["group_id"].combine_chunks().dictionary_encode().indices
-    keys = [
-        column.fill_null(-1).to_numpy(zero_copy_only=False)[records]
-        for column in (offsets, rows["partition"].combine_chunks(), groups)
-    ]
-    order = np.lexsort(keys)
-    partitions, codes = keys[1][order], keys[2][order]
-    bounds = np.flatnonzero((np.diff(partitions) != 0) | (np.diff(codes) != 0)) + 1
+    at, offset, partition = (rows[name].combine_chunks() for name in ("at", "offset", "partition"))
+    told, is_record = (np.asarray(column.is_valid()) for column in (at, offset))
+    times, offsets = (np.asarray(one.cast(pa.int64()).fill_null(0)) for one in (at, offset))
+    partitions = np.asarray(partition.fill_null(-1))
     made = times.copy()
-    for series in np.split(records[order], bounds):
+    for number in np.unique(partitions[is_record & told]):
+        mine = np.flatnonzero(is_record & told & (partitions == number))
+        series = mine[np.argsort(offsets[mine], kind="stable")]
         made[series] = effective(times[series], span)
     first, until = span or EVER
-    lost = ~of_record & told & ((times < first) | (times > until))
-    if not lost.any() and (made == times).all():
-        return rows
-    column = pa.array(made, mask=~told | lost).cast(at.type)
-    return rows.set_column(rows.schema.get_field_index("at"), rows.field("at"), column)
+    lost = ~is_record & ((times < first) | (times > until))
+    return pa.array(made, mask=~told | lost).cast(at.type)
 
 
 def span_of(times: pa.ChunkedArray, latest: int) -> tuple[int, int] | None:

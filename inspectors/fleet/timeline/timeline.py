@@ -1,11 +1,11 @@
 """The timeline: one pass over all groups' records and requests, in order, to the tables' rows.
 
-`make_tables(batches)` takes Arrow batches of `INPUT`, sorted by `ORDER`, a group's rows one after
-another (they may span batches), and yields `(kind, batch)`: rows of the tables in `rows.MADE`,
-those that a later scan may replace as kinds that begin with `rows.OPEN`, and of each group its
-state, from which the next scan goes on. Nothing here needs Spark, the wall clock or a file: the
-same rows, in batches of any size and in any number of scans, give the same tables. Of a group only
-its present state is kept in memory.
+`make_tables(batches)` takes Arrow batches of `schemas.TIMELINE`, sorted by `ORDER`, a group's rows
+one after another (they may span batches), and yields `(kind, batch)`: rows of the tables in
+`rows.MADE`, those that a later scan may replace as kinds that begin with `rows.OPEN`, and of each
+group its state, from which the next scan goes on. Nothing here needs Spark, the wall clock or a
+file: the same rows, in batches of any size and in any number of scans, give the same tables. Of a
+group only its present state is kept in memory.
 
 A row holds a group's state of the scan before (`state` is set), a record (`key` is set) or a line
 of a request log; a line that could not be read (`problem` is set) names no group and becomes a row
@@ -24,23 +24,17 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from msgspec.structs import replace
 
-from rebal.inspectors.fleet.schemas import TIME, TIMELINE
+from rebal.inspectors.fleet.schemas import TIME
 from rebal.inspectors.fleet.timeline.clock import DISORDER, early
 from rebal.inspectors.fleet.timeline.facts import unpack_request
 from rebal.inspectors.fleet.timeline.group import Record, apply_record, apply_request, finish
 from rebal.inspectors.fleet.timeline.rows import Rows, Shared
 from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode
 
-INPUT: Final = TIMELINE
-"""`at` is the record's effective time (`clock.settle`: of one partition they never run backwards),
-`told_at` its timestamp where that may be another one. A request's `at` is `DISORDER` before its
-time (`clock.early`); null: its line has no time, it tells lists and nothing of when. A line that
-comes again, with equal bytes at the same time, is the same one."""
-
 ORDER: Final = ("group_id", "at", "partition", "offset", "source", "position")
 """How rows are sorted after the group's state, by effective times, nulls last."""
 WAITING: Final = "waiting"
-"""The kind of rows of `INPUT` that are given again to the next scan, after their group's state."""
+"""The kind of rows that are given again to the next scan, after their group's state."""
 FORM: Final = f"schema {SCHEMA}"
 """How states are written: the column `form` of one that this rebal can go on from."""
 
