@@ -196,7 +196,12 @@ def _join(memory: CoordinatorMemory, join: Join) -> Admission:
             reason="the group is Dead: the coordinator asks the client to try again",
             error=DEAD,
         )
-    early = (_out_of_bounds(memory, join), _closed(memory, join), _too_many(memory, join))
+    closed = not (join.kip848 or memory.empty or memory.classic_joins is Tri.YES)
+    early = (
+        _out_of_bounds(memory, join),
+        _rejects_classic(memory, "it joins with the classic protocol") if closed else None,
+        _too_many(memory, join),
+    )
     for one in early:
         if one is not None and one.verdict is Tri.NO:
             return one
@@ -226,13 +231,6 @@ def _out_of_bounds(memory: CoordinatorMemory, join: Join) -> Admission | None:
         reason=f"its session.timeout.ms is {join.session_ms}, and the brokers accept {low} to "
         f"{high} ({SESSION})",
     )
-
-
-def _closed(memory: CoordinatorMemory, join: Join) -> Admission | None:
-    """Return the answer where the brokers may admit no classic join to a KIP-848 group."""
-    if join.kip848 or memory.empty or memory.classic_joins is Tri.YES:
-        return None
-    return _rejects_classic(memory, "it joins with the classic protocol")
 
 
 def _ended(memory: CoordinatorMemory, action: Sequence[Event]) -> Admission | None:

@@ -221,10 +221,18 @@ def cure_of(context: Context) -> Advice:
     dynamic = [facts for facts in context.members if not facts.static]
     static = [facts for facts in context.members if facts.static]
     rested = not any(facts.member.member_id in context.restarted for facts in dynamic)
-    open_ = rested or (not static and _shortened(context))
+    sent = [facts.member.assignors for facts in context.members]
+    exact = all(one.knowledge is Knowledge.EXACT for one in sent)
+    # A probe denies an assignor that every member sent: a load came later.
+    shortened = exact and any(
+        all(name in one.list for one in sent) for name in context.memory.not_in_all
+    )
+    open_ = rested or (not static and shortened)
     if dynamic and (context.reloaded is Tri.YES or (context.reloaded is not Tri.NO and open_)):
         return rebalance_of(context, dynamic)
-    suspects = _short(context, static)
+    # The coordinator may still hold their list as a load left it.
+    open_ids = {e.member_id for case in context.memory.cases for e in case if len(e.lists) > 1}
+    suspects = [facts for facts in static if facts.member.member_id in open_ids]
     down = _left_behind(context, suspects)
     if suspects and (context.reloaded is Tri.NO or len(down or suspects) <= _FEW):
         suspects = down or suspects
@@ -237,10 +245,8 @@ def cure_of(context: Context) -> Advice:
         odds = show(context, Needs.CONFLICT, "the coordinator's lists and the logs are at odds")
         return _or_not_loaded(context, odds)
     # Logs show each member's list, and their zone alone would show when it was sent.
-    undated = context.snapshot.undated_logs and all(
-        facts.member.assignors.knowledge is Knowledge.EXACT and facts.member.joined_at is None
-        for facts in context.members
-    )
+    joined = [facts for facts in context.members if facts.member.joined_at is not None]
+    undated = context.snapshot.undated_logs and exact and not joined
     if context.reloaded is Tri.CANNOT_TELL and undated:
         return show(
             context,
@@ -248,20 +254,6 @@ def cure_of(context: Context) -> Advice:
             "the logs show every list, and not whether it was sent after the load",
         )
     return rebalance_of(context, ())
-
-
-def _short(context: Context, static: Sequence[Facts]) -> list[Facts]:
-    """Return the static members whose list the coordinator may still hold as a load left it."""
-    open_ = {e.member_id for case in context.memory.cases for e in case if len(e.lists) > 1}
-    return [facts for facts in static if facts.member.member_id in open_]
-
-
-def _shortened(context: Context) -> bool:
-    """Return whether a probe denies an assignor that every member sent: a load came later."""
-    known = [facts.member.assignors for facts in context.members]
-    exact = all(one.knowledge is Knowledge.EXACT for one in known)
-    denied = context.memory.not_in_all
-    return exact and any(all(name in one.list for one in known) for name in denied)
 
 
 def _left_behind(context: Context, found: Sequence[Facts]) -> list[Facts]:
