@@ -39,7 +39,6 @@ from rebal.planner.advice.wording import by_word
 from rebal.planner.facts import natural
 from rebal.planner.kinds import Action
 from rebal.planner.plan import Finding
-from rebal.planner.rules import Trait, has
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
 from rebal.planner.verification.dangers import DangerKind, decides
 from rebal.planner.verification.members import MemberStanding
@@ -156,14 +155,10 @@ def _said(finding: Finding, more: int) -> str:
 
 
 def _spoken(standing: Standing) -> list[tuple[Finding, int]]:
-    """Return the first finding of each rule, and how many more there are of it.
-
-    The finding about missing members is left out where a line of their own names them.
-    """
+    """Return the first finding of each rule, and how many more there are of it."""
     found: dict[str, list[Finding]] = {}
     for finding in standing.findings:
-        if not has(finding, Trait.MISSING_MEMBERS) or not _missing(standing):
-            found.setdefault(finding.rule, []).append(finding)
+        found.setdefault(finding.rule, []).append(finding)
     return [(same[0], len(same) - 1) for same in found.values()]
 
 

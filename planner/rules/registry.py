@@ -68,7 +68,7 @@ class Trait(StrEnum):
     PASSING = "passing"
     """Every roll-out passes through this state: verify does not report it as new."""
     PENDING = "pending"
-    """Members or evidence are missing: a gate stays open, and nothing is in danger."""
+    """Evidence is missing: a gate stays open, and nothing is in danger."""
     EVERY_LOOK = "every look"
     """Verify reports it each time, whether the plan had it or not."""
     HISTORY = "history"

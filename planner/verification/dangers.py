@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Tri
 from rebal.planner.admission.rejected import if_renamed
-from rebal.planner.context import Context, Facts
+from rebal.planner.context import Context
 from rebal.planner.facts import owned
 from rebal.planner.kinds import PathKind
 from rebal.planner.plan import Finding, Plan, Severity, Step
@@ -104,7 +104,14 @@ def _rejected(out: Sequence[Outsider], context: Context) -> Iterator[Danger]:
             for one in out
         )
     )
-    causes = [f for f in context.members if any(not _shares(f, one, context) for one in out)]
+    causes = [
+        facts
+        for facts in context.members
+        if any(
+            one.list and all(context.supports(facts, name) is Tri.NO for name in one.list)
+            for one in out
+        )
+    ]
     named = context.named(causes)
     shares = "shares" if len(causes) == 1 else "share"
     because = f", because {named} {shares} no assignor with it" if causes else ""
@@ -124,11 +131,6 @@ def _rejected(out: Sequence[Outsider], context: Context) -> Iterator[Danger]:
         members=tuple(facts.member.member_id for facts in causes),
         since=out[0].since,
     )
-
-
-def _shares(facts: Facts, out: Outsider, context: Context) -> bool:
-    """Return whether this member's list may share an assignor with the rejected one."""
-    return not out.list or any(context.supports(facts, name) is not Tri.NO for name in out.list)
 
 
 def _storm(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
@@ -278,20 +280,18 @@ def live_findings(
     left).
 
     A blocking finding is returned as long as it gates `step` or an earlier one. A warning or a
-    question is returned only if the plan had no finding of the same rule. Findings on missing or
-    surplus members are always returned.
+    question is returned only if the plan had no finding of the same rule. Findings on surplus
+    members are always returned; who is missing or was rejected is told from all looks.
     """
     before = {finding.rule for finding in plan.findings}
     found = []
     for finding in evaluate(context, ignore=ignore):
-        if has(finding, Trait.HISTORY) or _answered(plan, context, finding):
-            continue
+        passing = step is not None and has(finding, Trait.PASSING)
+        speaks = plan.path is not PathKind.NONE and finding.rule not in before and not passing
         if finding.severity is Severity.BLOCK:
             speaks = _gates(plan, finding, step)
-        else:
-            passing = step is not None and has(finding, Trait.PASSING)
-            speaks = plan.path is not PathKind.NONE and finding.rule not in before and not passing
-        if speaks or has(finding, Trait.EVERY_LOOK):
+        speaks = speaks or has(finding, Trait.EVERY_LOOK)
+        if speaks and not (has(finding, Trait.HISTORY) or _answered(plan, context, finding)):
             found.append(finding)
     return tuple(found)
 

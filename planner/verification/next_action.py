@@ -113,17 +113,6 @@ class Look:
         step = self.step
         return not self.context.members and bool(step and step.config and not step.target_list)
 
-    @property
-    def stops_first(self) -> bool:
-        """Return whether members must stop before another one starts: they have the protocol or
-        the library that the step ends, which no list shows to the coordinator.
-        """
-        not_by_list = self.step is not None and (
-            self.step.aim is Aim.CLIENT or not self.step.target_list
-        )
-        waits = self.current is not None and bool(self.current.to_do)
-        return self.plan.path.stops_the_group and not_by_list and waits
-
     def out(self, kind: OutsiderKind, doubt: Doubt = Doubt.NONE) -> list[Outsider]:
         """Return the outsiders of this kind and doubt."""
         return [one for one in self.outsiders if one.kind is kind and one.doubt is doubt]
@@ -262,8 +251,13 @@ def plan_again(look: Look) -> Advice | None:
 
 def start_missing(look: Look) -> Advice | None:
     """Start missing members, or wait for them: most of them are just restarting."""
-    context, step = look.context, look.step
-    if step is None or not context.missing or look.holds or look.stops_first:
+    context, step, now = look.context, look.step, look.open
+    if step is None or now is None or not context.missing:
+        return None
+    # Members with the protocol or the library that the step ends, which no list shows to the
+    # coordinator, must stop before another one starts.
+    by_list = step.target_list and step.aim is not Aim.CLIENT
+    if look.plan.path.stops_the_group and now.to_do and not by_list:
         return None
     rejected = look.out(OutsiderKind.REJECTED) if look.starts_alike else []
     out = [*rejected, *look.out(OutsiderKind.MISSING)[: context.missing]]

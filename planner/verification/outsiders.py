@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from rebal.groups.clients import is_automatic, proven_family
 from rebal.groups.model import (
     Evidence,
-    GroupSnapshot,
     GroupState,
     Member,
     Moment,
@@ -413,16 +412,6 @@ def _hidden_until(
     # By its pseudonyms, any member may be one of a redacted baseline.
     kept = [f.name for f in static if plan.baseline.redacted or f.member.member_id in known]
     return until, tuple(kept)
-
-
-def new_refusals(plan: Plan, snapshot: GroupSnapshot) -> list[Refusal]:
-    """Return the rejections since the plan was made."""
-    before, began = set(plan.baseline.refusals), _began(plan)
-    return [
-        refusal
-        for refusal in snapshot.refusals
-        if refusal not in before and (refusal.at is None or refusal.at >= began)
-    ]
 
 
 def _began(plan: Plan) -> datetime:

@@ -18,14 +18,12 @@ from rebal.groups.errors import RebalError
 from rebal.groups.evidence.logs import LogCoverage, log_coverage
 from rebal.groups.model import GroupSnapshot, Moment, Record, Refusal, Tri
 from rebal.planner.advice.steps import comes_before
-from rebal.planner.advice.wording import sentence
 from rebal.planner.commands import Given
 from rebal.planner.context import EAGER, Context
 from rebal.planner.difference import environment
 from rebal.planner.kinds import Action, PathKind
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Advice, Finding, Plan, Setting, Verdict
-from rebal.planner.rules import Trait, has
 from rebal.planner.verdict import UNPROVEN, exit_code, first_reason, reasons
 from rebal.planner.verification.dangers import (
     Danger,
@@ -59,7 +57,6 @@ from rebal.planner.verification.outsiders import (
     Outsider,
     OutsiderKind,
     missing_text,
-    new_refusals,
     outsiders_of,
 )
 from rebal.planner.verification.plan_context import GOALS, PlanContext, as_stated, here_again
@@ -178,10 +175,14 @@ def verify(
         each.id: [standing_of(context, each, ledger, facts) for facts in context.members]
         for each in plan.steps
     }
-    missing = missing_text(context, outsiders)
     gates = {
         each.id: step_standing(
-            plan, each, context, members=views[each.id], missing=missing, ignore=accepted.ignore
+            plan,
+            each,
+            context,
+            members=views[each.id],
+            missing=missing_text(context, outsiders),
+            ignore=accepted.ignore,
         )
         for each in plan.steps
     }
@@ -242,7 +243,7 @@ def verify(
         members=members,
         outsiders=outsiders,
         dangers=tuple(found),
-        findings=_with_start(findings, advice, snapshot),
+        findings=findings,
         accepted=(
             *(current.accepted if current else ()),
             *(f"{name} left for good" for name in accepted.departed),
@@ -448,20 +449,6 @@ def entry_of(
     )
 
 
-def _with_start(
-    findings: tuple[Finding, ...], advice: Advice, snapshot: GroupSnapshot
-) -> tuple[Finding, ...]:
-    """Return the findings; that of missing members has the start or stop that `advice` names."""
-    if advice.action not in (Action.START, Action.CUT_OVER):
-        return findings
-    start = sentence(replace(advice, also=()))
-    here = len(snapshot.members)
-    fix = f"{start} If they left for good: --expect-members {here}." if here else start
-    return tuple(
-        replace(each, fix=fix) if has(each, Trait.MISSING_MEMBERS) else each for each in findings
-    )
-
-
 def _is_news(one: Refusal, shown: Shown) -> bool:
     """Return whether no look showed this rejection, or that its client is back."""
     known, _ = shown.get(rejection_key(one), (None, None))
@@ -474,7 +461,6 @@ def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, *said: str | None) ->
     `late` is the number of the journal's entries that are later than this look.
     """
     age = snapshot.captured_at - plan.baseline.captured_at
-    past = sum(one.times for one in new_refusals(plan, snapshot))
     rows = (
         (
             plan.baseline.redacted,
@@ -490,7 +476,6 @@ def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, *said: str | None) ->
             f"journal entries later than this look, left out: {late} (the clocks of two machines "
             "differ, or this is an old snapshot)",
         ),
-        (past, f"joins rejected since the plan was made: {past}"),
     )
     return (*filter(None, said), *reasons(rows), *snapshot.notes)
 

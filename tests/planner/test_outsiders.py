@@ -246,4 +246,3 @@ def test_rejected_client_has_the_family_that_the_user_stated(begun: Plan, of: st
     standing = verify(stated, [], done(2, refusals=[{**OUT, "at": 0}]))
     (one,) = standing.outsiders
     assert (one.family, one.takes_mixed) == ("librdkafka", Tri.NO)
-    assert "joins rejected since the plan was made: 1" in standing.notes

@@ -11,7 +11,7 @@ from rebal.planner.rules.scope import narrowing_step
     Severity.BLOCK,
     "Fewer members are in the group than are expected",
     reference="JoinGroup probe and DescribeGroups: both see present members only",
-    traits={Trait.PENDING, Trait.EVERY_LOOK, Trait.MISSING_MEMBERS},
+    traits={Trait.HISTORY, Trait.MISSING_MEMBERS},
 )
 def members_missing(context: Context) -> Findings:
     """A member that belongs to the group is not in it.
