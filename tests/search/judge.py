@@ -119,10 +119,13 @@ class Judge:
                 yield f"no storm after {truth.starts_within(_WINDOW)} starts: {danger.message}"
             elif danger.kind == "lag":
                 yield f"nothing lags here: {danger.message}"
-        lacking = [one for one in standing.findings if one.rule == "RB102" and one.result == "yes"]
-        for id_ in (id_ for one in lacking for id_ in one.members):
-            if seen.plan.target in truth.list_of(id_):
-                yield f"said to lack {seen.plan.target}, which it has: {id_}"
+        target, short = seen.plan.target, [f for f in standing.findings if f.rule == "RB102"]
+        for finding in (each for each in short if each.result == "yes"):
+            has = [id_ for id_ in finding.members if target in truth.list_of(id_)]
+            # A probe shows that some list lacks it, and not whose.
+            one_of = "the probe shows" in finding.message
+            if len(has) == len(finding.members) if one_of else has:
+                yield f"said to lack {target}, which they have: {', '.join(has)}"
 
     def _missing(self, seen: Seen) -> Iterator[str]:
         """A member of the last complete look that is gone is named, where its name is its own."""
