@@ -394,7 +394,7 @@ def _or_outdated(look: Look, found: Actions) -> Actions:
     planned = {step.target_list for step in look.plan.steps} | {()}
     if look.outdated is None or (made.recommended and made.assignors in planned):
         return found
-    return replace(advised.replan(look.context, look.outdated), step=made.step), withheld
+    return advised.replan(look.context, look.outdated), withheld
 
 
 def confirm_by_hand(look: Look) -> Advice | None:

@@ -299,6 +299,13 @@ def test_an_advice_names_its_race_and_what_must_still_hold() -> None:
     assert safe.risks == ()
 
 
+def test_a_restart_keeps_a_session_timeout_that_brokers_may_accept_no_longer() -> None:
+    bounds = {"group.min.session.timeout.ms": "60000", "group.max.session.timeout.ms": "90000"}
+    member = java("a", RANGE, timeouts=[45_000, 60_000])
+    context = context_of({"members": [member], "cluster": {"settings": bounds}})
+    assert restart_of(context, context.members[0]).error == "INVALID_SESSION_TIMEOUT"
+
+
 def test_a_fix_restarts_nobody_whose_join_is_rejected() -> None:
     context = context_of({"members": [java("a", BOTH), java("b", RANGE)], "reloaded": False})
     fix = restart_fix(context, context.members[:1], tuple(COOP))

@@ -73,8 +73,10 @@ def test_undated_rejection_is_in_doubt_until_a_session_after_the_first_look(begu
 
 def test_missing_member_that_nothing_names_is_the_newest_rejected_client(begun: Plan) -> None:
     out = [{**OUT, "client": f"app-{n}", "at": -n} for n in (8, 9)]
-    standing = verify(begun, [], done(2, refusals=out), expect_members=3)
-    assert shown(standing) == [(OutsiderKind.REJECTED, "app-8", Doubt.NONE)]
+    sure = {**OUT, "client": "app-7", "at": 1.9}
+    for refusals, name in ((out, "app-8"), ([*out, sure], "app-7")):
+        standing = verify(begun, [], done(2, refusals=refusals), expect_members=3)
+        assert shown(standing) == [(OutsiderKind.REJECTED, name, Doubt.NONE)]
 
 
 @pytest.mark.parametrize(
@@ -238,6 +240,17 @@ def test_rejected_client_that_nobody_knows_gets_no_mixed_list_while_clients_are_
     out = [{**OUT, "at": 0.9}]
     now = verify(plan, [], look(1, [bare(n) for n in range(3)], refusals=out))
     assert (now.advice.action, now.advice.assignors) == (Action.START, ("range",))
+
+
+def test_of_missing_members_of_one_name_the_one_at_its_address_was_rejected() -> None:
+    alike = [{**app(0, list=BOTH), "id": f"pod-{n}", "host": f"/10.0.0.{n}"} for n in (7, 8)]
+    made = make_plan(look(0, [app(1, list=BOTH), *alike]))
+    out = [{**OUT, "client": "app-0", "host": "/10.0.0.8", "at": 1}]
+    now = verify(made, [], look(2, [app(1, list=BOTH)], refusals=out))
+    assert [(one.kind, one.host) for one in now.outsiders] == [
+        (OutsiderKind.REJECTED, "10.0.0.8"),
+        (OutsiderKind.MISSING, "10.0.0.7"),
+    ]
 
 
 @pytest.mark.parametrize("of", ["app-9", "*"])

@@ -126,9 +126,16 @@ def looks(made: Plan) -> Iterator[tuple[str, GroupSnapshot]]:
     generations = count(2, 2)
 
     def look(minute: float, members: Sequence[Member], **more: Any) -> GroupSnapshot:
-        at = AT + timedelta(minutes=minute)
+        at, epoch = AT + timedelta(minutes=minute), 6 if minute < 45 else 7
+        assert then.group.coordinator is not None
+        led = replace(then.group.coordinator, leader_epoch=epoch if minute > 21 else None)
         group = replace(
-            then.group, **{"generation": min(next(generations), 26), **more.pop("group", {})}
+            then.group,
+            **{
+                "generation": min(next(generations), 26),
+                "coordinator": led,
+                **more.pop("group", {}),
+            },
         )
         more = {"cluster": then.cluster if minute < 3 else read, **more}
         return replace(then, captured_at=at, group=group, members=tuple(members), **more)
