@@ -260,7 +260,8 @@ def stated(context: Context, made: Advice, risk: Risk, fact: str) -> Advice:
 
 def _kinds(context: Context, needed: Sequence[str]) -> tuple[str, ...]:
     """Return those of `needed` that this group can give."""
-    kinds = tuple(kind for kind in needed if kind != "probe" or context.can_probe)
+    refused = () if context.can_probe else ("probe",)
+    kinds = tuple(kind for kind in needed if kind not in refused)
     return kinds or ("client log", "request log")
 
 
