@@ -181,18 +181,6 @@ def test_a_plan_whose_lists_do_not_hold_the_elected_assignor_is_not_carried_on()
     assert [change.what for change in standing.drift] == ["assignor"]
 
 
-def test_topics_versions_and_limits_that_changed_are_named_and_stop_nobody() -> None:
-    made = plan([java("a", RANGE), java("b", RANGE)], reloaded=False)
-    cluster = {"settings": {"group.max.size": "9"}}
-    standing = verify(
-        made,
-        [],
-        look(1, [java("a", RANGE), java("b", RANGE)], topics={"orders": 24}, cluster=cluster),
-    )
-    assert [change.what for change in standing.drift] == ["partitions", "group.max.size"]
-    assert (standing.advice.action, standing.exit_code) == ("restart", 4)
-
-
 def refused(client: str, host: str, names: list[str], minutes: float, **more: Any) -> Refusal:
     from datetime import timedelta
 

@@ -176,23 +176,6 @@ def test_the_roll_out_ends_when_every_member_is_proven_to_run_the_new_library() 
     assert (end.finished, end.exit_code) == (True, 0)
 
 
-def test_a_bridge_that_members_lack_comes_first() -> None:
-    tell = Story(swap("kafkajs", OWN, "librdkafka"))
-    both = [*ROUND, *OWN]
-    old = {"family": "kafkajs"}
-    begun = tell(look(1, pods(1, 1, list=OWN, **old), elected=OWN[0]))
-    assert (begun.step, begun.next[:44]) == (1, "restart app-0 with [roundrobin, RoundRobinAs")
-    wide = [app(n, 2, list=both, **old) for n in (0, 1)]
-    gate = tell(look(2, wide, elected=ROUND[0]))
-    assert (gate.step, gate.exit_code) == (1, 0)
-    assert gate.next.startswith("begin step 2: restart app-0 with [roundrobin] and librdkafka")
-    new = [app(n, 3, family="librdkafka", list=ROUND) for n in (0, 1)]
-    half = tell(look(3, [new[0], wide[1]], elected=ROUND[0]))
-    assert (half.step, done(half)) == (2, {"app-0": "yes", "app-1": "no"})
-    end = tell(look(4, new, elected=ROUND[0]))
-    assert (end.finished, end.exit_code) == (True, 0)
-
-
 def test_a_library_that_does_not_say_its_name_is_confirmed_or_stated() -> None:
     # What the plan states of kafkajs is not said of the members that replace it.
     made = swap(None, ROUND, "aiokafka", families={"*": "kafkajs"})

@@ -58,8 +58,8 @@ ROLL_OUTS = {
     name: PLANS[name]
     for name in (
         "two bounces", "two bounces down", "one bounce", "static", "mixed families", "connect",
-        "to kip-848, offline", "library", "library, over a stop", "streams protocol",
-        "streams protocol, back", "one bounce, reloaded", "connect down",
+        "to kip-848, offline", "library", "library, over a stop", "library, two steps",
+        "streams protocol", "streams protocol, back", "one bounce, reloaded", "connect down",
     )
 } | {
     "to kip-848": lambda: make_plan(kip848(pods(4), cluster=ONLINE), "consumer"),

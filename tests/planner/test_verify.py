@@ -70,12 +70,6 @@ def test_a_member_that_runs_eager_after_the_vote_still_has_an_eager_assignor() -
     assert standing.next == "restart app-1 with [cooperative-sticky]; one member at a time"
 
 
-def test_no_gate_holds_below_the_expected_count_and_the_missing_are_named(plan: Plan) -> None:
-    standing = verify(plan, [], look(1, [bare(0, 2), bare(1, 2)], elected="cooperative-sticky"))
-    assert (standing.gate, standing.exit_code) == (Tri.NO, 4)
-    assert [(one.name, one.sure) for one in standing.outsiders] == [("app-2", True)]
-
-
 def test_a_missing_one_of_equal_members_is_not_guessed() -> None:
     pods = [{"id": f"pod.{n}", "client": "app", "family": None} for n in range(3)]
     plan = make_plan(look(0, pods), expect_members=3)
