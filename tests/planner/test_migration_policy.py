@@ -87,7 +87,8 @@ def half_way(joins: Tri = Tri.NO, **more: Any) -> CoordinatorMemory:
 def test_a_classic_join_is_rejected_whatever_its_list() -> None:
     alone = half_way(cases=((),))
     answer = admitted(alone, [Join(assignors=("range",))])
-    assert (answer.verdict, answer.error) == (Tri.NO, "INCONSISTENT_GROUP_PROTOCOL")
+    assert (answer.verdict, answer.needs) == (Tri.NO, None)
+    assert answer.error == "INCONSISTENT_GROUP_PROTOCOL"
     assert "KAFKA-20640" in answer.reason
     unsure = admitted(replace(alone, classic_joins=Tri.CANNOT_TELL), [Join(assignors=("range",))])
     assert (unsure.verdict, unsure.needs) == (Tri.CANNOT_TELL, Needs.BROKER)
