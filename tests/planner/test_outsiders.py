@@ -118,9 +118,11 @@ def test_old_entry_that_a_load_brought_back_is_not_the_rejected_client() -> None
     out = [{**OUT, "client": "app-0", "host": "/10.0.0.1", "at": -0.2}]
     alone = {"members": [app(1, list=BOTH)], "reloaded": False, "refusals": out}
     tell = Story(make_plan(group_of(alone), expect_members=2))
-    for n, start, joined, names in ((0.1, 1, -2, ["app-0"]), (2, 2, 1, [])):
+    other = [{"id": "app-7", "list": BOTH, "at": 0.15}]
+    for n, start, joined, names in (*((n, 1, -2, ["app-0"]) for n in (0.1, 0.2)), (2, 2, 1, [])):
         here = [app(0, start, list=BOTH, joined=joined), app(1, list=BOTH)]
-        assert [one.name for one in tell(look(n, here, refusals=out)).outsiders] == names
+        seen = look(n, here, refusals=out, departed=other)
+        assert [one.name for one in tell(seen).outsiders] == names
 
 
 def test_rejected_static_member_is_back_with_another_id_than_the_look_showed(begun: Plan) -> None:
