@@ -281,10 +281,9 @@ def _resolved(
     new member id after the first look that showed it, which no log has to show. A load may bring an
     old id back. A member that joined and left between two looks is in this look's log alone.
     """
-    found = shown.get(rejection_key(one))
-    if one.rejoined_as is not None or found is None:
+    known, look = shown.get(rejection_key(one), (None, None))
+    if one.rejoined_as is not None or known is None or look is None:
         return one
-    known, look = found
     if known.rejoined_as is not None:
         return replace(one, rejoined_as=known.rejoined_as, rejoined_at=known.rejoined_at)
     told = one.instance_id or one.host

@@ -242,6 +242,9 @@ def test_rejected_client_that_nobody_knows_gets_no_mixed_list_while_clients_are_
     out = [{**OUT, "at": 0.9}]
     now = verify(plan, [], look(1, [bare(n) for n in range(3)], refusals=out))
     assert (now.advice.action, now.advice.assignors) == (Action.START, ("range",))
+    stated = replace(plan, accepted=replace(plan.accepted, families={"*": "librdkafka"}))
+    (gone,) = verify(stated, [], look(1, [bare(0), bare(1)])).outsiders
+    assert (gone.family, gone.takes_mixed) == ("librdkafka", Tri.NO)
 
 
 def test_of_missing_members_of_one_name_the_one_at_its_address_was_rejected() -> None:
