@@ -47,10 +47,8 @@ def shown(standing: Standing) -> list[tuple[OutsiderKind, str, Doubt]]:
 def test_rejected_clients_of_unknown_service_are_counted(begun: Plan) -> None:
     tell = Story(begun)
     tell(done(2, refusals=[{**OUT, "client": f"app-{n}", "at": 1.9} for n in (8, 9)]))
-    assert tell(done(30)).next == (
-        "give the number of members: app-8, app-9 were rejected and have not rejoined; "
-        "--expect-members 4 if they belong to the service, --expect-members 2 if not"
-    )
+    said = "app-8, app-9 were rejected and have not rejoined; --expect-members 4 if they belong"
+    assert said in tell(done(30)).next
 
 
 def test_rejected_client_is_remembered_when_its_log_is_rotated(begun: Plan) -> None:
@@ -239,8 +237,7 @@ def test_rejected_client_that_may_be_the_missing_member_renamed_is_started_witho
 def test_rejected_client_that_nobody_knows_gets_no_mixed_list_while_clients_are_asked_for(
     plan: Plan,
 ) -> None:
-    out = [{**OUT, "at": 0.9}]
-    now = verify(plan, [], look(1, [bare(n) for n in range(3)], refusals=out))
+    now = verify(plan, [], look(1, [bare(n) for n in range(3)], refusals=[{**OUT, "at": 0.9}]))
     assert (now.advice.action, now.advice.assignors) == (Action.START, ("range",))
     stated = replace(plan, accepted=replace(plan.accepted, families={"*": "librdkafka"}))
     (gone,) = verify(stated, [], look(1, [bare(0), bare(1)])).outsiders

@@ -85,8 +85,7 @@ def test_the_members_that_stop_begin_their_step_when_they_stop(mixed: Plan) -> N
     assert tell(look(5, [java(0, 3, FINAL), java(1, 3, FINAL), rd(2, None)], **COOP)).finished
     # It starts with the last list, so its old id says nothing of the last step.
     unseen = [*javas, rd(2, None)]
-    entries = tell.entries[:2]
-    tell.entries = entries
+    tell.entries = tell.entries[:2]
     assert tell(look(3, unseen, **COOP)).step == 2
     assert done(tell(look(4, unseen, **COOP), step=3))["rd-0"] == "cannot tell"
 
