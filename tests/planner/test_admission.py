@@ -478,4 +478,7 @@ def test_a_classic_member_of_a_kip848_group_may_have_been_copied_short(
     member = replace(context.snapshot.members[0], member_id=member_id, protocol_type="classic")
     context.snapshot = replace(context.snapshot, members=(member,))
     found = memory_of(context)
-    assert (admitted(found, [Join(assignors=(COOP,))]).verdict, found.size) == (verdict, 1)
+    assert (admitted(found, [Join(assignors=(COOP,))]).verdict, len(found.everybody)) == (
+        verdict,
+        1,
+    )
