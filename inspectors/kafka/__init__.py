@@ -2,5 +2,5 @@
 
 from rebal.inspectors.deferred import defer
 
-for _package in ("kafka", "kafka.net", "kafka.protocol"):
+for _package in ("kafka", "kafka.net", "kafka.protocol", "kafka.protocol.admin"):
     defer(_package)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from kafka.protocol.admin.groups import DescribeGroupsRequest
 from msgspec.structs import replace
 
 from rebal.groups.compact import Partitions
@@ -168,10 +169,9 @@ def _operations(field: int) -> frozenset[int] | None:
 
 
 def _classic_request(connection: Connection, group_ids: Sequence[str], *, operations: bool) -> Any:
-    kind = request_class("DescribeGroups")
     return message(
-        kind,
-        connection.version(kind),
+        DescribeGroupsRequest,
+        connection.version(DescribeGroupsRequest),
         groups=list(group_ids),
         include_authorized_operations=operations,
     )
@@ -205,7 +205,9 @@ def _classic_group(group: Any, broker: int, state: GroupState) -> Described:
             _worker(member) if group.protocol_type == CONNECT else _classic_member(member, parsed)
             for member in _sorted(group.members)
         ),
-        operations=_operations(group.authorized_operations),
+        operations=None
+        if group.authorized_operations is None
+        else frozenset(group.authorized_operations),
     )
 
 

@@ -5,7 +5,9 @@ message of a kind, such as SyncGroup and Heartbeat with JoinGroup. Here each is 
 first asked for: a short command would never send half of them.
 
 kafka-python's message class loads the schema that belongs to the class's name, and lets
-`json_patch` replace it. All classes here therefore have the name of a message that exists.
+`json_patch` replace it. All classes here therefore have the name of a message that exists. Of two
+responses to one request it decodes as the one that was made last: only a response that it does not
+patch itself is made here, so that its own clients in the same process read what they did.
 """
 
 from __future__ import annotations

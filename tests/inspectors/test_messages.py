@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.protocol.admin import configs
-from kafka.protocol.consumer import group
+from kafka.protocol.admin import cluster, configs, groups
+from kafka.protocol.consumer import fetch, group, offsets
 from kafka.protocol.parser import KafkaProtocol
 
-from rebal.inspectors.kafka import wire
+from rebal.inspectors.kafka import describe, messages, wire
 from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.probe import join_request
 
@@ -53,9 +54,26 @@ def test_first_responses_are_what_the_compiled_decoder_reads(version: int) -> No
     assert first.members[0].metadata == b"\x00\x01"
 
 
-@pytest.mark.parametrize("theirs", [group.JoinGroupRequest, configs.DescribeConfigsRequest])
-def test_messages_are_those_of_kafka_python(theirs: Any) -> None:
-    ours = request_class(theirs.__name__.removesuffix("Request"))
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (group, "JoinGroup"), (group, "OffsetFetch"), (fetch, "Fetch"), (groups, "ListGroups"),
+        (offsets, "ListOffsets"), (offsets, "OffsetForLeaderEpoch"), (configs, "DescribeConfigs"),
+        (cluster, "DescribeQuorum"),
+    ],
+)  # fmt: skip
+def test_messages_are_those_of_kafka_python(module: Any, name: str) -> None:
+    ours, theirs = request_class(name), getattr(module, f"{name}Request")
     assert ours is not theirs
-    assert ours.json == theirs.json
     assert (ours.API_KEY, ours.max_version) == (theirs.API_KEY, theirs.max_version)
+    # Its own clients in this process read responses by the class that was made last.
+    made = {one.__name__: one for one in messages._REGISTERED}[f"{name}Response"]
+    assert made.json == getattr(module, f"{name}Response").json
+
+
+def test_kafka_python_reads_the_rights_on_a_group_as_before() -> None:
+    """It patches this response, so rebal makes none of its own."""
+    connection: Any = SimpleNamespace(version=lambda _: 5)
+    request = describe._classic_request(connection, ["g"], operations=True)
+    request.with_header()
+    assert request.header.get_response_class()[None] is groups.DescribeGroupsResponse

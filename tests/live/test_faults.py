@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from kafka.protocol.admin.groups import DescribeGroupsRequest
 
 from rebal.groups.model import GroupSnapshot
 from rebal.inspectors.connection.config import ClusterConfig, resolve
 from rebal.inspectors.errors import ConnectError
 from rebal.inspectors.kafka import read as live_group
-from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.read import GroupFailure, read_groups
 from rebal.inspectors.kafka.wire import Connection, Deadline
 from tests.kafka import jars
@@ -234,7 +234,7 @@ def loading(monkeypatch: pytest.MonkeyPatch, times: int) -> Callable[[], int]:
     def exchange(self: Connection, request: Any, deadline: Any) -> Any:
         nonlocal asked
         response = exchanged(self, request, deadline)
-        if isinstance(request, request_class("DescribeGroups")):
+        if isinstance(request, DescribeGroupsRequest):
             asked += 1
             if asked <= times:
                 response.groups[0].error_code = 14
