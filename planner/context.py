@@ -68,14 +68,14 @@ class Context(GroupFacts):
     `goal` is `cooperative`, `eager`, `consumer` (KIP-848), `streams` (KIP-1071) or `classic` (back
     from `streams`); `target` is the assignor to end on. `families` maps a client id, or `*` for
     every member whose family is not proven, to a family assumed by the user. `counted`: the user
-    gave the number of members of the whole service. `given` are the words
-    of the command line that a printed command must repeat. `planning` is True while a plan is made:
-    rules about a plan's steps apply only then. `only_target`: `--to` named the target, so every
-    other assignor counts as an old one. `remembers`: the user vouches that the coordinator
-    remembers every list. `own_classes`: the user vouches that a custom class with the name of one
-    of Kafka's supports the same protocols. `speed` is how fast members restart, `pricing` how much
-    of a step is rehearsed for its cost (None: it has no cost). `client` is the library that
-    replaces the members' own (None: each keeps its own).
+    gave the number of members of the whole service. `given` are the words of the command line that
+    a printed command must repeat. `planning` is True while a plan is made: rules about a plan's
+    steps apply only then. `only_target`: `--to` named the target, so every other assignor counts as
+    an old one. `remembers`: the user vouches that the coordinator remembers every list.
+    `own_classes`: the user vouches that a custom class with the name of one of Kafka's supports the
+    same protocols. `speed` is how fast members restart, `pricing` how much of a step is rehearsed
+    for its cost (None: it has no cost). `client` is the library that replaces the members' own
+    (None: each keeps its own).
     """
 
     anew: tuple[str, ...] = ()
@@ -207,10 +207,9 @@ class Context(GroupFacts):
         """Return whether this member's running list still holds an assignor to be removed.
 
         A "no" is proven by an exact list without one, by a client that rejects mixed lists, or by a
-        client that fixes its protocol when it is built and runs COOPERATIVE. One that runs EAGER
-        still holds one.
-        During a change to EAGER, kept partitions are no such proof, because a custom class may run
-        under an eager assignor's name.
+        client that fixes its protocol when it is built and runs COOPERATIVE; one that runs EAGER
+        still holds one. During a change to EAGER, kept partitions are no such proof, because a
+        custom class may run under an eager assignor's name.
         """
         known = facts.member.assignors
         named = {*known.list, *known.at_least} if known.knowledge is Knowledge.EXACT else None

@@ -233,6 +233,17 @@ class GroupFacts:
         return self.group.state is GroupState.STABLE and bool(self.members)
 
     @cached_property
+    def common_list(self) -> tuple[str, ...]:
+        """Return the assignor list that every member is proven to run; empty if there is none."""
+        lists = {facts.member.assignors.list for facts in self.members}
+        return lists.pop() if len(lists) == 1 and self.all_exact else ()
+
+    @property
+    def all_exact(self) -> bool:
+        """Return whether evidence shows each member's list exactly."""
+        return all(f.member.assignors.knowledge is Knowledge.EXACT for f in self.members)
+
+    @cached_property
     def elected(self) -> str | None:
         """Return the elected assignor, which every list holds; None where none is elected."""
         return self.group.assignor if self.classic and self.stable else None

@@ -219,7 +219,7 @@ class Connection:
         self, host: str, port: int, config: ClusterConfig, deadline: Deadline
     ) -> socket.socket:
         try:
-            # Python loads its tables for other scripts to look up a text.
+            # To look up a host that is given as text, Python first loads its tables of IDNA.
             name: Any = host.encode() if host.isascii() else host
             plain = socket.create_connection((name, port), timeout=max(0.001, deadline.left()))
         except (UnicodeError, OverflowError):

@@ -100,8 +100,8 @@ class Admission(Record, frozen=True, kw_only=True):
     `error` is Kafka's error name where the answer is no (None: two are possible, and what decides
     was not read). `elected`: the join's list holds the elected assignor, so a coordinator load
     between the look and the join changes nothing. `blame` are the ids of the members whose lists
-    cause the no. `needs` is the cheapest evidence that would decide (None:
-    none, or another look does).
+    cause the no. `needs` is the cheapest evidence that would decide (None: none, or another look
+    does).
     """
 
     verdict: Tri

@@ -176,11 +176,7 @@ def rebalance_of(context: Context, dynamic: Sequence[Facts]) -> Advice:
     online = context.group.type is GroupType.CONSUMER
     if dynamic and not online:
         return first(as_it_runs(context, facts) for facts in dynamic[:TRIED])
-    lists = {
-        facts.member.assignors.list if facts.member.assignors.knowledge is Knowledge.EXACT else ()
-        for facts in context.members
-    }
-    common = lists.pop() if len(lists) == 1 and not online else ()
+    common = () if online else context.common_list
     answer = admitted(context.memory, [Join(assignors=common or None, kip848=online)])
     return worded(
         Advice(
@@ -260,8 +256,7 @@ def stated(context: Context, made: Advice, risk: Risk, fact: str) -> Advice:
 
 def _kinds(context: Context, needed: Sequence[str]) -> tuple[str, ...]:
     """Return those of `needed` that this group can give."""
-    refused = () if context.can_probe else ("probe",)
-    kinds = tuple(kind for kind in needed if kind not in refused)
+    kinds = tuple(kind for kind in needed if kind != "probe" or context.can_probe)
     return kinds or ("client log", "request log")
 
 

@@ -222,9 +222,8 @@ def cure_of(context: Context) -> Advice:
     static = [facts for facts in context.members if facts.static]
     rested = not any(facts.member.member_id in context.restarted for facts in dynamic)
     sent = [facts.member.assignors for facts in context.members]
-    exact = all(one.knowledge is Knowledge.EXACT for one in sent)
     # A probe denies an assignor that every member sent: a load came later.
-    shortened = exact and any(
+    shortened = context.all_exact and any(
         all(name in one.list for one in sent) for name in context.memory.not_in_all
     )
     open_ = rested or (not static and shortened)
@@ -246,7 +245,7 @@ def cure_of(context: Context) -> Advice:
         return _or_not_loaded(context, odds)
     # Logs show each member's list, and their zone alone would show when it was sent.
     joined = [facts for facts in context.members if facts.member.joined_at is not None]
-    undated = context.snapshot.undated_logs and exact and not joined
+    undated = context.snapshot.undated_logs and context.all_exact and not joined
     if context.reloaded is Tri.CANNOT_TELL and undated:
         return show(
             context,

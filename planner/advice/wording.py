@@ -102,7 +102,7 @@ def _clause(advice: Advice) -> str:
         open_ = "rejected" if advice.verdict is Tri.NO else "not proven to be admitted"
         whom = f"{who} " if who else ""
         return f"do not {verb} {whom}{brings}: {open_}, {advice.reason}"
-    how = ", or ".join(_HOW[kind] for kind in advice.evidence_needed)
+    how = ", or ".join(_HOW.get(kind, kind) for kind in advice.evidence_needed)
     logs = f"give {how}; else " if how else ""
     look = "look at each of them"
     if advice.assignors:

@@ -34,7 +34,6 @@ from rebal.planner.paths.parts import (
     expected_line,
     gate_answer,
     gate_of,
-    list_of_all,
     stop_cost,
     stopping,
 )
@@ -71,7 +70,7 @@ def _usual(context: Context, before: Context | None) -> tuple[str, ...]:
     """Return the list that the library ran `before`, else the one that it has by default."""
     if before is None or not before.elected:
         return _new(context).newest_list
-    return list_of_all(before) or (before.elected,)
+    return before.common_list or (before.elected,)
 
 
 def _one_by_one(context: Context, usual: Sequence[str]) -> Iterator[Step]:

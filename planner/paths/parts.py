@@ -8,7 +8,7 @@ from typing import Final
 
 from rebal.groups.clients import family as known_family
 from rebal.groups.clients import version_tuple
-from rebal.groups.model import GroupSnapshot, Knowledge, RebalanceProtocol, Record, Tri
+from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record, Tri
 from rebal.planner.clients import able, classes_of, cooperative
 from rebal.planner.commands import AGREED, NamedCommand
 from rebal.planner.context import COOPERATIVE, EAGER, Context, Facts, ids
@@ -148,13 +148,6 @@ def expected_line(context: Context) -> tuple[str, ...]:
         else " (as many as now; add --expect-members N if the service has more)"
     )
     return (f"{count} member{'' if count == 1 else 's'} in the group{source}",)
-
-
-def list_of_all(context: Context) -> tuple[str, ...]:
-    """Return the assignor list that every member is proven to run; empty where there is none."""
-    lists = {facts.member.assignors.list for facts in context.members}
-    exact = all(f.member.assignors.knowledge is Knowledge.EXACT for f in context.members)
-    return lists.pop() if exact and len(lists) == 1 else ()
 
 
 def list_settings(

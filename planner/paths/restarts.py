@@ -43,7 +43,7 @@ def how_of(context: Context, rest: Sequence[Facts], *, by_lists: bool = True) ->
     static = [facts for facts in rest if facts.static]
     if static:
         in_time = by_lists and all(map(context.back_in_time, static))
-        vote = "rebalances only if the vote changes, check its new id (RB109); "
+        vote = "rebalances only if another assignor is elected, check its new id (RB109); "
         quiet = vote if in_time else ""
         yield f"static ({context.named(static, 3)}): {quiet}never two processes with one id"
     surges = _workloads(rest)

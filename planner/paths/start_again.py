@@ -19,7 +19,6 @@ from rebal.planner.paths.parts import (
     everyone,
     expected_line,
     gate_of,
-    list_of_all,
     list_settings,
 )
 from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
@@ -89,7 +88,7 @@ def _list(context: Context, before: Context) -> tuple[str, ...]:
 
     A list of eager and cooperative assignors was a step of the roll-out, and is not gone back to.
     """
-    old = list_of_all(before)
+    old = before.common_list
     return old if context.target in old and not is_mixed(old) else (context.target,)
 
 

@@ -281,7 +281,7 @@ def live_findings(
 
     A blocking finding is returned as long as it gates `step` or an earlier one. A warning or a
     question is returned only if the plan had no finding of the same rule. Findings on surplus
-    members are always returned; who is missing or was rejected is told from all looks.
+    members are always returned; all looks together decide who is missing or was rejected.
     """
     before = {finding.rule for finding in plan.findings}
     found = []

@@ -246,8 +246,8 @@ def step_standing(
     if prepares and not refuted and waits is None:
         waits = _remembered(plan, step, context, ignore)
     older = context.snapshot.captured_at < plan.baseline.captured_at - _CLOCKS
-    rows = ((waits, f"{waits}"), (older, "this look is older than the plan: take a new one"))
-    open_ = reasons(rows)
+    open_ = [waits] if waits is not None else []
+    open_ += ["this look is older than the plan: take a new one"] if older else []
     of_members = [] if by_list else [*not_done, *not_known]
     why = (*refuted, *not_done, *not_known, *to_confirm, *open_)
     return StepStanding(

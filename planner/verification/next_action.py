@@ -224,7 +224,7 @@ def heed_danger(look: Look) -> Advice | None:
 
 
 def heed_finding(look: Look) -> Advice | None:
-    """Do what a blocking finding asks for: a new plan where this path is shut."""
+    """Stop for a blocking finding, or make a new plan where it shuts this path."""
     for finding in look.findings:
         if decides(finding, Tri.YES) and not has(finding, Trait.ADMISSION):
             stays = rules()[finding.rule].stays
@@ -398,7 +398,7 @@ def _or_outdated(look: Look, found: Actions) -> Actions:
 
 
 def confirm_by_hand(look: Look) -> Advice | None:
-    """Have the operator confirm what no evidence shows, where nothing else is open, or restart
+    """Ask the operator to confirm what no evidence shows, where nothing else is open, or to restart
     those that were there when the plan was made.
     """
     now, step = look.open, look.step
@@ -406,10 +406,11 @@ def confirm_by_hand(look: Look) -> Advice | None:
         return None
     made = advised.confirm(look.context, now.id, look.members(now.by_hand), now.by_hand_list)
     left = look.members([each for each in now.by_hand if each in step.unknown])
-    restart, _ = step_action(look.plan, step, look.context, left, ignore=look.ignore)
-    if not (left and restart.recommended):
-        return made
-    return advised.worded(replace(made, also=(*made.also, f"or {restart.text}")))
+    if left:
+        restart, _ = step_action(look.plan, step, look.context, left, ignore=look.ignore)
+        if restart.recommended:
+            made = advised.worded(replace(made, also=(*made.also, f"or {restart.text}")))
+    return made
 
 
 def show_lists(look: Look) -> Advice | None:

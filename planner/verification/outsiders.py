@@ -8,6 +8,7 @@ doubt (`Doubt`), and the end of a plan waits for what decides.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -211,6 +212,8 @@ def _mixed(family: str | None) -> Tri:
 def _missing(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterator[Outsider]:
     """Yield the missing members; they are in doubt where more are gone than are missing."""
     gone = _gone(plan, seen, context)
+    if not gone:
+        return
     said, labels = plan.accepted.families, names(gone)
     lists, clients = known_before(looks_of(plan, seen))
     then = PlanContext(plan, plan.baseline)
@@ -218,7 +221,7 @@ def _missing(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iter
     left_open = {
         facts.member.instance_id or facts.member.client_id
         for facts in then.members
-        if gone and then.may_take_mixed(facts) is not Tri.YES
+        if then.may_take_mixed(facts) is not Tri.YES
     }
     for member in sorted(gone, key=lambda member: natural(labels[member.member_id])):
         known = lists.get(member.member_id)
@@ -251,14 +254,26 @@ def _gone(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> list[Me
     gone = [member for id_, member in was.items() if id_ not in here]
     new = [member for id_, member in here.items() if id_ not in was]
     for key in range(KEYS):
-        by_host = key == KEYS - 1
-        for member in () if by_host and len(gone) <= context.missing else tuple(gone):
-            own = identity_keys(member)[key]
-            alike = [each for each in new if own is not None and identity_keys(each)[key] == own]
-            if alike:
-                gone.remove(member)
-                new.remove(alike[-1])
+        if key < KEYS - 1 or len(gone) > context.missing:
+            gone, new = _unpaired(gone, new, key)
     return gone
+
+
+def _unpaired(
+    gone: list[Member], here: list[Member], key: int
+) -> tuple[list[Member], list[Member]]:
+    """Return both lists without the members that share their key of this number, one for one."""
+    waiting: dict[tuple[str, ...] | None, list[Member]] = defaultdict(list)
+    for member in here:
+        waiting[identity_keys(member)[key]].append(member)
+    left = []
+    for member in gone:
+        own = identity_keys(member)[key]
+        if own is not None and waiting[own]:
+            waiting[own].pop()
+        else:
+            left.append(member)
+    return left, [member for members in waiting.values() for member in members]
 
 
 def _roster(plan: Plan, seen: Sequence[JournalEntry], expected: int) -> list[Member]:

@@ -175,13 +175,14 @@ def verify(
         each.id: [standing_of(context, each, ledger, facts) for facts in context.members]
         for each in plan.steps
     }
+    missing = missing_text(context, outsiders)
     gates = {
         each.id: step_standing(
             plan,
             each,
             context,
             members=views[each.id],
-            missing=missing_text(context, outsiders),
+            missing=missing,
             ignore=accepted.ignore,
         )
         for each in plan.steps
@@ -311,11 +312,17 @@ def confirm(
     begun = now.step is not None and (
         step <= now.step or (now.gate is Tri.YES and step == now.step + 1)
     )
-    standing = next((each for each in asked.steps if each.id == step), None)
-    wanted = ",".join(standing.by_hand_list) if standing is not None else ""
-    given = ",".join(names)
+    if not begun:
+        raise NothingToConfirmError(
+            f"--confirm {step}: the group is in step {now.step}, whose gate comes first."
+        )
+    standing = next(each for each in asked.steps if each.id == step)
+    if standing.gate is Tri.YES:
+        raise DoneAlreadyError(
+            f"--confirm {step}: this step needs no confirmation: its gate holds."
+        )
+    wanted, given = ",".join(standing.by_hand_list), ",".join(names)
     rows = (
-        (not begun, f"the group is in step {now.step}, whose gate comes first."),
         (
             wanted and not (members and names),
             f"name the members and the list that they run: --member NAME --list {wanted}.",
@@ -328,12 +335,8 @@ def confirm(
         ),
     )
     wrong = first_reason(rows)
-    if wrong is not None or standing is None:
+    if wrong is not None:
         raise NothingToConfirmError(f"--confirm {step}: {wrong}")
-    if standing.gate is Tri.YES:
-        raise DoneAlreadyError(
-            f"--confirm {step}: this step needs no confirmation: its gate holds."
-        )
     named = _chosen(asked, standing, members)
     chosen = [one for one in named if one.done is not Tri.YES]
     if named and not chosen:
@@ -404,8 +407,9 @@ def entry_of(
     }
     void = {each.id: frozenset(each.contradicted) for each in standing.steps}
     labels = {member.member_id: member.name for member in standing.members}
-    lists, clients = known_before(looks_of(plan, entries) if entries else ())
-    shown = first_shown(looks_of(plan, entries))
+    looks = looks_of(plan, entries)
+    lists, clients = known_before(looks if entries else ())
+    shown = first_shown(looks)
     resolved = remembered(plan, entries, snapshot).refusals
     lag, committed = lag_of(snapshot)
     current = next((each for each in standing.steps if each.id == standing.step), None)

@@ -20,6 +20,7 @@ from rebal.planner.verification.members import contrary_evidence
 from rebal.planner.verification.plan_context import PlanContext
 from rebal.planner.verification.verify import (
     ContradictedError,
+    DoneAlreadyError,
     NothingToConfirmError,
     Standing,
     confirm,
@@ -224,6 +225,14 @@ def test_a_word_names_members_and_the_list_of_the_step(
 ) -> None:
     with pytest.raises(NothingToConfirmError, match=says):
         word(second, restarted(3), *members, names=names)
+
+
+def test_a_step_whose_gate_holds_needs_no_word_whatever_is_named(second: Story) -> None:
+    proven = look(3, [app(n, 3, list=FINAL) for n in range(3)], elected=TARGET)
+    assert second(proven).exit_code == 0
+    for named in (("app-0",), ()):
+        with pytest.raises(DoneAlreadyError, match="its gate holds"):
+            word(second, proven, *named, names=())
 
 
 def test_the_first_bounce_takes_no_word(plan: Plan) -> None:

@@ -168,7 +168,7 @@ def test_static_members_are_told_apart() -> None:
     assert cost is not None
     # Two for the dynamic one; one when the static one's new list changes the vote.
     assert cost.rebalances == 3
-    assert "rebalances only if the vote changes" in made.steps[0].brief.how[1]
+    assert "rebalances only if another assignor is elected" in made.steps[0].brief.how[1]
     late = plan([m("a", RANGE, instance="pod-0", timeouts=[10_000, 60_000]), m("b", RANGE)])
     assert "rebalances only" not in "".join(late.steps[0].brief.how), "a restart of 30 s"
 
