@@ -253,8 +253,10 @@ def _lasting(ignore: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def check_free(out: Path | None, given: Given, *, new_attempt: bool) -> None:
+def check_free(out: Path | None, going_on: Command, *, new_attempt: bool) -> None:
     """Check that no roll-out rests on the plan in the file `out`, or that it may be set aside.
+
+    `going_on` is the command that goes on with it, and records what was stated for a new plan.
 
     Raises:
         UsageError: the plan has a journal; the message names the step and the last look. Or the
@@ -283,7 +285,7 @@ def check_free(out: Path | None, given: Given, *, new_attempt: bool) -> None:
     raise UsageError(
         f"{out} is the plan of a roll-out ({journal}{last}). Go on with it as below, or add "
         f"--new-attempt: it keeps both, the plan as {_history(out)}.",
-        given.verify(),
+        going_on,
     )
 
 

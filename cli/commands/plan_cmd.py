@@ -140,7 +140,9 @@ def command(
         plan=out,
     )
     limit = params.duration(max_downtime, "--max-downtime") if max_downtime else None
-    planning.check_free(out, given, new_attempt=new_attempt)
+    stated = means.typed(context, *means.ACCEPTED, "expect_members")
+    going_on = given.verify(*stated)
+    planning.check_free(out, going_on, new_attempt=new_attempt)
     wishes = planning.Wishes(
         to=planning.goal_named(to, to_client),
         expect_members=expect_members,

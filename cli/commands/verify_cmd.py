@@ -224,7 +224,7 @@ def command(
         return merged
 
     if abort:
-        planning.check_free(out, given, new_attempt=False)
+        planning.check_free(out, given.verify(), new_attempt=False)
         wishes = planning.Wishes(
             expect_members=expect_members,
             families=families,
