@@ -113,6 +113,15 @@ class Look:
         step = self.step
         return not self.context.members and bool(step and step.config and not step.target_list)
 
+    @property
+    def others_stop_first(self) -> bool:
+        """Return whether members must stop before another one starts: they have the protocol or the
+        library that the step ends, which no list shows to the coordinator.
+        """
+        step, now = self.step, self.open
+        by_list = bool(step and step.target_list and step.aim is not Aim.CLIENT)
+        return not by_list and bool(now and now.to_do) and self.plan.path.stops_the_group
+
     def out(self, kind: OutsiderKind, doubt: Doubt = Doubt.NONE) -> list[Outsider]:
         """Return the outsiders of this kind and doubt."""
         return [one for one in self.outsiders if one.kind is kind and one.doubt is doubt]
@@ -204,7 +213,7 @@ def _instead(look: Look, made: Advice) -> Advice:
 def start_rejected(look: Look) -> Advice | None:
     """Start the rejected clients, and the missing members beside them."""
     out = look.out(OutsiderKind.REJECTED)
-    if not out or not look.stable or look.starts_alike:
+    if not out or not look.stable or look.starts_alike or look.others_stop_first:
         return None
     # A rejected client under another name may be the dynamic member that is missing.
     renamed = any(not (one.was_member or one.may_be_back) for one in out)
@@ -251,13 +260,8 @@ def plan_again(look: Look) -> Advice | None:
 
 def start_missing(look: Look) -> Advice | None:
     """Start missing members, or wait for them: most of them are just restarting."""
-    context, step, now = look.context, look.step, look.open
-    if step is None or now is None or not context.missing:
-        return None
-    # Members with the protocol or the library that the step ends, which no list shows to the
-    # coordinator, must stop before another one starts.
-    by_list = step.target_list and step.aim is not Aim.CLIENT
-    if look.plan.path.stops_the_group and now.to_do and not by_list:
+    context, step = look.context, look.step
+    if step is None or look.holds or look.others_stop_first or not context.missing:
         return None
     rejected = look.out(OutsiderKind.REJECTED) if look.starts_alike else []
     out = [*rejected, *look.out(OutsiderKind.MISSING)[: context.missing]]
@@ -269,8 +273,6 @@ def start_missing(look: Look) -> Advice | None:
         started = advised.start_of(context, ["the members"], [()])
         return with_setting(replace(started, names=tuple(one.name for one in out)), step)
     made = _start(look, out, _lists_for(look, step, out))
-    if step.aim is Aim.CLIENT:
-        made = with_setting(made, step)
     return _counted(context, made if made.recommended else replace(made, action=Action.WAIT))
 
 
@@ -317,12 +319,12 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
 
     Where not all of them are admitted together, the first ones that are start.
     """
-    context = look.context
+    context, step = look.context, look.step
     if not lists and not look.change:
         return wait_for_stable(look) or advised.wait(_NO_LIST)
 
     def start(number: int) -> Advice:
-        return advised.start_of(
+        made = advised.start_of(
             context,
             [one.name for one in out[:number]],
             lists,
@@ -330,6 +332,7 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
             instances=[one.instance_id for one in out[:number]],
             change=look.change,
         )
+        return with_setting(made, step) if step and step.aim is Aim.CLIENT else made
 
     together, limit = start(len(out)), context.memory.max_size
     full = limit is not None and limit < len(context.memory.everybody) + len(out)

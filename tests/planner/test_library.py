@@ -226,6 +226,18 @@ def test_over_a_stop_no_member_starts_beside_one_of_the_old_library() -> None:
         one_left = tell(look(minutes, [app(0, start, **old)]))
         assert (one_left.exit_code, one_left.advice.action) == (4, Action.CUT_OVER)
         assert one_left.next.startswith(stop_rest), "the coordinator would admit [range] beside it"
+    rejected = [{"client": "app-1", "list": COOPERATIVE, "at": 0.5}]
+    beside = tell(look(3, [app(0, 2, **old)], refusals=rejected))
+    assert (beside.exit_code, beside.advice.action) == (3, Action.CUT_OVER)
+    assert beside.next.startswith(stop_rest)
+
+
+def test_a_rejected_client_starts_with_the_new_library_too() -> None:
+    old = {"list": ["range"], "family": "sarama"}
+    tell = Story(swap("sarama", ["range"], "franz-go"))
+    rejected = [{"client": "app-1", "list": COOPERATIVE, "at": 0.5}]
+    out = tell(look(1, [app(0, **old)], refusals=rejected))
+    assert out.next.startswith("start app-1 with [range] and franz-go in place of the old library")
 
 
 def test_a_group_that_runs_the_library_is_done_on_any_assignor() -> None:
