@@ -273,6 +273,9 @@ def start_missing(look: Look) -> Advice | None:
         started = advised.start_of(context, ["the members"], [()])
         return with_setting(replace(started, names=tuple(one.name for one in out)), step)
     made = _start(look, out, _lists_for(look, step, out))
+    if made.verdict is Tri.CANNOT_TELL:
+        # The end of a rebalance shows what is remembered.
+        made = wait_for_stable(look) or made
     return _counted(context, made if made.recommended else replace(made, action=Action.WAIT))
 
 
