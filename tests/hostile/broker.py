@@ -87,11 +87,9 @@ class WrongBroker:
 
 @cache
 def _body(key: int, version: int, topic: str, port: int) -> bytes | None:
-    if key not in _OFFERED:
-        return None
-    if key == 18 and version > _OFFERED[18]:
-        # The oldest form of the answer, with UNSUPPORTED_VERSION (KIP-511).
-        return _body(18, 0, "UNSUPPORTED_VERSION", port)
+    if version > _OFFERED.get(key, -1):
+        # The oldest form of the answer, with UNSUPPORTED_VERSION (KIP-511); else the end.
+        return _body(18, 0, "UNSUPPORTED_VERSION", port) if key == 18 else None
     kind, fields = _fields(topic, port)[key]
     return bytes(message(kind, version, **fields).encode(version=version))
 
