@@ -219,7 +219,7 @@ def start_rejected(look: Look) -> Advice | None:
     renamed = any(not (one.was_member or one.may_be_back) for one in out)
     gone = look.out(OutsiderKind.MISSING)
     out += [one for one in gone if one.instance_id or not renamed]
-    return _counted(look.context, _start(look, out, look.lists(out)))
+    return _counted(look.context, _start(look, out, look.lists(out)), out)
 
 
 def heed_danger(look: Look) -> Advice | None:
@@ -309,11 +309,16 @@ def _may_hold_another(look: Look) -> bool:
     return any(verdict is not Tri.YES for verdict in (*starts, *again))
 
 
-def _counted(context: Context, made: Advice) -> Advice:
-    """Return the advice on missing members with the option that corrects their number."""
+def _counted(context: Context, made: Advice, out: Sequence[Outsider] = ()) -> Advice:
+    """Return the advice on missing members with the option that corrects their number; where that
+    was given, with the time from which it shows that none of `out` is missing.
+    """
     if not context.members:
         return made
-    count = f"if the service has no more members: --expect-members {len(context.members)}"
+    settled = [one.until for one in out if one.until]
+    number = f"--expect-members {len(context.members)}"
+    then = f"look again after {max(settled):%H:%M:%SZ}" if settled else number
+    count = f"if the service has no more members: {then}"
     return advised.worded(replace(made, also=(*made.also, count)))
 
 

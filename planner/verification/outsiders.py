@@ -78,7 +78,8 @@ class Outsider(Record, frozen=True, kw_only=True, omit_defaults=False):
     `name` names the process to start: with its address where the client id does not. `list` is the
     list that was rejected, or that the missing member had (empty: not known), `error` Kafka's name
     of the rejection. `takes_mixed`: its client starts with eager and cooperative assignors in one
-    list. `since` is when it was rejected. `until` ends the doubt about a stopped member's entry.
+    list. `since` is when it was rejected. `until` ends the doubt about a stopped member's entry, or
+    a rejection's weight in a group that has the given number of members.
     `behind` are the static members that may be such an entry. `was_member`: it is a missing member.
     `may_be_back`: a member with its client id may be this client.
     """
@@ -338,6 +339,7 @@ def _rejections(
         doubt = Doubt.ENTRY if hidden else Doubt.PAST
         if not open_ and all(latest > each for each in bounds):
             doubt = Doubt.TIME if full and one.at is None else Doubt.NONE
+            until = latest + lasts if full and counted is not None else None
         elif estimated and one.instance_id not in static:
             doubt = Doubt.COUNT
         yield Outsider(
@@ -351,7 +353,7 @@ def _rejections(
             error=one.error,
             family=proven_family(one.software),
             since=one.at,
-            until=until if doubt is Doubt.ENTRY else None,
+            until=until if doubt in (Doubt.ENTRY, Doubt.NONE) else None,
             behind=behind if doubt is Doubt.ENTRY else (),
             times=one.times,
             may_be_back=may_be_back(context.snapshot, one),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -60,6 +61,18 @@ def test_rejected_client_is_remembered_when_its_log_is_rotated(begun: Plan) -> N
     assert (later.finished, later.exit_code) == (False, 4)
     assert "--expect-members 3 if it belongs to the service" in later.next
     assert verify(begun, tell.entries, done(31), expect_members=2).finished
+
+
+def test_advice_on_a_rejection_that_the_given_number_settles_says_when(begun: Plan) -> None:
+    """The number of members, given once, changes nothing when it is given again."""
+    tell, rejected = Story(begun), [{**OUT, "at": 1.9}]
+    said = [tell(done(2, refusals=rejected), expect_members=given).next for given in (None, 2)]
+    until = tell.entries[-1].at + timedelta(minutes=0.9)
+    assert [text.partition("if the service has no more members: ")[2] for text in said] == [
+        "--expect-members 2",
+        f"look again after {until:%H:%M:%SZ}",
+    ]
+    assert tell(done(2.9, refusals=rejected)).finished
 
 
 def test_undated_rejection_is_in_doubt_until_a_session_after_the_first_look(begun: Plan) -> None:
