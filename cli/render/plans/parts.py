@@ -100,8 +100,10 @@ def before_text(step: int | None, steps: int) -> str:
 
 
 def beside(advice: Advice) -> tuple[str, ...]:
-    """Return the lines on what to watch while the advice is carried out, and on its risks."""
-    return (*advice.after, *advice.risks)
+    """Return the lines on what to watch while the advice is carried out, and on its risks; not what
+    its own sentence says.
+    """
+    return tuple(each for each in (*advice.after, *advice.risks) if each not in advice.text)
 
 
 def config_view(
