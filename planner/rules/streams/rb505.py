@@ -44,8 +44,8 @@ def cooperative_beside_old(context: Context) -> Findings:
     if kept:
         yield found(
             f"a partition can have two owners for a moment at a rebalance: {context.named(kept)} "
-            f"{'runs' if len(kept) == 1 else 'run'} COOPERATIVE beside {context.named(old)}, which "
-            f"is below {COOPERATIVE_SINCE}.",
+            f"{'runs' if len(kept) == 1 else 'run'} COOPERATIVE beside {context.named(old)} "
+            f"(below {COOPERATIVE_SINCE}).",
             members=kept,
             fix=restart_fix(context, kept, change=change),
         )
@@ -54,7 +54,7 @@ def cooperative_beside_old(context: Context) -> Findings:
         who = context.named(unknown)
         yield found(
             f"a partition may have two owners for a moment at a rebalance: {who} may run "
-            f"COOPERATIVE beside {context.named(old)}, which is below {COOPERATIVE_SINCE}.",
+            f"COOPERATIVE beside {context.named(old)} (below {COOPERATIVE_SINCE}).",
             result=Tri.CANNOT_TELL,
             members=unknown,
             fix=f"Look whether {who} was started with upgrade.from (its start-up log shows it, "
