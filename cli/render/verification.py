@@ -194,7 +194,7 @@ def _progress(standing: Standing) -> str:
     more = f", {aside} not in this step" if aside else ""
     open_ = sum(member.restarted and member.done is Tri.CANNOT_TELL for member in part)
     more = f", {open_} restarted and not proven{more}" if open_ else more
-    return f"{done} of {standing.expected - aside} done{more}"
+    return f"{done} of {max(standing.expected - aside, len(part))} done{more}"
 
 
 def _verdict(standing: Standing) -> tuple[Text, str]:

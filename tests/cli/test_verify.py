@@ -393,7 +393,7 @@ def test_fail_on_warning_makes_a_danger_and_exit_zero_hides_every_code(
     feed(monkeypatch, [BEFORE, more, BEFORE])
     assert run("plan.yaml", "--watch", "--every", "0.2", "--fail-on", "warning") == 3
     said = capsys.readouterr()
-    assert said.out.splitlines()[-1].endswith("DANGER, 3 of 2 done")
+    assert said.out.splitlines()[-1].endswith("DANGER, 3 of 3 done")
     assert "restart nothing more" in said.err
     feed(monkeypatch, [BEFORE])
     words = ["--watch", "--every", "0.2", "--for", "0.5s", "--exit-zero", "--journal", "other"]
