@@ -34,7 +34,7 @@ def with_libraries(starts: Sequence[Start], libraries: Sequence[Library]) -> lis
     """Return the starts with their libraries, and one for each library that none of them has."""
     by_folder: dict[str, list[Library]] = defaultdict(list)
     for one in libraries:
-        by_folder[_file(one).rpartition("/")[0]].append(one)
+        by_folder[_folder(one)].append(one)
 
     def near_to(file: str, family: str | None) -> list[Library]:
         found = (one for folder in _above(file) for one in by_folder.get(folder, ()))
@@ -61,8 +61,7 @@ def _library(dependency: Dependency) -> Library | None:
     return Library(
         family=facts.library.key if facts.library is not None else None,
         version=facts.library_version,
-        # A library is no product of its own.
-        product="" if _is_itself(dependency, facts.library_version) else facts.product,
+        product=facts.product,
         product_version=dependency.version,
         default_list=facts.default_list,
         group_protocol=facts.group_protocol,
@@ -74,10 +73,6 @@ def _library(dependency: Dependency) -> Library | None:
         faults=facts.faults,
         where=dependency.where,
     )
-
-
-def _is_itself(dependency: Dependency, version: str | None) -> bool:
-    return version is not None and version == dependency.version
 
 
 def _is_of(own: Library, other: Library) -> bool:
@@ -116,9 +111,9 @@ def _distant(file: str, library: Library) -> tuple[int, Library] | None:
     own = _file(library)
     if own == file:
         return 0, library
-    folder = own.rpartition("/")[0]
+    folder = _folder(library)
     below = not folder or file.startswith(f"{folder}/")
-    far = 1 + file.count("/") - own.count("/")
+    far = 1 + file.count("/") - (folder.count("/") + 1 if folder else 0)
     elsewhere = own.endswith(_OF_ITSELF) and (far > 1 or not library.product)
     return None if elsewhere or not below else (far, library)
 
@@ -139,6 +134,15 @@ def _together(near: Sequence[Library]) -> Library | None:
         default_list=product.default_list if own_list else known.default_list,
         where=known.where if itself else product.where,
     )
+
+
+def _folder(library: Library) -> str:
+    """Return the folder whose consumers have the library: Gradle keeps a project's catalogs in
+    `gradle` below it.
+    """
+    folder, _, name = _file(library).rpartition("/")
+    above, _, own = folder.rpartition("/")
+    return above if own == "gradle" and name.endswith(".versions.toml") else folder
 
 
 def _file(library: Library) -> str:

@@ -43,6 +43,7 @@ class ClientFacts:
     """The settings of a dependency's consumers when nothing is configured; None: not looked up."""
 
     product: str
+    """Its product; empty for a library, which is no product of its own."""
     library: Family | None
     library_version: str | None
     default_list: tuple[str, ...] | None
@@ -159,7 +160,7 @@ def client_of(dependency: Dependency) -> ClientFacts | None:
     own = release.list or product.list or clients.default_list(key, inside)
     default = own if product.group_protocol else None
     return ClientFacts(
-        product=product.product,
+        product="" if product.own_version else product.product,
         library=library,
         library_version=inside,
         default_list=default,

@@ -496,6 +496,23 @@ def test_names_from_files_are_no_commands_of_a_terminal(
         assert "%250A" in line
 
 
+def test_the_catalog_of_gradle_is_that_of_the_project_above_it(
+    tmp_path: Path, screen: Screen
+) -> None:
+    """And a library whose version is not known is no product."""
+    line = 'kafka-clients = "org.apache.kafka:kafka-clients:{}"\n'
+    for folder, version in (("old", "2.8.2"), ("new", "3.9.1"), ("open", "[3.9,4[")):
+        catalog = f"[libraries]\n{line.format(version)}"
+        consumer = "group.id=pay\nbootstrap.servers=kafka:9092\n"
+        files = {"gradle/libs.versions.toml": catalog, "consumer.properties": consumer}
+        write(tmp_path / folder, files)
+    for folder, says in (("new", "→ java 3.9.1"), ("open", "→ java ")):
+        code, out, _ = screen(tmp_path / "old", tmp_path / folder)
+        assert (code, says in out, "groups of" in out) == (0, True, False)
+        assert "\nsafe          pay\n" in out
+        assert "product" not in out
+
+
 def test_a_saved_group_is_asked_instead_of_the_files(repository: Path, screen: Screen) -> None:
     changed(repository)
     both = ["range", "cooperative-sticky"]
