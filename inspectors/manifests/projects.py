@@ -25,6 +25,7 @@ _MOST_PARENTS: Final = 20
 _BOOT: Final = "org.springframework.boot:spring-boot-starter-parent"
 _CLIENTS: Final = "org.apache.kafka:kafka-clients"
 _BOOT_PROPERTY: Final = "kafka.version"
+_OR: Final = " or "
 
 
 class Sheet:
@@ -136,8 +137,13 @@ class Projects:
 def _maven(root: Any) -> Sheet:
     sheet = Sheet()
     central = set(root.findall("dependencyManagement/dependencies/dependency"))
-    for properties in root.iter("properties"):
-        sheet.properties |= {one.tag: (one.text or "").strip() for one in properties}
+    own = (one for table in root.findall("properties") for one in table)
+    sheet.properties |= {one.tag: (one.text or "").strip() for one in own}
+    for one in (one for table in root.findall("profiles/profile/properties") for one in table):
+        # The command line decides which profile counts.
+        known, other = sheet.properties.get(one.tag), (one.text or "").strip()
+        if known is None or other not in known.split(_OR):
+            sheet.properties[one.tag] = other if known is None else f"{known}{_OR}{other}"
     for key in ("version", "parent/version"):
         if found := root.findtext(key):
             sheet.properties.setdefault("project.version", found.strip())

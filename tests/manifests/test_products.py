@@ -206,6 +206,31 @@ def test_a_module_takes_versions_and_properties_from_its_parents(tmp_path: Path)
     assert reading.notes == (f"b/pom.xml: the version of {CLIENTS} is not written there.",)
 
 
+@pytest.mark.parametrize(
+    ("own", "profiles", "version", "note"),
+    [
+        ("3.9.1", ["2.8.2"], None, "3.9.1 or 2.8.2"),
+        ("3.9.1", ["3.9.1"], "3.9.1", ""),
+        ("", ["3.9.1", "2.8.2", "3.9.1"], None, "3.9.1 or 2.8.2"),
+        ("", ["3.9.1"], "3.9.1", ""),
+    ],
+)
+def test_a_version_that_the_active_profile_decides_is_not_known(
+    own: str, profiles: list[str], version: str | None, note: str, tmp_path: Path
+) -> None:
+    tables = [f"<properties><k>{each}</k></properties>" for each in profiles]
+    (tmp_path / "pom.xml").write_text(
+        "<project><dependencies><dependency><groupId>org.apache.kafka</groupId>"
+        "<artifactId>kafka-clients</artifactId><version>${k}</version></dependency></dependencies>"
+        f"<profiles>{''.join(f'<profile>{each}</profile>' for each in tables)}</profiles>"
+        f"{f'<properties><k>{own}</k></properties>' if own else ''}</project>"
+    )
+    reading = read_folder(tmp_path)
+    assert [one.version for one in reading.dependencies] == [version]
+    said = f"pom.xml: the version of {CLIENTS} is not a plain one ({note})."
+    assert reading.notes == ((said,) if note else ())
+
+
 def test_a_module_takes_versions_from_a_bom_beside_it_and_quarkus_by_its_properties(
     tmp_path: Path,
 ) -> None:
