@@ -63,6 +63,8 @@ _PLACEHOLDER: Final = re.compile(
     re.IGNORECASE,
 )
 _OPEN: Final = " from a placeholder "
+# A variable in a version that is not a plain one.
+_VARIABLE: Final = re.compile(r"[$][{(]?(\w[\w.]*)")
 _LOCKS: Final = ("package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml")
 
 
@@ -236,9 +238,12 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
             named = {name for _, name, _ in _PLACEHOLDER.findall(was + now)}
             if moved or any(_sets(named, after + before) for before, after in changed.values()):
                 yield file, note
+    pairs = [({*was.splitlines()}, {*now.splitlines()}) for was, now in changed.values()]
+    lines = "\n".join(line for was, now in pairs for line in sorted(was ^ now))
     for note in two.unread:
         file = _file_of(note, files)
-        if note not in one.unread and file in one.tree.files:
+        given = {part for name in _VARIABLE.findall(note) for part in (name, *name.split("."))}
+        if file in one.tree.files and (note not in one.unread or _sets(given, lines)):
             yield file, note
 
 

@@ -513,6 +513,20 @@ def test_the_catalog_of_gradle_is_that_of_the_project_above_it(
         assert "product" not in out
 
 
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [("ARG V={}\nFROM logstash:${{V}}\n", 4), ("FROM logstash:${{V}}\nRUN echo {}\n", 0)],
+)
+def test_a_variable_that_a_version_depends_on_is_not_safe_where_it_changes(
+    changed: str, code: int, tmp_path: Path, screen: Screen
+) -> None:
+    for folder, version in (("old", "7.17.0"), ("new", "8.15.0")):
+        write(tmp_path / folder, {"Dockerfile": changed.format(version)})
+    made, out, _ = screen(tmp_path / "old", tmp_path / "new")
+    note = "the version of logstash is not a plain one (${V})."
+    assert (made, out.count(note)) == (code, 2 if code else 1)
+
+
 def test_a_saved_group_is_asked_instead_of_the_files(repository: Path, screen: Screen) -> None:
     changed(repository)
     both = ["range", "cooperative-sticky"]
