@@ -16,7 +16,7 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import ParseError, fromstring
 
 from rebal.inspectors.inventory.documents import UnreadableDocument, substituted
-from rebal.inspectors.manifests.texts import Named
+from rebal.inspectors.manifests.texts import OR, Named, together
 
 _PROPERTY: Final = re.compile(r"\$[{(]([^${}()]+)[)}]")
 _CENTRAL: Final = "Directory.Packages.props"
@@ -25,7 +25,6 @@ _MOST_PARENTS: Final = 20
 _BOOT: Final = "org.springframework.boot:spring-boot-starter-parent"
 _CLIENTS: Final = "org.apache.kafka:kafka-clients"
 _BOOT_PROPERTY: Final = "kafka.version"
-_OR: Final = " or "
 
 
 class Sheet:
@@ -78,9 +77,8 @@ class Projects:
             UnreadableDocument: the file, or one that it takes versions from, is no such XML.
         """
         sheet = self._sheet(path, 0)
-        for one in sheet.named:
-            version = one.version or sheet.version_of(one.name)
-            yield Named(one.name, sheet.resolved(version))
+        versions = ((one.name, one.version or sheet.version_of(one.name)) for one in sheet.named)
+        yield from together(Named(name, sheet.resolved(version)) for name, version in versions)
         for name, managed in sheet.managed.items():
             yield Named(name, sheet.resolved(managed))
         boms = [bom for one in sheet.chain for bom in one.boms]
@@ -142,8 +140,8 @@ def _maven(root: Any) -> Sheet:
     for one in (one for table in root.findall("profiles/profile/properties") for one in table):
         # The command line decides which profile counts.
         known, other = sheet.properties.get(one.tag), (one.text or "").strip()
-        if known is None or other not in known.split(_OR):
-            sheet.properties[one.tag] = other if known is None else f"{known}{_OR}{other}"
+        if known is None or other not in known.split(OR):
+            sheet.properties[one.tag] = other if known is None else f"{known}{OR}{other}"
     for key in ("version", "parent/version"):
         if found := root.findtext(key):
             sheet.properties.setdefault("project.version", found.strip())

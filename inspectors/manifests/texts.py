@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from rebal.inspectors.inventory.documents import substituted
@@ -38,6 +38,10 @@ _BOOT_PROPERTY: Final = re.compile(
 )
 _ASSIGNED: Final = re.compile(r"""\b(\w+)\s*=\s*["']([^"'$\n]+)["']""")
 _VARIABLE: Final = re.compile(r"\$\{?(\w+)\}?")
+# A configuration of tests, such as testImplementation or integrationTestRuntimeOnly.
+_OF_TESTS: Final = re.compile(r"(?:^|.*[\s{])(?:test|\w+Test)[A-Z]\w*[\s(]")
+# Between versions of which the file does not say which one counts.
+OR: Final = " or "
 _YARN_NAME: Final = re.compile(r'"?(?P<name>(?:@[\w.-]+/)?[\w.-]+)@')
 _YARN_ALIAS: Final = re.compile(r"[^@]@npm:(?P<name>(?:@[\w.-]+/)?[\w.-]+)@")
 _YARN_VERSION: Final = re.compile(r'  version:? "?(?P<version>[^"\s]+)')
@@ -128,6 +132,7 @@ def read_gradle(text: str, _: str) -> Iterator[Named]:
     """Yield the coordinates and plugins that a Gradle script writes out.
 
     A variable counts where the script itself gives it one text; what only some lines give does not.
+    A library of tests alone is none of the consumers.
     """
     values: dict[str, set[str]] = {}
     for variable, value in _ASSIGNED.findall(text):
@@ -137,12 +142,26 @@ def read_gradle(text: str, _: str) -> Iterator[Named]:
         known = values.get(match[1], set())
         return next(iter(known)) if len(known) == 1 else None
 
+    found: list[Named] = []
     for number, line in enumerate(text.splitlines(), 1):
-        if line.lstrip().startswith(("//", "*", "/*")):
+        if line.lstrip().startswith(("//", "*", "/*")) or _OF_TESTS.match(line):
             continue
         for name, version in _written(line):
             plain = substituted(_VARIABLE, version, value_of) if version else None
-            yield Named(name, plain or version or None, number)
+            found.append(Named(name, plain or version or None, number))
+    return together(found)
+
+
+def together(named: Iterable[Named]) -> Iterator[Named]:
+    """Yield each package once, with all versions that one file gives it."""
+    found: dict[str, Named] = {}
+    for one in named:
+        known = found.setdefault(one.name, one)
+        versions = [
+            text for each in (known, one) if each.version for text in each.version.split(OR)
+        ]
+        found[one.name] = known._replace(version=OR.join(dict.fromkeys(versions)) or None)
+    yield from found.values()
 
 
 def _written(line: str) -> Iterator[tuple[str, str]]:

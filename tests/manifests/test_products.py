@@ -231,6 +231,28 @@ def test_a_version_that_the_active_profile_decides_is_not_known(
     assert reading.notes == ((said,) if note else ())
 
 
+@pytest.mark.parametrize(
+    ("other", "version"),
+    [
+        ("resolutionStrategy {{ force '{}:3.9.1' }}", None),
+        ("    testImplementation '{}:3.9.1'", "2.8.2"),
+        ("dependencies {{ integrationTestRuntimeOnly '{}:3.9.1' }}", "2.8.2"),
+        ("    implementation '{}:2.8.2'", "2.8.2"),
+    ],
+)
+def test_a_script_with_two_versions_does_not_say_which_one_counts(
+    other: str, version: str | None, tmp_path: Path
+) -> None:
+    script = f"implementation '{CLIENTS}:2.8.2'\n{other.format(CLIENTS)}\n"
+    (tmp_path / "build.gradle").write_text(script)
+    reading = read_folder(tmp_path)
+    assert [(one.version, one.where) for one in reading.dependencies] == [
+        (version, "build.gradle:1")
+    ]
+    said = f"build.gradle:1: the version of {CLIENTS} is not a plain one (2.8.2 or 3.9.1)."
+    assert reading.notes == (() if version else (said,))
+
+
 def test_a_module_takes_versions_from_a_bom_beside_it_and_quarkus_by_its_properties(
     tmp_path: Path,
 ) -> None:
