@@ -105,7 +105,7 @@ def paths_of(world: World) -> Iterator[SafePath]:
 def _bridge(one: Start, two: Start) -> Iterator[SafePath]:
     """Yield the path on which the old library takes an assignor of the new one first."""
     shared = [name for name in STATELESS if name in two.names]
-    for names in [(shared[0], *one.names)] if shared else []:
+    for names in [tuple(dict.fromkeys((shared[0], *one.names)))] if shared else []:
         if _setting(one, names):
             steps = (_step(one, names), _step(two, two.names))
             yield SafePath(name=f"two roll-outs, the first with {one.client}", steps=steps)

@@ -287,6 +287,13 @@ def test_a_rejected_change_has_a_safe_path(
     assert all(step.setting for step in paths[0].steps)
 
 
+def test_a_bridging_list_names_each_assignor_once() -> None:
+    old, new = lib("kafka-python", "2.0.2"), lib("aiokafka", "0.10.0")
+    found = judged([start(lib=old)], [start(lib=new)])
+    (bridge,) = (path for path in found.paths if path.name.endswith("first with kafka-python"))
+    assert [step.brings for step in bridge.steps] == ["[roundrobin, range]", "[roundrobin]"]
+
+
 @pytest.mark.parametrize("new", ["franz-go", "java", "librdkafka"])
 def test_kafka_go_gets_no_bridge_to_a_client_that_cannot_read_it(new: str) -> None:
     own = [start("sticky", family="kafka-python")]
