@@ -35,6 +35,7 @@ _BRINGS: Final = {
     "segmentio": frozenset({"range", "roundrobin"}),
     "aiokafka": frozenset({"range", "roundrobin", "sticky"}),
 }
+_KAFKAS: Final = "org.apache.kafka.clients.consumer."
 _COMMENT: Final = ("#", "//")
 _STOP: Final = "cut-over: no member of the old version runs when the first new one joins"
 _NEW_GROUP: Final = "a new group id, with the offsets of the old group copied before it starts"
@@ -53,6 +54,15 @@ class SafePath(Record, frozen=True, kw_only=True):
 
     name: str
     steps: tuple[PathStep, ...] = ()
+
+
+def assignor_it_lacks(start: Start) -> str | None:
+    """Return the first name in the list that this client has no assignor for and cannot be given
+    one: librdkafka takes none of the application's own, and nobody else adds to Kafka's package.
+    """
+    brings = _BRINGS["librdkafka"] if start.family == "librdkafka" else start.names
+    named = (name for name in start.names if not is_unset(name))
+    return next((n for n in named if n.startswith(_KAFKAS) or n not in brings), None)
 
 
 def plan_of(world: World, live: GroupSnapshot | None = None) -> Plan | None:

@@ -28,7 +28,7 @@ from rebal.groups.vote import elect
 from rebal.planner.admission.check import Admission, Event, Join, Leave, admitted, restart
 from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory
 from rebal.planner.bridge import STATELESS, read_each_other
-from rebal.planner.check.advise import SafePath, paths_of, plan_of
+from rebal.planner.check.advise import SafePath, assignor_it_lacks, paths_of, plan_of
 from rebal.planner.check.before import (
     FIRST,
     has_lists,
@@ -350,7 +350,12 @@ def _fails(start: Start) -> str | None:
     software = Software(family=start.family, version=start.version)
     brokers = other_brokers(start.brokers)
     without = brokers.name if brokers is not None and brokers.kip848 is False else None
+    lacks = assignor_it_lacks(start)
     rows = (
+        (
+            lacks is not None,
+            f"{start.family or 'the client'} has no assignor {lacks}, and does not start with it",
+        ),
         (
             online and without,
             f"the brokers are {without}'s, without KIP-848 groups",

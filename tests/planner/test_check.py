@@ -173,6 +173,14 @@ REJECTED["a list that names an assignor twice"] = (
     [start("range", lib=lib("java", "3.9.0"))],
     [start("range", "range", lib=lib("java", "3.9.0"))],
 )
+REJECTED["an assignor that librdkafka has not, beside one that stays"] = (
+    [start("range", "roundrobin", family="librdkafka")],
+    [start("range", "sticky", family="librdkafka")],
+)
+REJECTED["a class that Kafka has not, beside one that stays"] = (
+    [start("range")],
+    [start("org.apache.kafka.clients.consumer.CoperativeStickyAssignor", "range")],
+)
 UNKNOWN = {
     "an elected assignor that depends on the number of members": (
         [start("range", "sticky"), start("sticky", "range", file="bill/app.yaml")],
