@@ -429,7 +429,13 @@ def _risks(context: Context, restarted: Sequence[Facts], answer: Admission) -> I
     """Yield the risks that end no member and that an operator must know, and the event between
     look and join that would have the join rejected.
     """
-    if answer.verdict is Tri.YES and not answer.elected and context.group.assignor:
+    # No load shortens the lists of a KIP-848 group, and its assignor is the brokers'.
+    if (
+        answer.verdict is Tri.YES
+        and not answer.elected
+        and context.group.assignor
+        and context.group.type is GroupType.CLASSIC
+    ):
         yield (
             f"the list does not hold {context.group.assignor}, which is elected: a coordinator "
             "reload before the restart has it rejected, so look again right before each restart"

@@ -257,6 +257,8 @@ def test_back_to_classic_asks_the_lists_of_those_that_are_back() -> None:
     back = {"id": "b", "protocol_type": "classic", "version": "4.1.1"}
     right = plan([moving, {**back, "list": ["cooperative-sticky"]}], **more)
     assert (right.exit_code, right.steps[0].done) == (0, ("b-0f0f",))
+    # Its records hold whole lists, so no coordinator reload matters.
+    assert right.advice.risks == ()
     wrong = plan([moving, {**back, "list": ["range"]}], **more)
     assert wrong.exit_code == 3
     unknown = plan([moving, back], **more)
