@@ -14,7 +14,7 @@ must look at the member (`Proof.by_hand`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final
@@ -283,8 +283,9 @@ class Ledger:
     that were there before the step began; `opened` are the steps whose beginning a look shows.
     `kept` are the ids that had kept partitions when they joined, with the look that shows it.
     `first_seen` is the time of the first look with an id, which is this look for a new one.
-    `words` are the user's own answers, by step and id. Entries `later` than this look prove nothing
-    of it, but what they say against the user's word stands: clocks differ.
+    `fell_back` are the workers that ran while an incremental protocol of Connect was elected, and
+    then `default`. `words` are the user's own answers, by step and id. Entries `later` than this
+    look prove nothing of it, but what they say against the user's word stands: clocks differ.
     """
 
     def __init__(
@@ -301,6 +302,8 @@ class Ledger:
         self.words: dict[tuple[int, str], str] = {}
         self.kept: dict[str, datetime] = {}
         self.first_seen: dict[str, datetime] = {}
+        self.fell_back: set[str] = set()
+        self._incremental: set[str] = set()
         baseline = plan.baseline
         if not (baseline.redacted or any(map(assumed, baseline.members))):
             self._add(PlanContext(plan, baseline), "the plan's baseline")
@@ -310,7 +313,14 @@ class Ledger:
             self._void(entry)
         for member in context.snapshot.members:
             self.first_seen.setdefault(member.member_id, context.snapshot.captured_at)
+        self._elected(context.group.assignor, context.by_id)
         self.now = self._add(context, "")
+
+    def _elected(self, assignor: str | None, ids: Collection[str]) -> None:
+        if assignor in INCREMENTAL:
+            self._incremental.update(ids)
+        elif assignor:
+            self.fell_back |= self._incremental.intersection(ids)
 
     def _void(self, entry: JournalEntry) -> None:
         for member in entry.members:
@@ -319,6 +329,7 @@ class Ledger:
 
     def _recall(self, entry: JournalEntry) -> None:
         where = f"the journal, {entry.at:%b %d %H:%MZ}"
+        self._elected(entry.assignor, entry.ids)
         for member in entry.members:
             self.first_seen.setdefault(member.member_id, entry.at)
             if member.kept:

@@ -97,7 +97,9 @@ def standing_of(context: Context, step: Step, ledger: Ledger, facts: Facts) -> M
     # It may have had the step's setting before the step began.
     unknown = proof.by_hand and member.member_id in step.unknown
     may_be_done = unknown or ledger.came_finished(step, facts)
-    if len(found) > 1:
+    if step.aim is Aim.CONNECT_INCREMENTAL and member.member_id in ledger.fell_back:
+        done, why = Tri.NO, "the group ran default meanwhile: its tasks may run twice (RB507)"
+    elif len(found) > 1:
         why = "evidence contradicts itself: " + ", ".join(
             f"{answer} ({where or 'now'})" for answer, where in found.items()
         )

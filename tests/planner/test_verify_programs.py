@@ -159,6 +159,19 @@ def test_workers_up_are_proven_by_what_is_elected() -> None:
     assert not whole.dangers, "workers own no partitions, and that is no danger"
 
 
+def test_a_worker_that_stayed_while_the_group_fell_back_to_default_is_not_done() -> None:
+    """It does not stop the tasks that the eager leader gave to others (KAFKA-13816)."""
+    before = [worker(n, 1, ["default"]) for n in (0, 1)]
+    tell = Story(make_plan(workers(0, "default", *before)))
+    assert tell(workers(1, "sessioned", worker(0, 2), worker(1, 2))).finished
+    back = tell(workers(2, "default", worker(0, 3, ["default"]), worker(1, 2)))
+    assert done(back) == {"w-0": "no", "w-1": "no"}
+    half = tell(workers(3, "sessioned", worker(0, 4), worker(1, 2)))
+    assert (done(half), half.exit_code) == ({"w-0": "yes", "w-1": "no"}, 4)
+    assert half.next == "restart w-1 with the configuration of step 1; one member at a time"
+    assert tell(workers(4, "sessioned", worker(0, 4), worker(1, 3))).finished
+
+
 def test_workers_down_are_proven_one_by_one() -> None:
     plan = make_plan(workers(0, "sessioned", worker(0, 1), worker(1, 1)), "eager")
     tell = Story(plan)
