@@ -15,6 +15,7 @@ from rebal.groups.commands import Command
 from rebal.groups.model import Tri
 from rebal.groups.protocol import KIPS
 from rebal.planner.commands import ANSWER, READ_MORE, explain
+from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Finding, Plan, Setting, Severity, Step, Verdict
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
 
@@ -100,10 +101,10 @@ def before_text(step: int | None, steps: int) -> str:
 
 
 def beside(advice: Advice) -> tuple[str, ...]:
-    """Return the lines on what to watch while the advice is carried out, and on its risks; not what
-    its own sentence says.
-    """
-    return tuple(each for each in (*advice.after, *advice.risks) if each not in advice.text)
+    """Return the lines on what to watch while the advice is carried out, and on its risks."""
+    # The sentence of a cut-over says itself what to wait for first.
+    said = 1 if advice.action is Action.CUT_OVER else 0
+    return (*advice.after[said:], *advice.risks)
 
 
 def config_view(
