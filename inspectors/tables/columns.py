@@ -28,11 +28,6 @@ def rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
     return zip(*(values(column) for column in table.columns), strict=True)
 
 
-def dicts_of(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """Return the rows of `table` by the names of its columns, values as in `rows_of`."""
-    return (dict(zip(table.column_names, row, strict=True)) for row in rows_of(table))
-
-
 def by_group(table: pa.Table, kind: type[_Row]) -> dict[str, list[_Row]]:
     """Return the rows of `table` as this kind of named tuple, by its first column, the group id."""
     made: dict[str, list[_Row]] = defaultdict(list)

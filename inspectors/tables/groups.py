@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -39,33 +39,38 @@ from rebal.groups.model import (
 )
 from rebal.inspectors.clock import moment
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.tables.columns import dicts_of
+from rebal.inspectors.tables.columns import by_group, rows_of
 from rebal.inspectors.tables.reader import Tables
 
-_Row = Mapping[str, Any]
-_LISTS: Final = (
-    "group_id",
-    "at",
-    "last_at",
-    "times",
-    "member_id",
-    "instance_id",
-    "client_id",
-    "host",
-    "assignors",
-    "protocol_type",
-    "generation",
-    "refused",
-    "replaced_member_id",
-    "software_name",
-    "software_version",
-    "reason",
-    "session_timeout_ms",
-    "rebalance_timeout_ms",
-    "evidence",
-    "source",
-)
 _SOURCES: Final = {source.value: source for source in Source}
+_STATES: Final = {state.value: state for state in GroupState}
+_TYPES: Final = {kind.value: kind for kind in GroupType}
+_ENDS: Final = "log end offsets: a scan's tables have none"
+
+
+class _List(NamedTuple):
+    """One row of `assignor_lists`, in the columns' order; times are microseconds since 1970."""
+
+    group_id: str
+    at: int | None
+    last_at: int | None
+    times: int | None
+    member_id: str | None
+    instance_id: str | None
+    client_id: str | None
+    host: str | None
+    assignors: tuple[str, ...] | None
+    protocol_type: str | None
+    generation: int | None
+    refused: bool | None
+    replaced_member_id: str | None
+    software_name: str | None
+    software_version: str | None
+    reason: str | None
+    session_timeout_ms: int | None
+    rebalance_timeout_ms: int | None
+    evidence: str | None
+    source: str | None
 
 
 def read_observations(tables: Tables, group: str | None = None) -> Iterator[Observation]:
@@ -74,59 +79,54 @@ def read_observations(tables: Tables, group: str | None = None) -> Iterator[Obse
     A list that was sent more than once has the time when it was last seen. A member id that came
     after the first generation that the scan knows of its group was new then.
     """
-    rows = list(dicts_of(tables.read("assignor_lists", _LISTS, group)))
-    first: dict[str, int] = {}
-    for row in rows:
-        if row["generation"] is not None:
-            known = first.get(row["group_id"], row["generation"])
-            first[row["group_id"]] = min(known, row["generation"])
-    for row in rows:
-        generation = row["generation"]
-        made = _of_list(row, new=generation is not None and generation > first[row["group_id"]])
-        if made is not None:
-            yield made
+    for rows in by_group(tables.read("assignor_lists", _List._fields, group), _List).values():
+        first = min((row.generation for row in rows if row.generation is not None), default=0)
+        for row in rows:
+            made = _of_list(row, new=row.generation is not None and row.generation > first)
+            if made is not None:
+                yield made
 
 
-def _of_list(row: _Row, *, new: bool) -> Observation | None:
-    at = moment(row["last_at"]) or moment(row["at"])
+def _of_list(row: _List, *, new: bool) -> Observation | None:
+    at = moment(row.last_at) or moment(row.at)
     evidence = Evidence(
-        source=_SOURCES.get(row["evidence"], Source.OFFSETS_TOPIC),
+        source=_SOURCES.get(row.evidence or "", Source.OFFSETS_TOPIC),
         at=at,
-        detail=row["source"] or "",
+        detail=row.source or "",
     )
-    names = row["assignors"] or ()
-    client_id, host = row["client_id"] or "", row["host"] or ""
-    said = software_of(row["software_name"], row["software_version"], evidence)
-    if row["refused"]:
+    names = row.assignors or ()
+    client_id, host = row.client_id or "", row.host or ""
+    said = software_of(row.software_name, row.software_version, evidence)
+    if row.refused:
         return Refused(
-            group_id=row["group_id"],
+            group_id=row.group_id,
             list=names,
             at=at,
-            times=row["times"] or 1,
+            times=row.times or 1,
             client_id=client_id,
-            instance_id=row["instance_id"],
+            instance_id=row.instance_id,
             host=host,
             software=said,
             evidence=evidence,
         )
-    if not row["member_id"]:
+    if not row.member_id:
         return None
     return Joined(
-        group_id=row["group_id"],
-        member_id=row["member_id"],
+        group_id=row.group_id,
+        member_id=row.member_id,
         list=names,
         new=new,
         at=at,
         client_id=client_id,
-        instance_id=row["instance_id"],
+        instance_id=row.instance_id,
         host=host,
         software=said,
-        reason=row["reason"],
-        generation_id=row["generation"],
-        session_timeout_ms=row["session_timeout_ms"],
-        rebalance_timeout_ms=row["rebalance_timeout_ms"],
-        protocol_type=row["protocol_type"] or "consumer",
-        replaced_member_id=row["replaced_member_id"],
+        reason=row.reason,
+        generation_id=row.generation,
+        session_timeout_ms=row.session_timeout_ms,
+        rebalance_timeout_ms=row.rebalance_timeout_ms,
+        protocol_type=row.protocol_type or "consumer",
+        replaced_member_id=row.replaced_member_id,
         evidence=evidence,
     )
 
@@ -140,51 +140,49 @@ def software_of(name: str | None, version: str | None, evidence: Evidence) -> So
     )
 
 
-_GROUPS: Final = (
-    "group_id",
-    "type",
-    "protocol_type",
-    "state",
-    "assignor",
-    "generation",
-    "assignment_epoch",
-    "last_seen",
-    "observed_until",
-)
+class _Group(NamedTuple):
+    """One row of `groups`, in the columns' order."""
 
-_STATES: Final = {state.value: state for state in GroupState}
-_TYPES: Final = {kind.value: kind for kind in GroupType}
-_ENDS: Final = "log end offsets: a scan's tables have none"
+    group_id: str
+    type: str | None
+    protocol_type: str | None
+    state: str | None
+    assignor: str | None
+    generation: int | None
+    assignment_epoch: int | None
+    last_seen: int | None
+    observed_until: int | None
 
 
-_MEMBERS: Final = (
-    "group_id",
-    "current",
-    "member_id",
-    "instance_id",
-    "client_id",
-    "host",
-    "protocol_type",
-    "software_name",
-    "software_version",
-    "session_timeout_ms",
-    "rebalance_timeout_ms",
-    "subscription_version",
-    "subscription_generation",
-    "topics",
-    "topic_regex",
-    "owned",
-    "rack_id",
-    "user_data",
-    "assignment",
-    "assignment_user_data",
-    "target",
-    "joined_at",
-    "joined_reason",
-    "last_at",
-    "last_generation",
-    "error",
-)
+class _Member(NamedTuple):
+    """One row of `members` that is current, in the columns' order."""
+
+    group_id: str
+    current: bool | None
+    member_id: str
+    instance_id: str | None
+    client_id: str | None
+    host: str | None
+    protocol_type: str | None
+    software_name: str | None
+    software_version: str | None
+    session_timeout_ms: int | None
+    rebalance_timeout_ms: int | None
+    subscription_version: int | None
+    subscription_generation: int | None
+    topics: tuple[str, ...] | None
+    topic_regex: str | None
+    owned: TopicPartitions | None
+    rack_id: str | None
+    user_data: bytes | None
+    assignment: TopicPartitions | None
+    assignment_user_data: bytes | None
+    target: TopicPartitions | None
+    joined_at: int | None
+    joined_reason: str | None
+    last_at: int | None
+    last_generation: int | None
+    error: str | None
 
 
 class _Known(NamedTuple):
@@ -206,17 +204,15 @@ class ScannedGroups:
     """
 
     def __init__(self, tables: Tables, group: str | None = None) -> None:
-        members = tables.read("members", _MEMBERS, group)
+        members = tables.read("members", _Member._fields, group)
         # Not a row of an earlier generation is worth making Python values of.
-        self._members: dict[str, list[_Row]] = defaultdict(list)
-        for row in dicts_of(members.filter(members["current"])):
-            self._members[row["group_id"]].append(row)
+        self._members = by_group(members.filter(members["current"]), _Member)
         self._seen: dict[str, list[Observation]] = defaultdict(list)
         for one in read_observations(tables, group):
             self._seen[one.group_id or ""].append(one)
         self._known = _known(tables.manifest)
-        rows = dicts_of(tables.read("groups", _GROUPS, group))
-        self._groups = {row["group_id"]: row for row in rows}
+        rows = map(_Group._make, rows_of(tables.read("groups", _Group._fields, group)))
+        self._groups = {row.group_id: row for row in rows}
 
     @property
     def names(self) -> list[str]:
@@ -252,15 +248,15 @@ def _known(manifest: Manifest) -> _Known:
 
 
 def _snapshot(
-    row: _Row,
-    members: Mapping[str, Sequence[_Row]],
+    row: _Group,
+    members: Mapping[str, Sequence[_Member]],
     seen: Mapping[str, Sequence[Observation]],
     known: _Known,
 ) -> GroupSnapshot:
-    group_id = row["group_id"]
-    until = moment(row["observed_until"]) or moment(row["last_seen"])
-    kind = _TYPES.get(row["type"], GroupType.UNKNOWN)
-    generation = row["generation"]
+    group_id = row.group_id
+    until = moment(row.observed_until) or moment(row.last_seen)
+    kind = _TYPES.get(row.type or "", GroupType.UNKNOWN)
+    generation = row.generation
     number = "generation" if kind is GroupType.CLASSIC else "group epoch"
     evidence = Evidence(
         source=Source.OFFSETS_TOPIC,
@@ -271,7 +267,7 @@ def _snapshot(
     # What a join says of software and timeouts comes with the join.
     told = {one.member_id for one in observed if isinstance(one, Joined) and one.software}
     made = tuple(
-        _member(one, kind, evidence, one["member_id"] in told, known.names)
+        _member(one, kind, evidence, one.member_id in told, known.names)
         for one in members.get(group_id, ())
     )
     topics = _topics(made, known)
@@ -279,13 +275,13 @@ def _snapshot(
         GroupSnapshot(
             group=Group(
                 group_id=group_id,
-                state=_STATES.get(row["state"], GroupState.UNKNOWN),
+                state=_STATES.get(row.state or "", GroupState.UNKNOWN),
                 type=kind,
-                protocol_type=row["protocol_type"],
-                assignor=row["assignor"],
+                protocol_type=row.protocol_type,
+                assignor=row.assignor,
                 generation=generation if kind is GroupType.CLASSIC else None,
                 group_epoch=generation if kind is not GroupType.CLASSIC else None,
-                assignment_epoch=row["assignment_epoch"],
+                assignment_epoch=row.assignment_epoch,
             ),
             captured_at=until or datetime.fromtimestamp(0, UTC),
             captured_by="rebal fleet scan",
@@ -300,44 +296,44 @@ def _snapshot(
 
 
 def _member(
-    row: _Row, kind: GroupType, seen: Evidence, told: bool, names: Mapping[str, str]
+    row: _Member, kind: GroupType, seen: Evidence, told: bool, names: Mapping[str, str]
 ) -> Member:
-    at = moment(row["last_at"])
-    sent = row["subscription_version"] is not None
+    at = moment(row.last_at)
+    sent = row.subscription_version is not None
     stored = Evidence(source=Source.OFFSETS_TOPIC, at=at or seen.at)
-    timeouts = row["session_timeout_ms"], row["rebalance_timeout_ms"]
+    timeouts = row.session_timeout_ms, row.rebalance_timeout_ms
     logged = Evidence(source=Source.REQUEST_LOG, at=at)
-    said = None if told else software_of(row["software_name"], row["software_version"], logged)
+    said = None if told else software_of(row.software_name, row.software_version, logged)
     return Member(
-        member_id=row["member_id"],
-        client_id=row["client_id"] or "",
-        host=row["host"] or "",
-        instance_id=row["instance_id"],
-        rack=row["rack_id"],
+        member_id=row.member_id,
+        client_id=row.client_id or "",
+        host=row.host or "",
+        instance_id=row.instance_id,
+        rack=row.rack_id,
         software=said,
         timeouts=Timeouts(session_ms=timeouts[0], rebalance_ms=timeouts[1], evidence=(stored,))
         if timeouts != (None, None) and kind is GroupType.CLASSIC and not told
         else None,
         subscription=Subscription(
-            version=row["subscription_version"] or 0,
-            topics=row["topics"] or (),
-            owned_partitions=row["owned"],
-            generation_id=row["subscription_generation"],
-            rack_id=row["rack_id"],
-            user_data=row["user_data"],
+            version=row.subscription_version or 0,
+            topics=row.topics or (),
+            owned_partitions=row.owned,
+            generation_id=row.subscription_generation,
+            rack_id=row.rack_id,
+            user_data=row.user_data,
         )
         if sent
         else None,
-        subscription_error=row["error"],
-        subscribed_topics=row["topics"] or (),
-        subscribed_regex=row["topic_regex"],
-        assignment=_named(row["assignment"] or {}, names),
-        assignment_user_data=row["assignment_user_data"],
-        target_assignment=None if row["target"] is None else _named(row["target"], names),
-        member_epoch=row["last_generation"] if kind is GroupType.CONSUMER else None,
-        protocol_type=_spoken(row["protocol_type"]) if kind is GroupType.CONSUMER else None,
-        joined_at=moment(row["joined_at"]),
-        join_reason=row["joined_reason"],
+        subscription_error=row.error,
+        subscribed_topics=row.topics or (),
+        subscribed_regex=row.topic_regex,
+        assignment=_named(row.assignment or {}, names),
+        assignment_user_data=row.assignment_user_data,
+        target_assignment=None if row.target is None else _named(row.target, names),
+        member_epoch=row.last_generation if kind is GroupType.CONSUMER else None,
+        protocol_type=_spoken(row.protocol_type) if kind is GroupType.CONSUMER else None,
+        joined_at=moment(row.joined_at),
+        join_reason=row.joined_reason,
     )
 
 
