@@ -136,10 +136,11 @@ def _look(order: ScanOrder, previous: Manifest | None) -> Source | None:
 
     `previous` is the scan that this one goes on from (None: it reads everything).
     """
-    from rebal.inspectors.fleet.sources.files import list_files
+    from rebal.inspectors.fleet.sources.files import list_files, opened_file
 
-    for path in order.request_logs:
-        list_files(path)
+    for log in (file for path in order.request_logs for file in list_files(path)):
+        with opened_file(log):
+            pass
     if order.config is not None:
         from rebal.inspectors.fleet.sources.kafka import find_records
 

@@ -1,6 +1,6 @@
 """Kinds of records, by the first two bytes of their keys, named as Kafka names them.
 
-Offset commits that can be read are reduced (`commits.sums`), group and member records go to the
+Offset commits that can be read are reduced (`commits`), group and member records go to the
 timeline's inputs, unknown kinds are counted, and what is broken becomes a row of `errors`.
 """
 

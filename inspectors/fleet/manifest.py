@@ -51,11 +51,11 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     read. `topics` are topics' names by their ids, as commits of Kafka 4.1 and later tell them.
     `log_ahead_ms` is how far the logs' clock was found to be ahead of UTC where they name no zone,
     `logs` are the request logs that were read, so that the next scan reads only what they have
-    grown by. `sources` are brokers,
-    files and logs as they were named. `observed_from` and `observed_until` bound the times of what
-    was read. `brokers` is what the last scan of a live cluster was told beside records, but for the
-    log end offsets, which are a table. `retain` is how long scans are kept, in seconds (None: the
-    last two). `tables` are those for readers, `inputs` what the next scan needs.
+    grown by. `sources` are brokers, files and logs as they were named. `observed_from` and
+    `observed_until` bound the times of what was read. `brokers` is what the last scan of a live
+    cluster read beside records, but for the log end offsets, which are a table. `retain` is how
+    long scans are kept, in seconds (None: the last two). `tables` are those for readers, `inputs`
+    what the next scan needs.
     """
 
     schema: str = SCHEMA

@@ -214,7 +214,7 @@ class PartWriter:
         self.said.records[name] = self.said.records.get(name, 0) + amount
 
     def report(self) -> Iterator[pa.RecordBatch]:
-        """Close every file and say what there is: a row of `reports.REPORT`."""
+        """Close every file and say what there is: a row of `REPORT`."""
         for kind in list(self._held):
             self._write_sorted(kind)
         for kind in list(self._writers):

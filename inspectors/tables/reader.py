@@ -60,7 +60,7 @@ class Tables:
             known = f"scans {first} {'and' if len(self.scans) == 2 else 'to'} {last}"
         if number >= first:
             return f"was never finished; {known} can be read."
-        kept = _days(self.manifest.retain)
+        kept = _kept(self.manifest.retain)
         return f"was removed: the lake keeps {kept}. {known.capitalize()} can be read."
 
     @property
@@ -189,11 +189,14 @@ def _last(place: Place, found: Finished) -> Tables:
     return Tables(place, last, found)
 
 
-def _days(retain: float | None) -> str:
-    """Return what a lake keeps, in words."""
+def _kept(retain: float | None) -> str:
+    """Return which scans a lake keeps that retains those of so many seconds."""
     if not retain:
         return "the last two scans, with --retain those of more time"
-    return f"the scans of {retain / 86_400:.4g} days"
+    for unit, seconds in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if retain >= 2 * seconds:
+            return f"the scans of {retain / seconds:.4g} {unit}"
+    return f"the scans of {retain:.4g} seconds"
 
 
 def _named(text: str, options: Mapping[str, str] | None) -> tuple[Place, str | None]:

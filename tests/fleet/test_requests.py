@@ -173,7 +173,7 @@ def news(rows: pa.Table) -> Counter[Request]:
 
 
 def read(*paths: Path, tasks: int = 1) -> tuple[pa.Table, dict[str, int]]:
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     shares, _ = share_out([str(path) for path in paths], tasks)
     tables = [rows for parts in shares for rows in read_parts(parts, None, counts)]
     return pa.concat_tables(tables), counts

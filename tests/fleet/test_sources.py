@@ -19,6 +19,8 @@ from rebal.groups.errors import DocumentError
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError
 from rebal.inspectors.fleet.intake.read import check_records, check_request_logs
+from rebal.inspectors.fleet.job import ScanOrder, run_scan
+from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.sources import kafka
 from rebal.inspectors.fleet.sources.captured import find_files, read_lines
 from rebal.inspectors.fleet.sources.files import Part, share_out
@@ -92,6 +94,16 @@ def test_wrong_usage(
 ) -> None:
     assert run(["fleet", "scan", *words, "--out", str(tmp_path)]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_request_log_that_is_not_there_ends_a_scan_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rebal.inspectors.fleet.job.require", lambda *_, **__: None)
+    monkeypatch.setattr("rebal.inspectors.fleet.job.spark_session", None)
+    order = ScanOrder(out=find_place(str(tmp_path / "out")), request_logs=(str(tmp_path / "no"),))
+    with pytest.raises(DocumentError, match="no: no such file"):
+        run_scan(order, print)
 
 
 def test_no_source_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

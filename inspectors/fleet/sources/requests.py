@@ -85,7 +85,8 @@ class RequestLines:
         self._rows: list[dict[str, Any]] = []
         self._steady: set[tuple[str, str]] = set()
         self._counts = counts
-        self._counts.update({name: counts.get(name, 0) for name in COUNTS})
+        for name in COUNTS:
+            counts.setdefault(name, 0)
 
     def __len__(self) -> int:
         return len(self._rows)

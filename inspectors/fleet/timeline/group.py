@@ -1,6 +1,6 @@
 """One group's story: its records and its requests, in order, become the tables' rows.
 
-Requests come `DISORDER` early (events.py) and are noted by generation. So a join that was logged a
+Requests come `DISORDER` early (clock.py) and are noted by generation. So a join that was logged a
 little after the record it led to, or by a broker whose clock is a little off, is known by then.
 Records come in the order of their offsets, by their effective times (clock.py): what is said of a
 group's structure rests on that order alone, and on what the records name, never on a clock.

@@ -1,7 +1,7 @@
 """Rows of the timeline's tables, gathered by name, made into Arrow batches by the column.
 
-Members say the same things in row after row. Each head, subscription and assignment is made into
-columns once, and taken for each row of `members` that has it.
+Members say the same things in row after row. Each identity, subscription and assignment is made
+into columns once, and taken for each row of `members` that has it.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 `encode` writes the state so that the next scan goes on where this one stopped; `decode` makes the
 same state of it, which takes the group's next rows as if there had been no break. What all groups
-share (rows, decoded values, topics' names) is no part of it. Documents are msgpack of
-the types below and nothing else: they name no class and no function. One of another `SCHEMA`
-counts as none, and its group is told anew from its records; one that is damaged ends the scan.
+share (rows, decoded values, topics' names) is no part of it. Documents are msgpack of the types
+below and nothing else: they name no class and no function. One of another `SCHEMA` counts as none,
+and its group's rows are made anew from its records; one that is damaged ends the scan.
 """
 
 from __future__ import annotations
