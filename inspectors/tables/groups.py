@@ -151,7 +151,6 @@ class _Group(NamedTuple):
     generation: int | None
     assignment_epoch: int | None
     last_seen: int | None
-    observed_until: int | None
 
 
 class _Member(NamedTuple):
@@ -187,8 +186,9 @@ class _Member(NamedTuple):
 
 class _Known(NamedTuple):
     """Answers of the brokers: topics' partition counts, names by id and ids by name; and notes on
-    what is not known."""
+    what is not known. `until` is the end of the time that the scan's sources cover."""
 
+    until: datetime | None
     cluster: Cluster
     counts: Mapping[str, int]
     names: Mapping[str, str]
@@ -235,16 +235,17 @@ def read_snapshots(tables: Tables, group: str | None = None) -> tuple[GroupSnaps
 
 
 def _known(manifest: Manifest) -> _Known:
-    brokers = manifest.brokers
+    brokers, until = manifest.brokers, manifest.observed_until
     cluster = brokers.cluster if brokers else Cluster()
     # Only brokers with this feature write records of KIP-848 groups; nothing tells its level.
     seen = any(k.startswith("CONSUMER_GROUP_") and n for k, n in manifest.records.items())
     if seen and not cluster.features:
         cluster = replace(cluster, features={"group.version": 1})
     if brokers is None:
-        return _Known(cluster, {}, {}, {}, (f"broker settings, versions and {_ENDS}",))
+        return _Known(until, cluster, {}, {}, {}, (f"broker settings, versions and {_ENDS}",))
     ids = {name: topic_id for topic_id, name in brokers.topic_names.items()}
-    return _Known(cluster, brokers.topics, brokers.topic_names, ids, (_ENDS, *brokers.notes))
+    notes = (_ENDS, *brokers.notes)
+    return _Known(until, cluster, brokers.topics, brokers.topic_names, ids, notes)
 
 
 def _snapshot(
@@ -254,7 +255,7 @@ def _snapshot(
     known: _Known,
 ) -> GroupSnapshot:
     group_id = row.group_id
-    until = moment(row.observed_until) or moment(row.last_seen)
+    until = known.until or moment(row.last_seen)
     kind = _TYPES.get(row.type or "", GroupType.UNKNOWN)
     generation = row.generation
     number = "generation" if kind is GroupType.CLASSIC else "group epoch"

@@ -11,22 +11,14 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from rebal.groups.model import Record
+from rebal.inspectors.clock import micros
+from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.timeline.causes import EXPIRED, NOT_REJOINED, SLOW, is_slow
 from rebal.inspectors.tables.columns import by_group, rows_of
 from rebal.inspectors.tables.reader import Tables
 
-METRICS: Final = {
-    "rebalance-total": "rebalance_total",
-    "rebalance-rate-per-hour": "rebalance_rate_per_hour",
-    "rebalance-latency-avg": "rebalance_latency_avg_ms",
-    "rebalance-latency-max": "rebalance_latency_max_ms",
-    "rebalance-latency-total": "rebalance_latency_total_ms",
-    "failed-rebalance-total": "failed_rebalance_total",
-    "failed-rebalance-rate-per-hour": "failed_rebalance_rate_per_hour",
-    "last-rebalance-seconds-ago": "last_rebalance_seconds_ago",
-}
-"""Kafka's name → the column of the table `groups`. Latencies are milliseconds."""
-
+_SECOND: Final = 1_000_000
+_HOUR: Final = 3600 * _SECOND
 _TIMED_OUT: Final = (EXPIRED, NOT_REJOINED, SLOW)
 _FACTS: Final = (
     "group_id",
@@ -36,10 +28,17 @@ _FACTS: Final = (
     "incarnation",
     "generation",
     "deleted_at",
-    "observed_from",
-    "observed_until",
     "last_rebalance_at",
     "refused_total",
+)
+_MEASURED: Final = (
+    "first_seen",
+    "last_seen",
+    "rebalance_total",
+    "rebalance_latency_avg_ms",
+    "rebalance_latency_max_ms",
+    "rebalance_latency_total_ms",
+    "failed_rebalance_total",
 )
 
 
@@ -107,6 +106,10 @@ class Incident(NamedTuple):
 
 class GroupHistory(Record, frozen=True, kw_only=True):
     """One group's history. `metrics` is by Kafka's name; a None in it could not be seen.
+
+    `observed_from` and `observed_until` bound the time that the scan's sources cover together, so
+    that a group without news since an earlier scan is shown as of the last one too; they are the
+    group's own first and last time where no source has a time. Rates are over all of it.
 
     `stopped` and `moved` are partitions per completed rebalance, on average (None: not seen).
     `gone` is member id → when it was there last, of those that are not there any more. `down` are
@@ -176,16 +179,20 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
     lists = by_group(tables.read("assignor_lists", ListSeen._fields, group), ListSeen)
     incidents = by_group(tables.read("incidents", _INCIDENT, group), Incident)
     runs = by_group(tables.read("members", _Run._fields, group), _Run)
-    columns = (*_FACTS, *METRICS.values())
+    columns = (*_FACTS, *_MEASURED)
     made = {}
-    for row in sorted(rows_of(tables.read("groups", columns, group))):
-        facts: dict[str, Any] = dict(zip(_FACTS, row, strict=False))
+    for values in sorted(rows_of(tables.read("groups", columns, group))):
+        row = dict(zip(columns, values, strict=True))
+        facts: dict[str, Any] = {name: row[name] for name in _FACTS}
         group_id = facts["group_id"]
+        since, until = observed(tables.manifest, row["first_seen"], row["last_seen"])
         seen = sorted(rebalances.get(group_id, ()), key=_when)
         done = [one for one in seen if not one.failed]
         made[group_id] = GroupHistory(
             **facts,
-            metrics=dict(zip(METRICS, row[len(_FACTS) :], strict=True)),
+            observed_from=since,
+            observed_until=until,
+            metrics=_metrics(row, since, until),
             rebalances=tuple(seen),
             lists=tuple(sorted(lists.get(group_id, ()), key=lambda one: one.at or 0)),
             incidents=tuple(
@@ -197,6 +204,39 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
             down=_down(runs.get(group_id, ()), facts["members"] or 0, facts["incarnation"], seen),
         )
     return made
+
+
+def observed(
+    manifest: Manifest, first: int | None, last: int | None
+) -> tuple[int | None, int | None]:
+    """Return the time that a scan's sources cover; where none has one, that from `first` to `last`.
+
+    Times are microseconds since 1970.
+    """
+    since, until = manifest.observed_from, manifest.observed_until
+    return micros(since) if since else first, micros(until) if until else last
+
+
+def _metrics(
+    row: Mapping[str, Any], since: int | None, until: int | None
+) -> dict[str, float | int | None]:
+    """Return the metrics of a row of `groups` as of `until`; latencies are milliseconds."""
+    hours = 0 if since is None or until is None else (until - since) / _HOUR
+    last = row["last_rebalance_at"]
+    return {
+        "rebalance-total": row["rebalance_total"],
+        "rebalance-rate-per-hour": _rate(row["rebalance_total"], hours),
+        "rebalance-latency-avg": row["rebalance_latency_avg_ms"],
+        "rebalance-latency-max": row["rebalance_latency_max_ms"],
+        "rebalance-latency-total": row["rebalance_latency_total_ms"],
+        "failed-rebalance-total": row["failed_rebalance_total"],
+        "failed-rebalance-rate-per-hour": _rate(row["failed_rebalance_total"], hours),
+        "last-rebalance-seconds-ago": (until - last) / _SECOND if until and last else None,
+    }
+
+
+def _rate(count: int | None, hours: float) -> float | None:
+    return count / hours if count is not None and hours > 0 else None
 
 
 class _Run(NamedTuple):

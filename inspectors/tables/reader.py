@@ -76,8 +76,6 @@ class Tables:
     def read(self, name: str, columns: Sequence[str], group: str | None = None) -> pa.Table:
         """Return these columns of the table `name`, of one `group` or of all, in the order written.
 
-        Those of `derived.NOW` are as of the end of the time that the scan's sources cover.
-
         Raises:
             TablesError: a file of the scan is missing, cut off, or no Parquet file.
         """
@@ -85,11 +83,8 @@ class Tables:
 
         from rebal.inspectors.fleet.lake.table import LakeTable
         from rebal.inspectors.fleet.schemas import TABLES
-        from rebal.inspectors.tables.derived import NOW, derive
 
-        derived = NOW if name == "groups" else {}
-        sources = dict.fromkeys(one for name in columns for one in derived.get(name, (name,)))
-        schema = pa.schema([TABLES[name].field(column) for column in sources])
+        schema = pa.schema([TABLES[name].field(column) for column in columns])
         entry = self.manifest.tables.get(name, TableEntry())
         table = LakeTable(self._place, name, TABLES[name])
         try:
@@ -102,11 +97,7 @@ class Tables:
             ]
         except LakeError as error:
             raise TablesError(f"{error} Scan again: {_SCAN} {self._place}.") from None
-        found = pa.concat_tables(parts) if parts else schema.empty_table()
-        made = [
-            derive(found, one, self.manifest) if one in derived else found[one] for one in columns
-        ]
-        return pa.Table.from_arrays(made, names=list(columns))
+        return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def _parts(self, path: str, rows: int, schema: pa.Schema, group: str | None) -> list[pa.Table]:
         import pyarrow as pa

@@ -77,14 +77,12 @@ def local_tables(scanned: Path) -> Tables:
 def read_tables(out: Path) -> Tables:
     """All tables of the last finished scan in `out`, whole."""
     from rebal.inspectors.fleet.schemas import TABLES
-    from rebal.inspectors.tables.derived import NOW
     from rebal.inspectors.tables.reader import open_tables
 
     tables = open_tables(str(out))
     made: Tables = {}
     for name, columns in TABLES.items():
-        derived = NOW if name == "groups" else ()
-        whole = tables.read(name, [*columns.names, *derived])
+        whole = tables.read(name, columns.names)
         assert len(whole) == tables.manifest.tables[name].rows
         made[name] = sorted(whole.to_pylist(), key=in_time)
     return made

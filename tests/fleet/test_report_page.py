@@ -19,7 +19,8 @@ import pytest
 from rebal.cli.fleet import FleetReport, make_fleet_report
 from rebal.cli.render.fleet.page import INLINE, fleet_html, group_html
 from rebal.cli.render.fleet.timeline import MOST_LANES, kind_of, lanes_of
-from rebal.inspectors.tables.history import METRICS, ListSeen
+from rebal.inspectors.tables.history import ListSeen, read_history
+from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.browser import Browser, why_none
 from tests.fleet.synthetic import fleet, hostile_fleet
 from tests.fleet.tablefiles import AT, write_tables
@@ -87,7 +88,7 @@ def details_of(source: str) -> list[str]:
     return made
 
 
-def test_the_page_holds_every_group_and_loads_nothing(small: Path) -> None:
+def test_the_page_holds_every_group_and_loads_nothing(small: Path, small_scan: Path) -> None:
     source = small.read_text()
     page = Page(source)
     assert {tag for tag, _ in page.tags} <= ALLOWED
@@ -99,7 +100,8 @@ def test_the_page_holds_every_group_and_loads_nothing(small: Path) -> None:
     assert all(source.count(name) > 2 for name in names)
     assert "8 of 19 groups can start now, 1 is held, 3 are blocked" in page.texts
     assert source.count("<svg") == 20
-    assert all(f"<dt>{name}</dt>" in source for name in METRICS)
+    one, *_ = read_history(open_tables(str(small_scan))).values()
+    assert all(f"<dt>{name}</dt>" in source for name in one.metrics)
 
 
 def test_only_the_pages_own_style_and_script_may_run(small: Path) -> None:

@@ -25,9 +25,11 @@ from rebal.groups.wire.offsets_topic import (
     decode_offset_commit,
     kind_name,
 )
+from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.sources import captured as captured_source
 from rebal.inspectors.fleet.sources.source import Source
 from rebal.inspectors.kafka.brokers import ClusterReading
+from rebal.inspectors.tables.history import read_history
 from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.conftest import (
     OFFSETS,
@@ -267,7 +269,8 @@ def test_request_logs_alone_and_with_records_later(whole: Path, scan: Scan, tmp_
     log = last_scan(out)
     assert log.observed_from is not None
     assert log.observed_until is not None
-    assert {row["observed_from"] for row in read_tables(out)["groups"]} == {log.observed_from}
+    seen = {one.observed_from for one in read_history(open_tables(str(out))).values()}
+    assert seen == {micros(log.observed_from)}
     assert "4,052 lines of request logs" in said
     assert last_scan(out).read == 0
     assert len(read_tables(out)["assignor_lists"]) > 50

@@ -83,7 +83,7 @@ def find_records(config: ClusterConfig, previous: Manifest | None) -> Source:
         found, failed = session.resources.topics([TOPIC], deadline)
         if not found:
             left_out = RequestError("CORRUPT_MESSAGE", f"the brokers left {TOPIC} out")
-            raise _refused(failed.get(TOPIC, left_out), config)
+            raise _explained(failed.get(TOPIC, left_out), config)
         edges = session.resources.edges(TOPIC, found[0].partitions, deadline)
     read = previous.offsets if previous else {}
     wanted: list[PartitionRange] = []
@@ -219,7 +219,7 @@ def _inline(pem: Pem | None) -> Pem | None:
         raise SettingError(f"{pem.file}: is not a PEM file that can be read.") from None
 
 
-def _refused(error: RequestError, config: ClusterConfig) -> RequestError:
+def _explained(error: RequestError, config: ClusterConfig) -> RequestError:
     if error.name == "TOPIC_AUTHORIZATION_FAILED":
         why = f"{TOPIC}: this user may not describe it: {NEEDED}"
         return RequestError(error.name, why, grant(config))

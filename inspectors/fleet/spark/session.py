@@ -240,7 +240,7 @@ def _configuration(settings: SparkSettings) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
         "spark.redaction.regex": _SECRETS,
-        # Otherwise PySpark logs each refused query to stderr as well as raising it.
+        # Otherwise PySpark logs each rejected query to stderr as well as raising it.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         **_SQL,
         **_WORKERS,

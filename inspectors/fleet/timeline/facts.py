@@ -153,7 +153,7 @@ class RequestFacts(Struct, array_like=True):
 
     `left_on` says by connection who left on it, and nobody has joined on it since; `away` are
     clients before 2.4, by name and host, that may join again though their member went; `fenced`
-    says when a member was answered FENCED_INSTANCE_ID first, `refused` when a client was rejected
+    says when a member was answered FENCED_INSTANCE_ID first, `rejected` when a client was rejected
     first and last since the last rebalance. `since` is the first line's time.
     """
 
@@ -164,7 +164,7 @@ class RequestFacts(Struct, array_like=True):
     left_on: dict[str, str] = {}
     away: dict[tuple[str | None, str | None], bool] = {}
     fenced: dict[str, int] = {}
-    refused: dict[str, tuple[int, int]] = {}
+    rejected: dict[str, tuple[int, int]] = {}
     since: int | None = None
     limit: int = _SPARE
 
@@ -228,20 +228,20 @@ class RequestFacts(Struct, array_like=True):
         if connection and not reason:
             keep_newest(self.left_on, connection, member_id)
 
-    def refuse(self, client: str, at: int) -> None:
+    def reject(self, client: str, at: int) -> None:
         """Note that a join of this client was rejected."""
-        first, last = self.refused.get(client, (at, at))
-        self.refused[client] = (min(first, at), max(last, at))
+        first, last = self.rejected.get(client, (at, at))
+        self.rejected[client] = (min(first, at), max(last, at))
 
-    def take_refused(self, until: int) -> tuple[str, ...]:
+    def take_rejected(self, until: int) -> tuple[str, ...]:
         """Return the clients that were rejected up to this time; the next call leaves them out."""
-        if not self.refused:
+        if not self.rejected:
             return ()
-        taken = [client for client, (first, _) in self.refused.items() if first <= until]
+        taken = [client for client, (first, _) in self.rejected.items() if first <= until]
         for client in taken:
-            _, last = self.refused.pop(client)
+            _, last = self.rejected.pop(client)
             if last > until:
-                self.refused[client] = (last, last)
+                self.rejected[client] = (last, last)
         return tuple(sorted(taken))
 
     def forget(self, before: int, members: Container[str]) -> dict[str, LoggedMember]:
@@ -261,6 +261,6 @@ class RequestFacts(Struct, array_like=True):
             self.left = {
                 key: one for key, one in self.left.items() if one.at >= before or key in named
             }
-        if len(self.refused) > _SPARE:
-            self.refused = {key: one for key, one in self.refused.items() if one[1] >= before}
+        if len(self.rejected) > _SPARE:
+            self.rejected = {key: one for key, one in self.rejected.items() if one[1] >= before}
         return dropped

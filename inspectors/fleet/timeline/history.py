@@ -264,7 +264,7 @@ def _rebalanced(state: GroupState, shared: Shared, of: Rebalance) -> None:
     latency = None
     if new.started is not None and new.timed:
         latency = (new.ended - new.started) / MILLI
-    refused = state.facts.take_refused(new.ended)
+    rejected = state.facts.take_rejected(new.ended)
     shared.rows.add(
         "rebalances",
         incarnation=state.incarnation,
@@ -282,7 +282,7 @@ def _rebalanced(state: GroupState, shared: Shared, of: Rebalance) -> None:
         members=new.size,
         joined=[one.member_id for one in of.came] if of.told else None,
         left=[one.member_id for one in of.went] if of.told else None,
-        refused=refused if state.facts.since is not None else None,
+        refused=rejected if state.facts.since is not None else None,
         partitions=assigned,
         moved=moved_now,
         stopped=stopped,

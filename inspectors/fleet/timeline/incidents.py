@@ -161,7 +161,7 @@ class Incidents(Struct, array_like=True):
         )
         self._again(client, Streak(began, began, who), at, member.member_id, rows)
 
-    def refused(self, request: Request, names: tuple[str, ...], at: int, rows: Rows) -> None:
+    def rejected(self, request: Request, names: tuple[str, ...], at: int, rows: Rows) -> None:
         """Note that a join was rejected with INCONSISTENT_GROUP_PROTOCOL."""
         client = request.client_id, request.instance_id, request.host
         who = request.instance_id or request.client_id

@@ -74,7 +74,7 @@ class Lists(Struct, array_like=True):
         columns = {**_said(request), "replaced_member_id": replaced}
         self._saw(ListKey(request.member_id, names), at, generation, columns)
 
-    def refused(self, request: Request, at: int | None, names: tuple[str, ...]) -> None:
+    def rejected(self, request: Request, at: int | None, names: tuple[str, ...]) -> None:
         """Note a join that was rejected (error 23)."""
         client = attrgetter(*_CLIENT)(request)
         self._saw(ListKey(None, names, client), at, None, _said(request))

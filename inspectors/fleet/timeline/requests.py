@@ -77,11 +77,11 @@ def _join(state: GroupState, shared: Shared, at: int | None, request: Request) -
     facts, error, outcome = state.facts, request.error, request.outcome
     names = tuple(one.name for one in request.protocols)
     if outcome is Outcome.REJECTED and error == _LIST_REJECTED:
-        state.lists.refused(request, at, names)
-        state.metrics.refused += 1
+        state.lists.rejected(request, at, names)
+        state.metrics.rejected += 1
         if at is not None:
-            facts.refuse(request.instance_id or request.client_id, at)
-            state.incidents.refused(request, names, at, shared.rows)
+            facts.reject(request.instance_id or request.client_id, at)
+            state.incidents.rejected(request, names, at, shared.rows)
         return
     member_id, instance_id = request.member_id, request.instance_id
     if error == FENCED and member_id and not request.is_probe and at is not None:

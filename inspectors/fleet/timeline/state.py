@@ -56,7 +56,7 @@ class Metrics(Struct, array_like=True):
 
     total: int = 0
     failures: int = 0
-    refused: int = 0
+    rejected: int = 0
     timed: int = 0
     latency_total: float = 0.0
     latency_max: float = 0.0
@@ -84,7 +84,7 @@ class Metrics(Struct, array_like=True):
             "rebalance_latency_total_ms": self.latency_total if timed else None,
             "failed_rebalance_total": self.failures,
             "last_rebalance_at": self.last_at,
-            "refused_total": self.refused if log else None,
+            "refused_total": self.rejected if log else None,
         }
 
 
