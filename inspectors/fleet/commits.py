@@ -155,8 +155,6 @@ _ABOUT: Final = ("group_id", "topic", "topic_partition")
 _BETWEEN: Final = "\0"
 """No name of a topic holds it."""
 _ZERO: Final = ("members", "rebalance_total", "failed_rebalance_total")
-_HOUR_US: Final = 3_600_000_000
-_MINUTE_US: Final = 60_000_000
 
 
 def as_parts(rows: pa.Table) -> pa.Table:
@@ -192,48 +190,13 @@ def merge_commits(parts: Sequence[pa.Table]) -> pa.Table:
     return merged.sort_by([(name, "ascending") for name in _ABOUT])
 
 
-def write_commits(
-    merged: pa.Table, writer: PartWriter, span: tuple[int, int] | None = None
-) -> pa.Table:
-    """Write the table's rows, and say what is wrong with those that cannot be read; gives them.
-
-    `span` is the time that all sources cover, in microseconds since 1970; rates outside of it are
-    null.
-    """
-    named = merged.filter(pc.is_valid(merged["group_id"]))
-    rows = _with_rates(named, span)
+def write_commits(merged: pa.Table, writer: PartWriter) -> pa.Table:
+    """Write the table's rows, and say what is wrong with those that cannot be read; gives them."""
+    rows = merged.filter(pc.is_valid(merged["group_id"])).select(COMMITS.names)
     writer.write("commits", rows)
     broken = merged.filter(pc.is_valid(merged["error"])).to_pylist()
     writer.add("broken", [_explained(row, writer) for row in broken])
     return rows
-
-
-def _with_rates(rows: pa.Table, span: tuple[int, int] | None) -> pa.Table:
-    """Rows of `COMMITS`: the rates are null where one commit, or no time, is all there is."""
-    first, last = (
-        pc.fill_null(rows[name].cast(pa.int64()), 0).to_numpy()
-        for name in ("first_at", "committed_at")
-    )
-    both = pc.and_(pc.is_valid(rows["first_at"]), pc.is_valid(rows["committed_at"]))
-    told = both.to_numpy().copy()
-    if span is not None:
-        # a commit's time is the coordinator's, taken a little before its record's
-        told &= (first >= span[0] - _MINUTE_US) & (last <= span[1] + _MINUTE_US)
-    hours = np.where(told, (last - first) / _HOUR_US, 0.0)
-    commits = rows["commits"].to_numpy()
-    progress = pc.subtract(rows["committed_offset"], rows["first_offset"])
-    moved = pc.fill_null(progress, -1).to_numpy()
-    safe = np.where(hours > 0, hours, 1.0)
-    derived = {
-        "commits_per_hour": pa.array(
-            (commits - 1) / safe, mask=~((hours > 0) & (commits > 1)), type=pa.float64()
-        ),
-        "records_per_second": pa.array(
-            moved / (safe * 3600), mask=~((hours > 0) & (moved >= 0)), type=pa.float64()
-        ),
-    }
-    columns = [derived[name] if name in derived else rows[name] for name in COMMITS.names]
-    return pa.table(columns, schema=COMMITS)
 
 
 def _explained(row: Mapping[str, Any], writer: PartWriter) -> dict[str, Any]:

@@ -228,9 +228,7 @@ def _tell_commits(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | 
         return None
     known = pa.concat_arrays([now.states["group_id"].combine_chunks(), choice.groups])
     log = bool(totals.files("requests") or run.earlier("requests"))
-    work = partial(
-        tell_commits, target=run.target, span=now.span, known=known, leaving=leaving, log=log
-    )
+    work = partial(tell_commits, target=run.target, known=known, leaving=leaving, log=log)
     totals.gone |= {one.path for kind in _COMMITS for one in run.earlier(kind)}
     rows = gather(now.spark, run.place, pieces, COMMIT_PARTS)
     return in_tasks(by_group(rows, tasks_for(pieces, cores_of(now.spark))), work, REPORT_DDL)

@@ -163,8 +163,6 @@ COMMITS: Final = pa.schema(
         ("first_offset", LONG),
         ("first_at", TIME),
         ("commits", LONG),
-        ("commits_per_hour", pa.float64()),
-        ("records_per_second", pa.float64()),
         ("value_version", INT),
         ("tombstone", YES_NO),
         ("partition", INT),
@@ -268,10 +266,9 @@ STATES: Final = pa.schema(
 record's place, and the time (microseconds since 1970) up to which its rows are final. `latest` is
 the latest timestamp of its records, of those that wait too; `recorded` is whether it has any,
 `unnamed` are ids of topics whose names no record told yet."""
-_RATES: Final = ("commits_per_hour", "records_per_second")
 COMMIT_PARTS: Final = pa.schema(
     [
-        *(field for field in COMMITS if field.name not in _RATES),
+        *COMMITS,
         ("records", LONG),
         ("first_record", LONG),
         ("key", pa.binary()),

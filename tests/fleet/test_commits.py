@@ -160,25 +160,6 @@ def test_an_earlier_scan_s_commits_come_before_all_that_is_read_now(tmp_path: Pa
     merged = merge_commits([scanned((12, 30), (15, 70)), parts])
     (row,) = write_commits(merged, PartWriter(target_in(tmp_path))).to_pylist()
     assert (row["first_offset"], row["committed_offset"], row["commits"]) == (10, 70, 4)
-    assert row["commits_per_hour"] == pytest.approx(3 / (11 / 3_600_000))
-    assert row["records_per_second"] == pytest.approx(60 / 0.011)
-
-
-@pytest.mark.parametrize("odd", [0, -10 * 365 * 24 * 3_600_000, 76 * 365 * 24 * 3_600_000])
-def test_no_rate_is_told_over_a_time_that_no_source_covers(tmp_path: Path, odd: int) -> None:
-    """The coordinator's clock was years off when it wrote the last commit."""
-    sums = CommitSums()
-    table = rows([(offset, Commit("g", "t", 0, False, 10 + offset)) for offset in (1, 60_000)])
-    last = Commit("g", "t", 0, False, 70_000).value(START + 60_000 + odd)
-    values = [table["value"][0].as_py(), last]
-    sums.add(table.set_column(1, table.field("value"), [values]))
-    span = (START * 1000, (START + 60_000) * 1000)
-    (row,) = write_commits(
-        merge_commits([sums.parts()]), PartWriter(target_in(tmp_path)), span
-    ).to_pylist()
-    assert row["committed_offset"] == 70_000
-    assert (row["commits_per_hour"] is None) == bool(odd)
-    assert (row["records_per_second"] is None) == bool(odd)
 
 
 def test_a_broken_key_is_one_error_for_all_its_records(tmp_path: Path) -> None:

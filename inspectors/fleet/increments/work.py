@@ -159,20 +159,19 @@ def tell_commits(
     batches: Iterable[pa.RecordBatch],
     target: Target,
     *,
-    span: tuple[int, int] | None,
     known: pa.Array,
     leaving: pa.Array,
     log: bool,
 ) -> Iterator[pa.RecordBatch]:
     """Parts of groups' commits → files in the lake, and reports.
 
-    `span` is the time that all sources cover (microseconds since 1970), `known` are the groups that
-    have a timeline, `leaving` those that leave; `log` is whether a request log was read.
+    `known` are the groups that have a timeline, `leaving` those that leave; `log` is whether a
+    request log was read.
     """
     writer = PartWriter(target)
     merged = merge_commits([pa.Table.from_batches([batch]) for batch in batches])
     merged = merged.filter(pc.invert(pc.is_in(merged["group_id"], leaving)))
-    rows = write_commits(merged, writer, span)
+    rows = write_commits(merged, writer)
     writer.write("open_commit_groups", commit_groups(rows, known, log=log))
     yield from writer.report()
 
