@@ -5,8 +5,7 @@ A new incarnation begins each time that the group is created again.
 
 from __future__ import annotations
 
-from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from msgspec import structs
 
@@ -31,7 +30,7 @@ from rebal.inspectors.fleet.timeline.rebalances import (
     may_be_slow,
     moved,
 )
-from rebal.inspectors.fleet.timeline.rows import HEARD, Shared
+from rebal.inspectors.fleet.timeline.rows import Shared
 from rebal.inspectors.fleet.timeline.state import GroupState, Logged
 from rebal.inspectors.fleet.timeline.values import (
     NOT_GIVEN,
@@ -44,7 +43,7 @@ from rebal.inspectors.fleet.timeline.values import (
     read_subscription,
 )
 
-_heard: Final = attrgetter(*HEARD)
+_UNHEARD: Final = LoggedMember()
 _MOST_SKIPPED: Final = 100
 """A longer gap of generation numbers is missing input, not so many rebalances that failed."""
 
@@ -193,34 +192,60 @@ def write(
     """Write a row of `members`: the member as it was up to `last` (None: up to now)."""
     last = last or state.generation
     assert last is not None
-    member, said, joined_at, joined_reason = span.member, None, span.joined_at, None
+    member = span.member
     if left_at is not None:
         # the clock of the log's broker may be behind the records'
         left_at = max(left_at, span.first_at)
-    logged = state.facts.members.get(span.member_id)
-    if logged is not None:
-        said = _heard(logged)
-        joined_at = logged.joined_at or joined_at
-        joined_reason = logged.reason
-        if logged.replaced is not None:
-            member = _as_heard(member, logged)
+    logged = state.facts.members.get(span.member_id, _UNHEARD)
+    if logged.replaced is not None:
+        member = _as_heard(member, logged)
     shared.rows.add(
         "members",
+        **_said(member, logged),
         incarnation=incarnation or state.incarnation,
         first_generation=span.first_generation,
         last_generation=last.number,
-        member=member,
         subscription_generation=span.generation,
-        heard=said,
         leader=None if last.leader is None else last.leader == member.member_id,
         first_at=span.first_at,
         last_at=max(last.ended, span.first_at),
-        joined_at=joined_at,
-        joined_reason=joined_reason,
+        joined_at=logged.joined_at or span.joined_at,
+        joined_reason=logged.reason,
         left_at=left_at,
         left_reason=left_reason,
         current=current,
     )
+
+
+def _said(member: Member, logged: LoggedMember) -> dict[str, Any]:
+    """Return the columns of `members` that say who a member is, what it sent and what it got.
+
+    What its records leave open is as the log shows it.
+    """
+    known, sent, given = member.identity, member.subscription, member.assignment
+    server = member.server
+    return {
+        "member_id": known.member_id,
+        "instance_id": known.instance_id or logged.instance_id or None,
+        "client_id": known.client_id or logged.client_id or None,
+        "host": known.host or logged.host or None,
+        "protocol_type": known.protocol_type,
+        "software_name": logged.software_name,
+        "software_version": logged.software_version,
+        "session_timeout_ms": known.session_timeout_ms or logged.session_timeout_ms or None,
+        "rebalance_timeout_ms": known.rebalance_timeout_ms or logged.rebalance_timeout_ms or None,
+        "subscription_version": sent.version,
+        "topics": sent.topics,
+        "topic_regex": server.regex,
+        "owned": sent.owned,
+        "rack_id": sent.rack if server.rack is None else server.rack,
+        "user_data": sent.user_data,
+        "assignment": given.partitions,
+        "assignment_user_data": given.user_data,
+        "target": server.target,
+        "assignors": logged.assignors,
+        "error": sent.error or given.error,
+    }
 
 
 def _as_heard(member: Member, logged: LoggedMember) -> Member:

@@ -1,20 +1,14 @@
-"""Rows of the timeline's tables, gathered by name, made into Arrow batches by the column.
-
-Members say the same things in row after row. Each identity, subscription and assignment is made
-into columns once, and taken for each row of `members` that has it.
-"""
+"""Rows of the timeline's tables, gathered by name, made into Arrow batches by the column."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import attrgetter, itemgetter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from rebal.inspectors.fleet.schemas import MEMBERS, PARTITIONS, STATES, TABLES
+from rebal.inspectors.fleet.schemas import PARTITIONS, STATES, TABLES
 from rebal.inspectors.fleet.timeline.values import PartitionList
 
 MADE: Final = ("groups", "members", "assignor_lists", "rebalances", "incidents", "errors")
@@ -24,33 +18,13 @@ _AT_ONCE: Final = 16_384
 
 OPEN: Final = "open_"
 """How the kinds of rows begin that a later scan may replace: what is said of a group as of now."""
-HEARD: Final = (
-    "instance_id", "client_id", "host", "session_timeout_ms", "rebalance_timeout_ms",
-    "software_name", "software_version", "assignors",
-)  # fmt: skip
-"""What the request log may say of a member, at the time of its row: a row's `heard`."""
-_UNHEARD: Final = (None,) * len(HEARD)
-_SAID: Final = {
-    "identity": {name: name for name in ("member_id", "protocol_type", *HEARD[:5])},
-    "server": {"target": "target", "topic_regex": "regex", "rack_id": "rack"},
-    "subscription": {
-        "subscription_version": "version", "topics": "topics", "owned": "owned",
-        "user_data": "user_data", "rack_id": "rack", "error": "error",
-    },
-    "assignment": {
-        "assignment": "partitions", "assignment_user_data": "user_data", "error": "error",
-    },
-}  # fmt: skip
-"""The columns that say what a member said, by the part of it and its attribute."""
-_NOT_EMPTY: Final = frozenset(HEARD[:5])
-"""Columns in which nothing, or zero, is null."""
 
 
 class Rows:
     """Rows of one group after another waiting to be written, each column by its name.
 
-    Of `members` they are what `member_batch` takes. Times are microseconds since 1970; a column
-    that is not told is null. Rows are settled, or open, which is what is said of a group as if no
+    Times are microseconds since 1970, partition lists `PartitionList`s; a column that is not told
+    is null. Rows are settled, or open, which is what is said of a group as if no
     row of it were to come: `of_now` says which follow.
     """
 
@@ -103,60 +77,14 @@ class Shared:
         return name or topic_id
 
 
-def _batch(table: str, rows: Sequence[Any]) -> pa.RecordBatch:
-    if table == "members":
-        return member_batch(rows)
+def _batch(table: str, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
     schema = _SCHEMAS[table]
+    columns = ([row.get(name) for row in rows] for name in schema.names)
     arrays = [
-        pa.array([row.get(name) for row in rows], kind)
-        for name, kind in zip(schema.names, schema.types, strict=True)
+        partition_lists(column) if kind == PARTITIONS else pa.array(column, kind)
+        for column, kind in zip(columns, schema.types, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def member_batch(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-    """Rows as those of `schemas.MEMBERS`.
-
-    They have a `member`, what the log says of it as `heard` (None: nothing), and other columns.
-    """
-    columns = {
-        name: pa.array([row[name] for row in rows], MEMBERS.field(name).type)
-        for name in rows[0].keys() & set(MEMBERS.names)
-    }
-    for part, names in _SAID.items():
-        part_of = attrgetter(part)
-        once = _Once([part_of(row["member"]) for row in rows])
-        for name, attribute in names.items():
-            _or_else(columns, name, once.column(name, attrgetter(attribute)))
-    once = _Once([row["heard"] or _UNHEARD for row in rows])
-    for place, name in enumerate(HEARD):
-        _or_else(columns, name, once.column(name, itemgetter(place)))
-    return pa.RecordBatch.from_arrays([columns[name] for name in MEMBERS.names], schema=MEMBERS)
-
-
-def _or_else(columns: dict[str, pa.Array], name: str, column: pa.Array) -> None:
-    """Add a column, or what it says where the one that there is says nothing."""
-    columns[name] = pc.coalesce(columns[name], column) if name in columns else column
-
-
-class _Once:
-    """Objects, one a row, of which each is looked at once."""
-
-    def __init__(self, objects: Sequence[Any]) -> None:
-        codes = pa.array(np.fromiter(map(id, objects), np.int64, len(objects))).dictionary_encode()
-        self._codes = codes.indices
-        places = np.zeros(len(codes.dictionary), np.int64)
-        places[self._codes.to_numpy()[::-1]] = np.arange(len(objects))[::-1]
-        self._distinct = [objects[place] for place in places.tolist()]
-
-    def column(self, name: str, what: Callable[[Any], Any]) -> pa.Array:
-        """Return this attribute of each, as the column of that name."""
-        said = list(map(what, self._distinct))
-        if MEMBERS.field(name).type == PARTITIONS:
-            return partition_lists(said).take(self._codes)
-        if name in _NOT_EMPTY:
-            said = [one or None for one in said]
-        return pa.array(said, MEMBERS.field(name).type).take(self._codes)
 
 
 def partition_lists(column: Sequence[PartitionList | None]) -> pa.Array:
