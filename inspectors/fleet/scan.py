@@ -316,8 +316,7 @@ def _logs(before: Sequence[ReadLog], now: Sequence[ReadLog]) -> tuple[ReadLog, .
 
 def _span(run: Run, totals: Totals) -> _Span:
     """Return the first and the last time of all records and requests, earlier scans' included."""
-    found = [totals.span] if totals.span is not None else []
     before = run.previous
     if before is not None and before.observed_from and before.observed_until:
-        found.append((micros(before.observed_from), micros(before.observed_until)))
-    return (min(a for a, _ in found), max(b for _, b in found)) if found else None
+        totals.stretch((micros(before.observed_from), micros(before.observed_until)))
+    return totals.span

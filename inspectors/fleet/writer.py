@@ -125,28 +125,21 @@ def add_up(found: dict[_Key, Any], more: Mapping[_Key, Any]) -> None:
         found[key] = found[key] + one if key in found else one
 
 
-class Kind(NamedTuple):
-    """A kind of file: the table of the lake that its files are in, and their columns."""
-
-    name: str
-    folder: str
-    schema: pa.Schema
-
-
 WORK: Final = "_work"
-HANDED_ON: Final = ("commit_parts",)
-"""Kinds that no later scan needs."""
-KINDS: Final = (
-    *(Kind(name, name, TABLES[name]) for name in TABLES if name != "groups"),
-    *(Kind(f"{OPEN}{name}", name, TABLES[name]) for name in MADE),
-    Kind("open_commit_groups", "groups", TABLES["groups"]),
-    Kind("broken", "errors", TABLES["errors"]),
-    *(Kind(name, WORK if name in HANDED_ON else name, INPUTS[name]) for name in INPUTS),
-)
-"""What tasks write: the tables, and what later tasks and scans make them of."""
-WRITTEN: Final = {kind.name: kind.schema for kind in KINDS}
-FOLDERS: Final = {kind.name: kind.folder for kind in KINDS}
-"""Where in the lake each kind's files are."""
+"""The folder of what no later scan needs."""
+FOLDERS: Final = {
+    **{name: name for name in TABLES if name != "groups"},
+    **{f"{OPEN}{name}": name for name in MADE},
+    "open_commit_groups": "groups",
+    "broken": "errors",
+    **{name: name for name in INPUTS},
+    "commit_parts": WORK,
+}
+"""Where in the lake the files of each kind are that tasks write: the tables, and what later tasks
+and scans make them of."""
+_COLUMNS: Final = {**TABLES, **INPUTS}
+WRITTEN: Final = {kind: _COLUMNS[kind if kind in _COLUMNS else at] for kind, at in FOLDERS.items()}
+"""The columns of each kind."""
 STORED: Final = tuple(name for name in dict.fromkeys(FOLDERS.values()) if name != WORK)
 """The Delta tables beside `scans`: those for readers, then what the next scan needs."""
 _RAW: Final = ("key", "value", "state", "rows")
@@ -174,7 +167,7 @@ class Target(NamedTuple):
 
 def columns_of(table: str) -> pa.Schema:
     """Return the columns of a table of the lake."""
-    return next(kind.schema for kind in KINDS if kind.folder == table).append(SCAN)
+    return _COLUMNS[table].append(SCAN)
 
 
 class PartWriter:

@@ -11,7 +11,7 @@ from rebal.inspectors.fleet.schemas import TIMELINE
 from rebal.inspectors.fleet.timeline import rows as timeline_rows
 from rebal.inspectors.fleet.timeline.facts import unpack_request
 from rebal.inspectors.fleet.timeline.group import apply_record, apply_request, finish
-from rebal.inspectors.fleet.timeline.rows import Shared
+from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.state import GroupState, encode
 from rebal.inspectors.fleet.timeline.timeline import Options, make_tables
 from tests.fleet.timeline_input import batches, in_order, record_of
@@ -23,7 +23,7 @@ def test_memory_does_not_grow_with_history() -> None:
     """What is kept is bounded by the members there are, not by how many there have been."""
 
     def kept(generations: int) -> int:
-        shared = Shared()
+        rows = Rows()
         state = GroupState(group_id="g")
         story = Story()
         for number in range(1, generations):
@@ -33,11 +33,11 @@ def test_memory_does_not_grow_with_history() -> None:
             story.generation(number * 60 + 0.05, number, members)
             for row in in_order(story.rows):
                 if row["key"] is not None:
-                    apply_record(state, shared, record_of(row))
+                    apply_record(state, rows, record_of(row))
                 else:
-                    apply_request(state, shared, row["at"], unpack_request(row["value"]))
+                    apply_request(state, rows, row["at"], unpack_request(row["value"]))
             story.rows.clear()
-            for _ in shared.rows.take(rest=True):
+            for _ in rows.take(rest=True):
                 pass
         return len(encode(state))
 
@@ -47,7 +47,7 @@ def test_memory_does_not_grow_with_history() -> None:
 
 def test_memory_does_not_grow_where_only_heartbeats_tell() -> None:
     def kept(epochs: int) -> tuple[int, int]:
-        shared, story, rows = Shared(), Story(), 0
+        rows, story, count = Rows(), Story(), 0
         state = GroupState(group_id="g")
         for epoch in range(1, epochs):
             for member in ("a", "b", f"n{epoch}"):
@@ -61,18 +61,16 @@ def test_memory_does_not_grow_where_only_heartbeats_tell() -> None:
                     **who,
                 )
             for row in story.rows:
-                apply_request(state, shared, row["at"], unpack_request(row["value"]))
+                apply_request(state, rows, row["at"], unpack_request(row["value"]))
             story.rows.clear()
-            rows += sum(len(b) for name, b in shared.rows.take(rest=True) if name == "rebalances")
+            count += sum(len(b) for name, b in rows.take(rest=True) if name == "rebalances")
         size = len(encode(state))
-        finish(state, shared)
-        return size, rows + sum(
-            len(b) for name, b in shared.rows.take(rest=True) if name == "rebalances"
-        )
+        finish(state, rows)
+        return size, count + sum(len(b) for name, b in rows.take(rest=True) if name == "rebalances")
 
-    (few, _), (many, rows) = kept(1_000), kept(3_000)
+    (few, _), (many, count) = kept(1_000), kept(3_000)
     assert many < 1.2 * few, (few, many)
-    assert rows == 2_999
+    assert count == 2_999
 
 
 @pytest.mark.parametrize("table", ["rebalances", "errors"])

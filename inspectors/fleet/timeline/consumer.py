@@ -25,7 +25,7 @@ from rebal.groups.wire.offsets_topic import (
     TopicIdPartitions,
 )
 from rebal.inspectors.fleet.timeline.rebalances import TOPIC, Generation
-from rebal.inspectors.fleet.timeline.rows import Shared
+from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.values import (
     NOTHING,
     Assignment,
@@ -80,24 +80,24 @@ class ConsumerGroup(Struct, array_like=True):
     waiting_at: int = 0
 
     def put(
-        self, key: kinds.Key, value: kinds.Value | None, at: int, timed: bool, shared: Shared
+        self, key: kinds.Key, value: kinds.Value | None, at: int, timed: bool, rows: Rows
     ) -> list[Epoch]:
         """Take in one record; the epochs that are over by it, as their members were then.
 
         `timed` is whether `at` is evidence of when.
         """
         self.timed &= timed
-        over = self._replaced(shared) if self._is_replaced(key, value) else []
+        over = self._replaced(rows) if self._is_replaced(key, value) else []
         if isinstance(key, kinds.MemberKey) and key.version in _CHANGES_MEMBERS:
-            self._member(key, value, at, shared)
+            self._member(key, value, at, rows)
         elif isinstance(value, GroupEpoch):
             if self.epoch not in (None, value.epoch):
-                over += self.generation(at, shared)
+                over += self.generation(at, rows)
             if self.epoch != value.epoch:
                 self.started, self.done, self.replaced = at, None, None
                 self.timed = timed
             self.epoch = value.epoch
-            self._take_waiting(shared)
+            self._take_waiting(rows)
         elif isinstance(value, TargetEpoch):
             self.target_epoch = value.assignment_epoch
             self._look(at)
@@ -105,9 +105,7 @@ class ConsumerGroup(Struct, array_like=True):
             self.learned.update({topic.topic_id: topic.name for topic in value.topics})
         return over
 
-    def _member(
-        self, key: kinds.MemberKey, value: kinds.Value | None, at: int, shared: Shared
-    ) -> None:
+    def _member(self, key: kinds.MemberKey, value: kinds.Value | None, at: int, rows: Rows) -> None:
         record = MemberRecords(
             value if isinstance(value, ConsumerGroupMember) else None,
             value if isinstance(value, TargetAssignment) else None,
@@ -120,14 +118,14 @@ class ConsumerGroup(Struct, array_like=True):
             self.waiting.append(one)
             self.waiting_at = at
         else:
-            self._take(one, at, shared)
+            self._take(one, at, rows)
 
-    def generation(self, at: int, shared: Shared) -> list[Epoch]:
+    def generation(self, at: int, rows: Rows) -> list[Epoch]:
         """Return the members as they are in this epoch; none without an epoch."""
         if self.epoch is None:
             return []
         members = dict(
-            self._seen(member_id, one.metadata, one, shared)
+            self._seen(member_id, one.metadata, one, rows)
             for member_id, one in self.members.items()
             if one.metadata is not None
         )
@@ -144,15 +142,15 @@ class ConsumerGroup(Struct, array_like=True):
         )
         return [(new, members)]
 
-    def finish(self, at: int, shared: Shared, ended: int | None = None) -> list[Epoch]:
+    def finish(self, at: int, rows: Rows, ended: int | None = None) -> list[Epoch]:
         """No record comes any more; what was written at `ended` took the group apart.
 
         Gives the epochs that were not told yet, the last one as it is at `at`.
         """
         if ended is not None and all(one.record is None for one in self.waiting):
             self.waiting = []
-        over = self._replaced(shared) if self.waiting else []
-        return over + self.generation(at, shared)
+        over = self._replaced(rows) if self.waiting else []
+        return over + self.generation(at, rows)
 
     @property
     def state(self) -> str:
@@ -183,20 +181,20 @@ class ConsumerGroup(Struct, array_like=True):
         same = isinstance(key, kinds.MemberKey) and self.waits_for(key.member_id)
         return value is None or not same
 
-    def _replaced(self, shared: Shared) -> list[Epoch]:
+    def _replaced(self, rows: Rows) -> list[Epoch]:
         """Take in what waits, as no epoch followed; the members of before, if they were settled."""
-        before = self.generation(self.waiting_at, shared) if self.done is not None else []
-        self._take_waiting(shared)
+        before = self.generation(self.waiting_at, rows) if self.done is not None else []
+        self._take_waiting(rows)
         if before:
             self.replaced = self.waiting_at
         return before
 
-    def _take_waiting(self, shared: Shared) -> None:
+    def _take_waiting(self, rows: Rows) -> None:
         waiting, self.waiting = self.waiting, []
         for one in waiting:
-            self._take(one, self.waiting_at, shared)
+            self._take(one, self.waiting_at, rows)
 
-    def _take(self, one: Waiting, at: int, shared: Shared) -> None:
+    def _take(self, one: Waiting, at: int, rows: Rows) -> None:
         record = one.record
         if record is None:
             if one.kind == kinds.CONSUMER_GROUP_MEMBER_METADATA:
@@ -208,7 +206,7 @@ class ConsumerGroup(Struct, array_like=True):
         member.target = record.target or member.target
         member.current = record.current or member.current
         if record.target is not None:
-            self._learn(record.target, shared)
+            self._learn(record.target, rows)
         if record.current is not None:
             self._look(at)
 
@@ -226,9 +224,9 @@ class ConsumerGroup(Struct, array_like=True):
                 return
         self.done = at
 
-    def _learn(self, target: TargetAssignment, shared: Shared) -> None:
+    def _learn(self, target: TargetAssignment, rows: Rows) -> None:
         """Learn a topic's name: where the group subscribes one topic, each assigned id is its."""
-        unknown = [i for i, _ in target.partitions if shared.topic(i, self.learned) == i]
+        unknown = [i for i, _ in target.partitions if rows.topic(i, self.learned) == i]
         if not unknown:
             return
         topics: set[str] = set()
@@ -240,7 +238,7 @@ class ConsumerGroup(Struct, array_like=True):
             self.learned.update(dict.fromkeys(unknown, topics.pop()))
 
     def _seen(
-        self, member_id: str, known: ConsumerGroupMember, member: MemberRecords, shared: Shared
+        self, member_id: str, known: ConsumerGroupMember, member: MemberRecords, rows: Rows
     ) -> tuple[Member, int | None]:
         sent = Sent(Subscription(topics=known.topics, rack=known.rack_id))
         if known.supported_protocols:
@@ -258,9 +256,9 @@ class ConsumerGroup(Struct, array_like=True):
         seen = Member(
             identity,
             sent.subscription,
-            Assignment(NOTHING if now is None else self._list(now.assigned, shared)),
+            Assignment(NOTHING if now is None else self._list(now.assigned, rows)),
             Server(
-                None if target is None else self._list(target.partitions, shared),
+                None if target is None else self._list(target.partitions, rows),
                 known.topic_regex,
                 known.rack_id,
             ),
@@ -272,10 +270,10 @@ class ConsumerGroup(Struct, array_like=True):
         asked = {one.metadata.server_assignor for one in self.members.values() if one.metadata}
         return asked.pop() if len(asked) == 1 else None
 
-    def _list(self, partitions: TopicIdPartitions, shared: Shared) -> PartitionList:
+    def _list(self, partitions: TopicIdPartitions, rows: Rows) -> PartitionList:
         named: dict[str, bytes] = {}
         for topic_id, numbers in partitions:
-            name = shared.topic(topic_id, self.learned)
+            name = rows.topic(topic_id, self.learned)
             raw = b"".join(n.to_bytes(4, "big", signed=True) for n in sorted(numbers))
             named[name] = named.get(name, b"") + raw
         topics = tuple(sorted(named))

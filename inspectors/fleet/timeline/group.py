@@ -27,7 +27,7 @@ from rebal.inspectors.fleet.timeline.clock import DISORDER, TOLERANCE
 from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup, Epoch
 from rebal.inspectors.fleet.timeline.facts import MILLI, LoggedMember
 from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC, Generation, MemberSpan
-from rebal.inspectors.fleet.timeline.rows import Shared
+from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.state import GroupState, Tombstone
 from rebal.inspectors.fleet.timeline.values import (
     KEPT,
@@ -72,7 +72,7 @@ class Record(NamedTuple):
         return self.at if self.told_at is None else self.told_at
 
 
-def apply_record(state: GroupState, shared: Shared, record: Record) -> None:
+def apply_record(state: GroupState, rows: Rows, record: Record) -> None:
     """Apply one record of `__consumer_offsets` whose key names this group."""
     _came(state, record.at, TOPIC)
     state.told_until = max(record.at, state.told_until)
@@ -82,53 +82,53 @@ def apply_record(state: GroupState, shared: Shared, record: Record) -> None:
     try:
         key, value = _decode(record)
     except WireError as error:
-        _error(shared, record, str(error))
+        _error(rows, record, str(error))
         return
     newest = state.newest.get(record.partition, -1)
     if record.offset <= newest:
         if record.offset != newest:
-            _error(shared, record, "it came after newer records of its group")
+            _error(rows, record, "it came after newer records of its group")
         return
     state.newest[record.partition] = record.offset
-    for end in shared.breaks.get(record.partition, ()):
+    for end in rows.breaks.get(record.partition, ()):
         state.cut |= 0 <= newest <= end < record.offset
-    _apply(state, shared, record, key, value)
+    _apply(state, rows, record, key, value)
 
 
-def apply_request(state: GroupState, shared: Shared, at: int | None, request: Request) -> None:
+def apply_request(state: GroupState, rows: Rows, at: int | None, request: Request) -> None:
     """Apply one line of a broker's request log about this group, whose time is `at`."""
     if at is None:
-        requests.note(state, shared, at, request)
+        requests.note(state, rows, at, request)
         return
     if requests.says_nothing_new(state, request):
         return
     order = at - DISORDER
     _came(state, at, LOG)
     state.told_until = max(order, state.told_until)
-    requests.note(state, shared, at, request)
-    history.apply_logged(state, shared, order)
+    requests.note(state, rows, at, request)
+    history.apply_logged(state, rows, order)
     if len(state.facts.generations) > _MOST_LOGGED:
-        _give_up(state, shared, order)
-    state.lists.forget(order, state.members, shared.rows)
+        _give_up(state, rows, order)
+    state.lists.forget(order, state.members, rows)
     dropped = state.facts.forget(order, state.members)
     if dropped and not state.has_member_records:
-        _write_members(state, shared, dropped)
+        _write_members(state, rows, dropped)
 
 
-def finish(state: GroupState, shared: Shared) -> None:
+def finish(state: GroupState, rows: Rows) -> None:
     """Apply the end of this group's inputs."""
-    history.apply_logged(state, shared, None)
+    history.apply_logged(state, rows, None)
     if state.tombstone is not None and state.type is GroupType.UNKNOWN:
         state.dying, state.type = state.tombstone, state.tombstone.type
     if state.dying is not None:
-        _die(state, shared, state.dying)
+        _die(state, rows, state.dying)
     if state.consumer is not None:
-        _advance(state, shared, state.consumer.finish(state.last_at, shared))
-    state.lists.close(shared.rows)
-    _hear(state, shared)
-    count = history.finish(state, shared)
+        _advance(state, rows, state.consumer.finish(state.last_at, rows))
+    state.lists.close(rows)
+    _hear(state, rows)
+    count = history.finish(state, rows)
     now = state.generation
-    shared.rows.add(
+    rows.add(
         "groups",
         type=str(state.type),
         protocol_type=state.protocol_type,
@@ -148,20 +148,20 @@ def finish(state: GroupState, shared: Shared) -> None:
     )
 
 
-def _hear(state: GroupState, shared: Shared) -> None:
+def _hear(state: GroupState, rows: Rows) -> None:
     """KIP-848 members of whom only the log tells, and the type that it shows by them."""
     beats = [one.last_at for one in state.facts.members.values() if one.first_epoch is not None]
     if not beats or state.has_member_records:
         return
     now = state.generation
     classic = now is not None and now.size is not None and now.ended > max(beats)
-    _write_members(state, shared, state.facts.members, stay=not classic)
+    _write_members(state, rows, state.facts.members, stay=not classic)
     if not classic and state.type is not GroupType.CONSUMER:
-        _became(state, shared, GroupType.CONSUMER, state.last_at)
+        _became(state, rows, GroupType.CONSUMER, state.last_at)
 
 
 def _write_members(
-    state: GroupState, shared: Shared, members: Mapping[str, LoggedMember], stay: bool = True
+    state: GroupState, rows: Rows, members: Mapping[str, LoggedMember], stay: bool = True
 ) -> None:
     """Write rows of KIP-848 members whose heartbeats a log shows, each from its first epoch to its
     last; `stay` is whether who has not gone is there still.
@@ -185,7 +185,7 @@ def _write_members(
         number = logged.last_epoch or logged.first_epoch
         history.write(
             state,
-            shared,
+            rows,
             MemberSpan(member, None, logged.first_epoch, logged.first_at),
             last=Generation(number=number, ended=logged.last_at, source=LOG),
             incarnation=logged.incarnation,
@@ -212,27 +212,27 @@ def _decode(record: Record) -> tuple[kinds.Key, Any]:
     return key, decode_consumer_group_record(key.version, value) if known else None
 
 
-def _give_up(state: GroupState, shared: Shared, before: int) -> None:
+def _give_up(state: GroupState, rows: Rows, before: int) -> None:
     """Write the rebalances of which nothing more can come: last heard of before this time."""
     logged = state.facts.generations
     late = [n for n, one in logged.items() if not one.applied and one.last_at < before]
     if late:
-        history.catch_up(state, shared, max(late) + 1)
+        history.catch_up(state, rows, max(late) + 1)
 
 
-def _apply(state: GroupState, shared: Shared, record: Record, key: kinds.Key, value: Any) -> None:
+def _apply(state: GroupState, rows: Rows, record: Record, key: kinds.Key, value: Any) -> None:
     kind = kinds.group_type(key.version)
     if state.dying is not None and value is not None:
         if kind is not state.type and _goes_on(state, state.dying, record, key, value):
             state.dying = None
         else:
-            _die(state, shared, state.dying)
+            _die(state, rows, state.dying)
     if kind in (GroupType.SHARE, GroupType.STREAMS):
         state.type = kind
         return
     if isinstance(value, Value):
-        _became(state, shared, GroupType.CLASSIC, record.at)
-        _classic(state, shared, record, value.group, value.members)
+        _became(state, rows, GroupType.CLASSIC, record.at)
+        _classic(state, rows, record, value.group, value.members)
         return
     ends = key.version in (kinds.GROUP_METADATA, kinds.CONSUMER_GROUP_METADATA)
     if value is None and ends:
@@ -244,19 +244,19 @@ def _apply(state: GroupState, shared: Shared, record: Record, key: kinds.Key, va
         return
     if value is not None:
         state.has_member_records = True
-        _became(state, shared, GroupType.CONSUMER, record.at)
+        _became(state, rows, GroupType.CONSUMER, record.at)
     if state.consumer is not None:
-        over = state.consumer.put(key, value, record.at, record.timed, shared)
+        over = state.consumer.put(key, value, record.at, record.timed, rows)
         _told_lists(state, state.consumer, key, value, record.at)
-        _advance(state, shared, over)
+        _advance(state, rows, over)
 
 
-def _advance(state: GroupState, shared: Shared, over: list[Epoch]) -> None:
+def _advance(state: GroupState, rows: Rows, over: list[Epoch]) -> None:
     for generation, members in over:
-        history.advance(state, shared, generation, members)
+        history.advance(state, rows, generation, members)
 
 
-def _became(state: GroupState, shared: Shared, kind: GroupType, at: int) -> None:
+def _became(state: GroupState, rows: Rows, kind: GroupType, at: int) -> None:
     """Note the group's type; a change is a conversion (KIP-848), in both directions."""
     was, state.type = state.type, kind
     state.deleted_at = None
@@ -264,19 +264,19 @@ def _became(state: GroupState, shared: Shared, kind: GroupType, at: int) -> None
         state.consumer = ConsumerGroup()
         state.protocol_type = "consumer"
     if kind is GroupType.CLASSIC:
-        _end_consumer(state, shared, at)
+        _end_consumer(state, rows, at)
     if was in (kind, GroupType.UNKNOWN) or state.generation is None:
         return
     to = incidents.TO_CONSUMER if kind is GroupType.CONSUMER else incidents.TO_CLASSIC
     names = sorted(state.members)[:_MOST_NAMED]
-    incidents.add(shared.rows, to, (at, at), to, members=names)
+    incidents.add(rows, to, (at, at), to, members=names)
 
 
-def _end_consumer(state: GroupState, shared: Shared, at: int) -> None:
+def _end_consumer(state: GroupState, rows: Rows, at: int) -> None:
     """End the KIP-848 group with its last generation, before it was taken apart."""
     consumer, state.consumer = state.consumer, None
     if consumer is not None:
-        _advance(state, shared, consumer.finish(at, shared, ended=at))
+        _advance(state, rows, consumer.finish(at, rows, ended=at))
 
 
 def _goes_on(
@@ -296,17 +296,17 @@ def _goes_on(
     return goes_on or record.own_at == dying.own_at
 
 
-def _die(state: GroupState, shared: Shared, tombstone: Tombstone) -> None:
+def _die(state: GroupState, rows: Rows, tombstone: Tombstone) -> None:
     """End the group at its tombstone: nothing of another type followed it."""
     state.dying = None
-    _end_consumer(state, shared, tombstone.at)
-    history.end(state, shared, tombstone.at, causes.DELETED, tombstone.at)
+    _end_consumer(state, rows, tombstone.at)
+    history.end(state, rows, tombstone.at, causes.DELETED, tombstone.at)
     state.deleted_at = tombstone.at
 
 
 def _classic(
     state: GroupState,
-    shared: Shared,
+    rows: Rows,
     record: Record,
     value: GroupMetadata,
     members: Named,
@@ -324,7 +324,7 @@ def _classic(
         protocol_type=value.protocol_type or None,
         timed=record.timed,
     )
-    history.advance(state, shared, new, members)
+    history.advance(state, rows, new, members)
 
 
 def _told_lists(
@@ -352,8 +352,8 @@ def _state(state: GroupState, members: int | None) -> str | None:
     return "Stable" if members else "Empty"
 
 
-def _error(shared: Shared, record: Record, error: str) -> None:
-    shared.rows.add(
+def _error(rows: Rows, record: Record, error: str) -> None:
+    rows.add(
         "errors",
         source=record.source,
         partition=record.partition,

@@ -30,7 +30,7 @@ from rebal.inspectors.fleet.timeline.rebalances import (
     may_be_slow,
     moved,
 )
-from rebal.inspectors.fleet.timeline.rows import Shared
+from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.state import GroupState, Logged
 from rebal.inspectors.fleet.timeline.values import (
     NOT_GIVEN,
@@ -48,16 +48,16 @@ _MOST_SKIPPED: Final = 100
 """A longer gap of generation numbers is missing input, not so many rebalances that failed."""
 
 
-def advance(state: GroupState, shared: Shared, new: Generation, members: Named) -> None:
+def advance(state: GroupState, rows: Rows, new: Generation, members: Named) -> None:
     """Go on to the next generation, or to the same one that was written again."""
     if state.generation is not None and new.number < state.generation.number:
-        end(state, shared, None, None, state.generation.completed)
+        end(state, rows, None, None, state.generation.completed)
     if state.ended:
         state.ended = False
         state.incarnation += 1
         now, said = (new.ended, new.ended), f"incarnation {state.incarnation}"
-        incidents.add(shared.rows, incidents.RECREATED, now, said)
-    catch_up(state, shared, new.number)
+        incidents.add(rows, incidents.RECREATED, now, said)
+    catch_up(state, rows, new.number)
     state.cut = False
     old = state.generation
     logged = state.facts.generations.get(new.number)
@@ -65,7 +65,7 @@ def advance(state: GroupState, shared: Shared, new: Generation, members: Named) 
         logged.applied = True
         new.started = new.started or logged.began(new.ended)
     if new.size is None:
-        _close(state, shared, None, None)
+        _close(state, rows, None, None)
         state.protocol, state.slipped = None, []
     is_again = old is not None and old.number == new.number
     slipped = () if is_again else state.slipped
@@ -76,8 +76,8 @@ def advance(state: GroupState, shared: Shared, new: Generation, members: Named) 
     rebalance = Rebalance(old, new, state.members, members, state.facts, slipped=slipped)
     state.slipped = [*state.slipped, *rebalance.went] if is_again else []
     if not is_again:
-        _rebalanced(state, shared, rebalance)
-    _settle(state, shared, rebalance)
+        _rebalanced(state, rows, rebalance)
+    _settle(state, rows, rebalance)
     if old is not None and is_again and old.type is not new.type:
         # what members ran before is no hint
         for span in state.members.values():
@@ -94,18 +94,18 @@ def hear(state: GroupState, event: Logged) -> None:
         state.logged.append(event)
 
 
-def apply_logged(state: GroupState, shared: Shared, before: int | None) -> None:
+def apply_logged(state: GroupState, rows: Rows, before: int | None) -> None:
     """Apply what the log alone shows, up to this time (None: all)."""
     logged = state.logged
     while logged and (before is None or logged[0].at < before):
         event = logged.pop(0)
         if event.before is None:
-            catch_up(state, shared, event.generation + 1)
+            catch_up(state, rows, event.generation + 1)
         else:
-            _replace(state, shared, event)
+            _replace(state, rows, event)
 
 
-def _replace(state: GroupState, shared: Shared, event: Logged) -> None:
+def _replace(state: GroupState, rows: Rows, event: Logged) -> None:
     """Apply a static member's restart that only the log shows: the same member by another id."""
     now, span = state.generation, state.members.get(event.before or "")
     if now is None or now.number != event.generation or span is None:
@@ -119,10 +119,10 @@ def _replace(state: GroupState, shared: Shared, event: Logged) -> None:
     new = structs.replace(
         now, ended=event.at, source=LOG, size=len(members), leader=leader, timed=True
     )
-    advance(state, shared, new, members)
+    advance(state, rows, new, members)
 
 
-def end(state: GroupState, shared: Shared, at: int | None, reason: str | None, until: int) -> None:
+def end(state: GroupState, rows: Rows, at: int | None, reason: str | None, until: int) -> None:
     """End the group, which was deleted at `at` (None: only what comes after shows it).
 
     What a log shows after `until` belongs to the next one.
@@ -130,24 +130,24 @@ def end(state: GroupState, shared: Shared, at: int | None, reason: str | None, u
     facts = state.facts
     later = {n: one for n, one in facts.generations.items() if one.after(until)}
     facts.generations = {n: one for n, one in facts.generations.items() if n not in later}
-    catch_up(state, shared, None)
+    catch_up(state, rows, None)
     facts.generations = later
-    _leave_at_last(state, shared)
-    _close(state, shared, at, reason)
+    _leave_at_last(state, rows)
+    _close(state, rows, at, reason)
     if at is not None:
-        incidents.add(shared.rows, incidents.DELETED, (at, at), causes.DELETED)
+        incidents.add(rows, incidents.DELETED, (at, at), causes.DELETED)
     state.ended = True
     state.generation, state.protocol, state.assigned, state.withheld = None, None, 0, {}
     state.slipped = []
 
 
-def finish(state: GroupState, shared: Shared) -> int | None:
+def finish(state: GroupState, rows: Rows) -> int | None:
     """End the input: those who are there now are current; return how many (None: not known)."""
-    catch_up(state, shared, None)
-    _leave_at_last(state, shared)
+    catch_up(state, rows, None)
+    _leave_at_last(state, rows)
     count = len(state.members)
-    _close(state, shared, None, None, current=True)
-    state.incidents.finish(shared.rows)
+    _close(state, rows, None, None, current=True)
+    state.incidents.finish(rows)
     if state.ended:
         return 0
     return None if state.generation is None or state.generation.size is None else count
@@ -155,32 +155,32 @@ def finish(state: GroupState, shared: Shared) -> int | None:
 
 def _close(
     state: GroupState,
-    shared: Shared,
+    rows: Rows,
     left_at: int | None,
     reason: str | None,
     current: bool = False,
 ) -> None:
     """Every member's last row: the group ended, or what comes next is not known."""
     for span in state.members.values():
-        write(state, shared, span, left_at=left_at, left_reason=reason, current=current)
+        write(state, rows, span, left_at=left_at, left_reason=reason, current=current)
     state.members = {}
 
 
 def _leave(
-    state: GroupState, shared: Shared, span: MemberSpan, left_at: int, reason: str | None,
+    state: GroupState, rows: Rows, span: MemberSpan, left_at: int, reason: str | None,
     *, closed: bool,
 ) -> None:  # fmt: skip
     """Write the last row of a member that left; `closed` is whether it was seen to leave."""
     del state.members[span.member_id]
-    write(state, shared, span, left_at=left_at, left_reason=reason)
+    write(state, rows, span, left_at=left_at, left_reason=reason)
     name, present = span.member.identity.client_id, state.members.values()
     others = (one.member for one in present if one.member.identity.client_id == name)
-    state.incidents.left(span, left_at, reason, others, shared.rows, closed=closed)
+    state.incidents.left(span, left_at, reason, others, rows, closed=closed)
 
 
 def write(
     state: GroupState,
-    shared: Shared,
+    rows: Rows,
     span: MemberSpan,
     *,
     last: Generation | None = None,
@@ -199,7 +199,7 @@ def write(
     logged = state.facts.members.get(span.member_id, _UNHEARD)
     if logged.replaced is not None:
         member = _as_heard(member, logged)
-    shared.rows.add(
+    rows.add(
         "members",
         **_said(member, logged),
         incarnation=incarnation or state.incarnation,
@@ -259,7 +259,7 @@ def _as_heard(member: Member, logged: LoggedMember) -> Member:
     return member.under(known.member_id, logged.client_id, host)
 
 
-def _leave_at_last(state: GroupState, shared: Shared) -> None:
+def _leave_at_last(state: GroupState, rows: Rows) -> None:
     """Write the last rows of members that left after the last rebalance: no later one shows it."""
     now = state.generation
     if now is None or not state.facts.left:
@@ -267,10 +267,10 @@ def _leave_at_last(state: GroupState, shared: Shared) -> None:
     for span in list(state.members.values()):
         left = state.facts.left.get(span.member_id)
         if left is not None and left.at > now.ended:
-            _leave(state, shared, span, left.at, left.reason or causes.LEFT, closed=True)
+            _leave(state, rows, span, left.at, left.reason or causes.LEFT, closed=True)
 
 
-def _rebalanced(state: GroupState, shared: Shared, of: Rebalance) -> None:
+def _rebalanced(state: GroupState, rows: Rows, of: Rebalance) -> None:
     """Add the rebalance's row; a new group's first record (generation 0) is none."""
     old, new = of.old, of.new
     protocol, stopped = cost_of(of)
@@ -290,7 +290,7 @@ def _rebalanced(state: GroupState, shared: Shared, of: Rebalance) -> None:
     if new.started is not None and new.timed:
         latency = (new.ended - new.started) / MILLI
     rejected = state.facts.take_rejected(new.ended)
-    shared.rows.add(
+    rows.add(
         "rebalances",
         incarnation=state.incarnation,
         generation=new.number,
@@ -317,10 +317,10 @@ def _rebalanced(state: GroupState, shared: Shared, of: Rebalance) -> None:
     state.assigned = assigned or 0
     if new.size != 0:
         state.metrics.completed(new.ended, latency)
-    state.incidents.rebalanced(new, of.members, shared.rows)
+    state.incidents.rebalanced(new, of.members, rows)
 
 
-def _settle(state: GroupState, shared: Shared, of: Rebalance) -> None:
+def _settle(state: GroupState, rows: Rows, of: Rebalance) -> None:
     """Bring the members to the new generation."""
     facts, new = state.facts, of.new
     for span in of.gone:
@@ -334,12 +334,12 @@ def _settle(state: GroupState, shared: Shared, of: Rebalance) -> None:
             who, went = span.member.identity, of.began or new.ended
             name = who.instance_id or who.client_id or who.member_id
             said, ids = f"{name} left without a LEAVE_GROUP", (who.member_id,)
-            incidents.add(shared.rows, incidents.EXPIRED, (went, went), said, members=ids)
+            incidents.add(rows, incidents.EXPIRED, (went, went), said, members=ids)
         closed = left is not None or not new.timed
-        _leave(state, shared, span, at, reason, closed=closed)
+        _leave(state, rows, span, at, reason, closed=closed)
     for span, member in of.changed:
         if not span.member.same_row(member):
-            write(state, shared, span)
+            write(state, rows, span)
             span.first_generation, span.first_at = new.number, new.ended
         span.member = member
         span.kept |= bool(member.subscription.owned)
@@ -354,7 +354,7 @@ def _settle(state: GroupState, shared: Shared, of: Rebalance) -> None:
         )
 
 
-def catch_up(state: GroupState, shared: Shared, until: int | None) -> None:
+def catch_up(state: GroupState, rows: Rows, until: int | None) -> None:
     """Write the generations up to `until` (None: the input's end) that have no record.
 
     A number that the records skip had its joins, and its assignment never came, unless records
@@ -364,7 +364,7 @@ def catch_up(state: GroupState, shared: Shared, until: int | None) -> None:
     for number in sorted(generations):
         logged = generations.get(number)
         if logged is not None and (until is None or number < until):
-            _complete_logged(state, shared, logged)
+            _complete_logged(state, rows, logged)
     old = state.generation
     if until is None:
         return
@@ -383,10 +383,10 @@ def catch_up(state: GroupState, shared: Shared, until: int | None) -> None:
         numbers |= set(range(old.number + 1, until))
     for number in sorted(numbers):
         if old is None or number > old.number:
-            _failed(state, shared, number, generations.get(number))
+            _failed(state, rows, number, generations.get(number))
 
 
-def _complete_logged(state: GroupState, shared: Shared, logged: LoggedGeneration) -> None:
+def _complete_logged(state: GroupState, rows: Rows, logged: LoggedGeneration) -> None:
     """Go on to a generation that only the log shows, if it was completed."""
     now = state.generation
     is_past = now is not None and logged.number <= now.number
@@ -396,7 +396,7 @@ def _complete_logged(state: GroupState, shared: Shared, logged: LoggedGeneration
     if logged.assignments:
         state.type = GroupType.CLASSIC if state.type is GroupType.UNKNOWN else state.type
         state.protocol_type = logged.protocol_type or state.protocol_type
-    advance(state, shared, *_generation_of(logged, state.facts))
+    advance(state, rows, *_generation_of(logged, state.facts))
 
 
 def _generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Generation, Named]:
@@ -431,13 +431,11 @@ def _generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Gener
     return generation, members
 
 
-def _failed(
-    state: GroupState, shared: Shared, number: int, logged: LoggedGeneration | None
-) -> None:
+def _failed(state: GroupState, rows: Rows, number: int, logged: LoggedGeneration | None) -> None:
     found = logged or LoggedGeneration(number)
     found.applied = True
     ended = found.last_at if logged is not None else None
-    shared.rows.add(
+    rows.add(
         "rebalances",
         incarnation=state.incarnation,
         generation=number,

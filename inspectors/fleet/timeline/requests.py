@@ -12,7 +12,7 @@ from typing import Final
 from rebal.inspectors.errors import error_code
 from rebal.inspectors.fleet.timeline import causes, history, incidents
 from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY, Leave, is_steady, keep_newest
-from rebal.inspectors.fleet.timeline.rows import Shared
+from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.state import GroupState, Logged
 from rebal.inspectors.logs.requests.lines import (
     CONSUMER_HEARTBEAT,
@@ -31,7 +31,7 @@ _AWAY: Final = -2
 _NEEDS_ID: Final = "need to re-join with the given member-id"
 
 
-def note(state: GroupState, shared: Shared, at: int | None, request: Request) -> None:
+def note(state: GroupState, rows: Rows, at: int | None, request: Request) -> None:
     """Keep what the line says, and what it changed in the group.
 
     One without a time (None) tells of lists alone.
@@ -40,7 +40,7 @@ def note(state: GroupState, shared: Shared, at: int | None, request: Request) ->
         state.facts.since = at
     api, error = request.api, request.error
     if api == JOIN:
-        _join(state, shared, at, request)
+        _join(state, rows, at, request)
     if at is None or api == JOIN:
         return
     if api == SYNC and error != FENCED:
@@ -50,7 +50,7 @@ def note(state: GroupState, shared: Shared, at: int | None, request: Request) ->
         return
     if error:
         if error == FENCED and request.member_id:
-            _fenced(state, shared, request, at)
+            _fenced(state, rows, request, at)
         return
     if api == LEAVE:
         for one in request.left:
@@ -72,7 +72,7 @@ def says_nothing_new(state: GroupState, request: Request) -> bool:
     return request.api == CONSUMER_HEARTBEAT and is_known and is_steady(request)
 
 
-def _join(state: GroupState, shared: Shared, at: int | None, request: Request) -> None:
+def _join(state: GroupState, rows: Rows, at: int | None, request: Request) -> None:
     """Note a join; where its line has no time, only the list that it shows."""
     facts, error, outcome = state.facts, request.error, request.outcome
     names = tuple(one.name for one in request.protocols)
@@ -81,11 +81,11 @@ def _join(state: GroupState, shared: Shared, at: int | None, request: Request) -
         state.metrics.rejected += 1
         if at is not None:
             facts.reject(request.instance_id or request.client_id, at)
-            state.incidents.rejected(request, names, at, shared.rows)
+            state.incidents.rejected(request, names, at, rows)
         return
     member_id, instance_id = request.member_id, request.instance_id
     if error == FENCED and member_id and not request.is_probe and at is not None:
-        _fenced(state, shared, request, at)
+        _fenced(state, rows, request, at)
     if outcome not in _IN_GROUP or not member_id:
         return
     if at is None:
@@ -100,7 +100,7 @@ def _join(state: GroupState, shared: Shared, at: int | None, request: Request) -
     state.lists.joined(request, at, names, replaced)
     logged = facts.member(member_id)
     left = facts.left.get(facts.left_on.pop(request.connection, ""))
-    if left is not None and left.member_id != member_id and _was_slow(state, shared, left, request):
+    if left is not None and left.member_id != member_id and _was_slow(state, rows, left, request):
         logged.before = left.member_id
     if logged.assignors is None:
         said = request.reason or ""
@@ -118,8 +118,8 @@ def _join(state: GroupState, shared: Shared, at: int | None, request: Request) -
         logged.joined_at = at
     start, now, number = _start(at, request), state.generation, request.generation or 0
     if first and number == 1 and _begins_again(state, start):
-        history.apply_logged(state, shared, None)
-        history.end(state, shared, None, None, start - 1)
+        history.apply_logged(state, rows, None)
+        history.end(state, rows, None, None, start - 1)
     late = now is not None and now.number == number and start >= now.completed
     if (late or facts.joined(request, at, start) is None) and replaced is not None:
         _hide(state, member_id, replaced, names, at)
@@ -139,7 +139,7 @@ def _begins_again(state: GroupState, start: int) -> bool:
     return newest.number + newest.heard > 1 and newest.last_at < start
 
 
-def _was_slow(state: GroupState, shared: Shared, left: Leave, request: Request) -> bool:
+def _was_slow(state: GroupState, rows: Rows, left: Leave, request: Request) -> bool:
     """Return whether a process that left, and now joins again, was past max.poll.interval.ms.
 
     Clients before KIP-800 do not say so. A client that is closed closes its connection too; one
@@ -155,17 +155,17 @@ def _was_slow(state: GroupState, shared: Shared, left: Leave, request: Request) 
     if left.member_id not in state.members:
         detail = f"{request.client_id or left.member_id}: {causes.SLOW}"
         span, who = (left.at, left.at), (left.member_id,)
-        incidents.add(shared.rows, incidents.SLOW, span, detail, members=who)
+        incidents.add(rows, incidents.SLOW, span, detail, members=who)
     return True
 
 
-def _fenced(state: GroupState, shared: Shared, request: Request, at: int) -> None:
+def _fenced(state: GroupState, rows: Rows, request: Request, at: int) -> None:
     """Note a member whose instance id another process took while it ran: this was no restart."""
     member_id = request.member_id
     if member_id not in state.facts.fenced:
         keep_newest(state.facts.fenced, member_id, at)
         detail = f"{request.instance_id or member_id} was used by two processes at once"
-        incidents.add(shared.rows, incidents.FENCED, (at, at), detail, members=(member_id,))
+        incidents.add(rows, incidents.FENCED, (at, at), detail, members=(member_id,))
 
 
 def _hide(

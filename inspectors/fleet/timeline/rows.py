@@ -24,12 +24,23 @@ class Rows:
     """Rows of one group after another waiting to be written, each column by its name.
 
     Times are microseconds since 1970, partition lists `PartitionList`s; a column that is not told
-    is null. Rows are settled, or open, which is what is said of a group as if no
-    row of it were to come: `of_now` says which follow.
+    is null. Rows are settled, or open, which is what is said of a group as if no row of it were to
+    come: `of_now` says which follow.
+
+    All groups of a scan share it, and with it topics' names by their ids and `breaks`, which says
+    by partition where records may be missing. `unnamed` are ids of topics whose name was asked for
+    in vain.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        topic_names: Mapping[str, str] | None = None,
+        breaks: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
         self.group_id: str | None = None
+        self.breaks = breaks or {}
+        self.unnamed: set[str] = set()
+        self._names = topic_names or {}
         self._settled: dict[str, list[Any]] = {name: [] for name in _SCHEMAS}
         self._open: dict[str, list[Any]] = {name: [] for name in _SCHEMAS}
         self.of_now(False)
@@ -50,24 +61,6 @@ class Rows:
                 if len(rows) >= least:
                     yield before + table, _batch(table, rows)
                     rows.clear()
-
-
-class Shared:
-    """Parts that all groups of one scan share: rows and topics' names.
-
-    `breaks` says where records may be missing, by partition; `unnamed` are ids of topics whose name
-    was asked for in vain.
-    """
-
-    def __init__(
-        self,
-        topic_names: Mapping[str, str] | None = None,
-        breaks: Mapping[int, Sequence[int]] | None = None,
-    ) -> None:
-        self.rows = Rows()
-        self.breaks = breaks or {}
-        self.unnamed: set[str] = set()
-        self._names = topic_names or {}
 
     def topic(self, topic_id: str, learned: Mapping[str, str]) -> str:
         """Return the name of the topic; its id where no record of the cluster or group has it."""

@@ -28,7 +28,7 @@ from rebal.inspectors.fleet.schemas import TIME
 from rebal.inspectors.fleet.timeline.clock import DISORDER, early
 from rebal.inspectors.fleet.timeline.facts import unpack_request
 from rebal.inspectors.fleet.timeline.group import Record, apply_record, apply_request, finish
-from rebal.inspectors.fleet.timeline.rows import Rows, Shared
+from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode
 
 ORDER: Final = ("group_id", "at", "partition", "offset", "source", "position")
@@ -64,14 +64,14 @@ def make_tables(
     batches: Iterable[pa.RecordBatch], options: Options
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield rows of groups, members, assignor_lists, rebalances, incidents, errors and states."""
-    shared = Shared(options.topic_names, options.breaks)
+    rows = Rows(options.topic_names, options.breaks)
     for group_id, parts in groupby(_parts(batches), key=attrgetter("group_id")):
-        shared.rows.group_id = group_id
+        rows.group_id = group_id
         if group_id is None:
-            yield from _problems(parts, shared.rows)
+            yield from _problems(parts, rows)
         else:
-            yield from _tell(group_id, parts, options, shared)
-    yield from shared.rows.take(rest=True)
+            yield from _tell(group_id, parts, options, rows)
+    yield from rows.take(rest=True)
 
 
 class _Part(NamedTuple):
@@ -108,11 +108,10 @@ def _problems(parts: Iterable[_Part], rows: Rows) -> Iterator[tuple[str, pa.Reco
 
 
 def _tell(
-    group_id: str, parts: Iterator[_Part], options: Options, shared: Shared
+    group_id: str, parts: Iterator[_Part], options: Options, rows: Rows
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Apply the rows of a group; yield those that wait, and what is finished."""
-    rows, until = shared.rows, options.until
-    span = options.span
+    until, span = options.until, options.span
     first = next(parts)
     document = first.rows[0].state
     state = GroupState(group_id=group_id, recorded=group_id in options.recorded)
@@ -132,21 +131,21 @@ def _tell(
                 waiting.append(number)
             if record.key is None:
                 request = replace(unpack_request(record.value or b""), log=record.source)
-                apply_request(state, shared, None if at is None else at + DISORDER, request)
+                apply_request(state, rows, None if at is None else at + DISORDER, request)
             else:
                 is_settled &= told_at is None or span is None or span[0] <= told_at <= span[1]
-                apply_record(state, shared, record)
+                apply_record(state, rows, record)
         if waiting:
             left = pa.Table.from_batches([part.batch]).take(pa.array(waiting))
             yield WAITING, early(left, -DISORDER).combine_chunks().to_batches()[0]
         yield from rows.take()
     saved = saved or _open(state, until, rows)
-    finish(state, shared)
+    finish(state, rows)
     rows.of_now(False)
     if not is_settled or saved["state"] is None:
         saved |= {"state": None, "form": None}
-    unnamed = sorted(shared.unnamed)
-    shared.unnamed.clear()
+    unnamed = sorted(rows.unnamed)
+    rows.unnamed.clear()
     rows.add("states", **saved, latest=state.latest, recorded=state.recorded, unnamed=unnamed)
 
 
