@@ -40,6 +40,7 @@ from rebal.groups.model import (
 from rebal.inspectors.clock import moment
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.tables.columns import by_group, rows_of
+from rebal.inspectors.tables.history import ListSeen
 from rebal.inspectors.tables.reader import Tables
 
 _SOURCES: Final = {source.value: source for source in Source}
@@ -48,38 +49,13 @@ _TYPES: Final = {kind.value: kind for kind in GroupType}
 _ENDS: Final = "log end offsets: a scan's tables have none"
 
 
-class _List(NamedTuple):
-    """One row of `assignor_lists`, in the columns' order; times are microseconds since 1970."""
-
-    group_id: str
-    at: int | None
-    last_at: int | None
-    times: int | None
-    member_id: str | None
-    instance_id: str | None
-    client_id: str | None
-    host: str | None
-    assignors: tuple[str, ...] | None
-    protocol_type: str | None
-    generation: int | None
-    refused: bool | None
-    replaced_member_id: str | None
-    software_name: str | None
-    software_version: str | None
-    reason: str | None
-    session_timeout_ms: int | None
-    rebalance_timeout_ms: int | None
-    evidence: str | None
-    source: str | None
-
-
 def read_observations(tables: Tables, group: str | None = None) -> Iterator[Observation]:
     """Yield each join with an exact list, and each rejected one, of one `group` or of all.
 
     A list that was sent more than once has the time when it was last seen. A member id that came
     after the first generation that the scan knows of its group was new then.
     """
-    for rows in by_group(tables.read("assignor_lists", _List._fields, group), _List).values():
+    for rows in by_group(tables.read("assignor_lists", ListSeen._fields, group), ListSeen).values():
         first = min((row.generation for row in rows if row.generation is not None), default=0)
         for row in rows:
             made = _of_list(row, new=row.generation is not None and row.generation > first)
@@ -87,7 +63,7 @@ def read_observations(tables: Tables, group: str | None = None) -> Iterator[Obse
                 yield made
 
 
-def _of_list(row: _List, *, new: bool) -> Observation | None:
+def _of_list(row: ListSeen, *, new: bool) -> Observation | None:
     at = moment(row.last_at) or moment(row.at)
     evidence = Evidence(
         source=_SOURCES.get(row.evidence or "", Source.OFFSETS_TOPIC),

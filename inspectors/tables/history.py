@@ -87,6 +87,13 @@ class ListSeen(NamedTuple):
     software_name: str | None
     software_version: str | None
     evidence: str | None
+    protocol_type: str | None
+    generation: int | None
+    replaced_member_id: str | None
+    reason: str | None
+    session_timeout_ms: int | None
+    rebalance_timeout_ms: int | None
+    source: str | None
 
 
 class Incident(NamedTuple):

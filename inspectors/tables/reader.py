@@ -76,6 +76,8 @@ class Tables:
     def read(self, name: str, columns: Sequence[str], group: str | None = None) -> pa.Table:
         """Return these columns of the table `name`, of one `group` or of all, in the order written.
 
+        For one group, `group_id` is among the columns.
+
         Raises:
             TablesError: a file of the scan is missing, cut off, or no Parquet file.
         """
@@ -104,19 +106,14 @@ class Tables:
 
         from rebal.inspectors.fleet.files import of_groups, opened, read_rows, rows_in
 
-        columns, wanted = schema, None
-        if group is not None:
-            wanted = of_groups(pa.array([group], pa.string()))
-            if "group_id" not in schema.names:
-                columns = schema.append(pa.field("group_id", pa.string()))
+        wanted = None if group is None else of_groups(pa.array([group], pa.string()))
         try:
             with opened(self._place, path) as file:
                 if file.metadata.num_rows != rows:
                     raise self._broken(path, f"has {file.metadata.num_rows} rows, not {rows}")
                 if wanted is None:
                     return list(rows_in(file, schema))
-            parts = read_rows(self._place, path, columns, wanted)
-            return [part.select(schema.names) for part in parts]
+            return list(read_rows(self._place, path, schema, wanted))
         except LakeError as error:
             raise self._broken(path, f"cannot be read ({str(error).rstrip('.')})") from None
 

