@@ -1,9 +1,10 @@
 """Log segments of `__consumer_offsets` copied off a broker's disk, read with kafka-python's reader.
 
-Record batches of format v2 and the older ones, every compression. As a consumer that reads only
-what is committed, it leaves out aborted transactions, and what comes after the begin of one whose
-end is not in the files (a later scan reads that): these, control records and cut-off ends are
-counted. A batch that fails its CRC is one broken record.
+Record batches of format v2 and the older ones. Brokers store the topic without compression, unless
+`offsets.topic.compression.codec` is set; gzip is read, the other codecs need their libraries. As a
+consumer that reads only what is committed, it leaves out aborted transactions, and what comes after
+the begin of one whose end is not in the files (a later scan reads that): these, control records and
+cut-off ends are counted. A batch that fails its CRC is one broken record.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, UnsupportedCodecError
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.legacy_records import LegacyRecordBatch
 
@@ -36,8 +37,6 @@ _OVERHEAD: Final = 12
 _SMALLEST: Final = {0: 26, 1: 34, 2: 61}
 _AT_ONCE: Final = 4000
 _BYTES_AT_ONCE: Final = 8 << 20
-_CODECS: Final = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
-_XERIAL: Final = b"\x82SNAPPY\x00"
 
 CONTROL: Final = f"{SKIPPED}control records"
 ABORTED: Final = f"{SKIPPED}records of aborted transactions"
@@ -251,7 +250,6 @@ def _batches(file: str, rows: _Rows, *, check: bool = True) -> Iterator[Any]:
 
 def _records(batch: Any, rows: _Rows) -> list[_Record]:
     try:
-        plain = _unpacked(batch)
         return [
             (
                 None if record.key is None else bytes(record.key),
@@ -259,55 +257,17 @@ def _records(batch: Any, rows: _Rows) -> list[_Record]:
                 record.offset,
                 record.timestamp,
             )
-            for record in plain
+            for record in batch
         ]
-    except (KafkaError, pa.ArrowException, OSError, ValueError, IndexError, struct.error) as error:
+    except UnsupportedCodecError as error:
+        raise DocumentError(
+            f"{rows.source}: its records are compressed ({error}): pip install "
+            "'kafka-python[snappy,lz4,zstd]', on the executors too."
+        ) from None
+    except (KafkaError, OSError, EOFError, ValueError, IndexError, struct.error) as error:
         problem = f"the record batch cannot be unpacked: {error}"
         rows.add([(None, bytes(batch._buffer), batch.base_offset, None)], problem)
         return []
-
-
-def _unpacked(batch: Any) -> Any:
-    """Return the batch with its records no longer compressed: Arrow knows all of Kafka's codecs."""
-    codec = _CODECS.get(batch.compression_type)
-    if codec is None or batch.magic < 2:
-        return batch
-    head = DefaultRecordBatch.HEADER_STRUCT
-    fields = list(head.unpack_from(batch._buffer))
-    packed = bytes(batch._buffer[head.size :])
-    records = _unsnappy(packed) if codec == "snappy" else _unpack(packed, codec)
-    fields[5] &= ~DefaultRecordBatch.CODEC_MASK
-    return DefaultRecordBatch(head.pack(*fields) + records)
-
-
-def _unpack(packed: bytes, codec: str) -> bytes:
-    with pa.CompressedInputStream(pa.BufferReader(packed), codec) as stream:
-        unpacked: bytes = stream.read()
-    return unpacked
-
-
-def _unsnappy(packed: bytes) -> bytes:
-    """Snappy as Java's client frames it (blocks with their length), or plain."""
-    if not packed.startswith(_XERIAL):
-        return _snappy_block(packed)
-    made: list[bytes] = []
-    at = 16
-    while at < len(packed):
-        (size,) = struct.unpack_from(">i", packed, at)
-        made.append(_snappy_block(packed[at + 4 : at + 4 + size]))
-        at += 4 + size
-    return b"".join(made)
-
-
-def _snappy_block(block: bytes) -> bytes:
-    size = shift = 0
-    for byte in block:
-        size |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
-    unpacked: bytes = pa.Codec("snappy").decompress(block, size, asbytes=True)
-    return unpacked
 
 
 def _logs_in(path: Path) -> list[Path]:
