@@ -153,7 +153,7 @@ _JOINED: Final = ("records", "requests")
 """Kinds whose short runs are put together."""
 _BY: Final = ("group_id", "kind", "partition", "offset", "at")
 _HELD: Final = SMALL
-"""Bytes that a task holds of a kind, to sort them; more are another file."""
+"""Bytes that a task holds; more are another file."""
 _DRIVER: Final = 99_999
 
 
@@ -171,14 +171,12 @@ def columns_of(table: str) -> pa.Schema:
 
 
 class PartWriter:
-    """Writes one task's rows as they come, to one file a kind; of kinds that are `SORTED`, to one
-    for all that it can hold."""
+    """Writes one task's rows to one file a kind, or to several where it cannot hold them all."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._files = target.place.files()
         self._task = f"{_partition():05d}-{uuid.uuid4().hex}"
-        self._writers: dict[str, _File] = {}
         self._held: dict[str, list[pa.Table]] = {}
         self._sizes: Counter[str] = Counter()
         self.said = TaskReport()
@@ -194,49 +192,64 @@ class PartWriter:
             return
         if SCAN.name not in rows.column_names:
             rows = self._numbered(rows.cast(WRITTEN[kind]))
-        if kind not in SORTED:
-            self._put(kind, rows)
-            return
         self._held.setdefault(kind, []).append(rows)
         self._sizes[kind] += rows.nbytes
-        if self._sizes[kind] >= _HELD:
-            self._write_sorted(kind)
+        if self._sizes.total() >= _HELD:
+            ((largest, _),) = self._sizes.most_common(1)
+            self._write_file(largest)
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to the number of records of this kind."""
         self.said.records[name] = self.said.records.get(name, 0) + amount
 
     def report(self) -> Iterator[pa.RecordBatch]:
-        """Close every file and say what there is: a row of `REPORT`."""
+        """Write what is held and say what there is: a row of `REPORT`."""
         for kind in list(self._held):
-            self._write_sorted(kind)
-        for kind in list(self._writers):
-            self._close(kind)
+            self._write_file(kind)
         yield self.said.batch()
 
-    def _write_sorted(self, kind: str) -> None:
+    def _write_file(self, kind: str) -> None:
         """Write a file of all that is held of a kind."""
-        keys = [(name, "ascending") for name in _BY if name in WRITTEN[kind].names]
-        rows = pa.concat_tables(self._held.pop(kind)).sort_by(keys)
+        rows = pa.concat_tables(self._held.pop(kind))
         del self._sizes[kind]
-        if kind in _JOINED:
-            rows = self._numbered(joined(rows).sort_by(keys))
-        self._put(kind, rows)
-        self._close(kind)
+        if kind in SORTED:
+            keys = [(name, "ascending") for name in _BY if name in WRITTEN[kind].names]
+            rows = rows.sort_by(keys)
+            if kind in _JOINED:
+                rows = self._numbered(joined(rows).sort_by(keys))
+        made = self.said.made.setdefault(kind, [])
+        folder = f"{FOLDERS[kind]}/{self._target.token}"
+        self._files.create_dir(folder, recursive=True)
+        path = f"{folder}/{kind}-{self._task}-{len(made)}.parquet"
+        with self._files.open_output_stream(path) as out:
+            _write_rows(rows, kind, out)
+            size = out.tell()
+        made.append(DataFile(path, len(rows), size, *_bounds(rows)))
 
     def _numbered(self, rows: pa.Table) -> pa.Table:
         return rows.append_column(SCAN, pa.repeat(pa.scalar(self._target.number, LONG), len(rows)))
 
-    def _put(self, kind: str, rows: pa.Table) -> None:
-        if kind not in self._writers:
-            folder = f"{FOLDERS[kind]}/{self._target.token}"
-            self._files.create_dir(folder, recursive=True)
-            path = f"{folder}/{kind}-{self._task}-{len(self.said.made.get(kind, ()))}.parquet"
-            self._writers[kind] = _File(kind, self._files.open_output_stream(path), path)
-        self._writers[kind].write(rows)
 
-    def _close(self, kind: str) -> None:
-        self.said.made.setdefault(kind, []).append(self._writers.pop(kind).close())
+def _write_rows(rows: pa.Table, kind: str, out: pa.NativeFile) -> None:
+    # A dictionary of raw keys and values would only be given up again, and nobody asks for the
+    # least of them. Rows of runs are packed already.
+    names = [name for name in rows.column_names if name not in _RAW]
+    pq.write_table(
+        rows,
+        out,
+        row_group_size=_FEW if kind in SORTED else None,
+        compression={name: "none" if name == "rows" else "zstd" for name in rows.column_names},
+        use_dictionary=names,
+        write_statistics=names,
+    )
+
+
+def _bounds(rows: pa.Table) -> tuple[str | None, str | None]:
+    """Return the first and the last name of a group; None where no row has one."""
+    if "group_id" not in rows.column_names:
+        return None, None
+    found = pc.min_max(rows["group_id"]).as_py()
+    return found["min"], found["max"]
 
 
 def _partition() -> int:
@@ -247,42 +260,3 @@ def _partition() -> int:
     spark: Any = sys.modules.get("pyspark")
     context = None if spark is None else spark.TaskContext.get()
     return _DRIVER if context is None else int(context.partitionId())
-
-
-class _File:
-    """One file that is being written."""
-
-    def __init__(self, kind: str, out: pa.NativeFile, path: str) -> None:
-        self._kind, self._out, self._path = kind, out, path
-        self._rows = 0
-        self._groups: tuple[str, str] | None = None
-        # A dictionary of raw keys and values would only be given up again, and nobody asks for the
-        # least of them. Rows of runs are packed already.
-        columns = WRITTEN[kind].append(SCAN)
-        names = [name for name in columns.names if name not in _RAW]
-        self._writer = pq.ParquetWriter(
-            out,
-            columns,
-            compression=dict.fromkeys(columns.names, "zstd") | {"rows": "none"}
-            if "rows" in columns.names
-            else "zstd",
-            use_dictionary=names,
-            write_statistics=names,
-        )
-
-    def write(self, rows: pa.Table) -> None:
-        """Rows in the columns of the file."""
-        self._writer.write_table(rows, _FEW if self._kind in SORTED else None)
-        self._rows += len(rows)
-        if "group_id" in rows.column_names:
-            found = pc.min_max(rows["group_id"]).as_py()
-            if found["min"] is not None:
-                low, high = self._groups or (found["min"], found["max"])
-                self._groups = min(low, found["min"]), max(high, found["max"])
-
-    def close(self) -> DataFile:
-        """Write the rest; gives the file."""
-        self._writer.close()
-        size = self._out.tell()
-        self._out.close()
-        return DataFile(self._path, self._rows, size, *(self._groups or (None, None)))
