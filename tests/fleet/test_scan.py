@@ -279,12 +279,6 @@ def test_request_logs_alone_and_with_records_later(whole: Path, scan: Scan, tmp_
     assert by_group(read_tables(out)) == wanted
 
 
-def test_a_request_log_that_is_not_there(whole: Path, scan: Scan, tmp_path: Path) -> None:
-    said = scan("--request-log", tmp_path / "none.log", "--out", whole, code=1)
-    assert "none.log: no such file" in said
-    assert last_scan(whole).run == 1
-
-
 def test_each_kept_scan_has_its_log_end_offsets_in_a_table_and_none_in_its_document(
     scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
