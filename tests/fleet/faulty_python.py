@@ -14,7 +14,7 @@ import os
 import runpy
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -55,25 +55,30 @@ class StoppingFinder(MetaPathFinder):
 
 def stop_at_places(module: Any, folder: str) -> None:
     """Let `module.PartWriter` stop at the places that `folder` names."""
-    write, report = module.PartWriter._put, module.PartWriter.report
+    write, report = module._write_rows, module.PartWriter.report
 
-    def stop(place: str) -> None:
+    def is_stopped_at(place: str) -> bool:
         with contextlib.suppress(FileNotFoundError):
             os.rename(f"{folder}/{place}", f"{folder}/{place}.{os.getpid()}")
-            time.sleep(LONGEST)
+            return True
+        return False
 
-    def stopping_write(self: Any, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        write(self, kind, rows)
-        if len(rows):
-            stop(f"{kind}-half")
+    def stopping_write(rows: Any, kind: str, out: Any) -> None:
+        if is_stopped_at(f"{kind}-half"):
+            out.write(b"PAR1")
+            out.flush()
+            time.sleep(LONGEST)
+            os._exit(1)
+        write(rows, kind, out)
 
     def stopping_report(self: Any) -> Iterator[Any]:
         batches = list(report(self))
         for kind in self.said.made:
-            stop(f"{kind}-whole")
+            if is_stopped_at(f"{kind}-whole"):
+                time.sleep(LONGEST)
         yield from batches
 
-    module.PartWriter._put, module.PartWriter.report = stopping_write, stopping_report
+    module._write_rows, module.PartWriter.report = stopping_write, stopping_report
 
 
 if __name__ == "__main__":
