@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rebal.groups.model import GroupState, Knowledge, RebalanceProtocol, Tri
+from rebal.groups.model import GroupState, Knowledge, RebalanceProtocol, Source, Tri
 from rebal.groups.streams import (
     COOPERATIVE_SINCE,
     EAGER_UNTIL,
@@ -33,18 +33,25 @@ def running(
 
 
 def below_cooperative(context: Context, facts: Facts) -> Tri:
-    """Return whether this instance is older than 2.4, the first release with COOPERATIVE."""
+    """Return whether this instance is older than 2.4, the first release with COOPERATIVE.
+
+    One whose own log is bound to its member id is not: earlier releases print no such line.
+    """
     if context.runs(facts).value is RebalanceProtocol.COOPERATIVE:
         return Tri.NO
-    return facts.older_than(COOPERATIVE_SINCE)
+    answer, ran = facts.older_than(COOPERATIVE_SINCE), facts.member.ran
+    printed = ran is not None and any(e.source is Source.CLIENT_LOG for e in ran.evidence)
+    return Tri.NO if answer is Tri.CANNOT_TELL and printed else answer
 
 
-def above_eager(facts: Facts) -> Tri:
-    """Return whether this instance is 4.0 or later.
+def above_eager(context: Context, facts: Facts) -> Tri:
+    """Return whether this instance is 4.0 or later, which no instance that runs EAGER is.
 
     Those do not start with an upgrade.from of 2.3 or less.
     """
-    return opposite(facts.older_than(EAGER_UNTIL))
+    answer = opposite(facts.older_than(EAGER_UNTIL))
+    eager = context.runs(facts).value is RebalanceProtocol.EAGER
+    return Tri.NO if answer is Tri.CANNOT_TELL and eager else answer
 
 
 def comes_from(facts: Facts) -> str:

@@ -197,11 +197,11 @@ def _down(context: Context) -> PlannedPath:
         return PlannedPath(name=PathKind.FINISHED)
     old = _below(context, Tri.YES)
     kept = running(context, RebalanceProtocol.COOPERATIVE)
-    new = [facts for facts in context.members if above_eager(facts) is Tri.YES]
+    new = [facts for facts in context.members if above_eager(context, facts) is Tri.YES]
     unknown = [
         facts
         for facts in context.members
-        if Tri.CANNOT_TELL in (below_cooperative(context, facts), above_eager(facts))
+        if Tri.CANNOT_TELL in (below_cooperative(context, facts), above_eager(context, facts))
         and facts not in (*old, *eager)
     ]
     mixed = bool(old and kept)
@@ -234,7 +234,7 @@ def _back(context: Context, before: Context, path: PlannedPath) -> PlannedPath:
     Versions count where they decide the protocol: below 2.4, and 4.0 or later.
     """
     below = {below_cooperative(before, facts) for facts in before.members}
-    above = {above_eager(facts) for facts in before.members}
+    above = {above_eager(before, facts) for facts in before.members}
     steps = path.steps
     if below in ({Tri.YES}, {Tri.NO}):
         # Whether they go below 2.4 is known here, and no choice of the operator.
@@ -244,7 +244,7 @@ def _back(context: Context, before: Context, path: PlannedPath) -> PlannedPath:
         last = _old(context, len(steps) + 1, running(context, RebalanceProtocol.COOPERATIVE))
         last = replace(last, title="Every instance gets the old version", why=_GO_BACK)
     elif above == {Tri.YES}:
-        has = {f.member.member_id: above_eager(f) for f in context.members}
+        has = {f.member.member_id: above_eager(context, f) for f in context.members}
         last = _latest(context, len(steps) + 1)
     else:
         return replace(path, steps=steps)
@@ -269,7 +269,7 @@ def _back(context: Context, before: Context, path: PlannedPath) -> PlannedPath:
 
 def _latest(context: Context, number: int) -> Step:
     """Return the step of instances of 4.0 or later that run a bridge release now."""
-    rest = [facts for facts in context.members if above_eager(facts) is not Tri.YES]
+    rest = [facts for facts in context.members if above_eager(context, facts) is not Tri.YES]
     return Step(
         id=number,
         title="Every instance gets its old version of 4.0 or later",
@@ -281,9 +281,9 @@ def _latest(context: Context, number: int) -> Step:
         ),
         why=_GO_BACK,
         order=tuple(_order(rest)),
-        to_do=ids(f for f in rest if above_eager(f) is Tri.NO),
+        to_do=ids(f for f in rest if above_eager(context, f) is Tri.NO),
         done=ids(f for f in context.members if f not in rest),
-        unknown=ids(f for f in rest if above_eager(f) is Tri.CANNOT_TELL),
+        unknown=ids(f for f in rest if above_eager(context, f) is Tri.CANNOT_TELL),
         gate=gate_of(
             context,
             shows="exit code 0, and nothing left to do",
@@ -320,8 +320,8 @@ def _bridge(context: Context, new: Sequence[Facts]) -> Step:
         ),
         order=tuple(_order(new)),
         to_do=ids(new),
-        done=ids(facts for facts in context.members if above_eager(facts) is Tri.NO),
-        unknown=ids(f for f in context.members if above_eager(f) is Tri.CANNOT_TELL),
+        done=ids(facts for facts in context.members if above_eager(context, facts) is Tri.NO),
+        unknown=ids(f for f in context.members if above_eager(context, f) is Tri.CANNOT_TELL),
         gate=gate_of(
             context,
             shows=f"exit code 0, and no step that goes back to {BRIDGE}",

@@ -26,7 +26,6 @@ from rebal.groups.model import (
     Knowledge,
     RebalanceProtocol,
     Record,
-    Source,
     Tri,
 )
 from rebal.planner.context import COOPERATIVE, Context, Facts
@@ -40,6 +39,10 @@ _NOT_SHOWN: Final = (
     "its rebalance protocol is not known: add --client-log of its start, or --request-log across "
     "the next rebalance"
 )
+_PROTOCOLS: Final = {
+    Aim.CONSUMER: GroupType.CONSUMER,
+    Aim.STREAMS_PROTOCOL: GroupType.STREAMS,
+}
 
 
 class Proof(Record, frozen=True, kw_only=True):
@@ -112,18 +115,16 @@ def _narrow(context: Context, _: Step, facts: Facts) -> Proof:
     return next(Proof(done=done, why=why) for holds, done, why in rows if holds)
 
 
-def _consumer(context: Context, _: Step, facts: Facts) -> Proof:
-    own = {GroupType.CLASSIC: "classic", GroupType.CONSUMER: facts.member.protocol_type}
-    return _speaks(own.get(context.group.type), wanted="consumer")
-
-
-def _streams_protocol(context: Context, step: Step, _: Facts) -> Proof:
-    """Return the proof of a step to the streams protocol, or back: all members of a group have its
-    protocol.
+def _group_protocol(context: Context, step: Step, facts: Facts) -> Proof:
+    """Return the proof of a step to another group protocol: of the member in a KIP-848 group, else
+    of the group, as all its members have one.
     """
-    kind = context.group.type
-    wanted = GroupType.STREAMS if step.aim is Aim.STREAMS_PROTOCOL else GroupType.CLASSIC
-    return _speaks(kind if kind is not GroupType.CONSUMER else None, wanted=wanted)
+    kind, wanted = context.group.type, _PROTOCOLS.get(step.aim, GroupType.CLASSIC)
+    protocol = facts.member.protocol_type if kind is GroupType.CONSUMER else str(kind)
+    if protocol not in ("classic", "consumer", "streams"):
+        return Proof(done=Tri.CANNOT_TELL)
+    done = Tri.YES if protocol == wanted else Tri.NO
+    return Proof(done=done, why=f"speaks the {protocol} protocol")
 
 
 def _classic(context: Context, step: Step, facts: Facts) -> Proof:
@@ -133,17 +134,10 @@ def _classic(context: Context, step: Step, facts: Facts) -> Proof:
     show no elected assignor. Where that type stays, all members stop together.
     """
     if context.group.type is GroupType.CONSUMER and facts.member.protocol_type == "consumer":
-        return _speaks("consumer", wanted="classic")
+        return _group_protocol(context, step, facts)
     if context.group.type is GroupType.CONSUMER and step.kind is StepKind.CUT_OVER:
         return Proof(done=Tri.NO, why="is in a KIP-848 group, which stays one until it is Empty")
     return _narrow(context, step, facts)
-
-
-def _speaks(protocol: str | None, *, wanted: str) -> Proof:
-    if protocol not in ("classic", "consumer", "streams"):
-        return Proof(done=Tri.CANNOT_TELL)
-    done = Tri.YES if protocol == wanted else Tri.NO
-    return Proof(done=done, why=f"speaks the {protocol} protocol")
 
 
 def _client(context: Context, step: Step, facts: Facts) -> Proof:
@@ -172,7 +166,8 @@ def _version(context: Context, step: Step, facts: Facts) -> Proof:
     4.0, or of 4.0 or later.
     """
     by_2_4 = step.aim in (Aim.STREAMS_NEW, Aim.STREAMS_OLD)
-    below = _below_cooperative(context, facts) if by_2_4 else _below_latest(context, facts)
+    latest = opposite(above_eager(context, facts))
+    below = below_cooperative(context, facts) if by_2_4 else latest
     done = below if step.aim in (Aim.STREAMS_OLD, Aim.STREAMS_BRIDGE) else opposite(below)
     software, ran = facts.member.software, facts.member.ran
     shown = (software.version or software.version_range) if software is not None else None
@@ -182,23 +177,6 @@ def _version(context: Context, step: Step, facts: Facts) -> Proof:
         why = f"its version is not known exactly ({shown or 'no evidence'})"
         return Proof(done=done, why=f"{why}: add --client-log or --request-log", by_hand=True)
     return Proof(done=done, why=f"runs Kafka Streams {shown}")
-
-
-def _below_cooperative(context: Context, facts: Facts) -> Tri:
-    """Return `below_cooperative`; no for a member with a log bound to its id, which 2.4 or later
-    wrote.
-    """
-    answer = below_cooperative(context, facts)
-    ran = facts.member.ran
-    printed = ran is not None and any(e.source is Source.CLIENT_LOG for e in ran.evidence)
-    return Tri.NO if answer is Tri.CANNOT_TELL and printed else answer
-
-
-def _below_latest(context: Context, facts: Facts) -> Tri:
-    """Return whether the member is below 4.0; yes for one that runs EAGER."""
-    answer = opposite(above_eager(facts))
-    eager = context.runs(facts).value is RebalanceProtocol.EAGER
-    return Tri.YES if answer is Tri.CANNOT_TELL and eager else answer
 
 
 def _protocol(context: Context, step: Step, facts: Facts) -> Proof:
@@ -214,7 +192,7 @@ def _protocol(context: Context, step: Step, facts: Facts) -> Proof:
     unable = [
         each
         for each in context.members
-        if (below_cooperative(context, each) if up else above_eager(each)) is Tri.YES
+        if (below_cooperative(context, each) if up else above_eager(context, each)) is Tri.YES
     ]
     if unable:
         why = f"{told.why}, but {context.named(unable)} cannot run it: the step before is not done"
@@ -259,10 +237,10 @@ GATES: Final[Mapping[Aim, GateCheck]] = MappingProxyType(
         Aim.WIDEN: _widen,
         Aim.NARROW: _narrow,
         Aim.REFRESH: _refresh,
-        Aim.CONSUMER: _consumer,
+        Aim.CONSUMER: _group_protocol,
         Aim.CLASSIC: _classic,
-        Aim.STREAMS_PROTOCOL: _streams_protocol,
-        Aim.STREAMS_CLASSIC: _streams_protocol,
+        Aim.STREAMS_PROTOCOL: _group_protocol,
+        Aim.STREAMS_CLASSIC: _group_protocol,
         Aim.STREAMS_NEW: _version,
         Aim.STREAMS_COOPERATIVE: _protocol,
         Aim.STREAMS_BRIDGE: _version,

@@ -30,7 +30,7 @@ def rejected_upgrade_from(context: Context) -> Findings:
     hit = [
         facts
         for facts in context.members
-        if facts.upgrade_from in EAGER_VALUES and above_eager(facts) is Tri.YES
+        if facts.upgrade_from in EAGER_VALUES and above_eager(context, facts) is Tri.YES
     ]
     if hit:
         values = sorted({str(facts.upgrade_from) for facts in hit})
