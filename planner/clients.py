@@ -36,7 +36,7 @@ class Able(Record, frozen=True, kw_only=True):
 
 
 @lru_cache(4096)
-def able(key: str, version: str | None) -> Able:
+def able(key: str | None, version: str | None = None) -> Able:
     """Return the capabilities of this client; all `cannot tell` for an unknown family."""
     known = family(key)
     if known is None:

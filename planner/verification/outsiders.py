@@ -31,7 +31,7 @@ from rebal.planner.admission.rejected import (
     may_be_back,
     still_out,
 )
-from rebal.planner.clients import refuses_mixed
+from rebal.planner.clients import able
 from rebal.planner.context import Context, names
 from rebal.planner.facts import KEYS, identity_keys, natural, stated_in
 from rebal.planner.plan import Plan
@@ -144,7 +144,7 @@ def outsiders_of(
         if own is not None:
             missing.remove(own)
         family = one.family or families.get(one.instance_id or one.client_id, same)
-        alike = [own.takes_mixed if own is not None else _mixed(family)]
+        alike = [own.takes_mixed if own is not None else able(family).mixed]
         if one.instance_id is None:
             # The name is also that of others who are out and, without its address, any member's.
             alike += [each.takes_mixed for each in missing if each.client_id == one.client_id]
@@ -204,12 +204,6 @@ def _placed(one: Outsider, context: Context, places: Collection[tuple[str, str]]
     return f"{one.name} ({one.host})" if placed else one.name
 
 
-def _mixed(family: str | None) -> Tri:
-    if family is None:
-        return Tri.CANNOT_TELL
-    return Tri.NO if refuses_mixed(family) else Tri.YES
-
-
 def _missing(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterator[Outsider]:
     """Yield the missing members; they are in doubt where more are gone than are missing."""
     gone = _gone(plan, seen, context)
@@ -237,7 +231,7 @@ def _missing(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iter
             host=address(member.host),
             list=known.list if known is not None else (),
             family=family,
-            takes_mixed=Tri.NO if open_ else _mixed(family),
+            takes_mixed=Tri.NO if open_ else able(family).mixed,
         )
 
 

@@ -274,3 +274,18 @@ def test_rejected_client_has_the_family_that_the_user_stated(begun: Plan, of: st
     standing = verify(stated, [], done(2, refusals=[{**OUT, "at": 0}]))
     (one,) = standing.outsiders
     assert (one.family, one.takes_mixed) == ("librdkafka", Tri.NO)
+
+
+@pytest.mark.parametrize(
+    ("family", "names"),
+    [("java", tuple(BOTH)), ("librdkafka", ("range",)), ("kafkajs", ("range",))],
+)
+def test_rejected_client_is_started_with_a_list_that_its_library_takes(
+    family: str, names: tuple[str, ...]
+) -> None:
+    """The one rejects mixed lists, the other has no cooperative assignor at all."""
+    members = two(1, ["range"])
+    made = make_plan(group_of({"members": members, "reloaded": False}), families={"app-9": family})
+    after = verify(made, [], look(2, members, refusals=[{**OUT, "at": 1.9}]))
+    assert (after.advice.action, after.advice.assignors) == (Action.START, names)
+    assert after.outsiders[0].takes_mixed is (Tri.YES if family == "java" else Tri.NO)
