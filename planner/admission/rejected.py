@@ -22,7 +22,9 @@ def still_out(snapshot: GroupSnapshot) -> tuple[Refusal, ...]:
         often = before.times if before is not None and before.list == one.list else 0
         newest[client_key(one)] = replace(one, times=one.times + often)
     return tuple(
-        one for one in newest.values() if one.rejoined_as is None and not _is_back(snapshot, one)
+        one
+        for one in newest.values()
+        if one.rejoined_as is None and joined_since(member_of(snapshot, one), one) is not Tri.YES
     )
 
 
@@ -98,17 +100,14 @@ def member_of(snapshot: GroupSnapshot, one: Refusal) -> Member | None:
     return same[0] if len(same) == 1 else None
 
 
-def _is_back(snapshot: GroupSnapshot, one: Refusal) -> bool:
-    """Return whether the client's member has joined since."""
-    member = member_of(snapshot, one)
-    return member is not None and joined_since(member, one) is Tri.YES
-
-
-def joined_since(member: Member, one: Refusal) -> Tri:
-    """Return whether the member with the rejected client's name joined after the rejection.
+def joined_since(member: Member | None, one: Refusal) -> Tri:
+    """Return whether the member with the rejected client's name joined after the rejection; no
+    where there is none.
 
     A member id that was there before is another process of that client id, or its own old entry.
     """
+    if member is None:
+        return Tri.NO
     came = member.joined_at if one.instance_id is not None else member.first_joined_at
     if came is None or one.at is None:
         return Tri.CANNOT_TELL

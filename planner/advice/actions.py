@@ -28,7 +28,7 @@ from rebal.planner.advice import wording as text
 from rebal.planner.clients import cooperative, is_mixed
 from rebal.planner.commands import ACCEPT, ANSWER
 from rebal.planner.context import Context, Facts, ids
-from rebal.planner.facts import owned
+from rebal.planner.facts import listed, owned
 from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Finding, ValidWhile
 from rebal.planner.risks import Risk
@@ -339,15 +339,15 @@ def _next_rebalance(
         yield text.NEXT_REBALANCE.format(who=context.named(found), names=", ".join(names))
 
 
-def count(reason: str, here: int, more: int) -> Advice:
-    """Return the advice to give the number of members: `here`, or with `more` that were rejected.
-
-    `reason` names those.
-    """
-    belong = "it belongs" if more == 1 else "they belong"
+def count(rejected: Sequence[str], here: int) -> Advice:
+    """Return the advice to give the number of members: `here`, or with those that were rejected."""
+    were, have, belong = "were", "have", "they belong"
+    if len(rejected) == 1:
+        were, have, belong = "was", "has", "it belongs"
+    reason = f"{listed(rejected)} {were} rejected and {have} not rejoined"
     said = (
-        f"give the number of members: {reason}; --expect-members {here + more} if {belong} to the "
-        f"service, --expect-members {here} if not"
+        f"give the number of members: {reason}; --expect-members {here + len(rejected)} if "
+        f"{belong} to the service, --expect-members {here} if not"
     )
     return Advice(action=Action.EVIDENCE, verdict=Tri.CANNOT_TELL, reason=reason, text=said)
 

@@ -31,13 +31,6 @@ _HOW: Final = {
     "broker settings": "-b HOST:PORT with the right to DESCRIBE_CONFIGS",
 }
 
-ONE_AT_A_TIME: Final = (
-    "one member at a time: stop it cleanly and let it leave (no kill, no surge: a member that is "
-    "killed counts with its old list until its session ends), then start it"
-)
-AFTER_EACH: Final = (
-    "after each: the group is Stable, the member is back and owns partitions, lag goes down"
-)
 STOP_ALL: Final = "stop every member cleanly (all services and sites that use this group id)"
 START_ALL: Final = (
     "start all members; while the group has no members, any list that all of them share is admitted"
@@ -145,7 +138,12 @@ def restart_these(who: str, assignors: Sequence[str], *, before: str, after: str
 
 def in_order(labels: Sequence[str]) -> tuple[str, ...]:
     """Return the instructions for a rolling restart of these members, in this order."""
-    return ONE_AT_A_TIME, f"in this order: {listed(labels, 20)}", AFTER_EACH
+    return (
+        "one member at a time: stop it cleanly and let it leave (no kill, no surge: a member that "
+        "is killed counts with its old list until its session ends), then start it",
+        f"in this order: {listed(labels, 20)}",
+        "after each: the group is Stable, the member is back and owns partitions, lag goes down",
+    )
 
 
 def start_all(change: str, warning: str = "") -> str:

@@ -57,9 +57,6 @@ class Proof(Record, frozen=True, kw_only=True):
     by_hand: bool = False
 
 
-GateCheck = Callable[[Context, Step, Facts], Proof]
-
-
 def proof_of(context: Context, step: Step, facts: Facts) -> Proof:
     """Return whether this member has completed `step`, by the evidence in `context` alone."""
     return GATES[step.aim](context, step, facts)
@@ -232,7 +229,7 @@ def _offers_incremental(context: Context, facts: Facts) -> Tri:
     return Tri.NO if told else answer
 
 
-GATES: Final[Mapping[Aim, GateCheck]] = MappingProxyType(
+GATES: Final[Mapping[Aim, Callable[[Context, Step, Facts], Proof]]] = MappingProxyType(
     {
         Aim.WIDEN: _widen,
         Aim.NARROW: _narrow,

@@ -297,11 +297,15 @@ def without_owner(context: Context) -> tuple[str, ...]:
     )
 
 
-def owner_for(context: Context, entries: Sequence[JournalEntry], unowned: Sequence[str]) -> Advice:
-    """Return the advice that has a rebalance assign the partitions `unowned`.
+def owner_for(context: Context, entries: Sequence[JournalEntry]) -> Advice | None:
+    """Return the advice that has a rebalance assign the partitions without an owner, if there are
+    any.
 
     The second round of a rebalance may still come, until the members were the same for 10 s.
     """
+    unowned = without_owner(context)
+    if not unowned:
+        return None
     why = f"{listed(unowned)} {'has' if len(unowned) == 1 else 'have'} no owner"
     same = [entry.at for entry in entries if entry.ids == context.by_id.keys()]
     if not same or context.snapshot.captured_at - same[0] < _SECOND_ROUND:

@@ -26,12 +26,11 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from rebal.groups.model import GroupState, GroupType, Knowledge, Tri
+from rebal.groups.model import GroupType, Knowledge, Tri
 from rebal.planner.admission.check import Needs
 from rebal.planner.admission.rejected import rejected_again, still_out
 from rebal.planner.advice import actions as advised
 from rebal.planner.advice.steps import Actions, step_action, wide_list, with_setting
-from rebal.planner.advice.wording import by_word
 from rebal.planner.clients import is_mixed
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed
@@ -42,7 +41,7 @@ from rebal.planner.settings import consumer_change
 from rebal.planner.timeouts import longest_session
 from rebal.planner.verification.dangers import Danger, DangerKind, decides
 from rebal.planner.verification.journal import JournalEntry, same_since
-from rebal.planner.verification.lag import owner_for, unread, without_owner
+from rebal.planner.verification.lag import owner_for, unread
 from rebal.planner.verification.members import StepStanding
 from rebal.planner.verification.outsiders import (
     Doubt,
@@ -90,11 +89,6 @@ class Look:
     def open(self) -> StepStanding | None:
         """Return the current step while its gate is open; None once it holds."""
         return None if self.holds else self.current
-
-    @property
-    def stable(self) -> bool:
-        """Return whether the group is Stable, or has no members."""
-        return self.context.group.state is GroupState.STABLE or not self.context.members
 
     @property
     def change(self) -> str:
@@ -212,14 +206,15 @@ def _instead(look: Look, made: Advice) -> Advice:
 
 def start_rejected(look: Look) -> Advice | None:
     """Start the rejected clients, and the missing members beside them."""
-    out = look.out(OutsiderKind.REJECTED)
-    if not out or not look.stable or look.starts_alike or look.others_stop_first:
+    out, context = look.out(OutsiderKind.REJECTED), look.context
+    unsettled = bool(context.members) and not context.stable
+    if not out or unsettled or look.starts_alike or look.others_stop_first:
         return None
     # A rejected client under another name may be the dynamic member that is missing.
     renamed = any(not (one.was_member or one.may_be_back) for one in out)
     gone = look.out(OutsiderKind.MISSING)
     out += [one for one in gone if one.instance_id or not renamed]
-    return _counted(look.context, _start(look, out, look.lists(out)), out)
+    return _counted(context, _start(look, out, look.lists(out)), out)
 
 
 def heed_danger(look: Look) -> Advice | None:
@@ -358,7 +353,7 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
 
 def wait_for_stable(look: Look) -> Advice | None:
     """Wait while the group rebalances."""
-    if look.step is None or look.stable:
+    if look.step is None or not look.context.members or look.context.stable:
         return None
     return advised.wait(f"the group is {look.context.group.state}, not Stable")
 
@@ -472,9 +467,8 @@ def wait_for_gate(look: Look) -> Advice | None:
 def count_rejected(look: Look) -> Advice | None:
     """Ask for the number of members where rejected clients may belong to the service."""
     out = look.out(OutsiderKind.REJECTED, Doubt.COUNT) if look.holds else []
-    were, have = ("was", "has") if len(out) == 1 else ("were", "have")
-    reason = f"{listed([one.label for one in out])} {were} rejected and {have} not rejoined"
-    return advised.count(reason, len(look.context.members), len(out)) if out else None
+    here = len(look.context.members)
+    return advised.count([one.label for one in out], here) if out else None
 
 
 def wait_for_entry(look: Look) -> Advice | None:
@@ -495,8 +489,7 @@ def wait_for_entry(look: Look) -> Advice | None:
 
 def find_owner(look: Look) -> Advice | None:
     """Start a rebalance where partitions have no owner."""
-    unowned = without_owner(look.context)
-    return owner_for(look.context, look.seen, unowned) if unowned else None
+    return owner_for(look.context, look.seen)
 
 
 def wait_for_commits(look: Look) -> Advice | None:
@@ -509,10 +502,7 @@ def end(look: Look) -> Advice:
     """Say that nothing is left to do."""
     if look.later is not None:
         return advised.nothing("no member is left to restart in this step")
-    if look.current is None or not look.current.vouched:
-        return advised.nothing("the plan is carried out")
-    vouched = [facts.name for facts in look.members(look.current.vouched)]
-    return advised.nothing(f"finished; {by_word(len(look.current.done), vouched)}")
+    return advised.nothing("the plan is carried out")
 
 
 CANDIDATES: Final[tuple[Candidate, ...]] = (
