@@ -9,7 +9,6 @@ advice as a sentence.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Final
 
 from msgspec.structs import replace
@@ -51,8 +50,6 @@ from rebal.planner.verdict import worst
 
 # Up to so many static members are restarted one by one, with no rebalance, to cure a reload.
 _FEW: Final = 2
-# The answers of one rebalance are logged together.
-_TOGETHER: Final = timedelta(seconds=2)
 Actions = tuple[Advice, tuple[Advice, ...]]
 
 
@@ -232,9 +229,7 @@ def cure_of(context: Context) -> Advice:
     # The coordinator may still hold their list as a load left it.
     open_ids = {e.member_id for case in context.memory.cases for e in case if len(e.lists) > 1}
     suspects = [facts for facts in static if facts.member.member_id in open_ids]
-    down = _left_behind(context, suspects)
-    if suspects and (context.reloaded is Tri.NO or len(down or suspects) <= _FEW):
-        suspects = down or suspects
+    if suspects and (context.reloaded is Tri.NO or len(suspects) <= _FEW):
         left = [f for f in suspects if f.member.member_id not in context.restarted]
         if left:
             return first(as_it_runs(context, facts) for facts in left[:TRIED])
@@ -253,22 +248,6 @@ def cure_of(context: Context) -> Advice:
             "the logs show every list, and not whether it was sent after the load",
         )
     return rebalance_of(context, ())
-
-
-def _left_behind(context: Context, found: Sequence[Facts]) -> list[Facts]:
-    """Return those of `found` that did not join in the newest rebalance that the logs show.
-
-    A single join, such as a static member's restart, is no rebalance.
-    """
-    joined = [f.member.joined_at for f in context.members if f.member.joined_at is not None]
-    newest = max(joined, default=None)
-    if newest is None or sum(newest - at <= _TOGETHER for at in joined) < 2:
-        return []
-    return [
-        facts
-        for facts in found
-        if facts.member.joined_at is None or newest - facts.member.joined_at > _TOGETHER
-    ]
 
 
 def narrowing(
