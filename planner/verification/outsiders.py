@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from rebal.groups.clients import is_automatic, proven_family
 from rebal.groups.model import (
     Evidence,
-    GroupState,
     Member,
     Moment,
     Record,
@@ -324,8 +323,7 @@ def _rejections(
             if at is None or (f.static and f.member.instance_id == one.instance_id)
         )
         # Its own old entry, with the id that it had, does not stand for it.
-        filled = behind or (look is not None and _rebalanced_since(look, context))
-        open_ = full and at is None and filled and one.instance_id not in behind
+        open_ = full and at is None and behind and one.instance_id not in behind
         past = [now - lasts] if full else []
         bounds = (*past, *_settled(plan, seen, context, one))
         # One that joined since may have stopped again; its own entry has its own session.
@@ -353,18 +351,6 @@ def _rejections(
             may_be_back=may_be_back(context.snapshot, one),
             evidence=(one.evidence,),
         )
-
-
-def _rebalanced_since(look: JournalEntry, context: Context) -> bool:
-    """Return whether a rebalance was completed since this look: each dynamic member joined in it.
-
-    A dynamic member that is new begins one; a static member that restarts does not (KIP-345).
-    """
-    if {look.state, str(context.group.state)} != {str(GroupState.STABLE)}:
-        return False
-    before, now = look.generation, context.generation
-    new = {f.member.member_id for f in context.members if not f.static} - look.ids
-    return bool(new) or (before is not None and now is not None and now > before)
 
 
 def _settled(

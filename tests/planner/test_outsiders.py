@@ -91,26 +91,6 @@ def test_missing_member_that_nothing_names_is_the_newest_rejected_client(begun: 
 
 
 @pytest.mark.parametrize(
-    ("states", "left"), [(("Stable", "Stable"), 0), (("PreparingRebalance", "Stable"), 1)]
-)
-def test_a_member_of_a_rebalance_since_the_first_look_runs(
-    begun: Plan, states: tuple[str, str], left: int
-) -> None:
-    """The rejected client is none of them: nobody's place is filled by an old entry."""
-    tell, restarted = Story(begun), [app(0, 2, list=FINAL), app(1, 3, list=FINAL)]
-    rows = zip((2, 2.2), states, (two(2, FINAL), restarted), strict=True)
-    *_, now = (
-        tell(
-            look(at, members, state=state, refusals=[{**OUT, "at": None}],
-                 elected="cooperative-sticky" if state == "Stable" else None),
-            expect_members=2,
-        )
-        for at, state, members in rows
-    )  # fmt: skip
-    assert [one.doubt for one in now.outsiders] == [Doubt.TIME] * left
-
-
-@pytest.mark.parametrize(
     ("ahead", "codes"),
     [(-60, [3, 3, 0]), (60, [3, 3, 0]), (1441.9, [3, 3, 0]), (1500, [0, 0, 0])],
 )
