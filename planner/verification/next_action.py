@@ -19,7 +19,6 @@ recommended. A remedy that was carried out and changed nothing is not advised ag
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -320,7 +319,7 @@ def _counted(context: Context, made: Advice, out: Sequence[Outsider] = ()) -> Ad
 def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]) -> Advice:
     """Return the start of clients that are out with the first list that is admitted now.
 
-    Where not all of them are admitted together, the first ones that are start.
+    Where not all of them are admitted together, the first one starts alone.
     """
     context, step = look.context, look.step
     if not lists and not look.change:
@@ -337,18 +336,12 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
         )
         return with_setting(made, step) if step and step.aim is Aim.CLIENT else made
 
-    together, limit = start(len(out)), context.memory.max_size
-    full = limit is not None and limit < len(context.memory.everybody) + len(out)
-    if together.verdict is Tri.YES or not (full or not context.members):
+    together, alone = start(len(out)), start(1)
+    if together.verdict is Tri.YES or alone.verdict is not Tri.YES:
         return together
-    fewer = range(1, len(out))
-    fit = bisect_left(fewer, True, key=lambda number: start(number).verdict is not Tri.YES)
-    if not fit:
-        return together
-    rest = listed([one.name for one in out[fit:]])
-    why = f"the brokers allow {limit} members, which leaves no place for {rest}"
-    also = why if full else f"{rest} when these are in the group: look again first"
-    return advised.worded(replace(start(fit), also=(also,)))
+    rest = listed([one.name for one in out[1:]])
+    also = f"{rest} not yet, look again first: {together.reason}"
+    return advised.worded(replace(alone, also=(also,)))
 
 
 def wait_for_stable(look: Look) -> Advice | None:

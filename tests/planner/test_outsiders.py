@@ -147,13 +147,13 @@ def test_all_but_the_last_candidate_may_have_no_answer() -> None:
     assert len({each.__name__ for each in CANDIDATES}) == len(CANDIDATES)
 
 
-def test_rejected_clients_start_as_far_as_the_brokers_leave_room() -> None:
+def test_one_rejected_client_starts_where_the_brokers_leave_no_room_for_all() -> None:
     full = {"settings": {"group.max.size": "3"}}
     made = make_plan(look(0, two(1, BOTH), cluster=full), expect_members=4)
     out = [{"client": f"app-{n}", "list": FINAL, "at": 1} for n in (8, 9)]
     after = verify(made, [], look(2, two(1, BOTH), cluster=full, refusals=out))
     assert (after.advice.action, after.advice.names) == (Action.START, ("app-8",))
-    assert "the brokers allow 3 members, which leaves no place for app-9" in after.next
+    assert "app-9 not yet, look again first: the group has 3 members" in after.next
     assert "2 clients were rejected (INCONSISTENT_GROUP_PROTOCOL)" in after.dangers[0].message
 
 
