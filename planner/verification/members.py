@@ -292,8 +292,7 @@ def begun_step(
         made = any(ledger.answer(step.id, member_id) is Tri.YES for member_id in own)
         reached = any(entry.step >= step.id for entry in seen)
         held = [entry for entry in seen if entry.step == before.id and entry.gate is Tri.YES]
-        opened = plan.next_step == step.id or bool(held)
-        there = ledger.before[step.id]
+        opened, there = step.id in ledger.opened, ledger.before[step.id]
         came = bool(there) and bool(here - there)
         passed = all(gates[each.id].gate is Tri.YES for each in (before, step))
         if made or reached or passed or (opened and (came or bool(_stopped(step, held) - here))):

@@ -187,13 +187,14 @@ def _likeness(was: SeenMember, now: SeenMember, shared: frozenset[str]) -> int:
 
     A member that became static, or dynamic, is known by a client id that no other member has (3).
     """
-    if was.instance_id is not None and now.instance_id is not None:
-        return 0 if was.instance_id == now.instance_id else _NOT_ALIKE
-    if was.client_id != now.client_id:
-        return _NOT_ALIKE
-    if was.instance_id == now.instance_id:
-        return 1 if was.host == now.host else 2
-    return _NOT_ALIKE if not now.client_id or now.client_id in shared else 3
+    instances = was.instance_id, now.instance_id
+    rows = (
+        (None not in instances, 0 if was.instance_id == now.instance_id else _NOT_ALIKE),
+        (was.client_id != now.client_id, _NOT_ALIKE),
+        (instances == (None, None), 1 if was.host == now.host else 2),
+        (now.client_id and now.client_id not in shared, 3),
+    )
+    return next((rank for holds, rank in rows if holds), _NOT_ALIKE)
 
 
 def _made(
