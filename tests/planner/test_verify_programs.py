@@ -364,3 +364,14 @@ def test_a_plan_of_a_program_names_the_program_s_own_target() -> None:
     ):
         made = make_plan(workers(0, elected, worker(0, 1), worker(1, 1)), goal)
         assert made.target == target
+
+
+def test_plan_and_gate_agree_on_versions_that_the_protocol_shows() -> None:
+    """No instance of 4.0 or later runs EAGER, so the one that does needs no step down."""
+    mixed = streams(0, one(0, 1, None, ran="EAGER"), one(1, 1, "4.0.0", ran="COOPERATIVE"))
+    made = make_plan(mixed, "eager")
+    bridge, *_ = made.steps
+    assert bridge.aim == "streams-bridge"
+    assert (bridge.done, bridge.unknown) == (("s-0.1-0f0f",), ())
+    (first, *_) = verify(made, [], mixed).steps
+    assert (first.done, first.to_do) == (bridge.done, bridge.to_do)
