@@ -22,9 +22,11 @@ from typing import Final, TypeAlias
 from rebal.groups.clients import assignors
 from rebal.groups.model import (
     Cluster,
+    GroupSnapshot,
     GroupState,
     GroupType,
     Knowledge,
+    ProbeAnswer,
     Record,
     Source,
     Tri,
@@ -212,8 +214,7 @@ def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemo
     `rejoined`: return instead what it would remember once every member has joined again.
     """
     snapshot, group = context.snapshot, context.group
-    probe = snapshot.probe
-    answers = [] if probe is None or probe.refused else list(probe.answers)
+    answers = _answers(snapshot)
     sent = [member.assignors for member in snapshot.members]
     named = {name for one in sent for name in (*one.list, *one.at_least)}
     known = {*assignors(), *named, *(one.assignor for one in answers), context.target}
@@ -267,6 +268,11 @@ def static_returns(cluster: Cluster) -> Tri:
     GroupMetadataManager.throwIfConsumerGroupIsFull (KAFKA-20601).
     """
     return opposite(fault("KAFKA-20601").in_broker(cluster.version))
+
+
+def _answers(snapshot: GroupSnapshot) -> list[ProbeAnswer]:
+    probe = snapshot.probe
+    return [] if probe is None or probe.refused else list(probe.answers)
 
 
 def _cases(

@@ -36,8 +36,8 @@ from rebal.planner.verification import (
     dangers,
     gates,
     journal,
+    lag,
     members,
-    next_action,
     outsiders,
     verify,
 )
@@ -236,7 +236,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     # Nobody is told of members that the logs show and that have left.
     10: _defect((merge, "departed", _always(()))),
     # A plan is finished beside a partition without an owner.
-    11: _defect((next_action, "without_owner", _always(()))),
+    11: _defect((lag, "without_owner", _always(()))),
     # The list in a member's configuration file counts as the one that it runs.
     12: _defect((merge, "_with_declared", _file_is_proof)),
     # The answers of a probe that was void count.
@@ -270,7 +270,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     24: _defect((verify, "outsiders_of", _without(OutsiderKind.REJECTED))),
     # A client that was rejected is never back.
     25: _defect(
-        (rejected, "_is_back", _always(False)),
+        (rejected, "member_of", _always(None)),
         (journal, "_resolved", _value(lambda _, one, *__: one)),
         (absent, "_rejoined", _value(lambda one, _: one)),
     ),
