@@ -359,7 +359,7 @@ def survey_of(
         seen = scan_snapshots(scan, match=match, all_groups=match is None)
         return [one for one in seen if one.group.state is not GroupState.DEAD], [], ()
     config = connection.config()
-    from rebal.inspectors.kafka.survey import survey
+    from rebal.inspectors.kafka.read import survey
 
     found = survey(config, match=match)
     return with_evidence(found.groups, None, scan), found.failures, found.notes

@@ -1,4 +1,4 @@
-"""The coordinator's view of one group: `describe` and `committed_offsets`.
+"""The coordinator's view of a group (`describe`, `committed_offsets`), or of many (`look_at`).
 
 Sources: DescribeGroups (instance ids since v4, KIP-345; an error for a missing group since v6,
 KIP-1043), ConsumerGroupDescribe (KIP-848, KIP-1099), StreamsGroupDescribe (KIP-1071),
@@ -11,9 +11,9 @@ watch must survive that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 from msgspec.structs import replace
@@ -423,7 +423,7 @@ def offsets_of_many(
     kind = request_class("OffsetFetch")
     version = connection.version(kind, min_version=_EVERY_TOPIC, max_version=_LAST_NAMED)
     asked = [{"group_id": group_id, "topics": None} for group_id in group_ids]
-    if version >= _SEVERAL_GROUPS:
+    if asked and version >= _SEVERAL_GROUPS:
         request = message(kind, version, groups=asked)
         groups = connection.exchange(request, deadline).groups
         return {group.group_id: _offsets(group, group.group_id) for group in groups}
@@ -445,4 +445,38 @@ def _offsets(answer: Any, group_id: str) -> Offsets | RequestError:
         for topic in answer.topics
         for part in topic.partitions
         if not part.error_code
+    }
+
+
+class Look(NamedTuple):
+    """A coordinator's answer on a group; `offsets` is an error where they were not read."""
+
+    described: Described
+    offsets: Offsets | RequestError
+
+
+def look_at(
+    connection: Connection,
+    broker: int,
+    group_ids: Sequence[str],
+    deadline: Deadline,
+    later: Callable[[], Deadline],
+) -> dict[str, Look | RequestError]:
+    """Return the groups that their coordinator `broker` describes, with their committed offsets.
+
+    `later` gives the deadline of the second request.
+
+    Raises:
+        RequestError: a description got no answer.
+    """
+    described = describe_many(connection, broker, group_ids, deadline)
+    there = [name for name, one in described.items() if isinstance(one, Described)]
+    offsets: Mapping[str, Offsets | RequestError]
+    try:
+        offsets = offsets_of_many(connection, there, later())
+    except RequestError as error:
+        offsets = dict.fromkeys(there, error)
+    return {
+        name: Look(one, offsets[name]) if isinstance(one, Described) else one
+        for name, one in described.items()
     }

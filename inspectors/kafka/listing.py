@@ -164,8 +164,12 @@ def _unlisted(broker_id: int, why: str, *, silent: bool = False) -> GroupFailure
     return GroupFailure(group_id=None, message=text, kind="network", broker_id=broker_id)
 
 
-def failure_of(group_id: str, error: RequestError, deadline: Deadline) -> GroupFailure:
+def failure_of(
+    group_id: str, error: RequestError | ConnectError, deadline: Deadline
+) -> GroupFailure:
     """Return the failure of a group whose coordinator answered `error` within `deadline`."""
+    if isinstance(error, ConnectError):
+        return GroupFailure(group_id=group_id, message=f"{group_id}: {error}", kind="network")
     kind, text = _MESSAGES.get(error.name, ("other", ""))
     text = text.format(within=deadline.waited(), topic=OFFSETS_TOPIC) or error.reason
     return GroupFailure(group_id=group_id, message=f"{group_id}: {text}.", kind=kind)

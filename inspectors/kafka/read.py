@@ -1,66 +1,49 @@
 """Live groups: `select_groups` chooses them, `read_groups` reads each into a `GroupSnapshot`.
 
-What cannot be read of a group becomes a note; a group without a description is a failure.
-`read_brokers` reads a cluster without its groups.
+A coordinator describes many groups in one request, gives their offsets in another, and is probed
+for many at a time; topics and end offsets of all groups are asked for together. A group whose
+coordinator is not known, loads or moves is read alone. What cannot be read of a group becomes a
+note; a group without a description is a failure. `survey` reads all groups of a cluster,
+`read_brokers` a cluster without its groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, Record, Topic
 from rebal.inspectors import clock
 from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.errors import ConnectError, RequestError
-from rebal.inspectors.kafka.batches import read_batches
+from rebal.inspectors.errors import ConnectError, RequestError, unless_error
 from rebal.inspectors.kafka.brokers import ClusterReading
-from rebal.inspectors.kafka.cluster import side_by_side
-from rebal.inspectors.kafka.describe import Offsets, committed_offsets, describe
+from rebal.inspectors.kafka.cluster import MOVED, RawCluster, side_by_side
+from rebal.inspectors.kafka.describe import NOT_THERE, Look, look_at
 from rebal.inspectors.kafka.listing import GroupFailure, failure_of, list_groups, pattern_of
-from rebal.inspectors.kafka.probe import probe_group
-from rebal.inspectors.kafka.reload import Fetches
+from rebal.inspectors.kafka.probe import probe_group, probe_groups, undescribed
+from rebal.inspectors.kafka.reload import Fetches, offsets_partition
 from rebal.inspectors.kafka.resources import Resources
 from rebal.inspectors.kafka.session import Session, connect
-from rebal.inspectors.kafka.snapshots import Look, assignors_to_ask, snapshots, with_probe
-from rebal.inspectors.kafka.wire import Deadline
+from rebal.inspectors.kafka.snapshots import assignors_to_ask, snapshots, with_probe
+from rebal.inspectors.kafka.wire import Connection, Deadline
 
+Answers = dict[str, GroupSnapshot | GroupFailure]
 _OF_BROKERS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 )
-
-
-def read_group(
-    session: Session,
-    group_id: str,
-    deadline: Deadline,
-    *,
-    probe: bool = False,
-    assignors: Sequence[str] = (),
-) -> GroupSnapshot:
-    """Return the group as it is now, with the bounds of its members' assignor lists.
-
-    Raises:
-        RequestError: the group cannot be described.
-        ConnectError: the connection is lost for good.
-    """
-    described = describe(session.raw, group_id, deadline)
-    offsets: Offsets | RequestError | ConnectError
-    try:
-        offsets = committed_offsets(session.raw, group_id, deadline)
-    except (RequestError, ConnectError) as error:
-        offsets = error
-    (snapshot,) = snapshots(session, [Look(described, offsets)], lambda: deadline)
-    if probe:
-        asked = assignors_to_ask(described.assignor, assignors)
-        answer = probe_group(session.raw, snapshot, asked)
-        snapshot = with_probe(session, snapshot, answer, Fetches())
-    return merge(snapshot, ())
-
-
 _THREADS: Final = 8
+_BATCH: Final = 50
+_BROKERS: Final = 16
+# Groups that are probed at once: the last one is asked some milliseconds after its description.
+_PROBED: Final = 20
+_PROBING: Final = 4
+# Unless the cluster is set up otherwise (offsets.topic.num.partitions).
+_PARTITIONS: Final = 50
 
 
 class Selection(Record, frozen=True, kw_only=True):
@@ -72,6 +55,14 @@ class Selection(Record, frozen=True, kw_only=True):
     group_ids: tuple[str, ...] = ()
     coordinators: Mapping[str, int] = {}
     unlisted: tuple[GroupFailure, ...] = ()
+
+
+class Survey(NamedTuple):
+    """The groups of a cluster, those that could not be read or listed, and notes on all of them."""
+
+    groups: list[GroupSnapshot]
+    failures: list[GroupFailure]
+    notes: tuple[str, ...] = ()
 
 
 def select_groups(
@@ -121,10 +112,33 @@ def read_groups(
         return []
     with connect(config) as session:
         known = {name: coordinators[name] for name in group_ids if name in coordinators}
-        return read_all(session, group_ids, known, probe=probe, assignors=assignors)
+        return _read_all(session, group_ids, known, probe=probe, assignors=assignors)
 
 
-def read_all(
+def survey(config: ClusterConfig, *, match: str | None = None) -> Survey:
+    """Return every group of the cluster, or those whose whole id matches `match`.
+
+    A broker that does not answer delays the answer by one timeout, whatever the number of groups.
+
+    Raises:
+        SelectionError: `match` is no regular expression, or no group matches it.
+        ConnectError: the cluster cannot be reached, or the login is rejected.
+    """
+    pattern = pattern_of(match)
+    with connect(config) as session:
+        found, failures = list_groups(session.raw, pattern, needed=match is not None)
+        answers = _read_all(session, list(found), found)
+    groups = [each for each in answers if isinstance(each, GroupSnapshot)]
+    failures += [
+        each
+        for each in answers
+        # A group that was deleted after it was listed is not missed.
+        if isinstance(each, GroupFailure) and each.kind != "not-found"
+    ]
+    return Survey(groups, failures, tuple({note: None for one in groups for note in one.notes}))
+
+
+def _read_all(
     session: Session,
     group_ids: Sequence[str],
     coordinators: Mapping[str, int],
@@ -134,19 +148,142 @@ def read_all(
 ) -> list[GroupSnapshot | GroupFailure]:
     """Return what `read_groups` returns, over the connections of `session`."""
 
-    def one(group_id: str) -> GroupSnapshot | GroupFailure:
+    def alone(group_id: str) -> GroupSnapshot | GroupFailure:
         deadline = session.raw.deadline()
         try:
             return read_group(session, group_id, deadline, probe=probe, assignors=assignors)
-        except RequestError as error:
+        except (RequestError, ConnectError) as error:
             return failure_of(group_id, error, deadline)
-        except ConnectError as error:
-            return GroupFailure(group_id=group_id, message=f"{group_id}: {error}", kind="network")
 
     answers = read_batches(session, coordinators, probe=probe, assignors=assignors)
     left = [group_id for group_id in group_ids if group_id not in answers]
-    answers |= zip(left, side_by_side(one, left, _THREADS), strict=True)
+    answers |= zip(left, side_by_side(alone, left, _THREADS), strict=True)
     return [answers[group_id] for group_id in group_ids]
+
+
+def read_group(
+    session: Session,
+    group_id: str,
+    deadline: Deadline,
+    *,
+    probe: bool = False,
+    assignors: Sequence[str] = (),
+) -> GroupSnapshot:
+    """Return the group as it is now, with the bounds of its members' assignor lists.
+
+    Waits while its coordinator loads it.
+
+    Raises:
+        RequestError: the group cannot be described.
+        ConnectError: the connection is lost for good.
+    """
+
+    def ask(connection: Connection, broker: int) -> Look:
+        found = look_at(connection, broker, [group_id], deadline, lambda: deadline)
+        return unless_error(found[group_id])
+
+    look = session.raw.on_coordinator(group_id, deadline, ask)
+    (snapshot,) = snapshots(session, [look], lambda: deadline)
+    if probe:
+        asked = assignors_to_ask(snapshot.group.assignor, assignors)
+        answer = probe_group(session.raw, snapshot, asked)
+        snapshot = with_probe(session, snapshot, answer, Fetches())
+    return merge(snapshot, ())
+
+
+def read_batches(
+    session: Session,
+    coordinators: Mapping[str, int],
+    *,
+    probe: bool = False,
+    assignors: Sequence[str] = (),
+) -> Answers:
+    """Return a snapshot or a failure for each group, which the broker named beside it coordinates.
+
+    Those that must be read alone are left out: they moved, were deleted, or changed meanwhile. A
+    broker that does not answer delays the answer by one timeout.
+    """
+    by_broker: dict[int, list[str]] = defaultdict(list)
+    for name, broker in coordinators.items():
+        by_broker[broker].append(name)
+    looks: list[Look] = []
+    found: Answers = {}
+    for some, failures in side_by_side(
+        lambda each: _looks(session.raw, *each), list(by_broker.items()), _BROKERS
+    ):
+        looks += some
+        found |= failures
+    if not looks:
+        return found
+    made = snapshots(session, looks, session.raw.deadline)
+    if not probe:
+        return found | {one.group.group_id: merge(one, ()) for one in made}
+    batches = list(_probe_batches(made))
+    for probed in side_by_side(lambda each: _probed(session, *each, assignors), batches, _PROBING):
+        found |= probed
+    return found
+
+
+def _looks(
+    raw: RawCluster, broker: int, group_ids: list[str]
+) -> tuple[list[Look], dict[str, GroupFailure]]:
+    """Return what this coordinator says of its groups; those that it does not hold are left out.
+
+    After a batch without an answer no more is asked: the broker would delay each of them.
+    """
+    looks: list[Look] = []
+    failures: dict[str, GroupFailure] = {}
+    for begin in range(0, len(group_ids), _BATCH):
+        some, deadline = group_ids[begin : begin + _BATCH], raw.deadline()
+        try:
+            answers = look_at(raw.node(broker, deadline), broker, some, deadline, raw.deadline)
+        except (RequestError, ConnectError) as error:
+            failures |= {name: failure_of(name, error, deadline) for name in group_ids[begin:]}
+            break
+        for name, answer in answers.items():
+            if isinstance(answer, Look):
+                looks.append(answer)
+            elif answer.name not in (*MOVED, NOT_THERE):
+                failures[name] = failure_of(name, answer, deadline)
+    return looks, failures
+
+
+def _probe_batches(made: Sequence[GroupSnapshot]) -> Iterator[tuple[int, list[GroupSnapshot]]]:
+    """Yield a coordinator and groups to probe at once, by partition of the offsets topic.
+
+    What is stored in a partition is then read once for all its groups.
+    """
+    by_broker: dict[int, list[GroupSnapshot]] = defaultdict(list)
+    for one in made:
+        assert one.group.coordinator is not None
+        by_broker[one.group.coordinator.broker_id].append(one)
+    for broker, groups in by_broker.items():
+        groups.sort(key=lambda one: offsets_partition(one.group.group_id, _PARTITIONS))
+        for begin in range(0, len(groups), _PROBED):
+            yield broker, groups[begin : begin + _PROBED]
+
+
+def _probed(
+    session: Session, broker: int, batch: Sequence[GroupSnapshot], assignors: Sequence[str]
+) -> Answers:
+    """Return the groups that this broker coordinates with the probe's answers."""
+    found: Answers = {}
+    try:
+        asked = [(one, assignors_to_ask(one.group.assignor, assignors)) for one in batch]
+        probes = probe_groups(session.raw, asked, broker)
+        fetches = Fetches()
+        for one in batch:
+            name = one.group.group_id
+            if name in probes:
+                found[name] = merge(with_probe(session, one, probes[name], fetches), ())
+    except RequestError as error:
+        # What is stored is not asked for either: the broker would delay each group.
+        for one in batch:
+            found[one.group.group_id] = merge(replace(one, probe=undescribed(error)), ())
+    except ConnectError as error:
+        for name in [one.group.group_id for one in batch if one.group.group_id not in found]:
+            found[name] = failure_of(name, error, session.raw.deadline())
+    return found
 
 
 def read_brokers(config: ClusterConfig) -> ClusterReading:

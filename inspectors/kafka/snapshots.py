@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -34,7 +34,7 @@ from rebal.inspectors.errors import (
 )
 from rebal.inspectors.kafka.brokers import coordinator_kind
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.describe import CONSUMER, Described, Offsets, within
+from rebal.inspectors.kafka.describe import CONSUMER, Described, Look, Offsets, within
 from rebal.inspectors.kafka.listing import reason_of
 from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.reload import (
@@ -53,13 +53,6 @@ _OF_GROUP: Final = 8
 _YEAR_10000: Final = 253_402_300_800_000
 _NOT_ASKED: Final = "read only together with the probe (--probe)"
 _NO_SETTINGS: Final = "the group's own settings were not read: allow DESCRIBE_CONFIGS on the group"
-
-
-class Look(NamedTuple):
-    """A coordinator's answer on a group; `offsets` is an error where they were not read."""
-
-    described: Described
-    offsets: Offsets | RequestError | ConnectError
 
 
 def snapshots(
@@ -136,7 +129,7 @@ def _ends(
     """Return the end offsets of the partitions that the groups own or have committed."""
     partitions: set[TopicPartition] = set()
     for described, offsets in looks:
-        if not isinstance(offsets, RequestError | ConnectError):
+        if not isinstance(offsets, RequestError):
             partitions |= used_by(described)[0] | offsets.keys()
     try:
         return session.resources.ends(sorted(partitions), deadline)
@@ -146,7 +139,7 @@ def _ends(
 
 def _lag(
     described: Described,
-    offsets: Offsets | RequestError | ConnectError,
+    offsets: Offsets | RequestError,
     ends: Mapping[TopicPartition, int] | RequestError | ConnectError,
 ) -> tuple[Lags, list[str]]:
     """Return the lag of what the group owns or has committed, or a note on why it was not read."""

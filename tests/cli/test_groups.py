@@ -15,7 +15,7 @@ from rebal.cli.overview import Overview, changes, overview_of
 from rebal.cli.render.documents import failures_of
 from rebal.cli.render.overview import headline, overview_view
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Member
-from rebal.inspectors.kafka import survey as live
+from rebal.inspectors.kafka import read as live
 from rebal.inspectors.kafka.listing import GroupFailure
 from rebal.planner.commands import Given
 from tests.cli.conftest import exact, member

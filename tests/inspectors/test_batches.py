@@ -20,14 +20,15 @@ from rebal.groups.model import (
 )
 from rebal.inspectors import clock
 from rebal.inspectors.errors import RequestError
-from rebal.inspectors.kafka import batches, probe
+from rebal.inspectors.kafka import probe, read
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.describe import Described
+from rebal.inspectors.kafka.describe import Described, Look, look_at
+from rebal.inspectors.kafka.listing import GroupFailure
 from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.reload import LATEST
 from rebal.inspectors.kafka.resources import Resources
 from rebal.inspectors.kafka.snapshots import snapshot_of
-from rebal.inspectors.kafka.wire import Deadline
+from rebal.inspectors.kafka.wire import Connection, Deadline
 
 NAMES = [f"g-{number}" for number in range(120)]
 
@@ -49,28 +50,43 @@ class Raw:
         return object()
 
 
-def in_batches(raw: Raw, ask: Any) -> Mapping[str, Any]:
-    return batches._in_batches(raw, 1, NAMES, ask)[0]  # type: ignore[arg-type]
+class Asked:
+    """Stands for `look_at`: describes each group, or answers all of them with one error."""
+
+    def __init__(self, error: RequestError | None = None) -> None:
+        self.sizes: list[int] = []
+        self._error = error
+
+    def __call__(
+        self, _: object, broker: int, some: list[str], *deadlines: object
+    ) -> dict[str, Look | RequestError]:
+        self.sizes.append(len(some))
+        return {name: self._error or Look(described(name), {}) for name in some}
 
 
-def test_fifty_groups_share_a_request() -> None:
-    sizes: list[int] = []
-
-    def ask(_: Any, some: list[str], __: Deadline) -> dict[str, str]:
-        sizes.append(len(some))
-        return dict.fromkeys(some, "read")
-
-    assert in_batches(Raw(), ask) == dict.fromkeys(NAMES, "read")
-    assert sizes == [50, 50, 20]
+def looks(
+    raw: Raw, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[str], dict[str, GroupFailure]]:
+    monkeypatch.setattr(read, "look_at", asked)
+    found, failures = read._looks(raw, 1, NAMES)  # type: ignore[arg-type]
+    return [look.described.group_id for look in found], failures
 
 
-def test_silent_broker_is_asked_once_and_all_its_other_groups_fail() -> None:
+def test_fifty_groups_share_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked()
+    assert looks(Raw(), asked, monkeypatch) == (NAMES, {})
+    assert asked.sizes == [50, 50, 20]
+
+
+def test_silent_broker_is_asked_once_and_all_its_other_groups_fail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     raw = Raw(silent_from=2)
-    found = in_batches(raw, lambda _, some, __: dict.fromkeys(some, "read"))
+    found, failures = looks(raw, Asked(), monkeypatch)
     assert raw.calls == 2
-    assert [found[name] for name in NAMES[:50]] == ["read"] * 50
-    assert {found[name].name for name in NAMES[50:]} == {"TIMED_OUT"}
-    assert list(found) == NAMES
+    assert found == NAMES[:50]
+    assert list(failures) == NAMES[50:]
+    assert {one.kind for one in failures.values()} == {"timeout"}
 
 
 @pytest.mark.parametrize(
@@ -85,14 +101,51 @@ def test_silent_broker_is_asked_once_and_all_its_other_groups_fail() -> None:
 def test_groups_that_are_not_described_fail_or_are_left_out(
     code: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        batches,
-        "describe_many",
-        lambda _, __, some, ___: {one: RequestError(code, code) for one in some},
-    )
-    answers = batches._of_broker(Raw(), 1, ["g"])  # type: ignore[arg-type]
-    assert answers.looks == []
-    assert [each.group_id for each in answers.failures] == (["g"] if where == "failed" else [])
+    found, failures = looks(Raw(), Asked(RequestError(code, code)), monkeypatch)
+    assert found == []
+    assert list(failures) == (NAMES if where == "failed" else [])
+
+
+class Answering:
+    """A connection that describes the group `g` and answers no other request."""
+
+    versions: Mapping[int, tuple[int, int]] = {}
+
+    def exchange(self, *_: object) -> object:
+        return SimpleNamespace(
+            groups=[
+                SimpleNamespace(
+                    group_id=name,
+                    error_code=69 if name == "gone" else 0,
+                    group_state="Stable",
+                    protocol_type="consumer",
+                    protocol_data="range",
+                    members=[],
+                    authorized_operations=None,
+                )
+                for name in ("g", "gone")
+            ]
+        )
+
+    def supports(self, _: object) -> bool:
+        return False
+
+    def version(self, kind: Any, **limits: object) -> int:
+        if limits:
+            raise RequestError("UNSUPPORTED_VERSION", "the broker has no OffsetFetch")
+        return 5
+
+
+def test_a_group_without_offsets_is_described_all_the_same() -> None:
+    deadline = Deadline(1000)
+    connection = cast(Connection, Answering())
+    found = look_at(connection, 1, ["g", "gone"], deadline, lambda: deadline)
+    look, gone = found["g"], found["gone"]
+    assert isinstance(look, Look)
+    assert look.described.assignor == "range"
+    assert isinstance(look.offsets, RequestError)
+    assert isinstance(gone, RequestError)
+    assert gone.name == "GROUP_ID_NOT_FOUND"
 
 
 def test_an_offset_below_zero_is_a_damaged_answer_of_its_partition_alone() -> None:
@@ -190,7 +243,7 @@ def test_a_coordinator_without_an_answer_refuses_all_that_it_was_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     session = SimpleNamespace(raw=Raw(silent_from=1))
-    found = batches._probed(session, 1, [seen("a"), seen("b")], ())  # type: ignore[arg-type]
+    found = read._probed(session, 1, [seen("a"), seen("b")], ())  # type: ignore[arg-type]
     assert {name: one.probe.refused for name, one in found.items()} == dict.fromkeys(
         "ab", "the group could not be described around the probe: no answer"
     )

@@ -283,14 +283,14 @@ from rebal.inspectors.kafka import read as live_group
 from rebal.inspectors.connection.config import resolve
 from rebal.inspectors.kafka.read import read_groups
 
-describe = live_group.describe
+look_at = live_group.look_at
 
 def hangs(*arguments):
     os.kill(int(sys.argv[2]), signal.SIGSTOP)
     os.write(1, b"waiting\\n")  # at once, for each group is asked for in its own thread
-    return describe(*arguments)
+    return look_at(*arguments)
 
-live_group.describe = hangs
+live_group.look_at = hangs
 read_groups(resolve(sys.argv[1], (), None, None, {}, 60_000), ["a", "b"])
 """
 
@@ -320,14 +320,14 @@ def test_a_broker_that_stops_in_the_middle(
 ) -> None:
     """It hangs, then it is killed, each time between two requests of one reading."""
     own.create_topic("t", 1)
-    describe = live_group.describe
+    look_at = live_group.look_at
     pid = own.process.pid
 
     def hangs(*arguments: Any, **options: Any) -> Any:
         freeze(pid)
-        return describe(*arguments, **options)
+        return look_at(*arguments, **options)
 
-    monkeypatch.setattr(live_group, "describe", hangs)
+    monkeypatch.setattr(live_group, "look_at", hangs)
     with within(2 * SECOND):
         (failure,) = read_groups(config(own.bootstrap), ["any"])
     os.kill(pid, signal.SIGCONT)
@@ -337,9 +337,9 @@ def test_a_broker_that_stops_in_the_middle(
 
     def is_killed(*arguments: Any, **options: Any) -> Any:
         own.kill()
-        return describe(*arguments, **options)
+        return look_at(*arguments, **options)
 
-    monkeypatch.setattr(live_group, "describe", is_killed)
+    monkeypatch.setattr(live_group, "look_at", is_killed)
     (failure,) = read_groups(config(own.bootstrap), ["any"])
     assert isinstance(failure, GroupFailure)
     assert failure.kind == "network"
