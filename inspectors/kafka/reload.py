@@ -31,11 +31,7 @@ from kafka.record.memory_records import MemoryRecords
 from rebal.groups.errors import WireError
 from rebal.groups.jvmhash import string_hash
 from rebal.groups.model import Tri
-from rebal.groups.wire.offsets_topic import (
-    GroupMetadata,
-    GroupMetadataMember,
-    decode_group_metadata,
-)
+from rebal.groups.wire.offsets_topic import GroupMetadata, decode_group_metadata
 from rebal.inspectors.errors import RequestError, error_name
 from rebal.inspectors.kafka.brokers import release_of
 from rebal.inspectors.kafka.cluster import RawCluster, broker_version, retry
@@ -340,18 +336,15 @@ def _value(value: bytes | None) -> GroupMetadata | None:
 
 
 class Reading(NamedTuple):
-    """The answer, its reason, and the newest stored generation.
+    """The answer, its reason, and the group's newest record (`stored`; None if none was read).
 
-    `generation` is None if no record of the group was read. `members` are those of that record,
-    whose state began at `generation_ms`. `epoch` and `loaded_ms` are the `leader_epoch` and
-    `loaded_at` of `Coordinator`. Times are milliseconds since 1970.
+    `epoch` is the `leader_epoch` of `Coordinator`, `loaded_ms` its `loaded_at` in milliseconds
+    since 1970.
     """
 
     rebalanced: Tri
     why: str
-    generation: int | None = None
-    members: tuple[GroupMetadataMember, ...] = ()
-    generation_ms: int | None = None
+    stored: GroupMetadata | None = None
     epoch: int | None = None
     loaded_ms: int | None = None
 
@@ -450,7 +443,7 @@ def _read(cluster: RawCluster, group_id: str, deadline: Deadline, fetches: Fetch
             Tri.YES,
             f"the coordinator has held the group since its partition was made (leader epoch 0 of "
             f"{OFFSETS_TOPIC}-{number})",
-            *_stored(_newest_of_all(log, group_id)),
+            _newest_of_all(log, group_id),
             epoch=0,
         )
     begin, end = log.epoch_start(), log.end()
@@ -479,38 +472,38 @@ def judge(
     the time of the epoch's first record of any kind, by the coordinator's clock.
     """
     known = [record for record in since if record.value is not None]
-    newest = _stored(known[-1].value if known else None)
+    newest = known[-1].value if known else None
     # A rebalance is complete when a generation's assignment was stored: a record with members.
     filled = [record for record in since if record.value is not None and record.value.members]
     if not filled:
-        held = newest if known else _stored(_newest(earlier().records))
-        return Reading(Tri.NO, f"no rebalance is stored since {where} began", *held)
+        held = newest if known else _newest(earlier().records)
+        return Reading(Tri.NO, f"no rebalance is stored since {where} began", held)
     last = filled[-1].value
     assert last is not None
     stored = f"generation {last.generation} is stored in {where}"
     preceding = since[: since.index(filled[-1])]
     if any(each.value is None or each.value.generation != last.generation for each in preceding):
-        return Reading(Tri.YES, stored, *newest)
+        return Reading(Tri.YES, stored, newest)
     # A rebalance changes the state; a static member's restart stores the old state's time again.
     if began_ms is not None and (last.state_timestamp_ms or -1) > began_ms:
-        return Reading(Tri.YES, stored, *newest)
+        return Reading(Tri.YES, stored, newest)
     before = earlier()
     if not before.records and not before.whole:
         return Reading(
             Tri.CANNOT_TELL,
             f"{stored}, but the group's earlier records have been compacted away",
-            *newest,
+            newest,
         )
     if not before.records or before.records[-1].value is None:
-        return Reading(Tri.YES, f"the group is new in {where}", *newest)
+        return Reading(Tri.YES, f"the group is new in {where}", newest)
     if before.records[-1].value.generation != last.generation:
         was = before.records[-1].value.generation
-        return Reading(Tri.YES, f"{stored}; the one before it was {was}", *newest)
+        return Reading(Tri.YES, f"{stored}; the one before it was {was}", newest)
     return Reading(
         Tri.NO,
         f"since {where} began, only a static member's restart is stored, at generation "
         f"{last.generation}",
-        *newest,
+        newest,
     )
 
 
@@ -525,12 +518,3 @@ def _newest_of_all(log: OffsetsLog, group_id: str) -> GroupMetadata | None:
 def _newest(records: Iterable[StoredGroup]) -> GroupMetadata | None:
     newest = deque(records, maxlen=1)
     return newest[0].value if newest else None
-
-
-def _stored(
-    value: GroupMetadata | None,
-) -> tuple[int | None, tuple[GroupMetadataMember, ...], int | None]:
-    """Return the generation, the members and the time of the state of a record."""
-    if value is None:
-        return None, (), None
-    return value.generation, value.members, value.state_timestamp_ms

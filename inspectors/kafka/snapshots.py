@@ -276,26 +276,28 @@ def with_probe(
 def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
     coordinator = snapshot.group.coordinator
     assert coordinator is not None
-    snapshot = _noted(snapshot, _moment(reading.generation_ms), _moment(reading.loaded_ms))
+    record, loaded_at = reading.stored, _moment(reading.loaded_ms)
+    generation_at = _moment(record.state_timestamp_ms) if record is not None else None
+    snapshot = _noted(snapshot, generation_at, loaded_at)
     coordinator = replace(
         coordinator,
         rebalanced_since_load=reading.rebalanced,
         rebalanced_why=reading.why,
-        loaded_at=_moment(reading.loaded_ms),
+        loaded_at=loaded_at,
         leader_epoch=reading.epoch,
     )
-    if reading.generation is None:
+    if record is None:
         return replace(snapshot, group=replace(snapshot.group, coordinator=coordinator))
     group = replace(
         snapshot.group,
         coordinator=coordinator,
-        generation=reading.generation,
-        generation_at=_moment(reading.generation_ms),
+        generation=record.generation,
+        generation_at=generation_at,
     )
     stored_in = Evidence(
         source=Source.OFFSETS_TOPIC,
         at=clock.now() - timedelta(milliseconds=snapshot.clock_ahead_ms),
-        detail=f"generation {reading.generation}",
+        detail=f"generation {record.generation}",
     )
     stored = {
         one.member_id: Timeouts(
@@ -304,7 +306,7 @@ def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
             rebalance_ms=one.rebalance_timeout_ms or one.session_timeout_ms,
             evidence=(stored_in,),
         )
-        for one in reading.members
+        for one in record.members
     }
     members = tuple(
         replace(member, timeouts=stored.get(member.member_id)) for member in snapshot.members

@@ -169,7 +169,8 @@ def test_only_a_new_generation_with_members_is_a_rebalance(
     earlier: list[StoredGroup], since: list[StoredGroup], rebalanced: Tri, generation: int | None
 ) -> None:
     found = judge(since, None, lambda: Earlier(earlier, whole=True), "leader epoch 3")
-    assert (found.rebalanced, found.generation) == (rebalanced, generation)
+    assert found.rebalanced is rebalanced
+    assert (found.stored and found.stored.generation) == generation
 
 
 @pytest.mark.parametrize(
@@ -191,15 +192,15 @@ def test_a_lone_record_whose_predecessor_may_be_compacted_away(
         state_timestamp_ms=state_ms,
     )  # fmt: skip
     found = judge([StoredGroup(9, value)], began_ms, lambda: Earlier([], whole=whole), "epoch 3")
-    assert (found.rebalanced, found.generation) == (rebalanced, 4)
+    assert (found.rebalanced, found.stored) == (rebalanced, value)
 
 
 def test_the_probe_itself_can_prove_it() -> None:
-    told = Reading(Tri.CANNOT_TELL, "no right", 4)
+    told = Reading(Tri.CANNOT_TELL, "no right", record(1, 4).value)
     assert proven_by_probe(told, "range", ["range"]) == told
     assert proven_by_probe(told, None, ["range"]) == told
     proven = proven_by_probe(told, "range", ["range", "cooperative-sticky"])
-    assert (proven.rebalanced, proven.generation) == (Tri.YES, 4)
+    assert (proven.rebalanced, proven.stored) == (Tri.YES, told.stored)
     assert "cooperative-sticky besides range" in proven.why
 
 

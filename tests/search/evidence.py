@@ -275,8 +275,8 @@ class Operator:
         since = [_record(n, one) for n, one in enumerate(book.records) if one.epoch == book.epoch]
         if not book.epoch:
             # As the reader says of a partition whose first leader still leads it.
-            newest = reload._stored(since[-1].value if since else None)
-            return reload.Reading(Tri.YES, "leader epoch 0", *newest, epoch=0)
+            newest = since[-1].value if since else None
+            return reload.Reading(Tri.YES, "leader epoch 0", newest, epoch=0)
         began_ms = round((BEGAN + timedelta(seconds=book.loaded_at)).timestamp() * 1000)
         found = reload.judge(
             since, began_ms, lambda: reload.Earlier(first, whole=True), f"leader epoch {book.epoch}"
