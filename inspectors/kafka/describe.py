@@ -11,7 +11,7 @@ watch must survive that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -49,7 +49,6 @@ _DESCRIPTIONS: Final = {
 _MEMBER_TYPES: Final = {0: "classic", 1: "consumer"}
 NOT_THERE: Final = "GROUP_ID_NOT_FOUND"
 NOT_CLASSIC: Final = "NOT_CLASSIC"
-_NO_RIGHTS: Final = -(2**31)
 
 
 class Described(Record, frozen=True, kw_only=True):
@@ -65,7 +64,7 @@ class Described(Record, frozen=True, kw_only=True):
     group_epoch: int | None = None
     assignment_epoch: int | None = None
     members: tuple[Member, ...] = ()
-    operations: frozenset[int] | None = None
+    operations: Set[int] | None = None
 
 
 def describe(
@@ -161,13 +160,6 @@ def _error(group: Any) -> RequestError:
     return RequestError(name, f"{group.group_id}: {(group.error_message or name).rstrip('.')}")
 
 
-def _operations(field: int) -> frozenset[int] | None:
-    """Return the codes in a bit field of rights; None if the broker did not send it."""
-    if field == _NO_RIGHTS:
-        return None
-    return frozenset(code for code in range(31) if field & (1 << code))
-
-
 def _classic_request(connection: Connection, group_ids: Sequence[str], *, operations: bool) -> Any:
     return message(
         DescribeGroupsRequest,
@@ -205,9 +197,7 @@ def _classic_group(group: Any, broker: int, state: GroupState) -> Described:
             _worker(member) if group.protocol_type == CONNECT else _classic_member(member, parsed)
             for member in _sorted(group.members)
         ),
-        operations=None
-        if group.authorized_operations is None
-        else frozenset(group.authorized_operations),
+        operations=group.authorized_operations,
     )
 
 
@@ -291,7 +281,7 @@ def _new_group(group: Any, broker: int, kind: GroupType) -> Described:
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
         members=members,
-        operations=_operations(group.authorized_operations),
+        operations=group.authorized_operations,
     )
 
 

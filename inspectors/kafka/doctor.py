@@ -6,7 +6,7 @@ receives nothing but descriptions. A missing right comes with the ACL that grant
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Final
 
 from rebal.groups.commands import Command
@@ -197,17 +197,9 @@ class _Examination:
         return self._group
 
     def _cluster_right(self, bit: int, without: str) -> None:
-        """Check a right of the user on the cluster; `without` is the row's text if it is missing.
-
-        Raises:
-            _Unavailable: it is missing, or the broker does not report rights.
-        """
+        """Check a right of the user on the cluster, as `_check_right` does."""
         answer = self._raw.metadata([], self._raw.deadline(), operations=True)
-        field = answer.authorized_operations
-        if field is None:
-            raise _Unavailable(Tri.CANNOT_TELL, "the broker does not report rights (before 2.3)")
-        if bit not in field:
-            raise _Unavailable(Tri.NO, without)
+        _check_right(answer.authorized_operations, bit, without)
 
     def _list(self) -> str:
         self._cluster_right(_DESCRIBE, "only groups that this user may describe are listed")
@@ -264,14 +256,10 @@ class _Examination:
         return f"{len(committed)} committed, {len(ends)} end offsets"
 
     def _settings(self) -> str:
-        deadline = self._raw.deadline()
-        broker = self.coordinator_id
-        if broker is None:
-            _, brokers = self._resources.cluster(deadline)
-            if not brokers:
-                raise _Unavailable(Tri.CANNOT_TELL, "the brokers name no broker")
-            broker = brokers[0].broker_id
-        return f"{len(self._resources.settings(broker, deadline))} settings of broker {broker}"
+        coordinator = self.coordinator_id
+        broker = min(self._raw.brokers) if coordinator is None else coordinator
+        settings = self._resources.settings(broker, self._raw.deadline())
+        return f"{len(settings)} settings of broker {broker}"
 
     def _probe(self) -> str:
         if not self._raw.any(self._raw.deadline()).supports(
@@ -284,10 +272,7 @@ class _Examination:
         if self._described.type is not GroupType.CLASSIC:
             why = f"only classic groups have assignor lists: this is a {self._described.type} group"
             raise _Unavailable(Tri.NO, why, right=False)
-        if self._described.operations is None:
-            raise _Unavailable(Tri.CANNOT_TELL, "the broker does not report rights (before 2.3)")
-        if _READ not in self._described.operations:
-            raise _Unavailable(Tri.NO, "no READ on the group")
+        _check_right(self._described.operations, _READ, "no READ on the group")
         return "allowed (not sent now)"
 
     def _offsets_topic(self) -> str:
@@ -329,6 +314,18 @@ def principal_of(config: ClusterConfig) -> str:
     if config.certificate is not None:
         return "User:NAME-OF-YOUR-CERTIFICATE"
     return "User:ANONYMOUS"
+
+
+def _check_right(rights: Set[int] | None, right: int, without: str) -> None:
+    """Check one right among those of the user; `without` is the row's text if it is missing.
+
+    Raises:
+        _Unavailable: it is missing, or the broker does not report rights.
+    """
+    if rights is None:
+        raise _Unavailable(Tri.CANNOT_TELL, "the broker does not report rights (before 2.3)")
+    if right not in rights:
+        raise _Unavailable(Tri.NO, without)
 
 
 def _counted(own: Mapping[str, str] | None) -> str:

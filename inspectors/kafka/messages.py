@@ -91,7 +91,7 @@ _NEW: Final[Mapping[str, Callable[[], Any]]] = {
         _request,
         69,
         "0-1",
-        f"{_DESCRIBED} AssignorName:string Members:[]Member AuthorizedOperations:int32",
+        f"{_DESCRIBED} AssignorName:string Members:[]Member AuthorizedOperations:bitfield",
         TopicPartitions="TopicId:uuid TopicName:string Partitions:[]int32",
         Assignment="TopicPartitions:[]TopicPartitions",
         Member="""
@@ -104,7 +104,7 @@ _NEW: Final[Mapping[str, Callable[[], Any]]] = {
         _request,
         77,
         "0-1",
-        f"{_DESCRIBED} AssignorName:string Members:[]Member AuthorizedOperations:int32",
+        f"{_DESCRIBED} AssignorName:string Members:[]Member AuthorizedOperations:bitfield",
         TopicPartitions="TopicId:uuid TopicName:string Partitions:[]int32",
         Assignment="TopicPartitions:[]TopicPartitions",
         Member="""
@@ -118,7 +118,7 @@ _NEW: Final[Mapping[str, Callable[[], Any]]] = {
         89,
         "0-1",
         f"""
-            {_DESCRIBED} Topology:Topology? Members:[]Member AuthorizedOperations:int32
+            {_DESCRIBED} Topology:Topology? Members:[]Member AuthorizedOperations:bitfield
             TopologyDescription:Description?@1 TopologyDescriptionStatus:int8@1
             AssignorName:string?@1
         """,
