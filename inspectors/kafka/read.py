@@ -297,7 +297,7 @@ def read_brokers(config: ClusterConfig) -> ClusterReading:
         deadline = session.raw.deadline()
         first = min(broker.broker_id for broker in session.resources.cluster(deadline)[1])
         cluster, notes = session.cluster(first, deadline)
-        topics = session.resources.all_topics(deadline)
+        topics, _ = session.resources.topics(None, deadline)
         ends: Mapping[str, tuple[int | None, ...]] = {}
         try:
             ends = _ends_of(topics, session.resources, session.raw.deadline())

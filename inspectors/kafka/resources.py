@@ -52,14 +52,29 @@ class Resources:
         )
 
     def topics(
-        self, names: Sequence[str], deadline: Deadline
+        self, names: Sequence[str] | None, deadline: Deadline
     ) -> tuple[list[Topic], dict[str, RequestError]]:
-        """Return the topics that this user may describe, and the error of each other topic."""
-        return self._topics(list(names), deadline) if names else ([], {})
+        """Return the topics that this user may describe, and the error of each other topic.
 
-    def all_topics(self, deadline: Deadline) -> list[Topic]:
-        """Return every topic that this user may describe."""
-        return self._topics(None, deadline)[0]
+        None: every topic.
+        """
+        found: list[Topic] = []
+        failed: dict[str, RequestError] = {}
+        for topic in self._looked_up(names, deadline):
+            if topic.error_code:
+                name = error_name(topic.error_code)
+                failed[topic.name] = RequestError(name, name)
+                continue
+            parts = sorted(topic.partitions, key=lambda part: part.partition_index)
+            found.append(
+                Topic(
+                    name=topic.name,
+                    partitions=len(parts),
+                    replicas=Replicas(part.replica_nodes for part in parts),
+                    topic_id=_id(topic.topic_id),
+                )
+            )
+        return sorted(found, key=lambda topic: topic.name), failed
 
     def ends(
         self, partitions: Sequence[TopicPartition], deadline: Deadline
@@ -110,28 +125,6 @@ class Resources:
             }
         raise RequestError("CORRUPT_MESSAGE", f"broker {broker_id} left out its settings")
 
-    def _topics(
-        self, names: list[str] | None, deadline: Deadline
-    ) -> tuple[list[Topic], dict[str, RequestError]]:
-        found: list[Topic] = []
-        failed: dict[str, RequestError] = {}
-        for topic in self._looked_up(names, deadline):
-            if topic.error_code:
-                name = error_name(topic.error_code)
-                failed[topic.name] = RequestError(name, name)
-                continue
-            parts = sorted(topic.partitions, key=lambda part: part.partition_index)
-            replicas = Replicas(part.replica_nodes for part in parts)
-            found.append(
-                Topic(
-                    name=topic.name,
-                    partitions=len(parts),
-                    replicas=replicas,
-                    topic_id=_id(topic.topic_id),
-                )
-            )
-        return sorted(found, key=lambda topic: topic.name), failed
-
     def _looked_up(self, names: Sequence[str] | None, deadline: Deadline) -> list[Any]:
         """Return the brokers' answers on these topics; None: on all."""
         asked = None if names is None else [each for each in names if each not in self._known]
@@ -155,7 +148,7 @@ class Resources:
         left = list(partitions)
         while left:
             found |= self._of_leaders(left, timestamp, isolation, deadline)
-            left = [each for each in left if _has_moved(found[each])]
+            left = [each for each in left if getattr(found[each], "name", "") in _MOVED]
             for topic, _ in left:
                 self._known.pop(topic, None)
             if deadline.left() < _PAUSE:
@@ -222,10 +215,6 @@ class Resources:
                     name = error_name(part.error_code) if part.error_code else "CORRUPT_MESSAGE"
                     found[each] = RequestError(name, f"{topic.name}-{part.partition_index}: {name}")
         return found
-
-
-def _has_moved(offset: int | RequestError) -> bool:
-    return isinstance(offset, RequestError) and offset.name in _MOVED
 
 
 def _id(topic_id: UUID | None) -> str | None:
