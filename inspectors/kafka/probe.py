@@ -71,8 +71,7 @@ def probe_group(cluster: RawCluster, snapshot: GroupSnapshot, assignors: Sequenc
             now = describe(cluster, group_id, deadline)
         except RequestError as error:
             return undescribed(error)
-        why = _unfit(now, now.members) or _difference(snapshot, now)
-        if why is not None:
+        if why := _difference(snapshot, now):
             return Probe(refused=why)
     return Probe(refused="its coordinator moves or loads: try again")
 
@@ -120,7 +119,11 @@ def probe_groups(
             answers[name] += (answer,)
             if answer.error in _AGAIN:
                 del left[name]
-        left = {name: one for name, one in left.items() if _is_still(one, looks[name])}
+        left = {
+            name: left[name]
+            for name, look in looks.items()
+            if name in left and isinstance(look, Described) and not _difference(left[name], look)
+        }
     return found | {name: Probe(answers=answers[name]) for name in left}
 
 
@@ -179,19 +182,15 @@ def _unfit(group: Described | Group, members: Sequence[Member]) -> str | None:
     return None if members else "it has no members"
 
 
-def _is_still(snapshot: GroupSnapshot, look: Described | RequestError) -> bool:
-    """Return whether a classic group may be probed as before, its members unchanged."""
-    if isinstance(look, RequestError):
-        return False
-    return _unfit(look, look.members) is None and _difference(snapshot, look) is None
-
-
 def _difference(snapshot: GroupSnapshot, now: Described) -> str | None:
-    """Return what changed since the group was read; None if nothing did."""
+    """Return why the group may not be probed any more, as it changed since it was read; None if it
+    may.
+    """
     was = {member.member_id: member.assignment for member in snapshot.members}
     owned = {member.member_id: member.assignment for member in now.members}
-    if was == owned:
-        return None
+    unfit = _unfit(now, now.members)
+    if unfit is not None or was == owned:
+        return unfit
     what = "assignments" if was.keys() == owned.keys() else "members"
     return f"its {what} changed since it was read: all answers are void, try again"
 
