@@ -12,7 +12,7 @@ import dataclasses
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rebal.inspectors.connection.config import ClusterConfig
     from rebal.inspectors.fleet.manifest import Manifest
     from rebal.inspectors.kafka.listing import GroupFailure
+    from rebal.inspectors.logs.forms import LogReading
 
 # Reading a few groups by name is quicker than reading all of them, many are not.
 _FEW: Final = 20
@@ -113,42 +114,10 @@ class EvidenceFiles:
 
     def _read(self) -> list[Observation]:
         seen: list[Observation] = []
-        zone = time_zone(self.log_timezone)
-        if self.request_log:
-            from rebal.inspectors.logs.requests.reader import read_request_log
-
-            reading = read_request_log(files_in(self.request_log), tz_offset=zone)
+        for reading in self._logs():
             seen += (*reading.observations, *reading.logs)
-            if not reading.counts.joins and not reading.counts.refusals:
-                say(
-                    f"--request-log: none of the {reading.counts.lines:,} lines is a member's "
-                    "join. A stable group sends none; leave the log on while one member restarts."
-                )
-            if reading.counts.cut_off_sources:
-                say("--request-log: gz data ends too early; fetch the file again, whole.")
-            unread = reading.counts.broken + reading.counts.not_json
-            if unread:
-                say(
-                    f"--request-log: {unread:,} lines could not be read: they were cut off, or "
-                    "are in the format of brokers before 2.8. Their evidence is missing."
-                )
-        if self.client_log:
-            from rebal.inspectors.logs.client.reader import read_client_logs
-
-            logs = read_client_logs(self.client_log, tz_offset=zone)
-            seen += (*logs.observations, *logs.logs)
-            for note in logs.notes:
+            for note in reading.notes:
                 say(note)
-        if self.broker_log:
-            from rebal.inspectors.logs.broker.reader import read_broker_log
-
-            told = read_broker_log(files_in(self.broker_log), tz_offset=zone)
-            seen += (*told.observations, *told.logs)
-            if not told.found:
-                say(
-                    f"--broker-log: none of the {told.lines:,} lines is the group coordinator's "
-                    "(`[GroupCoordinator …]`, INFO in server.log); give the log of each broker."
-                )
         if self.inventory is not None:
             from rebal.inspectors.inventory.reader import read_inventory
 
@@ -157,6 +126,22 @@ class EvidenceFiles:
             for note in files.notes:
                 say(note)
         return seen
+
+    def _logs(self) -> Iterator[LogReading]:
+        """Yield what each kind of log shows."""
+        zone = time_zone(self.log_timezone)
+        if self.request_log:
+            from rebal.inspectors.logs.requests.reader import read_request_log
+
+            yield read_request_log(files_in(self.request_log), tz_offset=zone)
+        if self.client_log:
+            from rebal.inspectors.logs.client.reader import read_client_logs
+
+            yield read_client_logs(self.client_log, tz_offset=zone)
+        if self.broker_log:
+            from rebal.inspectors.logs.broker.reader import read_broker_log
+
+            yield read_broker_log(files_in(self.broker_log), tz_offset=zone)
 
     def tell_coverage(self, groups: Sequence[GroupSnapshot]) -> None:
         """Say which members of a group the client logs show, and which they do not; of several

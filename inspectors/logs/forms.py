@@ -25,7 +25,7 @@ from rebal.groups.evidence.observations import (
     Rebalanced,
     Where,
 )
-from rebal.groups.model import Evidence, Software, Source
+from rebal.groups.model import Evidence, Record, Software, Source
 from rebal.inspectors import clock
 from rebal.inspectors.logs.lines import LogText, Stamp, Zone, better, stamp_of, unwrap
 from rebal.inspectors.logs.text_input import TextInput
@@ -97,6 +97,17 @@ def _named(text: str, number: int, stamp: Stamp | None) -> LogText:
         stamp = Stamp(datetime.fromtimestamp(float(match[2]), UTC), local=False)
     program = _TIMES.sub("", match[1] or match[3] or "").strip()
     return LogText(program, text, number, stamp)
+
+
+class LogReading(Record, frozen=True, kw_only=True):
+    """The observations of logs, with sentences for the operator on what could not be used.
+
+    `logs` are observations about the logs themselves, one for each program that wrote them.
+    """
+
+    observations: tuple[Observation, ...] = ()
+    logs: tuple[LogRead, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Form(NamedTuple):

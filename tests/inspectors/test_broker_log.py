@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from rebal.groups.evidence.observations import Converted, Joined, Left, Loaded, Rebalanced
-from rebal.inspectors.logs.broker.reader import BrokerLogReading, read_broker_log
+from rebal.inspectors.logs.broker.reader import read_broker_log
+from rebal.inspectors.logs.forms import LogReading
 
 LOGS = Path(__file__).parents[1] / "data" / "broker_logs"
 VERSIONS = ("3.9.1", "4.4.0")
 
 
-def read(*lines: str) -> BrokerLogReading:
+def read(*lines: str) -> LogReading:
     return read_broker_log([io.BytesIO("\n".join(lines).encode())])
 
 
@@ -116,4 +117,6 @@ def test_other_lines_show_how_far_the_log_goes() -> None:
     last = "[2026-11-24 18:00:00,000] INFO [SnapshotEmitter id=1] Done (org.apache.kafka.x)"
     reading = read(printed("[GroupCoordinator 1]: Stabilized group g generation 7"), last)
     assert reading.logs[0].last_at == datetime(2026, 11, 24, 18, tzinfo=UTC)
-    assert (reading.lines, reading.found) == (2, 1)
+    assert reading.notes == ()
+    (note,) = read(last, last).notes
+    assert note.startswith("--broker-log: none of the 2 lines is the group coordinator's")

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.evidence.observations import Joined, Refused
-from rebal.inspectors.logs.client.reader import ClientLogReading, read_client_logs
+from rebal.inspectors.logs.client.reader import read_client_logs
+from rebal.inspectors.logs.forms import LogReading
 from tests.examples import examples
 
 NAMES = {"range": "RangeAssignor", "cooperative-sticky": "CooperativeStickyAssignor"}
@@ -123,7 +124,7 @@ class Pod:
         ]
 
 
-def read(lines: list[str], folder: Path) -> ClientLogReading:
+def read(lines: list[str], folder: Path) -> LogReading:
     path = folder / "merged.log"
     path.write_text("".join(f"{line}\n" for line in lines))
     return read_client_logs([path])

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from rebal.groups.evidence.observations import Joined
-from rebal.inspectors.logs.client.reader import ClientLogReading, read_client_logs
+from rebal.inspectors.logs.client.reader import read_client_logs
+from rebal.inspectors.logs.forms import LogReading
 
 REAL = (Path(__file__).parents[1] / "data/client_logs/java-4.1.1-joined.log").read_text()
 OURS = "[class org.apache.kafka.clients.consumer.CooperativeStickyAssignor]"
@@ -139,13 +140,13 @@ BY_EVENT: dict[str, Wrap] = {
 GAPS = ["        ", " ", "\\n\\t", "#012#011", "\\r\\n\\t"]
 
 
-def read(folder: Path, lines: list[str]) -> ClientLogReading:
+def read(folder: Path, lines: list[str]) -> LogReading:
     path = folder / "app.log"
     path.write_text("".join(f"{line}\n" for line in lines))
     return read_client_logs([path])
 
 
-def lists(reading: ClientLogReading) -> dict[str, tuple[str, ...]]:
+def lists(reading: LogReading) -> dict[str, tuple[str, ...]]:
     return {o.member_id: o.list for o in reading.observations if isinstance(o, Joined)}
 
 

@@ -14,8 +14,9 @@ from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Introduced, Joined, Left, Refused
 from rebal.groups.model import Member
 from rebal.inspectors.logs.broker.reader import read_broker_log
-from rebal.inspectors.logs.client.reader import ClientLogReading, read_client_logs
+from rebal.inspectors.logs.client.reader import read_client_logs
 from rebal.inspectors.logs.families.reader import OtherClients
+from rebal.inspectors.logs.forms import LogReading
 from rebal.inspectors.logs.text_input import TextInput
 from tests.groups.stable import stable_group
 
@@ -27,10 +28,10 @@ def logged(name: str) -> str:
 
 
 @pytest.fixture
-def read(tmp_path: Path) -> Callable[[str], ClientLogReading]:
+def read(tmp_path: Path) -> Callable[[str], LogReading]:
     """Read this text as one client log."""
 
-    def reading(text: str) -> ClientLogReading:
+    def reading(text: str) -> LogReading:
         path = tmp_path / "c.log"
         path.write_text(text)
         return read_client_logs([path])
@@ -38,11 +39,11 @@ def read(tmp_path: Path) -> Callable[[str], ClientLogReading]:
     return reading
 
 
-def lists(reading: ClientLogReading) -> set[tuple[str, ...]]:
+def lists(reading: LogReading) -> set[tuple[str, ...]]:
     return {one.list for one in reading.observations if isinstance(one, Joined) and one.list}
 
 
-def families(reading: ClientLogReading) -> set[str | None]:
+def families(reading: LogReading) -> set[str | None]:
     shown = [o for o in reading.observations if isinstance(o, Joined | Introduced | Refused)]
     return {one.software.family for one in shown if one.software is not None}
 

@@ -8,6 +8,7 @@ from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Joined, Left, Rebalanced, Refused
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.kafka.read import read_groups
+from rebal.inspectors.logs.requests.lines import MARK, Request, parse
 from rebal.inspectors.logs.requests.reader import read_request_log
 from rebal.planner.paths import make_plan
 from tests.kafka.members import wait_assigned
@@ -89,7 +90,10 @@ def test_every_list_by_member_id_the_refusal_and_the_probe(broker, members, grou
     assert statics == {None, "i-0"}
     refusals = [o for o in reading.observations if isinstance(o, Refused)]
     assert [(o.client_id, o.list) for o in refusals] == [("refused", ("sticky",))]
-    assert reading.counts.probes == asked
+    lines = broker.request_log_path.read_bytes().splitlines()
+    requests = [parse(raw, "", 0, None) for raw in lines if MARK in raw]
+    own = [one for one in requests if isinstance(one, Request) and one.group_id == group_id]
+    assert sum(one.is_probe for one in own) == asked
     generations = [o.generation_id for o in reading.observations if isinstance(o, Rebalanced)]
     assert len(generations) >= len(LISTS)
     assert generations == sorted(set(generations))

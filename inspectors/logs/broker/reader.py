@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rebal.groups.evidence.observations import LogRead, Observation
-from rebal.groups.model import Record
-from rebal.inspectors.logs.forms import Kind, Part, forms, observed, shown_by, split
+from rebal.inspectors.logs.forms import Kind, LogReading, Part, forms, observed, shown_by, split
 from rebal.inspectors.logs.lines import Zone, origin
 from rebal.inspectors.logs.text_input import TextInput, TextSource
 
@@ -94,19 +93,7 @@ _ROWS: Final[tuple[tuple[Kind, str], ...]] = (
 _LINES: Final = forms(("", *row) for row in _ROWS)
 
 
-class BrokerLogReading(Record, frozen=True, kw_only=True):
-    """The observations of brokers' logs, and one record for each broker's part of a log.
-
-    `lines` is the number of lines, `found` that of the group coordinator's.
-    """
-
-    observations: tuple[Observation, ...] = ()
-    logs: tuple[LogRead, ...] = ()
-    lines: int = 0
-    found: int = 0
-
-
-def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> BrokerLogReading:
+def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> LogReading:
     """Return what the group coordinators' lines of these logs show.
 
     Times without a zone are as in `read_request_log`.
@@ -116,7 +103,7 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Br
     """
     found: list[Observation] = []
     logs: list[LogRead] = []
-    lines = coordinators = 0
+    lines = 0
     for source in map(TextInput, sources):
         parts: dict[int, Part] = {}
         number, raw = 0, b""
@@ -124,7 +111,6 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Br
             for line in split(raw, number, tz_offset) if _MARK in raw else ():
                 if not (match := _COORDINATOR.search(line.text)):
                     continue
-                coordinators += 1
                 broker_id = int(match[1])
                 if broker_id not in parts:
                     whose = origin(source.name, f"broker {broker_id}")
@@ -143,6 +129,8 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Br
         for part in parts.values() if len(parts) == 1 else ():
             part.take(next((line.stamp for line in split(raw, number, tz_offset)), None))
         logs += [part.read() for part in parts.values()]
-    return BrokerLogReading(
-        observations=tuple(found), logs=tuple(logs), lines=lines, found=coordinators
+    note = (
+        f"--broker-log: none of the {lines:,} lines is the group coordinator's "
+        "(`[GroupCoordinator …]`, INFO in server.log); give the log of each broker."
     )
+    return LogReading(observations=tuple(found), logs=tuple(logs), notes=() if logs else (note,))

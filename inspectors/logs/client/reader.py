@@ -29,7 +29,7 @@ from rebal.groups.evidence.observations import (
     Refused,
     Where,
 )
-from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software
+from rebal.groups.model import Evidence, RebalanceProtocol, Software
 from rebal.groups.streams import protocol_by_setting
 from rebal.inspectors.logs.client import lines
 from rebal.inspectors.logs.client.configs import (
@@ -45,25 +45,14 @@ from rebal.inspectors.logs.client.lines import WANTED_TEXT, ClientLine
 from rebal.inspectors.logs.client.rosters import Rosters
 from rebal.inspectors.logs.client.wrappers import Wrappers
 from rebal.inspectors.logs.families.reader import OtherClients
-from rebal.inspectors.logs.forms import Part
+from rebal.inspectors.logs.forms import LogReading, Part
 from rebal.inspectors.logs.lines import Block, LogText, Zone, numbered
 from rebal.inspectors.logs.text_input import TextInput, files_in
 
 _JAVA: Final = "apache-kafka-java"
 
 
-class ClientLogReading(Record, frozen=True, kw_only=True):
-    """The observations of client logs, with a note for each line that could not be used.
-
-    `logs` are observations about the logs themselves, one for each client that wrote them.
-    """
-
-    observations: tuple[Observation, ...] = ()
-    logs: tuple[LogRead, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def read_client_logs(paths: Sequence[Path], tz_offset: Zone = None) -> ClientLogReading:
+def read_client_logs(paths: Sequence[Path], tz_offset: Zone = None) -> LogReading:
     """Return the joins, rejections, leaves and rebalances that members printed; walks directories.
 
     Accepts what log collectors and stores print of a log (wrappers.py), and gz; `-` is standard
@@ -93,7 +82,7 @@ def read_client_logs(paths: Sequence[Path], tz_offset: Zone = None) -> ClientLog
             f"--client-log: {', '.join(unrelated[:3])}{more}: no line is one that a consumer "
             "prints about its group. Give its log from its start on, at level INFO."
         )
-    return ClientLogReading(
+    return LogReading(
         observations=(*map(reader.named, reader.found), *reader.others),
         logs=tuple(reader.logs),
         notes=tuple(reader.notes),

@@ -8,7 +8,7 @@ stops (`JOIN_REJECTIONS`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -25,10 +25,10 @@ from rebal.groups.evidence.observations import (
     Refused,
     Where,
 )
-from rebal.groups.model import Evidence, RebalanceProtocol, Record, Software, Source, Tri
+from rebal.groups.model import Evidence, RebalanceProtocol, Software, Source, Tri
 from rebal.groups.wire.consumer_protocol import decode_assignment
 from rebal.inspectors.errors import error_name
-from rebal.inspectors.logs.forms import Part
+from rebal.inspectors.logs.forms import LogReading, Part
 from rebal.inspectors.logs.lines import Zone, origin, stamp_of
 from rebal.inspectors.logs.requests import lines
 from rebal.inspectors.logs.requests.lines import (
@@ -45,39 +45,11 @@ from rebal.inspectors.logs.text_input import TextInput, TextSource
 _STREAM: Final = "stream"
 
 
-class RequestLogCounts(Record, frozen=True, kw_only=True):
-    """The lines of the log, by meaning.
-
-    `joins` succeeded or received their member id. `refusals` are rejections, `probes` joins with
-    empty metadata (rebal's own probe, no member). `not_json` lines are of brokers before 2.8,
-    `broken` lines are cut off or no valid JSON.
-    """
-
-    lines: int = 0
-    joins: int = 0
-    refusals: int = 0
-    probes: int = 0
-    not_json: int = 0
-    broken: int = 0
-    cut_off_sources: int = 0
-
-
-class RequestLogReading(Record, frozen=True, kw_only=True):
-    """The observations of request logs in the order of time, with counts.
-
-    `logs` are observations about the logs themselves, one for each broker that wrote them.
-    """
-
-    observations: tuple[Observation, ...] = ()
-    logs: tuple[LogRead, ...] = ()
-    counts: RequestLogCounts = RequestLogCounts()
-
-
 def read_request_log(
     sources: Sequence[TextSource],
     groups: Container[str] | None = None,
     tz_offset: Zone = None,
-) -> RequestLogReading:
+) -> LogReading:
     """Return the joins, rejections, leaves and completed rebalances in one or several request logs.
 
     Times are those at which a request was COMPLETED; a join waits for the rebalance. A time without
@@ -85,7 +57,7 @@ def read_request_log(
     UTC, and the observation is marked `local`. Sources may be given in any order.
 
     Raises:
-        DocumentError: a source cannot be read. Broken lines are counted, never raised.
+        DocumentError: a source cannot be read. Broken lines give a note.
     """
     tally: Counter[str] = Counter()
     logs: list[LogRead] = []
@@ -99,12 +71,26 @@ def read_request_log(
     history = _History()
     found: list[Observation] = []
     for request in requests:
-        found += _observe(request, history, tally)
-    return RequestLogReading(
-        observations=tuple(found),
-        logs=tuple(logs),
-        counts=RequestLogCounts(**tally),
-    )
+        found += _observe(request, history)
+    notes = tuple(_notes(requests, tally))
+    return LogReading(observations=tuple(found), logs=tuple(logs), notes=notes)
+
+
+def _notes(requests: Sequence[Request], tally: Counter[str]) -> Iterator[str]:
+    """Yield what the log lacks: `tally` counts its lines, those not read, and sources cut off."""
+    unanswered = (Outcome.PROBE, Outcome.FAILED)
+    if all(one.api != lines.JOIN or one.outcome in unanswered for one in requests):
+        yield (
+            f"--request-log: none of the {tally['lines']:,} lines is a member's join. A stable "
+            "group sends none; leave the log on while one member restarts."
+        )
+    if tally["cut off"]:
+        yield "--request-log: gz data ends too early; fetch the file again, whole."
+    if tally["unread"]:
+        yield (
+            f"--request-log: {tally['unread']:,} lines could not be read: they were cut off, or "
+            "are in the format of brokers before 2.8. Their evidence is missing."
+        )
 
 
 def _read(
@@ -139,10 +125,10 @@ def _read(
                 requests.append(parsed)
                 part_of(parsed.broker)
                 local[parsed.broker] = parsed.local
-        elif parsed.kind != "other":
-            tally[parsed.kind.replace(" ", "_")] += 1
+        else:
+            tally["unread"] += parsed.kind != "other"
     tally["lines"] += number
-    tally["cut_off_sources"] += int(source.cut_off)
+    tally["cut off"] += source.cut_off
     for raw in (first, last):
         stamp = stamp_of(raw[:400].decode("utf-8", "replace"), tz_offset)
         for broker, part in parts.items():
@@ -167,17 +153,14 @@ class _History:
         self.gave_up: set[tuple[str, str]] = set()
 
 
-def _observe(request: Request, history: _History, tally: Counter[str]) -> Sequence[Observation]:
+def _observe(request: Request, history: _History) -> Sequence[Observation]:
     fenced = request.error == FENCED and request.instance_id is not None
     match request.api:
         case lines.JOIN if request.outcome is Outcome.REJECTED:
-            tally["refusals"] += 1
             return (_refused(request),)
         case lines.JOIN if request.outcome in (Outcome.ACCEPTED, Outcome.ID_GIVEN):
-            tally["joins"] += 1
             return (*_joined(request, history), *_ran(request, history))
         case lines.JOIN:
-            tally["probes"] += request.outcome is Outcome.PROBE
             return ()
         case _ if fenced:
             key = (request.group_id, request.member_id)
