@@ -22,7 +22,14 @@ from msgspec.structs import replace
 
 from rebal.groups.clients import is_automatic
 from rebal.groups.evidence.exact import begins, logged_by_brokers, unnamed, when, with_joins
-from rebal.groups.evidence.observations import Joined, Left, Observation, Refused, Seen
+from rebal.groups.evidence.observations import (
+    Joined,
+    Left,
+    Observation,
+    Refused,
+    Seen,
+    by_field,
+)
 from rebal.groups.model import Departed, GroupSnapshot, Member, Refusal, Source
 
 MOST_REFUSALS: Final = 100
@@ -153,9 +160,8 @@ def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal
         return one
     at = one.at
     later = joins.after(one, lambda join: join.at is not None and join.at > at)
-    found = _rejoined(one, later)
-    if found.rejoined_as is not None:
-        return found
+    if later:
+        return _rejoined(one, later)
     for member in members:
         came = member.joined_at if one.instance_id is not None else member.first_joined_at
         if {*_keys(one)} & {*_keys(member)} and came is not None and came > at:
@@ -206,7 +212,9 @@ def _bounded(ordered: Sequence[Refusal]) -> tuple[Refusal, ...]:
         return tuple(ordered)
     clients: dict[object, list[int]] = defaultdict(list)
     for number in range(len(ordered) - 1, -1, -1):
-        clients[_client(ordered[number])].append(number)
+        one = ordered[number]
+        client = one.instance_id or (one.client_id, one.host, one.connection)
+        clients[client].append(number)
     ranked = sorted(
         (rank, -number)
         for numbers in clients.values()
@@ -214,10 +222,6 @@ def _bounded(ordered: Sequence[Refusal]) -> tuple[Refusal, ...]:
     )
     kept = sorted(-number for _, number in ranked[:MOST_REFUSALS])
     return tuple(ordered[number] for number in kept)
-
-
-def _client(one: Refusal) -> object:
-    return one.instance_id or (one.client_id, one.host, one.connection)
 
 
 MOST_DEPARTED: Final = 100
@@ -269,8 +273,11 @@ def departed(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> tuple[Depa
     here = {member.member_id for member in snapshot.members}
     static = {member.instance_id for member in snapshot.members if member.instance_id is not None}
     lives = _lives(seen)
-    gone = [life for name, life in lives.items() if name not in here]
-    gone = [life for life in gone if life.first.instance_id not in static]
+    gone = [
+        life
+        for name, life in lives.items()
+        if name not in here and life.first.instance_id not in static
+    ]
     successors = {
         name: life for name, life in lives.items() if life.is_new and life.first.instance_id is None
     }
@@ -315,14 +322,9 @@ def without_departed(snapshot: GroupSnapshot, since: Mapping[str, datetime]) -> 
     return replace(snapshot, departed=gone, refusals=refusals)
 
 
-def _lives(seen: Iterable[Observation]) -> dict[str, _Life]:
-    joins: dict[str, list[Joined]] = {}
-    left: dict[str, Left] = {}
-    for one in seen:
-        if isinstance(one, Joined):
-            joins.setdefault(one.member_id, []).append(one)
-        elif isinstance(one, Left) and one.member_id:
-            left[one.member_id] = one
+def _lives(seen: Sequence[Observation]) -> dict[str, _Life]:
+    joins = by_field(seen, Joined, "member_id")
+    left = {one.member_id: one for one in seen if isinstance(one, Left) and one.member_id}
     for found in joins.values():
         found.sort(key=lambda join: (when(join.at), join.log, join.line))
     return {

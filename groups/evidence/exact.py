@@ -177,9 +177,7 @@ def newest_by_source(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     found = tuple(evidence)
     if len(found) < 2:
         return found
-    newest: dict[str, Evidence] = {}
-    for item in sorted(found, key=evidence_key):
-        newest[item.source] = item
+    newest = {item.source: item for item in sorted(found, key=evidence_key)}
     return tuple(sorted(newest.values(), key=evidence_key))
 
 

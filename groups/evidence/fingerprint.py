@@ -9,7 +9,7 @@ in groups/data/clients.yaml whose bytes were captured.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from rebal.groups.clients import families, named_families
@@ -52,12 +52,12 @@ def identify(
     `family` is None where the bytes leave several clients; `version_range` then names them. None
     without any hint.
     """
-    found = traces(subscription, assignor)
+    found = list(traces(subscription, assignor))
     by_id = _by_client_id(client_id, member_id, group_id)
     if by_id is not None and not any(by_id in trace.not_families for trace in found):
         detail = f'client id "{client_id}" looks like the default of {families()[by_id].title}'
         evidence = Evidence(source=Source.DESCRIBE, detail=detail)
-        found = (*found, Trace(family=by_id, evidence=evidence))
+        found.append(Trace(family=by_id, evidence=evidence))
     named = {trace.family for trace in found if trace.family is not None}
     # Streams' consumers are Java consumers: what proves Java does not speak against Streams
     if "streams" in named:
@@ -94,39 +94,36 @@ def excluded_by_bytes(subscription: Subscription | None, assignor: str | None) -
     return frozenset(excluded)
 
 
-def traces(subscription: Subscription | None, assignor: str | None) -> tuple[Trace, ...]:
-    """Return the traces in one member's subscription for `assignor`, strongest first."""
-    found: list[Trace] = []
+def traces(subscription: Subscription | None, assignor: str | None) -> Iterator[Trace]:
+    """Yield the traces in one member's subscription for `assignor`, strongest first."""
     if assignor == "stream":
         evidence = Evidence(source=Source.DESCRIBE, detail="assignor stream is Kafka Streams' own")
-        found.append(Trace(family="streams", evidence=evidence))
+        yield Trace(family="streams", evidence=evidence)
         data = user_data_of(subscription)
         versions = releases_of(subscription) if subscription is not None else None
         if data is not None and versions is not None:
             detail = f"Streams' user data: version {data.version}, highest {data.latest}"
-            found.append(Trace(ranges={"streams": versions}, evidence=_sent(detail)))
+            yield Trace(ranges={"streams": versions}, evidence=_sent(detail))
     elif assignor == "RoundRobinAssigner":
         detail = "assignor RoundRobinAssigner is kafkajs's own"
-        evidence = Evidence(source=Source.DESCRIBE, detail=detail)
-        found.append(Trace(family="kafkajs", evidence=evidence))
+        yield Trace(family="kafkajs", evidence=Evidence(source=Source.DESCRIBE, detail=detail))
     if subscription is None:
-        return tuple(found)
+        return
     version = subscription.version
     if version == 1 and subscription.owned_partitions is None:
-        mislabelled = Trace(
+        yield Trace(
             not_families=frozenset({"java", "streams", "librdkafka", "kafka-python", "franz-go"}),
             between="segmentio or sarama-cluster",
             evidence=_sent("a v1 subscription without owned partitions: v0 bytes marked as v1"),
         )
-        return (*found, mislabelled)
+        return
     if version >= 3 and subscription.rack_id == "":
-        found.append(_librdkafka("the rack is sent empty, not null"))
+        yield _librdkafka("the rack is sent empty, not null")
     if by_user_data := _user_data(subscription, assignor):
-        found.append(by_user_data)
+        yield by_user_data
     if java := _JAVA_BY_VERSION.get(version):
         detail = f"subscription v{version}"
-        found.append(Trace(ranges={"java": java, "streams": java}, evidence=_sent(detail)))
-    return tuple(found)
+        yield Trace(ranges={"java": java, "streams": java}, evidence=_sent(detail))
 
 
 def _user_data(subscription: Subscription, assignor: str | None) -> Trace | None:

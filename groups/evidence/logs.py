@@ -202,10 +202,8 @@ def placed(
     the offsets.
     """
     found = [_by_brokers(snapshot, one) if isinstance(one, LogRead) else one for one in seen]
-    clocks: dict[str, _Clock] = {}
-    for one in found:
-        if isinstance(one, Seen | LogRead) and one.local and one.origin:
-            clocks.setdefault(one.origin, _Clock())
+    local = {one.origin for one in found if isinstance(one, Seen | LogRead) and one.local}
+    clocks = {name: _Clock() for name in local if name}
     if not clocks:
         return found, {}
     for one in found:
@@ -216,7 +214,8 @@ def placed(
     known: dict[_Event, datetime] = {}
     if group.generation is not None and group.generation_at is not None:
         known[group.group_id, "", group.generation] = group.generation_at
-    while _tie(found, clocks, known):
+    events = list(_events(found))
+    while _tie(events, clocks, known):
         pass
     offsets = {name: clock.offset for name, clock in clocks.items()}
     return [_placed(one, clocks) for one in found], offsets
@@ -239,17 +238,23 @@ def _by_brokers(snapshot: GroupSnapshot, log: LogRead) -> LogRead:
     return replace(log, read_at=read_at, written_at=written_at)
 
 
-def _event(one: Observation) -> _Event | None:
-    """Return the event that another source may date: a member's first join, or a generation."""
-    if isinstance(one, Joined) and one.accepted and one.generation_id is not None:
-        return one.group_id, one.member_id, one.generation_id
-    if isinstance(one, Rebalanced):
-        return one.group_id, "", one.generation_id
-    return None
+def _events(
+    seen: Iterable[Observation],
+) -> Iterator[tuple[_Event, datetime, Joined | Rebalanced]]:
+    """Yield the events that another source may date: a member's first join, or a generation."""
+    for one in seen:
+        if not isinstance(one, Joined | Rebalanced) or one.at is None:
+            continue
+        if isinstance(one, Rebalanced):
+            yield (one.group_id, "", one.generation_id), one.at, one
+        elif one.accepted and one.generation_id is not None:
+            yield (one.group_id, one.member_id, one.generation_id), one.at, one
 
 
 def _tie(
-    seen: Sequence[Observation], clocks: dict[str, _Clock], known: dict[_Event, datetime]
+    events: Sequence[tuple[_Event, datetime, Joined | Rebalanced]],
+    clocks: dict[str, _Clock],
+    known: dict[_Event, datetime],
 ) -> bool:
     """Copy each moment that a log with a known clock gives to the same event of another log.
 
@@ -257,22 +262,16 @@ def _tie(
         Whether a clock got a new anchor, so that more moments may be known now.
     """
     before = sum(len(clock.anchors) for clock in clocks.values())
-    for one in seen:
-        event = _event(one)
-        if event is None or not isinstance(one, Joined | Rebalanced) or one.at is None:
-            continue
-        at = clocks[one.origin].moment(one.at) if one.local and one.origin else one.at
+    for event, printed, one in events:
+        at = clocks[one.origin].moment(printed) if one.local and one.origin else printed
         if at is not None:
             known[event] = min(known.get(event, at), at)
-    for one in seen:
-        event = _event(one)
-        if event not in known or not isinstance(one, Joined | Rebalanced):
-            continue
-        if one.local and one.origin and one.at is not None:
+    for event, printed, one in events:
+        if event in known and one.local and one.origin:
             clock = clocks[one.origin]
             # A rejoin in the same generation is later than the join that the other source dates.
-            if clock.offset is None and zone_offset(one.at - known[event]) is not None:
-                clock.anchors.add((one.at, known[event]))
+            if clock.offset is None and zone_offset(printed - known[event]) is not None:
+                clock.anchors.add((printed, known[event]))
     return sum(len(clock.anchors) for clock in clocks.values()) > before
 
 

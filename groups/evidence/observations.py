@@ -68,7 +68,18 @@ class LogRead(Record, frozen=True, kw_only=True):
     members: frozenset[tuple[str, str]] = frozenset()
 
 
-class Joined(Seen, frozen=True, kw_only=True):
+class Join(Seen, frozen=True, kw_only=True):
+    """One join that a client sent: its assignor list, and what tells the client."""
+
+    list: tuple[str, ...] = ()
+    client_id: str = ""
+    instance_id: str | None = None
+    host: str = ""
+    connection: str = ""
+    software: Software | None = None
+
+
+class Joined(Join, frozen=True, kw_only=True):
     """One join that was seen: an exact, ordered assignor list bound to a member id.
 
     `replaced_member_id` is set when a static member's restart took another member id's place;
@@ -82,16 +93,10 @@ class Joined(Seen, frozen=True, kw_only=True):
     """
 
     member_id: str
-    list: tuple[str, ...]
     accepted: bool = True
     new: bool = False
     classes: tuple[str, ...] = ()
     built_at: datetime | None = None
-    client_id: str = ""
-    instance_id: str | None = None
-    host: str = ""
-    connection: str = ""
-    software: Software | None = None
     reason: str | None = None
     generation_id: int | None = None
     session_timeout_ms: int | None = None
@@ -101,20 +106,14 @@ class Joined(Seen, frozen=True, kw_only=True):
     replaced_member_id: str | None = None
 
 
-class Refused(Seen, frozen=True, kw_only=True):
+class Refused(Join, frozen=True, kw_only=True):
     """A join that the coordinator rejected for good. Fields are as in `Refusal`.
 
     `at` is when it was last.
     """
 
-    list: tuple[str, ...] = ()
     times: int = 1
     error: str = "INCONSISTENT_GROUP_PROTOCOL"
-    client_id: str = ""
-    instance_id: str | None = None
-    host: str = ""
-    connection: str = ""
-    software: Software | None = None
 
 
 class Left(Seen, frozen=True, kw_only=True):
