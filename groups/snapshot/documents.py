@@ -11,9 +11,8 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Final, Literal, TypeVar
 
 import msgspec
@@ -92,22 +91,25 @@ def enc_hook(value: object) -> object:
     raise NotImplementedError(f"no document form for {type(value).__name__}")
 
 
-def _dec_hook(topics: TopicReader, kind: type, value: object) -> object:
-    """Decode the model's own types for msgspec; `topics` reads those of one document."""
-    if kind is ByTopic:
-        return topics.by_topic(value)
-    if kind is Partitions:
-        return topics.partitions(value)
-    if kind is Replicas:
-        return _replicas(value)
-    if kind is Lags:
-        return Lags.read(value)
-    raise NotImplementedError(f"no document form for {kind.__name__}")
+def _decoder() -> Callable[[type, object], object]:
+    """Return the hook with which msgspec decodes the model's own types in one document."""
+    topics = TopicReader()
+    readers: Mapping[type, Callable[[object], object]] = {
+        ByTopic: topics.by_topic,
+        Partitions: topics.partitions,
+        Replicas: _replicas,
+        Lags: Lags.read,
+    }
+
+    def decode(kind: type, value: object) -> object:
+        return readers[kind](value)
+
+    return decode
 
 
 def dec_hook(kind: type, value: object) -> object:
     """Decode the model's own types for msgspec, outside of a document."""
-    return _dec_hook(TopicReader(), kind, value)
+    return _decoder()(kind, value)
 
 
 def _replicas(value: object) -> Replicas:
@@ -195,7 +197,7 @@ def loads(
     if sealed:
         check_seal(body, name)
     try:
-        return msgspec.convert(body, kind, dec_hook=partial(_dec_hook, TopicReader()))
+        return msgspec.convert(body, kind, dec_hook=_decoder())
     except msgspec.ValidationError as error:
         match = _WHERE.match(str(error))
         assert match is not None
