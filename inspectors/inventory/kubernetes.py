@@ -48,10 +48,11 @@ def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) ->
     `where` are counted once. A ConfigMap that no workload of the input uses is read like files on
     their own.
     """
-    maps: dict[tuple[str, str], tuple[str, Resource]] = {}
-    for source, resource in resources:
-        if resource.get("kind") == "ConfigMap":
-            maps[_namespace(resource), _name(resource)] = (source, resource)
+    maps = {
+        (_namespace(resource), _name(resource)): (source, resource)
+        for source, resource in resources
+        if resource.get("kind") == "ConfigMap"
+    }
     used: set[tuple[str, str]] = set()
     for source, resource in resources:
         if resource.get("kind") in _WORKLOADS:
@@ -311,11 +312,11 @@ class _Container:
             if isinstance(text, str)
         ]
         texts += [self._variables.get(name) or "" for name in _JAVA_OPTIONS]
-        flat: Flat = {}
-        for text in texts:
-            for match in _ARGUMENT.finditer(self._expand(text) or ""):
-                flat[match[1]] = match[2].strip("'\"")
-        return flat
+        return {
+            match[1]: match[2].strip("'\"")
+            for text in texts
+            for match in _ARGUMENT.finditer(self._expand(text) or "")
+        }
 
 
 def _config_maps(volume: Resource) -> list[Resource]:

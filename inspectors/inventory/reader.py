@@ -143,8 +143,7 @@ def _clients(
         return []
     where = layers[-1][0] + (f" (profile {profile})" if profile else "")
     clients = clients_in([flat for _, flat in layers], Environment(), Place(where, notes))
-    written = [at for name, _ in layers if (at := file_written(Path(name))) is not None]
-    at = max(written, default=None)
+    at = max(filter(None, (file_written(Path(name)) for name, _ in layers)), default=None)
     return [replace(one, evidence=replace(one.evidence, at=at)) for one in clients]
 
 
