@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from functools import lru_cache
 from itertools import chain, repeat
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -57,28 +57,18 @@ _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
 
 class Outcome(Enum):
-    """The meaning of a JOIN_GROUP's answer for the member that sent it."""
+    """The meaning of a JOIN_GROUP's answer for the member that sent it.
+
+    id given: MEMBER_ID_REQUIRED, the normal first answer to a dynamic member (KIP-394). rejected:
+    one of `JOIN_REJECTIONS`, the client stops. failed: any other error, the client tries again.
+    probe: rebal's own read-only question, no member sent it.
+    """
 
     ACCEPTED = "accepted"
     ID_GIVEN = "id given"
-    """MEMBER_ID_REQUIRED, the normal first answer to a dynamic member (KIP-394)."""
     REJECTED = "rejected"
-    """One of `JOIN_REJECTIONS`: the client stops."""
     FAILED = "failed"
-    """Any other error: the client tries again."""
     PROBE = "probe"
-    """rebal's own read-only question; no member sent it."""
-
-
-def join_outcome(error: int, probe: bool) -> Outcome:
-    """Return the outcome of a JOIN_GROUP that was answered with this error code."""
-    if probe:
-        return Outcome.PROBE
-    if not error:
-        return Outcome.ACCEPTED
-    if error == _MEMBER_ID_REQUIRED:
-        return Outcome.ID_GIVEN
-    return Outcome.REJECTED if error_name(error) in JOIN_REJECTIONS else Outcome.FAILED
 
 
 class Protocol(msgspec.Struct, frozen=True):
@@ -173,23 +163,24 @@ class Request(Record, frozen=True, kw_only=True):
     @property
     def outcome(self) -> Outcome:
         """The outcome of a JOIN_GROUP."""
-        return join_outcome(self.error, self.is_probe)
+        if self.is_probe:
+            return Outcome.PROBE
+        if not self.error:
+            return Outcome.ACCEPTED
+        if self.error == _MEMBER_ID_REQUIRED:
+            return Outcome.ID_GIVEN
+        return Outcome.REJECTED if error_name(self.error) in JOIN_REJECTIONS else Outcome.FAILED
 
 
 class Unread(NamedTuple):
-    """A line that gives no record; `problem` is the reason as text, empty for a request of another
-    kind.
-    """
+    """A line that gives no record; `problem` is the reason, empty for a request of another kind."""
 
-    kind: Literal["other", "broken", "not json"]
     problem: str = ""
 
 
-OTHER: Final = Unread("other")
-_BROKEN: Final = Unread("broken", "the line is cut off, or is no valid JSON")
-_NOT_JSON: Final = Unread(
-    "not json", "a broker before 2.8 wrote this line: it holds no JSON (KIP-673)"
-)
+OTHER: Final = Unread()
+_BROKEN: Final = Unread("the line is cut off, or is no valid JSON")
+_NOT_JSON: Final = Unread("a broker before 2.8 wrote this line: it holds no JSON (KIP-673)")
 
 
 class _Header(msgspec.Struct, rename="camel"):
@@ -395,7 +386,7 @@ def _no_base64(data: bytes) -> Unread:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # The line is damaged behind these bytes too.
         return _BROKEN
-    return _BROKEN._replace(problem=f"{header.request_api_key_name}: bytes that are no base64")
+    return Unread(f"{header.request_api_key_name}: bytes that are no base64")
 
 
 def _time(prefix: bytes, zone: Zone) -> Stamp | None:

@@ -126,7 +126,7 @@ def _read(
                 part_of(parsed.broker)
                 local[parsed.broker] = parsed.local
         else:
-            tally["unread"] += parsed.kind != "other"
+            tally["unread"] += bool(parsed.problem)
     tally["lines"] += number
     tally["cut off"] += source.cut_off
     for raw in (first, last):
@@ -174,7 +174,7 @@ def _observe(request: Request, history: _History) -> Sequence[Observation]:
             is_leaders = bool(not request.error and request.assignments)
             return _rebalanced(request, history) if is_leaders else ()
         case lines.LEAVE:
-            return _left(request, history)
+            return tuple(_left(request, history))
     return _introduced(request, history)
 
 
@@ -255,25 +255,21 @@ def _refused(request: Request) -> Observation:
     )
 
 
-def _left(request: Request, history: _History) -> Sequence[Observation]:
-    """Return the members that left; for a member without an id, its last known id."""
-    found = []
+def _left(request: Request, history: _History) -> Iterator[Observation]:
+    """Yield the members that left; for a member without an id, its last known id."""
     for member in () if request.error else request.left:
         key = (request.group_id, member.group_instance_id or "")
         before = history.instances.pop(key, "")
         if member.member_id or member.group_instance_id:
-            found.append(
-                Left(
-                    **_where(request),
-                    group_id=request.group_id,
-                    member_id=member.member_id or before,
-                    at=request.at,
-                    instance_id=member.group_instance_id or None,
-                    reason=member.reason or None,
-                    evidence=_evidence(request),
-                )
+            yield Left(
+                **_where(request),
+                group_id=request.group_id,
+                member_id=member.member_id or before,
+                at=request.at,
+                instance_id=member.group_instance_id or None,
+                reason=member.reason or None,
+                evidence=_evidence(request),
             )
-    return tuple(found)
 
 
 def _rebalanced(request: Request, history: _History) -> Sequence[Observation]:
