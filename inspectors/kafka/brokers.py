@@ -16,10 +16,8 @@ _SETTINGS: Final = frozenset(
 
 def coordinator_kind(cluster: Cluster) -> CoordinatorKind:
     """Return the group coordinator's kind: Java since 4.0, and in 3.7 to 3.9 if enabled."""
-    if (cluster.cluster_id or "").startswith("redpanda."):
-        return CoordinatorKind.UNKNOWN
     release = release_of(cluster.version)
-    if release is None:
+    if release is None or (cluster.cluster_id or "").startswith("redpanda."):
         return CoordinatorKind.UNKNOWN
     if release >= (4, 0):
         return CoordinatorKind.JAVA

@@ -40,8 +40,8 @@ _BY_METADATA_VERSION: Final = {
 _NO_ANSWER: Final = frozenset({"TIMED_OUT", "DISCONNECTED"})
 GONE: Final = _NO_ANSWER | {"UNREACHABLE"}
 _CONNECT_ROUNDS: Final = 3
+# Connections to one broker at most.
 _SIDE_BY_SIDE: Final = 4
-"""Connections to one broker at most."""
 _SHORTEST: Final = 0.05
 
 
@@ -320,10 +320,11 @@ def _first(
                 raise ConnectError(_tls_message(f"{host}:{port}", error), "tls") from None
             except (OSError, RequestError) as error:
                 last = error
+    protocol = f" (security.protocol is {config.protocol})"
     if last is None or isinstance(last, TimeoutError) or getattr(last, "name", "") == "TIMED_OUT":
         raise ConnectError(
             f"cannot reach any of {config.bootstrap} within {deadline.waited()} (no answer). "
-            f"Check -b or --command-config{_protocol_hint(config)}.",
+            f"Check -b or --command-config{protocol}.",
             "timeout",
         )
     refused = isinstance(last, OSError)
@@ -331,7 +332,7 @@ def _first(
     reason = _os_reason(last) if isinstance(last, OSError) else last.reason
     raise ConnectError(
         f"cannot reach any of {config.bootstrap} ({reason}; {tries} in {deadline.waited()}). "
-        f"Check -b or --command-config{'' if refused else _protocol_hint(config)}.",
+        f"Check -b or --command-config{'' if refused else protocol}.",
         "unreachable",
     )
 
@@ -341,10 +342,6 @@ def _unreachable(broker_id: int, host: str, port: int, reason: str | None) -> Re
     name = "TIMED_OUT" if reason is None else "UNREACHABLE"
     text = f"broker {broker_id} at {host}:{port} cannot be reached ({reason or 'no answer'})"
     return RequestError(name, text)
-
-
-def _protocol_hint(config: ClusterConfig) -> str:
-    return f" (security.protocol is {config.protocol})"
 
 
 def _os_reason(error: OSError) -> str:

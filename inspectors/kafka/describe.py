@@ -417,11 +417,11 @@ def offsets_of_many(
         request = message(kind, version, groups=asked)
         groups = connection.exchange(request, deadline).groups
         return {group.group_id: _offsets(group, group.group_id) for group in groups}
-    found = {}
-    for group_id, fields in zip(group_ids, asked, strict=True):
-        request = message(kind, version, **fields)
-        found[group_id] = _offsets(connection.exchange(request, deadline), group_id)
-    return found
+    requests = [message(kind, version, **fields) for fields in asked]
+    return {
+        group_id: _offsets(connection.exchange(request, deadline), group_id)
+        for group_id, request in zip(group_ids, requests, strict=True)
+    }
 
 
 def _offsets(answer: Any, group_id: str) -> Offsets | RequestError:

@@ -23,8 +23,8 @@ _DESCRIBED: Final = """
     ErrorCode:int16 ErrorMessage:string? GroupId:string GroupState:string GroupEpoch:int32
     AssignmentEpoch:int32
 """
+# The classes made here: kafka-python keeps weak references to those of responses.
 _REGISTERED: Final[list[type]] = []
-"""The classes made here: kafka-python keeps weak references to those of responses."""
 
 
 def _fields(text: str, parts: Mapping[str, _Fields]) -> _Fields:

@@ -278,11 +278,11 @@ def _probed(
                 found[name] = merge(with_probe(session, one, probes[name], fetches), ())
     except RequestError as error:
         # What is stored is not asked for either: the broker would delay each group.
-        for one in batch:
-            found[one.group.group_id] = merge(replace(one, probe=undescribed(error)), ())
+        refused = [replace(one, probe=undescribed(error)) for one in batch]
+        found |= {one.group.group_id: merge(one, ()) for one in refused}
     except ConnectError as error:
-        for name in [one.group.group_id for one in batch if one.group.group_id not in found]:
-            found[name] = failure_of(name, error, session.raw.deadline())
+        names = [one.group.group_id for one in batch if one.group.group_id not in found]
+        found |= {name: failure_of(name, error, session.raw.deadline()) for name in names}
     return found
 
 
@@ -295,8 +295,7 @@ def read_brokers(config: ClusterConfig) -> ClusterReading:
     """
     with connect(config) as session:
         deadline = session.raw.deadline()
-        first = min(broker.broker_id for broker in session.resources.cluster(deadline)[1])
-        cluster, notes = session.cluster(first, deadline)
+        cluster, notes = session.cluster(min(session.raw.brokers), deadline)
         topics, _ = session.resources.topics(None, deadline)
         ends: Mapping[str, tuple[int | None, ...]] = {}
         try:

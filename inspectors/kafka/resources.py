@@ -10,7 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from rebal.groups.compact import Replicas
-from rebal.groups.model import Broker, Topic
+from rebal.groups.model import Topic
 from rebal.inspectors.errors import RequestError, error_name, unless_error
 from rebal.inspectors.kafka.cluster import RawCluster, side_by_side
 from rebal.inspectors.kafka.messages import request_class
@@ -30,7 +30,7 @@ _Answers = dict[TopicPartition, int | RequestError]
 
 
 class Resources:
-    """The brokers, topics, offsets and settings that one `RawCluster` reads; thread-safe.
+    """The topics, offsets and settings that one `RawCluster` reads; thread-safe.
 
     A topic is looked up once, and again where its leaders have moved: it serves one look.
 
@@ -42,14 +42,6 @@ class Resources:
     def __init__(self, raw: RawCluster) -> None:
         self._raw = raw
         self._known: dict[str, Any] = {}
-
-    def cluster(self, deadline: Deadline) -> tuple[str | None, tuple[Broker, ...]]:
-        """Return the cluster id and its brokers."""
-        self._raw.any(deadline)
-        brokers = sorted(self._raw.brokers.items())
-        return self._raw.cluster_id, tuple(
-            Broker(broker_id=number, rack=rack) for number, (_, _, rack) in brokers
-        )
 
     def topics(
         self, names: Sequence[str] | None, deadline: Deadline

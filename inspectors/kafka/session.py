@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rebal.groups.model import Cluster
+from rebal.groups.model import Broker, Cluster
 from rebal.inspectors import clock
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError
@@ -26,7 +26,7 @@ _SHARE: Final = 8
 class Session:
     """The cluster of one run, and what is read of it once.
 
-    `resources` reads brokers, topics, offsets and settings.
+    `resources` reads topics, offsets and settings.
     """
 
     def __init__(self, raw: RawCluster) -> None:
@@ -61,12 +61,14 @@ class Session:
         settings, notes = self.settings(broker_id, deadline)
         try:
             connection = self.raw.node(broker_id, deadline)
-            cluster_id, brokers = self.resources.cluster(deadline)
         except (RequestError, ConnectError) as error:
             return Cluster(settings=settings), [*notes, f"the cluster was not read: {error}"]
         cluster = Cluster(
-            cluster_id=cluster_id,
-            brokers=brokers,
+            cluster_id=self.raw.cluster_id,
+            brokers=tuple(
+                Broker(broker_id=number, rack=rack)
+                for number, (_, _, rack) in sorted(self.raw.brokers.items())
+            ),
             version=broker_version(connection),
             features=dict(sorted(connection.features.items())),
             settings=settings,
@@ -81,8 +83,6 @@ def ahead_of_brokers(raw: RawCluster, deadline: Deadline) -> timedelta | None:
     """
     try:
         connection = raw.any(deadline)
-        if not connection.supports(request_class("DescribeQuorum"), 1):
-            return None
         asked = clock.now()
         answer = connection.send(
             request_class("DescribeQuorum"),

@@ -63,9 +63,7 @@ def snapshots(
     Each is asked for all groups at once, end offsets last: a stopped broker delays them.
     `deadline` gives that of a request.
     """
-    measured = session.clock_ahead(deadline())
-    ahead = measured or timedelta()
-    clocks = [clock.note(ahead)] if ahead else []
+    ahead = session.clock_ahead(deadline())
     own = own_settings(session.raw, [look.described.group_id for look in looks], deadline())
     brokers = {look.described.coordinator_id for look in looks}
     clusters = {broker: session.cluster(broker, deadline()) for broker in brokers}
@@ -74,7 +72,6 @@ def snapshots(
     made: list[GroupSnapshot] = []
     for look in looks:
         described = within(look.described, topics.values())
-        described = replace(described, at=described.at - ahead)
         cluster, notes = clusters[described.coordinator_id]
         _, names = used_by(described)
         lag, no_lag = _lag(described, look.offsets, ends)
@@ -82,28 +79,20 @@ def snapshots(
         if settings:
             cluster = replace(cluster, settings={**cluster.settings, **settings})
         is_missing = settings is None and described.type is GroupType.CONSUMER
-        snapshot = snapshot_of(
-            described,
-            address=session.raw.brokers.get(described.coordinator_id),
-            cluster=cluster,
-            topics=tuple(topics[name] for name in sorted(names & topics.keys())),
-            lag=lag,
-        )
         made.append(
-            replace(
-                snapshot,
-                clock_ahead_ms=round(ahead / timedelta(milliseconds=1)),
-                clock_compared=measured is not None,
-                notes=tuple(
-                    dict.fromkeys(
-                        [
-                            *clocks,
-                            *notes,
-                            *(unread[name] for name in sorted(names & unread.keys())),
-                            *no_lag,
-                            *([_NO_SETTINGS] if is_missing else []),
-                        ]
-                    )
+            snapshot_of(
+                described,
+                address=session.raw.brokers.get(described.coordinator_id),
+                cluster=cluster,
+                topics=tuple(topics[name] for name in sorted(names & topics.keys())),
+                lag=lag,
+                ahead=ahead,
+                notes=(
+                    *([clock.note(ahead)] if ahead else []),
+                    *notes,
+                    *(unread[name] for name in sorted(names & unread.keys())),
+                    *no_lag,
+                    *([_NO_SETTINGS] if is_missing else []),
                 ),
             )
         )
@@ -193,11 +182,15 @@ def snapshot_of(
     cluster: Cluster,
     topics: tuple[Topic, ...],
     lag: Lags,
+    ahead: timedelta | None = timedelta(),
+    notes: tuple[str, ...] = (),
 ) -> GroupSnapshot:
-    """Return the snapshot of a described group.
+    """Return the snapshot of a described group, dated by the brokers' clock.
 
-    `address` is its coordinator's host, port and rack; None where the brokers do not name it.
+    `address` is its coordinator's host, port and rack; None where the brokers do not name it. This
+    machine's clock is `ahead` of the brokers'; None where it was not compared.
     """
+    at = described.at - (ahead or timedelta())
     host, port, _ = address or ("", 0, None)
     kind = described.type.value.capitalize()
     request = "DescribeGroups" if described.type is GroupType.CLASSIC else f"{kind}GroupDescribe"
@@ -218,13 +211,16 @@ def snapshot_of(
                 rebalanced_why=_NOT_ASKED if described.type is GroupType.CLASSIC else "",
             ),
         ),
-        captured_at=described.at,
+        captured_at=at,
+        clock_ahead_ms=round((ahead or timedelta()) / timedelta(milliseconds=1)),
+        clock_compared=ahead is not None,
         captured_by=f"rebal {VERSION}",
         cluster=cluster,
-        evidence=(Evidence(source=Source.DESCRIBE, at=described.at, detail=request),),
+        evidence=(Evidence(source=Source.DESCRIBE, at=at, detail=request),),
         members=described.members,
         topics=topics,
         lag=lag,
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 

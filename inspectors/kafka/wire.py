@@ -103,20 +103,18 @@ class Connection:
             self.close()
             raise
 
-    def supports(self, request: type, version: int = 0) -> bool:
+    def supports(self, request: Any, version: int = 0) -> bool:
         """Return whether the broker supports `version` (or a later one) of this request."""
-        return self.versions.get(api_key(request), (0, -1))[1] >= version
+        return self.versions.get(request.API_KEY, (0, -1))[1] >= version
 
-    def version(
-        self, request: type, *, min_version: int = 0, max_version: int | None = None
-    ) -> int:
+    def version(self, request: Any, *, min_version: int = 0, max_version: int | None = None) -> int:
         """Return the newest version of a request, within these, that both sides support.
 
         Raises:
             RequestError: UNSUPPORTED_VERSION.
         """
-        low, high = self.versions.get(api_key(request), (0, -1))
-        version = min(high, max_version or request.max_version)  # type: ignore[attr-defined]
+        low, high = self.versions.get(request.API_KEY, (0, -1))
+        version = min(high, max_version or request.max_version)
         if version < max(low, min_version):
             name = request.__name__.removesuffix("Request")
             raise RequestError(
@@ -246,7 +244,7 @@ class Connection:
                     error_name(response.error_code), f"{self.address} rejected ApiVersions"
                 )
             known = {key.api_key: key.max_version for key in response.api_keys}
-            version = min(version - 1, known.get(api_key(ApiVersionsRequest), 0))
+            version = min(version - 1, known.get(ApiVersionsRequest.API_KEY, 0))
         self.versions = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
         self.features = {f.name: f.max_version_level for f in response.finalized_features or ()}
         self.supported_features = {f.name: f.max_version for f in response.supported_features or ()}
@@ -329,8 +327,3 @@ def message(kind: Any, version: int, **fields: Any) -> Any:
         part = known[name].data_class if nested else None
         made[name] = [message(part, version, **each) for each in value] if nested else value
     return kind(version=version, **made)
-
-
-def api_key(request: type) -> int:
-    """Return the number of a request kind, as ApiVersions lists it."""
-    return int(request.API_KEY)  # type: ignore[attr-defined]

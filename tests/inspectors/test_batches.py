@@ -22,7 +22,7 @@ from rebal.inspectors import clock
 from rebal.inspectors.errors import RequestError
 from rebal.inspectors.kafka import probe, read
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.describe import Described, Look, look_at
+from rebal.inspectors.kafka.describe import Described, Look, look_at, offsets_of_many
 from rebal.inspectors.kafka.listing import GroupFailure
 from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.reload import LATEST
@@ -146,6 +146,23 @@ def test_a_group_without_offsets_is_described_all_the_same() -> None:
     assert isinstance(look.offsets, RequestError)
     assert isinstance(gone, RequestError)
     assert gone.name == "GROUP_ID_NOT_FOUND"
+
+
+def test_brokers_before_kafka_3_0_are_asked_for_the_offsets_of_one_group_after_another() -> None:
+    part = SimpleNamespace(partition_index=0, committed_offset=7, error_code=0)
+    topics = [SimpleNamespace(name="t", partitions=[part])]
+    asked: list[str] = []
+
+    def exchange(request: Any, _: object) -> object:
+        asked.append(request.group_id)
+        return SimpleNamespace(error_code=16 * (request.group_id == "b"), topics=topics)
+
+    connection = cast(Connection, SimpleNamespace(version=lambda *_, **__: 7, exchange=exchange))
+    found = offsets_of_many(connection, ["a", "b"], Deadline(1000))
+    assert asked == ["a", "b"]
+    assert found["a"] == {("t", 0): 7}
+    assert isinstance(found["b"], RequestError)
+    assert found["b"].name == "NOT_COORDINATOR"
 
 
 def test_an_offset_below_zero_is_a_damaged_answer_of_its_partition_alone() -> None:

@@ -33,9 +33,6 @@ class Broker:
     def any(self, _: object) -> Broker:
         return self
 
-    def supports(self, _: object, version: int) -> bool:
-        return version == 1
-
     def send(self, *_: object, **__: object) -> SimpleNamespace:
         self.at += self.spent
         if isinstance(self.said, Exception):

@@ -25,6 +25,7 @@ from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.doctor import DoctorReport, examine
 from rebal.inspectors.kafka.read import GroupFailure, read_groups
 from rebal.inspectors.kafka.resources import Resources
+from rebal.inspectors.kafka.session import Session
 from rebal.inspectors.kafka.wire import Deadline
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
@@ -117,7 +118,9 @@ def test_resources_are_those_that_librdkafka_reads(kafka41: Broker, topic_name: 
     with RawCluster(config) as raw:
         ours = Resources(raw)
         cluster = admin.describe_cluster().result(20)
-        assert ours.cluster(deadline) == (cluster.cluster_id, (Described(broker_id=1),))
+        described, _ = Session(raw).cluster(1, deadline)
+        assert described.cluster_id == cluster.cluster_id
+        assert described.brokers == (Described(broker_id=1),)
         found, failed = ours.topics([topic_name, "nothing-here"], deadline)
         assert failed.keys() == {"nothing-here"}
         names = TopicCollection([topic_name])

@@ -66,7 +66,7 @@ def find_cluster_id(config: ClusterConfig) -> str | None:
         RequestError: no broker describes the cluster.
     """
     with connect(config) as session:
-        return session.resources.cluster(Deadline(config.timeout_ms))[0]
+        return session.raw.cluster_id
 
 
 def find_records(config: ClusterConfig, previous: Manifest | None) -> Source:
