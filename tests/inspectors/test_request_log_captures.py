@@ -203,10 +203,3 @@ def test_reasons_hosts_and_generations_come_through(reading):
         assert o.protocol_type == ("connect" if workers else "consumer")
     succeeded = [o for o in joins if o.generation_id is not None]
     assert len(succeeded) > (200 if CAPTURES == BUNDLED else 0)
-
-
-def test_only_the_wanted_groups(reading):
-    name = max(_truth().groups, key=lambda name: len(_truth().groups[name]))
-    only = read_request_log([CAPTURES / "kafka-request.log.gz"], groups={name})
-    assert {o.group_id for o in only.observations} == {name}
-    assert list(only.observations) == [o for o in reading.observations if o.group_id == name]

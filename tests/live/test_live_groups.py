@@ -239,7 +239,7 @@ def test_classic_members_that_stay_alone_in_a_kip848_group_do_not_run_kip848(
     assert found.group.type is GroupType.CONSUMER
     assert {member.protocol_type for member in found.members} == {"classic"}
     assert group_protocol(found).value is RebalanceProtocol.CANNOT_TELL
-    log = read_request_log([broker.request_log_path], groups={group_id})
+    log = read_request_log([broker.request_log_path])
     answer = group_protocol(merge(found, log.observations))
     assert answer.value is RebalanceProtocol.EAGER
     assert "every member speaks the classic protocol: its list is [range]" in answer.why

@@ -39,7 +39,7 @@ BY_HANDSHAKE = {"franz-go": ("kgo", "v1.22.2"), "sarama": ("sarama", "v1.61.1")}
 
 def look(broker: Broker, group: str, *, log: bool) -> GroupSnapshot:
     (snapshot,) = read_groups(ClusterConfig(bootstrap=broker.bootstrap), [group])
-    seen = read_request_log([broker.request_log_path], groups={group}).observations if log else ()
+    seen = read_request_log([broker.request_log_path]).observations if log else ()
     return merge(snapshot, seen)
 
 

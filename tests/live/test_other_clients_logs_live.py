@@ -61,9 +61,7 @@ def test_a_client_s_log_agrees_with_the_request_log(
     log = tmp_path / "app-1.log"
     log.write_text(member.log())
     own = merge(described, (reading := read_client_logs([log])).observations + reading.logs)
-    sent = merge(
-        described, read_request_log([kafka41.request_log_path], groups={group_id}).observations
-    )
+    sent = merge(described, read_request_log([kafka41.request_log_path]).observations)
     kafka41.log_requests(False)
     (shown,), (truth,) = own.members, sent.members
     assert proven_family(shown.software) == family

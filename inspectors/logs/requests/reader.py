@@ -8,7 +8,7 @@ stops (`JOIN_REJECTIONS`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -45,11 +45,7 @@ from rebal.inspectors.logs.text_input import TextInput, TextSource
 _STREAM: Final = "stream"
 
 
-def read_request_log(
-    sources: Sequence[TextSource],
-    groups: Container[str] | None = None,
-    tz_offset: Zone = None,
-) -> LogReading:
+def read_request_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> LogReading:
     """Return the joins, rejections, leaves and completed rebalances in one or several request logs.
 
     Times are those at which a request was COMPLETED; a join waits for the rebalance. A time without
@@ -63,7 +59,7 @@ def read_request_log(
     logs: list[LogRead] = []
     requests: list[Request] = []
     for source in map(TextInput, sources):
-        found_here, parts = _read(source, groups, tz_offset, tally)
+        found_here, parts = _read(source, tz_offset, tally)
         requests += found_here
         logs += parts
     if len(sources) > 1 and all(r.at is not None for r in requests):
@@ -94,9 +90,9 @@ def _notes(requests: Sequence[Request], tally: Counter[str]) -> Iterator[str]:
 
 
 def _read(
-    source: TextInput, groups: Container[str] | None, tz_offset: Zone, tally: Counter[str]
+    source: TextInput, tz_offset: Zone, tally: Counter[str]
 ) -> tuple[list[Request], list[LogRead]]:
-    """Return the requests of these groups (None: of all groups), and each broker's part of the log.
+    """Return the requests of groups' members, and each broker's part of the log.
 
     All lines are counted.
     """
@@ -117,14 +113,12 @@ def _read(
         first, last = first or raw, raw
         if (heartbeat := present(raw)) is not None:
             group_id, member_id, broker = heartbeat
-            if groups is None or group_id in groups:
-                part_of(broker).members.add((group_id, member_id))
+            part_of(broker).members.add((group_id, member_id))
         parsed = parse(raw, source.name, number, tz_offset, heartbeats=is_fenced(raw))
         if isinstance(parsed, Request):
-            if groups is None or parsed.group_id in groups:
-                requests.append(parsed)
-                part_of(parsed.broker)
-                local[parsed.broker] = parsed.local
+            requests.append(parsed)
+            part_of(parsed.broker)
+            local[parsed.broker] = parsed.local
         else:
             tally["unread"] += bool(parsed.problem)
     tally["lines"] += number
