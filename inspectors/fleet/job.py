@@ -18,7 +18,10 @@ from rebal.inspectors.fleet.spark.progress import Tasks, describe, watch
 from rebal.inspectors.fleet.spark.session import SparkSettings, any_secret, require, spark_session
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from rebal.inspectors.fleet.lake.place import Place
+    from rebal.inspectors.fleet.lake.run import Run
     from rebal.inspectors.fleet.sources.source import Source
 
 Say = Callable[[str], None]
@@ -72,8 +75,6 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
     source = _look(order, last)
     with contextlib.ExitStack() as started:
         spark = started.enter_context(spark_session(order.spark))
-        from rebal.inspectors.fleet.scan import scan
-
         # Only now is the lake written to: a scan that cannot start leaves nothing there. Spark ends
         # before the run does, so that no task writes after it.
         making = new_run(order.out, cluster, full=order.full, retain=order.retain)
@@ -82,14 +83,7 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
                 raise lost(order.out, cluster)
             try:
                 with watch(spark, tasks) if tasks is not None else contextlib.nullcontext():
-                    manifest = scan(
-                        spark,
-                        run,
-                        source=source,
-                        request_logs=order.request_logs,
-                        log_timezone=order.log_timezone,
-                        say=say,
-                    )
+                    manifest = _carry_out(spark, run, order, source, say)
             except RebalError:
                 raise
             except Exception as error:
@@ -160,6 +154,21 @@ def _look(order: ScanOrder, previous: Manifest | None) -> Source | None:
 
         return read_files(find_files(order.offsets))
     return None
+
+
+def _carry_out(
+    spark: SparkSession, run: Run, order: ScanOrder, source: Source | None, say: Say
+) -> Manifest:
+    from rebal.inspectors.fleet.scan import scan
+
+    return scan(
+        spark,
+        run,
+        source=source,
+        request_logs=order.request_logs,
+        log_timezone=order.log_timezone,
+        say=say,
+    )
 
 
 def _in_words(error: Exception, order: ScanOrder) -> SparkError:
