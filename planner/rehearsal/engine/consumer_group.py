@@ -193,10 +193,8 @@ class ConsumerGroup:
         member = self._enter(request.member_id, request.instance_id, client)
         before = member.assigned
         changed = self._update(member, request)
-        if changed:
-            self._bump(changed, but=member)
-        elif self._refresh:
-            self._bump("topics changed", but=member)
+        if changed or self._refresh:
+            self._bump(changed or "topics changed", but=member)
         self._resolve_soon()
         patterns = self._patterns
         if patterns.under_way and self._agenda.now >= patterns.at + AT_MOST_EVERY:
@@ -257,8 +255,8 @@ class ConsumerGroup:
         member = self._enter(member_id, request.instance_id, client)
         member.timer += 1
         changed = self._update(member, request)
-        if changed:
-            self._bump(changed, but=member)
+        if changed or self._refresh:
+            self._bump(changed or "topics changed", but=member)
         owned = () if request.eager else request.subscription.owned
         self._reconcile(member, frozenset(owned))
         if request.instance_id is not None:

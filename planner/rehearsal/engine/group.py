@@ -187,9 +187,20 @@ class Group:
         self._now = made = self._classic(0)
         return made.delete()
 
-    def refresh(self) -> bool:
-        """Learn that topics changed; a classic group's leader has to find that out itself."""
+    def subscribes(self, topic: str) -> bool:
+        """Return whether a member subscribes to this topic (as of the last classic generation)."""
         if isinstance(self._now, ConsumerGroup):
+            return any(topic in member.topics for member in self._now.members)
+        stored = self._now.stored.members
+        return any(topic in seat.request.subscription.topics for seat in stored)
+
+    def refresh(self, topic: str) -> bool:
+        """Learn that a topic changed; a classic group's leader has to find that out itself.
+
+        A KIP-848 group that does not subscribe to it stays as it is
+        (GroupMetadataManager.onNewMetadataImage).
+        """
+        if isinstance(self._now, ConsumerGroup) and self.subscribes(topic):
             self._now.refresh()
         return self.kip848
 

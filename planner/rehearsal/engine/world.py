@@ -211,14 +211,14 @@ class World:
     def add_partitions(self, topic: str, count: int, noticed: float = 0.0) -> None:
         """Set a topic's partitions to `count`; leaders see it `noticed` seconds later."""
         self._has(topic, count, "partitions")
-        self._topics_changed(noticed)
+        self._topic_changed(topic, noticed)
 
     def delete_topic(self, topic: str, noticed: float = 0.0) -> None:
         """Delete a topic; leaders see it `noticed` seconds later."""
         self._topics.pop(topic, None)
         self.ledger.drop(topic, self.agenda.now)
         self.happened.append(Happened(self.agenda.now, "", "topic deleted", topic))
-        self._topics_changed(noticed)
+        self._topic_changed(topic, noticed)
         self._matches_changed(topic, noticed)
 
     def create_topic(self, topic: str, count: int, noticed: float = 0.0) -> None:
@@ -407,11 +407,11 @@ class World:
         if self.group.waits_for(consumer.member_id):
             self._silent.add(consumer.member_id)
 
-    def _topics_changed(self, noticed: float) -> None:
+    def _topic_changed(self, topic: str, noticed: float) -> None:
         """Let whoever assigns see it: the brokers at once, a leader when it reads metadata."""
-        if not self.group.refresh():
+        if not self.group.refresh(topic):
             self._coming += 1
-            self.agenda.after(noticed, self._metadata_seen)
+            self.agenda.after(noticed, self._metadata_seen, topic)
 
     def _matches_changed(self, topic: str, noticed: float) -> None:
         """Schedule a metadata read of each client that matches its pattern itself."""
@@ -427,8 +427,11 @@ class World:
         if pattern := consumer.process.pattern:
             consumer.topics_seen(matching(pattern, self._topics))
 
-    def _metadata_seen(self) -> None:
+    def _metadata_seen(self, topic: str) -> None:
+        """Have the leader join again for a topic that one of the members subscribes to."""
         self._coming -= 1
+        if not self.group.subscribes(topic):
+            return
         leader = next(
             (c for c in self.consumers.values() if c.alive and c.member_id == self.group.leader),
             None,

@@ -1,6 +1,7 @@
 """What the engine says of single stories whose course Kafka's source fixes."""
 
 import pytest
+from msgspec.structs import replace
 
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process
@@ -109,6 +110,13 @@ def test_partitions_that_a_topic_gains_are_assigned_when_the_leader_sees_them() 
     )
     assert [member.owned for member in run.members] == [7, 7]
     assert run.measures.longest > 59
+
+
+def test_topic_that_nobody_subscribes_to_changes_nothing() -> None:
+    # ConsumerCoordinator.rejoinNeededOrPending compares the subscribed topics' metadata alone.
+    where = replace(scene(DONE, DONE), topics={"orders": 12, "other": 3})
+    run = play(where, Event(do=Deed.PARTITIONS, topic="other", count=5, seconds=1.0, at=1))
+    assert run.rebalances == ()
 
 
 def test_one_run_is_a_function_of_its_seed() -> None:

@@ -165,6 +165,13 @@ def test_new_partitions_give_the_group_an_epoch_at_the_next_heartbeat() -> None:
     assert run.measures.longest < 11
 
 
+def test_topic_that_nobody_subscribes_to_gives_no_epoch() -> None:
+    # GroupMetadataManager.onNewMetadataImage looks up the groups that subscribe to a topic.
+    where = replace(kip848(), topics={"orders": 12, "other": 3})
+    run = play(where, Event(do=Deed.PARTITIONS, topic="other", count=5, at=1.0))
+    assert epochs(run) == []
+
+
 def test_a_deleted_topic_is_nobody_s_and_counts_no_more() -> None:
     run = play(kip848(), Event(do=Deed.DELETE_TOPIC, topic="orders", at=3.0), restart("m1"))
     assert run.rebalances[0].why == "topics changed"
