@@ -105,6 +105,16 @@ class Record:
         return found
 
 
+@dataclass(frozen=True)
+class Grown:
+    """A topic that had `before` partitions and has `count` since `at`."""
+
+    at: float
+    topic: str
+    before: int
+    count: int
+
+
 @dataclass
 class Group:
     """One group of a capture."""
@@ -122,13 +132,18 @@ class Group:
 
 @dataclass
 class Capture:
-    """Groups by name, partition counts by topic, the broker, and when the capture was taken."""
+    """Groups by name, partition counts by topic, the broker, and when the capture was taken.
+
+    `grown` are the topics that got more partitions, `topic_ids` as Kafka prints them.
+    """
 
     groups: dict[str, Group]
     topics: dict[str, int]
     brokers: Brokers
     begin: float
     end: float
+    grown: list[Grown]
+    topic_ids: dict[str, str]
 
 
 @cache
@@ -149,9 +164,14 @@ def read(folder: Path) -> Capture:
     for one in groups.values():
         one.requests.sort(key=lambda request: (request.came, request.done))
     topics = _offsets(folder / "consumer_offsets.jsonl.gz", groups)
+    grown = [
+        Grown(one["t_ms"] / 1000, one["topic"], one["before"], one["partitions"])
+        for one in truth.get("topics", ())
+    ]
+    topics |= {one.topic: one.before for one in reversed(grown)}
     brokers = _brokers(folder, truth.get("broker", ""))
     begin, end = truth["t_begin_ms"] / 1000, truth["t_end_ms"] / 1000
-    return Capture(groups, topics, brokers, begin, end)
+    return Capture(groups, topics, brokers, begin, end, grown, truth.get("topic_ids", {}))
 
 
 def _brokers(folder: Path, broker: str) -> Brokers:
@@ -159,15 +179,23 @@ def _brokers(folder: Path, broker: str) -> Brokers:
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.exists() else ""
     read = {key: int(value) for key, value in _SETTING.findall(text)}
-    version = re.search(r"(\d+)\.\d", broker)
-    old = version is not None and int(version[1]) < 4
-    usual = Brokers()
+    version = re.search(r"(\d+)\.(\d+)", broker)
+    number = (int(version[1]), int(version[2])) if version is not None else (4, 1)
+    usual, delays = Brokers(), number >= (4, 3)
+
+    def seconds(key: str, default: float) -> float:
+        return read[key] / 1000 if key in read else default
+
     return Brokers(
-        kind=CoordinatorKind.SCALA if old else CoordinatorKind.JAVA,
-        initial_delay=read.get("initial.rebalance.delay.ms", 3000) / 1000,
+        kind=CoordinatorKind.SCALA if number < (4, 0) else CoordinatorKind.JAVA,
+        initial_delay=seconds("initial.rebalance.delay.ms", usual.initial_delay),
         max_size=read.get("max.size", usual.max_size),
-        min_session=read.get("min.session.timeout.ms", 1000) / 1000,
-        max_session=read.get("max.session.timeout.ms", 1_800_000) / 1000,
+        min_session=seconds("min.session.timeout.ms", 1.0),
+        max_session=seconds("max.session.timeout.ms", usual.max_session),
+        consumer_heartbeat=seconds("consumer.heartbeat.interval.ms", usual.consumer_heartbeat),
+        consumer_session=seconds("consumer.session.timeout.ms", usual.consumer_session),
+        assignment_interval=seconds("consumer.assignment.interval.ms", 1.0) if delays else 0.0,
+        first_epoch=int(delays),
     )
 
 

@@ -119,7 +119,13 @@ def _open(story: Story, at: float) -> bool:
 def replay(story: Story, capture: Capture, seed: int = 0) -> Comparison:
     """Rehearse the story and compare it at each settled point, start by start."""
     random = Random(seed)
-    world = World(capture.topics, capture.brokers, random, chance=story.chance(seed))
+    world = World(
+        capture.topics,
+        capture.brokers,
+        random,
+        topic_ids=capture.topic_ids,
+        chance=story.chance(seed),
+    )
     compared, points = Comparison(), settled(story)
     before: tuple[int, int] | None = None
     before_at = 0.0
@@ -281,6 +287,10 @@ _DEEDS: dict[Deed, Callable[[World, Event], None]] = {
     Deed.BUSY: _each(lambda world, name, event: world.consumers[name].busy(event.seconds or 0.0)),
     Deed.COORDINATOR: lambda world, event: world.move_coordinator(event.seconds or 1.0),
     Deed.DELETE_GROUP: lambda world, _: world.delete_group(),
+    Deed.ENFORCE_REBALANCE: _each(lambda world, name, _: world.consumers[name].enforce_rebalance()),
+    Deed.PARTITIONS: lambda world, event: world.add_partitions(
+        event.topic, event.count, event.seconds or 0.0
+    ),
 }
 
 

@@ -52,6 +52,7 @@ class Story:
         for number, event in enumerate(group.timeline):
             self._take(event, group.timeline[number + 1 :])
         self.events += self._busy()
+        self.events += self._grown(capture)
         self.events.sort(key=lambda event: event.at or 0.0)
 
     def chance(self, seed: int) -> Recorded:
@@ -81,6 +82,8 @@ class Story:
             back = next((one for one in mine if one["action"] == "start"), None)
             gone = self.since(back["t_ms"]) if back else self.end
             self._stop(event, client_id, at, gone)
+        elif action == "enforce rebalance":
+            self.events.append(Event(do=Deed.ENFORCE_REBALANCE, at=at, members=(client_id,)))
         elif action == "group deleted":
             self.events.append(Event(do=Deed.DELETE_GROUP, at=at))
         elif "broker" in action or "coordinator" in action:
@@ -173,6 +176,21 @@ class Story:
                 start = began.pop(one["client_id"])
                 yield Event(do=Deed.BUSY, at=start, members=(one["client_id"],), seconds=at - start)
 
+    def _grown(self, capture: Capture) -> Iterator[Event]:
+        """The topics that grew; a leader noticed it when it joined again without being told."""
+        for one in capture.grown:
+            record = next((each for each in reversed(self.group.records) if each.at <= one.at), None)
+            leader = record.value.leader if record is not None and record.value else None
+            noticed = next(
+                (join.came for join in self.group.joins()
+                 if join.came > one.at and join.member_id == leader),
+                capture.end,
+            )  # fmt: skip
+            at, after = one.at - self.begin, noticed - one.at
+            yield Event(
+                do=Deed.PARTITIONS, at=at, topic=one.topic, count=one.count, seconds=after
+            )
+
     def _usual_topics(self) -> tuple[str, ...]:
         return next((join.topics for join in self.group.joins() if join.topics), ())
 
@@ -183,7 +201,7 @@ class Recorded(Chance):
     def __init__(self, story: Story, random: Random) -> None:
         super().__init__(random)
         self._ids: dict[str, list[tuple[float, str]]] = {}
-        self._own_ids: dict[str, list[str]] = {}
+        self._own_ids: dict[str, list[tuple[float, str]]] = {}
         self._polls: dict[str, list[float]] = {}
         for event in story.events:
             if event.do is Deed.STOP:
@@ -193,7 +211,8 @@ class Recorded(Chance):
         for one in story.group.requests:
             if one.api == BEAT and one.joins:
                 known = self._own_ids.setdefault(one.client_id, [])
-                known += [one.asked["memberId"]] if one.asked["memberId"] not in known else []
+                if one.asked["memberId"] not in {id_ for _, id_ in known}:
+                    known.append((one.came - story.begin, one.asked["memberId"]))
         for join in story.group.joins():
             came = join.came - story.begin
             if join.asked.get("memberId"):
@@ -205,16 +224,14 @@ class Recorded(Chance):
             times.sort()
 
     def member_id(self, client_id: str, instance_id: str | None, now: float) -> str:
-        left = self._ids.get(client_id)
-        if not left:
-            return super().member_id(client_id, instance_id, now)
-        nearest = min(left, key=lambda issued: abs(issued[0] - now))
-        left.remove(nearest)
-        return nearest[1]
+        found = _nearest(now, self._ids.get(client_id, []))
+        return found or super().member_id(client_id, instance_id, now)
 
     def kip848_member_id(self, client_id: str, now: float) -> str:
-        left = self._own_ids.get(client_id)
-        return left.pop(0) if left else super().kip848_member_id(client_id, now)
+        # Members with the classic protocol get theirs from the coordinator here too.
+        mine, issued = self._own_ids.get(client_id, []), self._ids.get(client_id, [])
+        found = _nearest(now, mine, issued)
+        return found or super().kip848_member_id(client_id, now)
 
     def poll(self, client_id: str, beat: float, every: float, now: float) -> float:
         latest = beat + every + _LATE
@@ -222,3 +239,13 @@ class Recorded(Chance):
             (came for came in self._polls.get(client_id, ()) if now < came <= latest), None
         )
         return super().poll(client_id, beat, every, now) if joined is None else joined
+
+
+def _nearest(now: float, *lists: list[tuple[float, str]]) -> str | None:
+    """Take the id that was given at about this time off its list."""
+    left = [(abs(at - now), at, id_, some) for some in lists for at, id_ in some]
+    if not left:
+        return None
+    _, at, id_, some = min(left, key=lambda one: one[:3])
+    some.remove((at, id_))
+    return id_
