@@ -39,10 +39,10 @@ class SeenWorld(World):
             made._fixed = made.protocol = RebalanceProtocol.EAGER
         return made
 
-    def _metadata_seen(self) -> None:
+    def _metadata_seen(self, topic: str) -> None:
         # The brokers of a group that was converted meanwhile see the new partitions, too.
-        self.group.refresh()
-        super()._metadata_seen()
+        self.group.refresh(topic)
+        super()._metadata_seen(topic)
 
     def tell(self, consumer: Member, what: str, detail: str = "") -> None:
         """Print what the client prints, too."""

@@ -179,17 +179,16 @@ class Story:
     def _grown(self, capture: Capture) -> Iterator[Event]:
         """The topics that grew; a leader noticed it when it joined again without being told."""
         for one in capture.grown:
-            record = next((each for each in reversed(self.group.records) if each.at <= one.at), None)
-            leader = record.value.leader if record is not None and record.value else None
+            leaders = [
+                each.value.leader for each in self.group.records if each.at <= one.at and each.value
+            ]
             noticed = next(
                 (join.came for join in self.group.joins()
-                 if join.came > one.at and join.member_id == leader),
+                 if join.came > one.at and join.member_id in leaders[-1:]),
                 capture.end,
             )  # fmt: skip
             at, after = one.at - self.begin, noticed - one.at
-            yield Event(
-                do=Deed.PARTITIONS, at=at, topic=one.topic, count=one.count, seconds=after
-            )
+            yield Event(do=Deed.PARTITIONS, at=at, topic=one.topic, count=one.count, seconds=after)
 
     def _usual_topics(self) -> tuple[str, ...]:
         return next((join.topics for join in self.group.joins() if join.topics), ())
