@@ -11,6 +11,7 @@ from typing import Final
 # last a little longer than that: in brokers' request logs 301 ms for 300, 1001 to 1002 ms for 1000.
 _TICK: Final = 0.1
 _DRIFT: Final = 0.004
+_METADATA_AGE: Final = 300.0
 
 
 class Chance:
@@ -49,3 +50,11 @@ class Chance:
         It polls every `every` seconds; 0 for clients that join again without a poll.
         """
         return beat + self._random.random() * every if every else beat
+
+    def retry(self, client_id: str, after: float, now: float) -> float:  # noqa: ARG002
+        """Return when a client joins again that waits `after` seconds for it."""
+        return now + after
+
+    def metadata(self, client_id: str, now: float) -> float:  # noqa: ARG002
+        """Return when a client reads its metadata the next time (metadata.max.age.ms)."""
+        return now + self._random.random() * _METADATA_AGE

@@ -26,6 +26,7 @@ from rebal.planner.rehearsal.engine.messages import (
 from rebal.planner.rehearsal.engine.process import (
     Process,
     Running,
+    checks_assignment,
     fixed_protocol,
     leaves_on_close,
     retries,
@@ -61,7 +62,7 @@ class Consumer(Member):
         self._joined_at = -1.0
         self._listens_until = 0.0
         self._elected = ""
-        self._token = 0
+        self._rejections = self._token = 0
 
     def seat(self, running: Running, elected: str) -> JoinRequest:
         """Be a member already, with its partitions; return the join that it came by."""
@@ -144,7 +145,7 @@ class Consumer(Member):
             self._join_done(answer)
         elif error is Error.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
-            self._agenda.after(ROUND_TRIP, self._join, self._next_token())
+            self._join_later(ROUND_TRIP)
         elif error is Error.UNKNOWN_MEMBER_ID:
             wait = ROUND_TRIP + self._forget(error)
             if self.alive:
@@ -314,11 +315,15 @@ class Consumer(Member):
         if not self.alive or (token is not None and token != self._token):
             return
         now, numbers = self._agenda.now, self._ledger.numbers
-        self.rejected = False
+        self.rejected, self._rejections = False, 0
         self._beats_from = now
         self._interval = self._chance.interval(self.process.heartbeat)
         self.rebalances.add(now - max(self._joined_at, 0.0), now)
         self._joined_at = -1.0
+        if checks_assignment(self.process) and self._foreign(partitions):
+            self._subscription = replace(self._subscription, generation=self.generation)
+            self._agenda.after(_BACKOFF, self._rejoin, self._next_token())
+            return
         try:
             new = frozenset(map(numbers.__getitem__, partitions))
         except KeyError:
@@ -340,6 +345,10 @@ class Consumer(Member):
             self._agenda.after(took, self._take_over, self._token, added, True)
         else:
             self._take_over(self._token, added, bool(revoked))
+
+    def _foreign(self, partitions: Owned) -> bool:
+        topics = self._subscription.topics
+        return bool(topics) and any(topic not in topics for topic, _ in partitions)
 
     def _take_over(self, token: int, added: frozenset[int], revoked: bool) -> None:
         if not self.alive or token != self._token:
@@ -380,10 +389,15 @@ class Consumer(Member):
             self._reporter.tell(self, "rejected", error.name)
         if retries(self.process) and error is not Error.FENCED_INSTANCE_ID:
             self._set_moving(False)
-            self._agenda.after(retries_after(self.process), self._join, self._next_token())
+            self._rejections += 1
+            self._join_later(retries_after(self.process, self._rejections))
             return
         self._drop_all()
         self._end(leaves=False)
+
+    def _join_later(self, wait: float) -> None:
+        at = self._chance.retry(self._client_id, wait, self._agenda.now)
+        self._agenda.at(at, self._join, self._next_token())
 
     def _forget(self, error: Error) -> float:
         """Lose membership and with it what it owned (KIP-429, onPartitionsLost).

@@ -396,6 +396,8 @@ class ClassicGroup:
             if not (member.joining or member.silent):
                 member.client.wake()
         for member in waiting:
+            # propagateAssignment begins its session anew, with an error too.
+            member.heard = agenda.now
             member.client.synced(SyncAnswer(Error.REBALANCE_IN_PROGRESS))
         if self._first:
             self._more = False

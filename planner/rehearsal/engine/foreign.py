@@ -53,5 +53,27 @@ class KafkajsRoundRobin:
         return replace(member, owned=tuple(assigned), generation=generation)
 
 
+class KafkaGoRange(KafkajsRoundRobin):
+    """Range of segmentio/kafka-go (RangeGroupBalancer): other borders than Java's.
+
+    Of a topic with P partitions the member i of M gets those from iP/M to (i + 1)P/M, rounded down.
+    """
+
+    name = "range"
+
+    def assign(self, spec: Spec) -> Assignment:
+        """Return a slice of each topic for each of its members, by member id."""
+        members = sorted(spec.members, key=lambda member: member.member_id)
+        made: Assignment = {member.member_id: [] for member in members}
+        for topic, count in spec.partitions.items():
+            ids = [member.member_id for member in members if topic in member.topics]
+            for number, id_ in enumerate(ids):
+                first, end = number * count // len(ids), (number + 1) * count // len(ids)
+                made[id_] += [(topic, n) for n in range(first, end)]
+        return made
+
+
 FOREIGN: Final[Mapping[str, Assignor]] = {KafkajsRoundRobin.name: KafkajsRoundRobin()}
 """By name on the wire."""
+OF_FAMILY: Final[Mapping[tuple[str, str], Assignor]] = {("segmentio", "range"): KafkaGoRange()}
+"""Assignors that have the name of one of Kafka's own and assign differently, by client family."""

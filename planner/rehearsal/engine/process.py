@@ -17,6 +17,7 @@ _STICKY: Final = frozenset({"sticky", "cooperative-sticky"})
 _JAVA: Final = ("java", "streams")
 _RETRIES: Final = ("librdkafka", "franz-go", "sarama")
 CALLBACKS: Final = ("revoked", "assigned", "lost")
+_READS_BEFORE: Final = ("librdkafka", "sarama", "segmentio")
 _WITHOUT_POLL: Final = ("connect", "franz-go", "kafkajs", "sarama", "segmentio")
 
 
@@ -110,9 +111,33 @@ def retries(process: Process) -> bool:
     return process.family in _RETRIES
 
 
-def retries_after(process: Process) -> float:
-    """Return the seconds after which it tries again: librdkafka 2 (captured), others about 1."""
+def retries_after(process: Process, rejected: int) -> float:
+    """Return the seconds after which it tries again, once it was `rejected` so often in a row.
+
+    librdkafka waits 2 s (captured), franz-go from 250 ms twice as long each time, 5 s at the most
+    (kgo.RetryBackoffFn), others about 1 s.
+    """
+    if process.family == "franz-go":
+        return min(0.25 * 2.0 ** min(rejected - 1, 10), 5.0)
     return 2.0 if process.family == "librdkafka" else 1.0
+
+
+def reads_metadata(process: Process) -> bool:
+    """Return whether the leader reads the topics' metadata each time before it assigns.
+
+    librdkafka (rd_kafka_cgrp_handle_JoinGroup), sarama (consumerGroup.balance) and kafka-go do; the
+    others assign by what they read last.
+    """
+    return process.family in _READS_BEFORE
+
+
+def checks_assignment(process: Process) -> bool:
+    """Return whether it joins again where it is assigned a topic that it does not subscribe to.
+
+    Source: ConsumerCoordinator.onJoinComplete. A static member that comes back with another
+    subscription is given the assignment of before.
+    """
+    return process.family in _JAVA and not process.pattern
 
 
 def rejoins_in_poll(process: Process) -> bool:

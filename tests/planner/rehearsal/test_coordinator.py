@@ -68,6 +68,25 @@ def test_static_member_that_is_down_is_removed_when_it_has_not_synced_in_time() 
     ]
 
 
+@pytest.mark.parametrize("kind", [JAVA, SCALA])
+def test_session_begins_anew_when_a_rebalance_ends_the_wait_for_the_assignment(
+    kind: CoordinatorKind,
+) -> None:
+    # propagateAssignment of both coordinators schedules the next expiration, with an error too.
+    leads, follows = Member("leads"), Member("follows", "i0")
+    table = Table(leads, follows, kind=kind)
+    table.join(leads, follows)
+    table.group.sync("follows", table.group.number, follows)
+    table.later(40)
+    table.group.leave("leads", leads)
+    assert follows.syncs[-1].error is Error.REBALANCE_IN_PROGRESS
+    table.group.silent("follows", 0.0, follows)
+    table.later(44)
+    assert "removed follows: its session timed out" not in table.seen
+    table.later(2)
+    assert "removed follows: its session timed out" in table.seen
+
+
 def test_follower_that_syncs_after_the_leader_stays() -> None:
     a, b = Member("a"), Member("b")
     table = Table(a, b)

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from rebal.groups.assignors import Assignment, Owned, Spec, SpecMember, get
 from rebal.groups.model import RebalanceProtocol
-from rebal.planner.rehearsal.engine.process import Process
+from rebal.planner.rehearsal.engine.foreign import KafkaGoRange
+from rebal.planner.rehearsal.engine.process import Process, retries_after
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
@@ -294,6 +295,50 @@ def test_kafkajs_members_have_equal_numbers_of_partitions() -> None:
     run = play(where, late("RoundRobinAssigner", family="kafkajs"))
     assert [member.owned for member in run.members] == [4, 4, 4]
     assert run.assumes == ()
+
+
+def test_kafka_go_s_range_has_borders_of_its_own() -> None:
+    # RangeGroupBalancer.AssignGroups of kafka-go: Java gives the first member the odd partition.
+    members = tuple(SpecMember(member_id=id_, topics=("orders",)) for id_ in ("b", "a"))
+    spec = Spec(members=members, partitions={"orders": 5, "other": 3})
+    given = KafkaGoRange().assign(spec)
+    assert [number for _, number in given["a"]] == [0, 1]
+    assert [number for _, number in given["b"]] == [2, 3, 4]
+    run = play(scene(RANGE, RANGE, partitions=5, family="segmentio"), restart("m0"))
+    assert sorted(member.owned for member in run.members) == [2, 3]
+
+
+def test_franz_go_waits_twice_as_long_after_each_rejection() -> None:
+    # kgo.RetryBackoffFn, and captured: 0.29, 0.53, 0.82, 2.23, 4.62, 5.0, 5.0 s.
+    process = Process(name="go", family="franz-go")
+    waits = [retries_after(process, rejected) for rejected in range(1, 8)]
+    assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+
+
+@pytest.mark.parametrize(("family", "assigned"), [("java", 12), ("librdkafka", 14)])
+def test_leader_assigns_by_the_metadata_that_it_read_last(family: str, assigned: int) -> None:
+    more = Event(do=Deed.PARTITIONS, topic="orders", count=14, seconds=100.0, at=1)
+    pause = Event(do=Deed.WAIT, seconds=30, at=20)
+    where = scene(RANGE, RANGE, family=family)
+    where = replace(where, leader=where.running[0].member_id)
+    run = play(where, more, late("range", family=family), pause)
+    longest = run.measures.longest
+    assert (longest > 90) is (assigned == 12)
+    assert sum(member.owned for member in run.members) == 14
+
+
+def test_static_member_that_is_back_with_other_topics_joins_once_more() -> None:
+    # ConsumerCoordinator.onJoinComplete: "received assignment does not match the current
+    # subscription". The coordinator gave it the assignment of before.
+    where = replace(scene(RANGE, RANGE, static=True), topics={"orders": 12, "other": 4})
+    process = replace(where.running[1].process, topics=("other",))
+    run = play(
+        where,
+        Event(do=Deed.STOP, members=("m1",), at=1),
+        Event(do=Deed.START, processes=(process,), at=5),
+    )
+    assert len(run.rebalances) == 1
+    assert [member.owned for member in run.members] == [12, 4]
 
 
 @pytest.mark.parametrize("version", ["2.8.2", "4.1.1"])
