@@ -28,9 +28,11 @@ from rebal.groups.wire.offsets_topic import (
 )
 from rebal.planner.rehearsal.engine.memory import Brokers
 from tests.planner.rehearsal.captures.online import Fact, fact
+from tests.software import family as by_name
 
 _MARK = "Completed request:"
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.]\d{3})\]")
+_PREPARES = re.compile(r"Preparing to rebalance group (\S+) in state")
 _SETTING = re.compile(r"\bgroup\.([a-z.]+)=(\d+)")
 BEAT = "CONSUMER_GROUP_HEARTBEAT"
 _KEPT = frozenset({"JOIN_GROUP", "LEAVE_GROUP", "HEARTBEAT", "SYNC_GROUP", BEAT})
@@ -117,7 +119,7 @@ class Grown:
 
 @dataclass
 class Group:
-    """One group of a capture."""
+    """One group of a capture; `rebalances` is when its coordinator began one."""
 
     name: str
     timeline: list[dict[str, Any]]
@@ -125,6 +127,7 @@ class Group:
     requests: list[Request] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
+    rebalances: list[float] = field(default_factory=list)
 
     def joins(self) -> Iterator[Request]:
         return (one for one in self.requests if one.api == "JOIN_GROUP")
@@ -163,6 +166,9 @@ def read(folder: Path) -> Capture:
             groups[group].requests.append(request)
     for one in groups.values():
         one.requests.sort(key=lambda request: (request.came, request.done))
+    for group, at in _began(folder / "broker-group-coordinator.log.gz"):
+        if group in groups:
+            groups[group].rebalances.append(at)
     topics = _offsets(folder / "consumer_offsets.jsonl.gz", groups)
     grown = [
         Grown(one["t_ms"] / 1000, one["topic"], one["before"], one["partitions"])
@@ -209,10 +215,8 @@ def family(software: str, version: str | None, request: Request | None) -> str:
     named = request and family_of(request.software, request.version)
     if named:
         return named
-    for known in families().values():
-        if known.key in low or known.title.lower() in low:
-            return known.key
-    return family_of(low, version) or "java"
+    told = by_name(software) if software else "java"
+    return told if told in families() else family_of(low, version) or "java"
 
 
 def _requests(path: Path) -> Iterator[tuple[str, Request]]:
@@ -240,6 +244,15 @@ def _requests(path: Path) -> Iterator[tuple[str, Request]]:
                     one["response"],
                 ),
             )
+
+
+def _began(path: Path) -> Iterator[tuple[str, float]]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            stamp, found = _STAMP.match(line), _PREPARES.search(line)
+            if stamp and found:
+                at = datetime.fromisoformat(stamp[1].replace(",", ".")).replace(tzinfo=UTC)
+                yield found[1], at.timestamp()
 
 
 def _offsets(path: Path, groups: dict[str, Group]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
 
-from rebal.planner.rehearsal.engine.foreign import FOREIGN
+from rebal.planner.rehearsal.engine.foreign import FOREIGN, OF_FAMILY
 from rebal.planner.rehearsal.engine.messages import Error, GroupPhase
 from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.script import Deed, Event
@@ -26,6 +26,8 @@ _STATE = {
     GroupPhase.COMPLETING_REBALANCE: "CompletingRebalance",
     GroupPhase.STABLE: "Stable",
     GroupPhase.DEAD: "Dead",
+    GroupPhase.ASSIGNING: "Assigning",
+    GroupPhase.RECONCILING: "Reconciling",
 }
 
 
@@ -86,6 +88,7 @@ def settled(story: Story) -> list[float]:
     group, begin = story.group, story.begin
     moves = {0.0, story.end, *(story.since(event["t_ms"]) for event in group.timeline)}
     moves |= {record.at - begin for record in (*group.records, *group.facts)}
+    moves |= {at - begin for at in group.rebalances}
     for one in group.requests:
         if one.api not in ("HEARTBEAT", BEAT) or one.error or one.joins or one.leaves:
             moves |= {one.came - begin, one.done - begin}
@@ -113,6 +116,7 @@ def _open(story: Story, at: float) -> bool:
         or (one.api == "JOIN_GROUP" and one.error in (Error.NONE, Error.MEMBER_ID_REQUIRED))
         or (one.api == "LEAVE_GROUP" and not one.error)
     ]
+    moved += [at for at in story.group.rebalances if at <= now]
     return bool(moved) and max(moved) > written
 
 
@@ -191,7 +195,8 @@ def _compare(
         return
     given, why = group.partitions(), _own(world)
     # Which ones depends on the order of the leader's metadata.
-    shown = _counted if value.protocol in FOREIGN else _shown
+    own = value.protocol in FOREIGN or (_leads(world), value.protocol) in OF_FAMILY
+    shown = _counted if own else _shown
     for id_, owned in sorted(record.partitions().items()):
         mine = frozenset(given.get(id_, ()))
         compared.add(Difference(name, at, "partitions", id_, shown(owned), shown(mine), why))
@@ -220,12 +225,17 @@ def _shown(owned: Owned) -> str:
 
 def _own(world: World) -> str:
     """Why partitions may differ: a leader of another family computes them in its own way."""
-    leader = next(
-        (one for one in world.consumers.values() if one.member_id == world.group.leader), None
-    )
-    if leader is None or leader.process.family == "java":
+    family = _leads(world)
+    if family == "java":
         return ""
-    return f"the leader ({leader.process.family}) has an assignor of its own of this name"
+    return f"the leader ({family}) has an assignor of its own of this name"
+
+
+def _leads(world: World) -> str:
+    """Return the leader's family."""
+    leads = (one for one in world.consumers.values() if one.member_id == world.group.leader)
+    leader = next(leads, None)
+    return "java" if leader is None else leader.process.family
 
 
 def _again(story: Story, since: float, at: float, world: World) -> str:

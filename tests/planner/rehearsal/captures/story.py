@@ -19,6 +19,8 @@ _BEATS, _LONGEST_BEAT = 6.0, 3.0
 # A member joins again within a heartbeat, a poll and what a busy machine adds to it.
 _LATE = 2.0
 _AFTER = 0.001
+_NEVER = 1e12
+_AT_ONCE = 0.5
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Story:
         self.begin = min([capture.begin, *(one.came for one in group.requests)])
         self.end = capture.end - self.begin
         self._topics = self._usual_topics()
+        self.own_joins = list(self._joins_of_their_own())
         self.starts: list[Start] = []
         self.events: list[Event] = []
         self.unknown: list[str] = []
@@ -177,18 +180,32 @@ class Story:
                 yield Event(do=Deed.BUSY, at=start, members=(one["client_id"],), seconds=at - start)
 
     def _grown(self, capture: Capture) -> Iterator[Event]:
-        """The topics that grew; a leader noticed it when it joined again without being told."""
+        """The topics that grew; it was noticed when one joined again by itself."""
         for one in capture.grown:
-            leaders = [
-                each.value.leader for each in self.group.records if each.at <= one.at and each.value
-            ]
-            noticed = next(
-                (join.came for join in self.group.joins()
-                 if join.came > one.at and join.member_id in leaders[-1:]),
-                capture.end,
-            )  # fmt: skip
-            at, after = one.at - self.begin, noticed - one.at
-            yield Event(do=Deed.PARTITIONS, at=at, topic=one.topic, count=one.count, seconds=after)
+            noticed = min(
+                (at for at, _ in self.own_joins if at > one.at - self.begin), default=None
+            )
+            after = self.end if noticed is None else noticed - (one.at - self.begin) - _AFTER
+            yield Event(
+                do=Deed.PARTITIONS,
+                at=one.at - self.begin,
+                topic=one.topic,
+                count=one.count,
+                seconds=after,
+            )
+
+    def _joins_of_their_own(self) -> Iterator[tuple[float, str]]:
+        """The joins of members that nobody told to: when, and whose (client id)."""
+        told: dict[str, float] = {}
+        for one in sorted(self.group.requests, key=lambda each: each.came):
+            who, reason = one.client_id, one.asked.get("reason") or ""
+            if one.error or one.api == "SYNC_GROUP":
+                # A member that has to revoke something joins again at once.
+                told[who] = _NEVER if one.error else one.done + _AT_ONCE
+            elif one.api == "JOIN_GROUP":
+                free = one.came > told.pop(who, 0.0)
+                if free and one.asked.get("memberId") and "enforced" not in reason:
+                    yield one.came - self.begin, who
 
     def _usual_topics(self) -> tuple[str, ...]:
         return next((join.topics for join in self.group.joins() if join.topics), ())
@@ -202,6 +219,8 @@ class Recorded(Chance):
         self._ids: dict[str, list[tuple[float, str]]] = {}
         self._own_ids: dict[str, list[tuple[float, str]]] = {}
         self._polls: dict[str, list[float]] = {}
+        self._retries: dict[str, list[float]] = {}
+        self._own_joins = story.own_joins
         for event in story.events:
             if event.do is Deed.STOP:
                 # A member that was told and closed before it joined did not poll in between.
@@ -214,6 +233,7 @@ class Recorded(Chance):
                     known.append((one.came - story.begin, one.asked["memberId"]))
         for join in story.group.joins():
             came = join.came - story.begin
+            self._retries.setdefault(join.client_id, []).append(came)
             if join.asked.get("memberId"):
                 self._polls.setdefault(join.client_id, []).append(came)
             elif join.error in (0, 79):
@@ -231,6 +251,15 @@ class Recorded(Chance):
         mine, issued = self._own_ids.get(client_id, []), self._ids.get(client_id, [])
         found = _nearest(now, mine, issued)
         return found or super().kip848_member_id(client_id, now)
+
+    def retry(self, client_id: str, after: float, now: float) -> float:
+        latest = now + 2 * after + _LATE
+        again = (came for came in self._retries.get(client_id, ()) if now < came <= latest)
+        return next(again, super().retry(client_id, after, now))
+
+    def metadata(self, client_id: str, now: float) -> float:
+        read = (at for at, who in self._own_joins if who == client_id and at > now)
+        return next(read, _NEVER) - _AFTER
 
     def poll(self, client_id: str, beat: float, every: float, now: float) -> float:
         latest = beat + every + _LATE
