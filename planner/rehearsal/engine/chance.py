@@ -11,7 +11,6 @@ from typing import Final
 # last a little longer than that: in brokers' request logs 301 ms for 300, 1001 to 1002 ms for 1000.
 _TICK: Final = 0.1
 _DRIFT: Final = 0.004
-_METADATA_AGE: Final = 300.0
 
 
 class Chance:
@@ -51,10 +50,18 @@ class Chance:
         """
         return beat + self._random.random() * every if every else beat
 
+    def last_beat(self, member_id: str, usual: float, session: float) -> float:  # noqa: ARG002
+        """Return when a member that ends has sent its last heartbeat, by its rhythm at `usual`."""
+        return usual
+
     def retry(self, client_id: str, after: float, now: float) -> float:  # noqa: ARG002
         """Return when a client joins again that waits `after` seconds for it."""
         return now + after
 
-    def metadata(self, client_id: str, now: float) -> float:  # noqa: ARG002
-        """Return when a client reads its metadata the next time (metadata.max.age.ms)."""
-        return now + self._random.random() * _METADATA_AGE
+    def assigned(self, client_id: str, after: float, now: float) -> float:  # noqa: ARG002
+        """Return when a leader sends an assignment that takes it `after` seconds."""
+        return now + after
+
+    def metadata(self, client_id: str, within: float, now: float) -> float:  # noqa: ARG002
+        """Return when a client reads its metadata the next time, `within` so many seconds."""
+        return now + self._random.random() * within

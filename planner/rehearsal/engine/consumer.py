@@ -8,7 +8,7 @@ would find something new.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -27,8 +27,10 @@ from rebal.planner.rehearsal.engine.process import (
     Process,
     Running,
     checks_assignment,
+    compares_metadata,
     fixed_protocol,
     leaves_on_close,
+    reads_metadata_after,
     retries,
     retries_after,
     sends_generation,
@@ -41,6 +43,7 @@ _EAGER: Final = RebalanceProtocol.EAGER
 ROUND_TRIP: Final = 0.002
 """Seconds from a request to its answer, where nothing is waited for."""
 _BACKOFF: Final = 0.1
+_METADATA_AGE: Final = 300.0
 
 
 class Consumer(Member):
@@ -63,6 +66,8 @@ class Consumer(Member):
         self._listens_until = 0.0
         self._elected = ""
         self._rejections = self._token = 0
+        # Topics of which it has metadata as the leader.
+        self._read: set[str] = set()
 
     def seat(self, running: Running, elected: str) -> JoinRequest:
         """Be a member already, with its partitions; return the join that it came by."""
@@ -145,7 +150,7 @@ class Consumer(Member):
             self._join_done(answer)
         elif error is Error.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
-            self._join_later(ROUND_TRIP)
+            self._again_in(ROUND_TRIP, self._join)
         elif error is Error.UNKNOWN_MEMBER_ID:
             wait = ROUND_TRIP + self._forget(error)
             if self.alive:
@@ -179,7 +184,7 @@ class Consumer(Member):
         if error in (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION):
             wait += self._forget(error)
         if self.alive:
-            self._agenda.after(wait, self._rejoin, self._next_token())
+            self._again_in(wait, self._rejoin)
 
     def wake(self) -> None:
         """Find out at the next heartbeat what there is to know."""
@@ -294,17 +299,42 @@ class Consumer(Member):
             self.protocol = voted_protocol(self.process, answer.assignor, self._own_protocols)
         self._elected = answer.assignor
         self._beats_from = self._agenda.now
+        if not answer.leader:
+            self._read.clear()
         if not answer.leader or answer.skip_assignment:
             self._group.sync(self.member_id, self.generation, self)
             return
+        self._read_metadata_for(answer.members)
         made = self._leader.assign(answer.assignor, answer.members, self)
         if isinstance(made, str):
             self._reporter.tell(self, "failed as leader", made)
             self._close()
             return
         assignment, took = made
-        after = 2 * ROUND_TRIP + took
-        self._agenda.after(after, self._lead, self._next_token(), assignment)
+        at = self._chance.assigned(self._client_id, 2 * ROUND_TRIP + took, self._agenda.now)
+        self._agenda.at(at, self._lead, self._next_token(), assignment)
+
+    def _read_metadata_for(self, members: Sequence[JoinRequest]) -> None:
+        """Take note of the topics to assign; where metadata changes after that it joins again.
+
+        ConsumerCoordinator keeps what it has read until the next time: topics to which nobody
+        subscribes any more are in it for metadata.max.age.ms. kafka-python reads other members'
+        topics only after it has assigned.
+        """
+        topics = {topic for member in members for topic in member.subscription.topics}
+        added = topics - self._read - {*self._subscription.topics}
+        late = reads_metadata_after(self.process)
+        self.unread = frozenset(added) if late else frozenset()
+        gone = compares_metadata(self.process) and self._read > topics
+        self._read = topics
+        self._again = self._again or bool(self.unread)
+        if gone:
+            at = self._chance.metadata(self._client_id, _METADATA_AGE, self._agenda.now)
+            self._agenda.at(at, self._metadata_read, self.generation)
+
+    def _metadata_read(self, generation: int) -> None:
+        if generation == self.generation:
+            self.enforce_rebalance()
 
     def _lead(self, token: int, assignment: Assignment) -> None:
         if self.alive and token == self._token:
@@ -322,7 +352,7 @@ class Consumer(Member):
         self._joined_at = -1.0
         if checks_assignment(self.process) and self._foreign(partitions):
             self._subscription = replace(self._subscription, generation=self.generation)
-            self._agenda.after(_BACKOFF, self._rejoin, self._next_token())
+            self._again_in(_BACKOFF, self._rejoin)
             return
         try:
             new = frozenset(map(numbers.__getitem__, partitions))
@@ -375,7 +405,7 @@ class Consumer(Member):
         if rejoins(self.protocol, revoked) or self._again:
             self._set_moving(True)
             self._joining = True
-            self._agenda.after(ROUND_TRIP, self._rejoin, self._next_token())
+            self._again_in(ROUND_TRIP, self._rejoin)
         else:
             self._set_moving(self._woken)
             if self._missed:
@@ -390,14 +420,14 @@ class Consumer(Member):
         if retries(self.process) and error is not Error.FENCED_INSTANCE_ID:
             self._set_moving(False)
             self._rejections += 1
-            self._join_later(retries_after(self.process, self._rejections))
+            self._again_in(retries_after(self.process, self._rejections), self._join)
             return
         self._drop_all()
         self._end(leaves=False)
 
-    def _join_later(self, wait: float) -> None:
+    def _again_in(self, wait: float, join: Callable[[int], None]) -> None:
         at = self._chance.retry(self._client_id, wait, self._agenda.now)
-        self._agenda.at(at, self._join, self._next_token())
+        self._agenda.at(at, join, self._next_token())
 
     def _forget(self, error: Error) -> float:
         """Lose membership and with it what it owned (KIP-429, onPartitionsLost).
@@ -444,7 +474,7 @@ class Consumer(Member):
             self._end(leaves=leaves)
 
     def _end(self, *, leaves: bool) -> None:
-        last = self._last_beat()
+        last = self._heard_last()
         self.alive = False
         self.owned = frozenset()
         self._token += 1
@@ -479,7 +509,7 @@ class Consumer(Member):
             if self.instance_id is None:
                 self._group.leave(member_id, self, "a member did not poll in time")
             else:
-                self._group.silent(member_id, self._last_beat(), self)
+                self._group.silent(member_id, self._heard_last(), self)
 
     def _under_way(self) -> bool:
         return self._woken or self._joining or not self.member_id

@@ -484,8 +484,10 @@ class ConsumerGroup:
             if member is not but and not member.silent:
                 member.client.wake()
 
-    def _make_targets(self) -> None:
-        """Compute the target of the group's epoch."""
+    def _make_targets(self, caller: ReconcilingMember) -> None:
+        """Compute the target of the epoch: for the table's members, then for who has just joined."""
+        new = [caller] if caller.epoch == 0 else []
+        known = [one for one in self._members.values() if one not in new]
         members = [
             SpecMember(
                 member_id=member.member_id,
@@ -494,7 +496,7 @@ class ConsumerGroup:
                 rack=member.rack,
                 owned=member.target,
             )
-            for member in self._members.values()
+            for member in (*self.in_table_order(known), *new)
         ]
         made = self._server.targets(self.assignor or "", members)
         self._takers.clear()
@@ -513,7 +515,7 @@ class ConsumerGroup:
         self, member: ReconcilingMember, owned: frozenset[TopicPartition] | None
     ) -> None:
         if self.number > self._made_for and self._due <= self._agenda.now:
-            self._make_targets()
+            self._make_targets(member)
         before = member.held
         if member.advance(self._made_for, owned, self._holders):
             self._hold(member)

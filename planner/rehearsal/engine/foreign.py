@@ -15,10 +15,10 @@ from rebal.groups.model import RebalanceProtocol
 class KafkajsRoundRobin:
     """kafkajs's only assignor (src/consumer/assigners/roundRobinAssigner).
 
-    It deals all partitions of the topics in turn to the members sorted by id, and does not look at
-    who is subscribed to what. Their order is that of the leader's metadata, in which brokers name a
-    topic's partitions as it comes; here it is by number. So how many partitions a member gets is
-    exact, and which ones is not.
+    It deals all partitions of the leader's own topics in turn to the members sorted by id, and does
+    not look at who is subscribed to what: here all members have the topics of the leader. Their
+    order is that of the leader's metadata, in which brokers name a topic's partitions as it comes;
+    here it is by number. So how many partitions a member gets is exact, and which ones is not.
     """
 
     name = "RoundRobinAssigner"

@@ -241,7 +241,7 @@ class Kip848Consumer(Member):
             self._end(leaves=True)
 
     def _end(self, *, leaves: bool) -> None:
-        last = self._last_beat()
+        last = self._heard_last()
         self.alive = False
         self.owned = frozenset()
         self._next_step()

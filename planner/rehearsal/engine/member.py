@@ -70,6 +70,8 @@ class Member(ABC):
     protocol: str
     generation = -1
     """Generation of the classic protocol; -1 without one."""
+    unread: frozenset[str] = frozenset()
+    """Topics of which it has no metadata when it assigns as the leader."""
 
     def __init__(
         self, process: Process, around: Surroundings, *, interval: float, session: float
@@ -238,6 +240,10 @@ class Member(ABC):
     def _last_beat(self) -> float:
         now = self._agenda.now
         return now - (now - self._beats_from) % self._interval
+
+    def _heard_last(self) -> float:
+        """Return when the coordinator has heard from this member for the last time."""
+        return self._chance.last_beat(self.member_id, self._last_beat(), self._session)
 
     def _next_beat(self) -> float:
         return self._last_beat() + self._interval

@@ -17,7 +17,7 @@ _STICKY: Final = frozenset({"sticky", "cooperative-sticky"})
 _JAVA: Final = ("java", "streams")
 _RETRIES: Final = ("librdkafka", "franz-go", "sarama")
 CALLBACKS: Final = ("revoked", "assigned", "lost")
-_READS_BEFORE: Final = ("librdkafka", "sarama", "segmentio")
+_READS_BEFORE: Final = ("kafkajs", "librdkafka", "sarama", "segmentio")
 _WITHOUT_POLL: Final = ("connect", "franz-go", "kafkajs", "sarama", "segmentio")
 
 
@@ -125,10 +125,20 @@ def retries_after(process: Process, rejected: int) -> float:
 def reads_metadata(process: Process) -> bool:
     """Return whether the leader reads the topics' metadata each time before it assigns.
 
-    librdkafka (rd_kafka_cgrp_handle_JoinGroup), sarama (consumerGroup.balance) and kafka-go do; the
-    others assign by what they read last.
+    kafkajs (ConsumerGroup.sync), librdkafka (rd_kafka_cgrp_handle_JoinGroup), sarama
+    (consumerGroup.balance) and kafka-go do; the others assign by what they read last.
     """
     return process.family in _READS_BEFORE
+
+
+def reads_metadata_after(process: Process) -> bool:
+    """Return whether the leader assigns nothing of a topic that others brought (captured)."""
+    return process.family == "kafka-python"
+
+
+def compares_metadata(process: Process) -> bool:
+    """Return whether it joins again where metadata lacks topics that it has assigned by."""
+    return process.family in _JAVA
 
 
 def checks_assignment(process: Process) -> bool:

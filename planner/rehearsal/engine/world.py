@@ -293,6 +293,10 @@ class World:
             return {}, 0.0
         try:
             read = tuple(sent(chosen, one.subscription, eager=one.eager) for one in members)
+            if assignor in FOREIGN:
+                # kafkajs deals its own topics alone.
+                own_topics = leader.process.topics
+                read = tuple(replace(member, topics=own_topics) for member in read)
             spec = replace(self._spec, members=read, partitions=self._known_to(leader))
             own = isinstance(chosen, KafkaAssignor)
             result, _ = assigned(chosen, spec)
@@ -418,7 +422,8 @@ class World:
         if reads_metadata(leader.process):
             return self._topics
         old = {t: count for t, (at, count) in self._unseen.items() if leader.began < at}
-        return {**self._topics, **old}
+        known = {**self._topics, **old}
+        return {topic: count for topic, count in known.items() if topic not in leader.unread}
 
     def _topic_changed(self, topic: str, noticed: float) -> None:
         """Let whoever assigns see it: the brokers at once, a leader when it reads metadata."""

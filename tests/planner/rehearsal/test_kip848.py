@@ -11,11 +11,13 @@ from msgspec.structs import replace
 
 from rebal.groups.assignors import get
 from rebal.groups.model import CoordinatorKind
+from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.consumer_group import Seat, Server
 from rebal.planner.rehearsal.engine.group import Group
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import Beat
 from rebal.planner.rehearsal.engine.process import Process, Running
+from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of
@@ -163,6 +165,27 @@ def test_new_partitions_give_the_group_an_epoch_at_the_next_heartbeat() -> None:
     assert [one.why for one in run.rebalances] == ["topics changed"]
     assert [member.owned for member in run.members] == [5, 5, 5]
     assert run.measures.longest < 11
+
+
+def test_members_of_one_bucket_are_served_in_the_order_of_the_coordinator_s_table() -> None:
+    # TargetAssignmentBuilder fills a HashMap from ConsumerGroup.members, a TimelineHashMap. These
+    # ids are at one place of the HashMap; captured on 4.4.0: who came last was served first.
+    early, late = "onl9-2-53dcdafe-da1b-4f28-96d6-6c17f048bbc2", "sJXQwI8aTimOWfAupXldYQ"
+    ids = {"m0": early, "m1": late}
+    random = Random(0)
+
+    class Ids(Chance):
+        def kip848_member_id(self, client_id: str, now: float) -> str:
+            return ids[client_id]
+
+    world = World({"orders": 0}, Brokers(), random, chance=Ids(random))
+    for name in ids:
+        world.start(Process(name=name, client_id=name, topics=("orders",), protocol="consumer"))
+        assert world.settle(60.0)
+    world.add_partitions("orders", 2)
+    assert world.settle(60.0)
+    given = world.group.partitions()
+    assert given == {late: (("orders", 0),), early: (("orders", 1),)}
 
 
 def test_topic_that_nobody_subscribes_to_gives_no_epoch() -> None:

@@ -327,6 +327,53 @@ def test_leader_assigns_by_the_metadata_that_it_read_last(family: str, assigned:
     assert sum(member.owned for member in run.members) == 14
 
 
+def test_java_leader_joins_again_when_nobody_subscribes_to_a_topic_any_more() -> None:
+    # ConsumerCoordinator: the metadata that it assigned by has the topic, the next one has not
+    # ("cached metadata has changed", captured within metadata.max.age.ms).
+    where = replace(scene(RANGE, RANGE), topics={"orders": 12, "other": 3})
+    where = replace(where, leader=where.running[0].member_id)
+    process = Process(name="guest", assignors=RANGE, topics=("orders", "other"))
+    guest = Event(do=Deed.START, processes=(process,), at=10)
+    stop, wait = Event(do=Deed.STOP, members=("guest",), at=60), Event(do=Deed.WAIT, seconds=400)
+    run = play(where, guest, stop, wait)
+    assert [one.why for one in run.rebalances] == [
+        "a member joined",
+        "a member left",
+        "the leader joined again",
+    ]
+    assert run.rebalances[-1].began - run.rebalances[-2].began < 310
+
+
+def test_kafka_python_s_leader_assigns_another_s_topic_when_it_has_read_of_it() -> None:
+    where = scene(RANGE, RANGE, family="kafka-python")
+    where = replace(where, topics={"orders": 12, "other": 3}, leader=where.running[0].member_id)
+    process = Process(name="guest", family="kafka-python", assignors=RANGE, topics=("other",))
+    run = play(where, Event(do=Deed.START, processes=(process,), at=10))
+    assert [one.why for one in run.rebalances] == ["a member joined", "the leader joined again"]
+    assert [member.owned for member in run.members] == [6, 6, 3]
+
+
+def test_kafkajs_s_leader_deals_its_own_topics_to_all() -> None:
+    # ConsumerGroup.sync of kafkajs: assigner.assign({ members, topics: topicsSubscribed }).
+    where = scene(RANGE, RANGE, family="kafkajs")
+    running = tuple(
+        replace(one, process=replace(one.process, assignors=("RoundRobinAssigner",)))
+        for one in where.running
+    )
+    where = replace(
+        where,
+        running=running,
+        assignor="RoundRobinAssigner",
+        topics={"orders": 12, "other": 3},
+        leader=running[0].member_id,
+    )
+    guest = Process(
+        name="guest", family="kafkajs", assignors=("RoundRobinAssigner",), topics=("other",)
+    )
+    run = play(where, Event(do=Deed.START, processes=(guest,), at=10))
+    assert [member.owned for member in run.members] == [4, 4, 4]
+
+
 def test_static_member_that_is_back_with_other_topics_joins_once_more() -> None:
     # ConsumerCoordinator.onJoinComplete: "received assignment does not match the current
     # subscription". The coordinator gave it the assignment of before.
