@@ -32,7 +32,11 @@ from tests.software import family as by_name
 
 _MARK = "Completed request:"
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.]\d{3})\]")
-_PREPARES = re.compile(r"Preparing to rebalance group (\S+) in state")
+_TOLD = re.compile(
+    r"Member (?P<member>\S+) in group (?P<group>\S+) has failed"
+    r"|(?P<begins>Preparing to rebalance group) (?P<began>\S+) in state"
+    r"|Stabilized group (?P<joined>\S+) generation|Group (?P<left>\S+) with generation"
+)
 _SETTING = re.compile(r"\bgroup\.([a-z.]+)=(\d+)")
 BEAT = "CONSUMER_GROUP_HEARTBEAT"
 _KEPT = frozenset({"JOIN_GROUP", "LEAVE_GROUP", "HEARTBEAT", "SYNC_GROUP", BEAT})
@@ -119,7 +123,11 @@ class Grown:
 
 @dataclass
 class Group:
-    """One group of a capture; `rebalances` is when its coordinator began one."""
+    """One group of a capture.
+
+    `rebalances` is when its coordinator began one (true) and when all had joined (false), `failed`
+    when it removed which member.
+    """
 
     name: str
     timeline: list[dict[str, Any]]
@@ -127,7 +135,8 @@ class Group:
     requests: list[Request] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
-    rebalances: list[float] = field(default_factory=list)
+    rebalances: list[tuple[float, bool]] = field(default_factory=list)
+    failed: dict[str, float] = field(default_factory=dict)
 
     def joins(self) -> Iterator[Request]:
         return (one for one in self.requests if one.api == "JOIN_GROUP")
@@ -166,9 +175,12 @@ def read(folder: Path) -> Capture:
             groups[group].requests.append(request)
     for one in groups.values():
         one.requests.sort(key=lambda request: (request.came, request.done))
-    for group, at in _began(folder / "broker-group-coordinator.log.gz"):
-        if group in groups:
-            groups[group].rebalances.append(at)
+    for told, at in _told(folder / "broker-group-coordinator.log.gz"):
+        named = groups.get(told["group"] or "")
+        if named is not None and told["member"]:
+            named.failed[told["member"]] = at
+        elif named is not None:
+            named.rebalances.append((at, told["begins"] is not None))
     topics = _offsets(folder / "consumer_offsets.jsonl.gz", groups)
     grown = [
         Grown(one["t_ms"] / 1000, one["topic"], one["before"], one["partitions"])
@@ -246,13 +258,15 @@ def _requests(path: Path) -> Iterator[tuple[str, Request]]:
             )
 
 
-def _began(path: Path) -> Iterator[tuple[str, float]]:
+def _told(path: Path) -> Iterator[tuple[dict[str, str | None], float]]:
+    """Yield what the coordinator's log tells of rebalances and of members that it removed."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
-            stamp, found = _STAMP.match(line), _PREPARES.search(line)
+            stamp, found = _STAMP.match(line), _TOLD.search(line)
             if stamp and found:
                 at = datetime.fromisoformat(stamp[1].replace(",", ".")).replace(tzinfo=UTC)
-                yield found[1], at.timestamp()
+                group = found["group"] or found["began"] or found["joined"] or found["left"]
+                yield {**found.groupdict(), "group": group}, at.timestamp()
 
 
 def _offsets(path: Path, groups: dict[str, Group]) -> dict[str, int]:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
+from typing import Any
 
+from rebal.groups.assignors import Assignment
 from rebal.planner.rehearsal.engine.foreign import FOREIGN, OF_FAMILY
-from rebal.planner.rehearsal.engine.messages import Error, GroupPhase
+from rebal.planner.rehearsal.engine.member import Member
+from rebal.planner.rehearsal.engine.messages import Error, GroupPhase, JoinRequest
 from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.script import Deed, Event
 from tests.planner.rehearsal.captures.capture import BEAT, Capture, Owned, Record
 from tests.planner.rehearsal.captures.online import OnlineGroup, folded, topic_names
 from tests.planner.rehearsal.captures.story import Story
 
+_STICKY = frozenset({"sticky", "cooperative-sticky"})
 # What happens in a shorter time than this is one move.
 _QUIET = 0.6
 # A session ends up to a heartbeat earlier or later than in the capture: look before that.
@@ -29,6 +33,34 @@ _STATE = {
     GroupPhase.ASSIGNING: "Assigning",
     GroupPhase.RECONCILING: "Reconciling",
 }
+
+
+class Replayed(World):
+    """A world whose leaders of other families assign as they did in the capture.
+
+    Each has an own sticky algorithm, which is not modelled: what it gave is taken from the record
+    of a generation of the same members, and what follows from it is compared. `taken` is the last
+    generation in which that happened.
+    """
+
+    taken = -1
+
+    def __init__(self, records: list[Record], *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._records = [one for one in records if one.value is not None and one.value.members]
+
+    def assign(
+        self, assignor: str, members: Sequence[JoinRequest], leader: Member
+    ) -> tuple[Assignment, float] | str:
+        """Return what the leader gave, or what the engine computes."""
+        if assignor in _STICKY and leader.process.family not in ("java", "streams"):
+            ids = {member.member_id for member in members}
+            same = [one for one in self._records if one.partitions().keys() == ids]
+            if same:
+                self.taken = leader.generation
+                record = min(same, key=lambda one: abs(_generation(one) - leader.generation))
+                return {id_: sorted(owned) for id_, owned in record.partitions().items()}, 0.0
+        return super().assign(assignor, members, leader)
 
 
 @dataclass(frozen=True)
@@ -88,7 +120,7 @@ def settled(story: Story) -> list[float]:
     group, begin = story.group, story.begin
     moves = {0.0, story.end, *(story.since(event["t_ms"]) for event in group.timeline)}
     moves |= {record.at - begin for record in (*group.records, *group.facts)}
-    moves |= {at - begin for at in group.rebalances}
+    moves |= {at - begin for at, _ in group.rebalances}
     for one in group.requests:
         if one.api not in ("HEARTBEAT", BEAT) or one.error or one.joins or one.leaves:
             moves |= {one.came - begin, one.done - begin}
@@ -116,14 +148,15 @@ def _open(story: Story, at: float) -> bool:
         or (one.api == "JOIN_GROUP" and one.error in (Error.NONE, Error.MEMBER_ID_REQUIRED))
         or (one.api == "LEAVE_GROUP" and not one.error)
     ]
-    moved += [at for at in story.group.rebalances if at <= now]
-    return bool(moved) and max(moved) > written
+    begun = [begins for at, begins in story.group.rebalances if at <= now][-1:]
+    return begun == [True] or (bool(moved) and max(moved) > written)
 
 
 def replay(story: Story, capture: Capture, seed: int = 0) -> Comparison:
     """Rehearse the story and compare it at each settled point, start by start."""
     random = Random(seed)
-    world = World(
+    world = Replayed(
+        story.group.records,
         capture.topics,
         capture.brokers,
         random,
@@ -176,7 +209,7 @@ def _generation(record: Record | None) -> int:
 
 
 def _compare(
-    compared: Comparison, story: Story, at: float, record: Record | None, world: World
+    compared: Comparison, story: Story, at: float, record: Record | None, world: Replayed
 ) -> None:
     name, group = story.group.name, world.group
     value = record.value if record is not None else None
@@ -191,7 +224,8 @@ def _compare(
     compared.add(Difference(name, at, "leader", "", value.leader, group.leader))
     ids = sorted(member.member_id for member in members)
     compared.add(Difference(name, at, "members", "", ids, sorted(group.lists())))
-    if value.protocol_type != "consumer" or value.protocol in world.opaque:
+    taken = world.taken == group.number
+    if value.protocol_type != "consumer" or value.protocol in world.opaque or taken:
         return
     given, why = group.partitions(), _own(world)
     # Which ones depends on the order of the leader's metadata.

@@ -12,6 +12,7 @@ from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.script import Deed, Event
 from tests.planner.rehearsal.captures.capture import BEAT, Capture, Group, Request, family
 
+_FENCED = 82
 _NOT_YET = frozenset({14, 15, 16})
 _ENDS = frozenset({"stop", "kill", "died"})
 # The captures' members send a heartbeat about six times in a session, every 3 s at the most.
@@ -120,7 +121,13 @@ class Story:
             real = [one for one in joins if one.error not in _NOT_YET]
             if not real:
                 continue
+            fenced = any(
+                one.error == _FENCED and one.client_id == name
+                for one in self.of(client_id)
+                if at <= one.came - self.begin <= until
+            )
             errors = frozenset(one.error for one in real if one.error in (23, 26, 81, 82))
+            errors |= {_FENCED} if fenced else frozenset()
             came = real[0].came - self.begin
             process = self._process(event, name, real[0])
             self.starts.append(Start(name, at, until, came, process, errors, True))
@@ -180,30 +187,47 @@ class Story:
                 yield Event(do=Deed.BUSY, at=start, members=(one["client_id"],), seconds=at - start)
 
     def _grown(self, capture: Capture) -> Iterator[Event]:
-        """The topics that grew; it was noticed when one joined again by itself."""
+        """The topics that grew; it was noticed when one joined again by itself, or before."""
         for one in capture.grown:
-            noticed = min(
-                (at for at, _ in self.own_joins if at > one.at - self.begin), default=None
-            )
-            after = self.end if noticed is None else noticed - (one.at - self.begin) - _AFTER
-            yield Event(
-                do=Deed.PARTITIONS,
-                at=one.at - self.begin,
-                topic=one.topic,
-                count=one.count,
-                seconds=after,
-            )
+            at = one.at - self.begin
+            noticed = [join - _AFTER for join, _ in self.own_joins if join > at]
+            noticed += [join - _AFTER / 2 for join in self._assigned(one.topic, one.before)]
+            after = min((when for when in noticed if when > at), default=self.end) - at
+            yield Event(do=Deed.PARTITIONS, at=at, topic=one.topic, count=one.count, seconds=after)
+
+    def _assigned(self, topic: str, number: int) -> Iterator[float]:
+        """The leaders' joins before the records in which somebody has this partition."""
+        for record in self.group.records:
+            value = record.value
+            if value is None or value.protocol_type != "consumer":
+                continue
+            if not any((topic, number) in owned for owned in record.partitions().values()):
+                continue
+            led = [
+                one.came - self.begin
+                for one in self.group.joins()
+                if one.member_id == value.leader and one.done <= record.at + _AT_ONCE / 10
+            ]
+            yield from led[-1:]
 
     def _joins_of_their_own(self) -> Iterator[tuple[float, str]]:
         """The joins of members that nobody told to: when, and whose (client id)."""
-        told: dict[str, float] = {}
+        told: set[str] = set()
+        synced: dict[str, float] = {}
         for one in sorted(self.group.requests, key=lambda each: each.came):
             who, reason = one.client_id, one.asked.get("reason") or ""
-            if one.error or one.api == "SYNC_GROUP":
-                # A member that has to revoke something joins again at once.
-                told[who] = _NEVER if one.error else one.done + _AT_ONCE
+            if one.error:
+                told.add(who)
+            elif one.api == "SYNC_GROUP":
+                synced[who] = one.done
             elif one.api == "JOIN_GROUP":
-                free = one.came > told.pop(who, 0.0)
+                # A member that has to revoke something joins again at once.
+                cooperative = one.assignors == ("cooperative-sticky",)
+                again = "revok" in reason if reason else cooperative
+                free = who not in told and not (
+                    again and one.came < synced.get(who, 0.0) + _AT_ONCE
+                )
+                told.discard(who)
                 if free and one.asked.get("memberId") and "enforced" not in reason:
                     yield one.came - self.begin, who
 
@@ -220,13 +244,23 @@ class Recorded(Chance):
         self._own_ids: dict[str, list[tuple[float, str]]] = {}
         self._polls: dict[str, list[float]] = {}
         self._retries: dict[str, list[float]] = {}
+        self._syncs: dict[str, list[float]] = {}
         self._own_joins = story.own_joins
+        self._failed = {id_: at - story.begin for id_, at in story.group.failed.items()}
         for event in story.events:
             if event.do is Deed.STOP:
                 # A member that was told and closed before it joined did not poll in between.
                 for name in event.members:
                     self._polls.setdefault(name, []).append((event.at or 0.0) + _AFTER)
         for one in story.group.requests:
+            if one.error == _FENCED:
+                self._polls.setdefault(one.client_id, []).append(one.came - story.begin)
+            if one.api == "SYNC_GROUP" and one.asked["assignments"]:
+                self._syncs.setdefault(one.client_id, []).append(one.came - story.begin)
+            if one.api == BEAT and one.asked.get("topicPartitions") and not one.leaves:
+                # What a member has taken over or given up in a poll, it says at once.
+                polled = self._polls.setdefault(one.client_id, [])
+                polled.append(one.came - story.begin - _AFTER)
             if one.api == BEAT and one.joins:
                 known = self._own_ids.setdefault(one.client_id, [])
                 if one.asked["memberId"] not in {id_ for _, id_ in known}:
@@ -239,7 +273,7 @@ class Recorded(Chance):
             elif join.error in (0, 79):
                 issued = self._ids.setdefault(join.client_id, [])
                 issued.append((came, join.answered["memberId"]))
-        for times in self._polls.values():
+        for times in (*self._polls.values(), *self._syncs.values()):
             times.sort()
 
     def member_id(self, client_id: str, instance_id: str | None, now: float) -> str:
@@ -252,21 +286,30 @@ class Recorded(Chance):
         found = _nearest(now, mine, issued)
         return found or super().kip848_member_id(client_id, now)
 
-    def retry(self, client_id: str, after: float, now: float) -> float:
-        latest = now + 2 * after + _LATE
-        again = (came for came in self._retries.get(client_id, ()) if now < came <= latest)
-        return next(again, super().retry(client_id, after, now))
+    def last_beat(self, member_id: str, usual: float, session: float) -> float:
+        failed = self._failed.get(member_id)
+        return usual if failed is None else failed - session
 
-    def metadata(self, client_id: str, now: float) -> float:
+    def retry(self, client_id: str, after: float, now: float) -> float:
+        found = _next(self._retries.get(client_id, []), now, 2 * after + _LATE)
+        return super().retry(client_id, after, now) if found is None else found
+
+    def assigned(self, client_id: str, after: float, now: float) -> float:
+        found = _next(self._syncs.get(client_id, []), now, after + _LATE)
+        return super().assigned(client_id, after, now) if found is None else found
+
+    def metadata(self, client_id: str, within: float, now: float) -> float:
         read = (at for at, who in self._own_joins if who == client_id and at > now)
         return next(read, _NEVER) - _AFTER
 
     def poll(self, client_id: str, beat: float, every: float, now: float) -> float:
-        latest = beat + every + _LATE
-        joined = next(
-            (came for came in self._polls.get(client_id, ()) if now < came <= latest), None
-        )
+        joined = _next(self._polls.get(client_id, []), now, beat - now + every + _LATE)
         return super().poll(client_id, beat, every, now) if joined is None else joined
+
+
+def _next(times: list[float], now: float, within: float) -> float | None:
+    """Return the next of these times, if it comes soon enough."""
+    return next((at for at in times if now < at <= now + within), None)
 
 
 def _nearest(now: float, *lists: list[tuple[float, str]]) -> str | None:
