@@ -485,7 +485,7 @@ class ConsumerGroup:
                 member.client.wake()
 
     def _make_targets(self, caller: ReconcilingMember) -> None:
-        """Compute the target of the epoch: for the table's members, then for who has just joined."""
+        """Compute the target of the epoch for the table's members, then for who has just joined."""
         new = [caller] if caller.epoch == 0 else []
         known = [one for one in self._members.values() if one not in new]
         members = [
