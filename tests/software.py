@@ -23,6 +23,6 @@ def family(software: str) -> str:
 
 
 def names_itself(family: str, version: str) -> bool:
-    """Does this client say what it is (KIP-511; Java's since 2.4)."""
-    old = family in JAVA and tuple(map(int, version.split(".")[:2])) < (2, 4)
-    return family not in SILENT and not old
+    """Does this client say what it is (KIP-511; Java's since 2.4, kafka-python since 3.0)."""
+    oldest = {**dict.fromkeys(JAVA, (2, 4)), "kafka-python": (3, 0)}.get(family, (0, 0))
+    return family not in SILENT and tuple(map(int, version.split(".")[:2])) >= oldest

@@ -27,6 +27,7 @@ NO_LEAVE = {"streams"}
 _STABILIZED = re.compile(
     r"Stabilized group (?P<group>.+) generation (?P<number>\d+)(?: \(\S+\))? with (?P<members>\d+) "
 )
+_FAILED = re.compile(r"Member (?P<member>\S+) in group \S+ has failed")
 _BUMPED = re.compile(r"\[GroupId (?P<group>.+)\] Bumped group epoch to (?P<number>\d+)")
 _ASSIGNED = re.compile(
     r" for group (?P<group>.+) for generation (?P<number>\d+)\. "
@@ -103,6 +104,7 @@ class Truth:
                     self.deleted.append((name, event["t_ms"]))
         self.stabilized: dict[Number, int] = {}
         self.completed: dict[Number, int] = {}
+        self.removed: set[str] = set()
         log = folder / "broker-group-coordinator.log.gz"
         if log.exists():
             with gzip.open(log, "rt", encoding="utf-8") as lines:
@@ -114,6 +116,8 @@ class Truth:
         begun: set[str] = set()
         deleted = sorted(self.deleted, key=lambda one: one[1])
         for line in lines:
+            if silent := _FAILED.search(line):
+                self.removed.add(silent["member"])
             found = _STABILIZED.search(line) or _BUMPED.search(line)
             if found:
                 at = datetime.strptime(line[1:24], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
