@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from rebal.groups.assignors import Assignment
+from rebal.groups.clients import version_tuple
 from rebal.planner.rehearsal.engine.foreign import FOREIGN, OF_FAMILY
 from rebal.planner.rehearsal.engine.member import Member
 from rebal.planner.rehearsal.engine.messages import Error, GroupPhase, JoinRequest
@@ -20,6 +21,7 @@ from tests.planner.rehearsal.captures.online import OnlineGroup, folded, topic_n
 from tests.planner.rehearsal.captures.story import Story
 
 _STICKY = frozenset({"sticky", "cooperative-sticky"})
+_CONSTRAINED = (2, 5, 1)
 # What happens in a shorter time than this is one move.
 _QUIET = 0.6
 # A session ends up to a heartbeat earlier or later than in the capture: look before that.
@@ -36,11 +38,12 @@ _STATE = {
 
 
 class Replayed(World):
-    """A world whose leaders of other families assign as they did in the capture.
+    """A world whose leaders with another sticky algorithm assign as they did in the capture.
 
-    Each has an own sticky algorithm, which is not modelled: what it gave is taken from the record
-    of a generation of the same members, and what follows from it is compared. `taken` is the last
-    generation in which that happened.
+    Each other family has one of its own, and so have Java's clients before 2.5.1 (KAFKA-9987). None
+    of these is modelled: what the leader gave is taken from the record of a generation of the same
+    members, and what follows from it is compared. `taken` is the last generation in which that
+    happened.
     """
 
     taken = -1
@@ -53,7 +56,9 @@ class Replayed(World):
         self, assignor: str, members: Sequence[JoinRequest], leader: Member
     ) -> tuple[Assignment, float] | str:
         """Return what the leader gave, or what the engine computes."""
-        if assignor in _STICKY and leader.process.family not in ("java", "streams"):
+        version = version_tuple(leader.process.version)
+        modelled = leader.process.family == "java" and (version is None or version >= _CONSTRAINED)
+        if assignor in _STICKY and not modelled:
             ids = {member.member_id for member in members}
             same = [one for one in self._records if one.partitions().keys() == ids]
             if same:
