@@ -163,7 +163,14 @@ class Story:
         if event["action"] != "stop":
             self.events.append(Event(do=Deed.KILL, at=at, members=tuple(sorted(names))))
             return
-        ended = self.since(event["gone_ms"]) if event.get("gone_ms") else at
+        gone = self.since(event["gone_ms"]) if event.get("gone_ms") else at
+        # It commits its offsets when it gives up its partitions, and is silent from then on.
+        gave_up = (
+            self.since(one["t_ms"])
+            for one in self.group.printed
+            if one["client_id"] == client_id and one["event"] in ("REVOKED", "LOST")
+        )
+        ended = next((when for when in gave_up if at <= when <= gone), gone)
         for name in sorted(names):
             left = next(
                 (
