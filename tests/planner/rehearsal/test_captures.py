@@ -33,6 +33,10 @@ def test_replay_of_captured_groups_equals_the_capture(capsys: pytest.CaptureFixt
     assert found.share >= 0.99, found
 
 
+def test_replay_of_the_captured_timeouts_equals_the_capture() -> None:
+    assert compared(BUNDLED.with_name("captures_timeouts")).differences == []
+
+
 def test_each_difference_from_the_bundled_capture_has_a_reason() -> None:
     unexplained = [str(one) for one in compared(BUNDLED).differences if not one.reason]
     assert unexplained == []

@@ -55,7 +55,8 @@ class Story:
         self.unknown: list[str] = []
         for number, event in enumerate(group.timeline):
             self._take(event, group.timeline[number + 1 :])
-        self.events += self._busy()
+        told = list(self._busy())
+        self.events += [*told, *self._left_while_running(told)]
         self.events += self._grown(capture)
         self.events.sort(key=lambda event: event.at or 0.0)
 
@@ -127,6 +128,12 @@ class Story:
                 if at <= one.came - self.begin <= until
             )
             errors = frozenset(one.error for one in real if one.error in (23, 26, 81, 82))
+            # It may have been told by an OffsetCommit, of which no line is kept.
+            fenced = fenced or any(
+                "FencedInstanceId" in (one.get("error") or "")
+                for one in self.group.timeline
+                if one.get("client_id") == client_id and self.since(one["t_ms"]) == until
+            )
             errors |= {_FENCED} if fenced else frozenset()
             came = real[0].came - self.begin
             process = self._process(event, name, real[0])
@@ -192,6 +199,28 @@ class Story:
             elif one["event"] == "SLOW_END" and one["client_id"] in began:
                 start = began.pop(one["client_id"])
                 yield Event(do=Deed.BUSY, at=start, members=(one["client_id"],), seconds=at - start)
+
+    def _left_while_running(self, told: list[Event]) -> Iterator[Event]:
+        """The times without a poll that nobody printed: a running member leaves by itself."""
+        for one in self.group.requests:
+            left, who = one.came - self.begin, one.client_id
+            known = any(
+                who in event.members
+                and (event.at or 0.0) <= left <= (event.at or 0.0) + event.seconds
+                for event in told
+                if event.seconds
+            )
+            before = [e for e in self.group.timeline if self.since(e["t_ms"]) <= left]
+            mine = [e["action"] for e in before if e.get("client_id") == who][-1:]
+            if one.api != "LEAVE_GROUP" or known or mine != ["start"]:
+                continue
+            joins = [join for join in self.group.joins() if join.client_id == who]
+            back = next((join.came for join in joins if join.came > one.came), None)
+            if back is not None:
+                allowed = joins[0].asked["rebalanceTimeoutMs"] / 1000
+                began = left - allowed
+                seconds = back - self.begin - began
+                yield Event(do=Deed.BUSY, at=began, members=(who,), seconds=seconds)
 
     def _grown(self, capture: Capture) -> Iterator[Event]:
         """The topics that grew; it was noticed when one joined again by itself, or before."""
@@ -259,6 +288,10 @@ class Recorded(Chance):
                 # A member that was told and closed before it joined did not poll in between.
                 for name in event.members:
                     self._polls.setdefault(name, []).append((event.at or 0.0) + _AFTER)
+        for event in story.group.timeline:
+            if "FencedInstanceId" in (event.get("error") or ""):
+                known = self._polls.setdefault(event["client_id"], [])
+                known.append(story.since(event["t_ms"]) - _AFTER)
         for one in story.group.requests:
             if one.error == _FENCED:
                 self._polls.setdefault(one.client_id, []).append(one.came - story.begin)
