@@ -107,7 +107,8 @@ public final class Member extends Hosted implements ConsumerRebalanceListener {
 
     /**
      * Makes close() send no LeaveGroup: what the internal setting {@code
-     * internal.leave.group.on.close} does, which is read when a consumer is built.
+     * internal.leave.group.on.close} does, which is read when a consumer is built. Clients without
+     * that field are closed so (KIP-1092).
      */
     private static void stayInGroup(Object consumer) throws ReflectiveOperationException {
         Object holder = consumer;
@@ -115,7 +116,20 @@ public final class Member extends Hosted implements ConsumerRebalanceListener {
             Field field = fieldOf(holder.getClass(), name);
             holder = field == null ? holder : field.get(holder);
         }
-        fieldOf(holder.getClass(), "leaveGroupOnClose").setBoolean(holder, false);
+        Field leaves = fieldOf(holder.getClass(), "leaveGroupOnClose");
+        if (leaves != null) {
+            leaves.setBoolean(holder, false);
+            return;
+        }
+        String named = "org.apache.kafka.clients.consumer.CloseOptions";
+        Class<?> options = Class.forName(named);
+        for (Object each : Class.forName(named + "$GroupMembershipOperation").getEnumConstants()) {
+            if (each.toString().equals("REMAIN_IN_GROUP")) {
+                Object stay = options.getMethod("groupMembershipOperation", each.getClass())
+                        .invoke(null, each);
+                consumer.getClass().getMethod("close", options).invoke(consumer, stay);
+            }
+        }
     }
 
     /** The field of the class or of one above it; null where there is none. */
