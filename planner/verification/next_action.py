@@ -30,6 +30,7 @@ from rebal.planner.admission.check import Needs
 from rebal.planner.admission.rejected import rejected_again, still_out
 from rebal.planner.advice import actions as advised
 from rebal.planner.advice.steps import Actions, step_action, wide_list, with_setting
+from rebal.planner.advice.wording import by_word
 from rebal.planner.clients import is_mixed
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed
@@ -495,7 +496,10 @@ def end(look: Look) -> Advice:
     """Say that nothing is left to do."""
     if look.later is not None:
         return advised.nothing("no member is left to restart in this step")
-    return advised.nothing("the plan is carried out")
+    if look.current is None or not look.current.vouched:
+        return advised.nothing("the plan is carried out")
+    vouched = [facts.name for facts in look.members(look.current.vouched)]
+    return advised.nothing(f"finished; {by_word(len(look.current.done), vouched)}")
 
 
 CANDIDATES: Final[tuple[Candidate, ...]] = (

@@ -94,7 +94,7 @@ def test_the_whole_second_bounce_ends_with_a_word_for_each_member(second: Story)
     end = second(restarted(7))
     assert (end.exit_code, end.finished) == (0, True)
     assert end.unverified == ("app-0", "app-1", "app-2")
-    assert end.next == "the plan is carried out"
+    assert end.next == "finished; proven: 0, confirmed by you: 3 (app-0, app-1, app-2)"
     # The journal keeps the word apart from proof: no look calls it made.
     assert all(2 not in seen.made for entry in second.entries for seen in entry.members)
 
