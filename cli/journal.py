@@ -117,7 +117,10 @@ class Journal:
         if version == self._version:
             return
         notes: list[str] = []
-        there = dict(self._entries(text_of(file), path, notes))
+        text = text_of(file)
+        there = dict(self._entries(text, path, notes))
+        if notes and not (there or self._lines or text.lstrip().startswith("{")):
+            raise FileError(f"{path}: is no journal: name another file with --journal.")
         self._lost = [line for line in self._lines if line not in there]
         self._lines = {**self._lines, **there}
         self.entries = sorted(self._lines.values(), key=lambda entry: entry.at)

@@ -121,6 +121,13 @@ def test_half_a_surrogate_pair_in_a_journal_is_one_sentence(plan: Plan) -> None:
         opened(plan)
 
 
+def test_a_file_that_is_no_journal_is_left_as_it_is(plan: Plan) -> None:
+    JOURNAL.write_text("sasl.password=hunter2\n")
+    with pytest.raises(FileError, match="is no journal: name another file with --journal"):
+        opened(plan)
+    assert JOURNAL.read_text() == "sasl.password=hunter2\n"
+
+
 def test_a_journal_of_another_plan_is_refused_at_each_look(plan: Plan) -> None:
     """The file's size was kept before the file was read, so the second look passed."""
     book = Journal(JOURNAL, plan)

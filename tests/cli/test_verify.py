@@ -138,7 +138,7 @@ def test_appending_is_whole_lines_only(tmp_path: Path) -> None:
         (["plan.yaml", "--for", "soon"], 2, "expected a duration"),
         (["plan.yaml", "--step", "7", "--snapshot", "half.yaml"], 2, "has 2 steps"),
         (["plan.yaml", "--snapshot", "other.yaml"], 1, "is for group checkout"),
-        (["plan.yaml", "--snapshot", "half.yaml", "--journal", "half.yaml"], 1, None),
+        (["plan.yaml", "--snapshot", "half.yaml", "--journal", "half.yaml"], 1, "is no journal"),
         (["plan.yaml", "--snapshot", "half.yaml", "--journal", "old.jsonl"], 1, "another plan"),
         (["plan.yaml", "--snapshot", "half.yaml", "--journal", "bad.jsonl"], 1, "rebal.journal/2"),
     ],
