@@ -87,7 +87,6 @@ class Member(ABC):
         self.failed = 0
         self._group, self._agenda, self._ledger = around.group, around.agenda, around.ledger
         self._reporter, self._chance = around.reporter, around.chance
-        self.began = self._agenda.now
         self._client_id = process.client_id or process.name
         self._in_poll = rejoins_in_poll(process)
         self._interval, self._session = interval, session

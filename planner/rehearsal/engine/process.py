@@ -17,7 +17,6 @@ _STICKY: Final = frozenset({"sticky", "cooperative-sticky"})
 _JAVA: Final = ("java", "streams")
 _RETRIES: Final = ("librdkafka", "franz-go", "sarama")
 CALLBACKS: Final = ("revoked", "assigned", "lost")
-_READS_BEFORE: Final = ("kafkajs", "librdkafka", "sarama", "segmentio")
 _WITHOUT_POLL: Final = ("connect", "franz-go", "kafkajs", "sarama", "segmentio")
 
 
@@ -120,15 +119,6 @@ def retries_after(process: Process, rejected: int) -> float:
     if process.family == "franz-go":
         return min(0.25 * 2.0 ** min(rejected - 1, 10), 5.0)
     return 2.0 if process.family == "librdkafka" else 1.0
-
-
-def reads_metadata(process: Process) -> bool:
-    """Return whether the leader reads the topics' metadata each time before it assigns.
-
-    kafkajs (ConsumerGroup.sync), librdkafka (rd_kafka_cgrp_handle_JoinGroup), sarama
-    (consumerGroup.balance) and kafka-go do; the others assign by what they read last.
-    """
-    return process.family in _READS_BEFORE
 
 
 def reads_metadata_after(process: Process) -> bool:

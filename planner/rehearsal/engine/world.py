@@ -31,7 +31,7 @@ from rebal.planner.rehearsal.engine.member import Member, Surroundings
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import Error, GroupPhase, JoinRequest
 from rebal.planner.rehearsal.engine.patterns import matching
-from rebal.planner.rehearsal.engine.process import Process, Running, reads_metadata, refusal
+from rebal.planner.rehearsal.engine.process import Process, Running, refusal
 from rebal.planner.rehearsal.engine.rounds import assigned, received, sent
 from rebal.planner.rehearsal.engine.workers import EAGER, PROTOCOLS, WorkerLeaders, work_of
 
@@ -113,8 +113,6 @@ class World:
         )
         self._custom = {**FOREIGN, **(assignors or {})}
         self._brokers, self._topic_ids = brokers, topic_ids or {}
-        # Topics that grew, when, and from what: members that came before may not know it.
-        self._unseen: dict[str, tuple[float, int]] = {}
         self.opaque: set[str] = set()
         """Elected assignors whose assignment is not modelled: nobody owns anything then."""
         self._moving: set[Member] = set()
@@ -212,15 +210,12 @@ class World:
 
     def add_partitions(self, topic: str, count: int, noticed: float = 0.0) -> None:
         """Set a topic's partitions to `count`; leaders see it `noticed` seconds later."""
-        before = self._topics.get(topic, 0)
-        self._unseen.setdefault(topic, (self.agenda.now, before))
         self._has(topic, count, "partitions")
         self._topic_changed(topic, noticed)
 
     def delete_topic(self, topic: str, noticed: float = 0.0) -> None:
         """Delete a topic; leaders see it `noticed` seconds later."""
         self._topics.pop(topic, None)
-        self._unseen.pop(topic, None)
         self.ledger.drop(topic, self.agenda.now)
         self.happened.append(Happened(self.agenda.now, "", "topic deleted", topic))
         self._topic_changed(topic, noticed)
@@ -418,18 +413,12 @@ class World:
             self._silent.add(consumer.member_id)
 
     def _known_to(self, leader: Member) -> Mapping[str, int]:
-        """Return the partitions that this leader has read of; one that began later, of all."""
-        if reads_metadata(leader.process):
-            return self._topics
-        old = {t: count for t, (at, count) in self._unseen.items() if leader.began < at}
-        known = {**self._topics, **old}
-        return {topic: count for topic, count in known.items() if topic not in leader.unread}
+        """Return the partitions of the topics that this leader has read of."""
+        return {t: count for t, count in self._topics.items() if t not in leader.unread}
 
     def _topic_changed(self, topic: str, noticed: float) -> None:
         """Let whoever assigns see it: the brokers at once, a leader when it reads metadata."""
-        if self.group.refresh(topic):
-            self._unseen.pop(topic, None)
-        else:
+        if not self.group.refresh(topic):
             self._coming += 1
             self.agenda.after(noticed, self._metadata_seen, topic)
 
@@ -450,7 +439,6 @@ class World:
     def _metadata_seen(self, topic: str) -> None:
         """Have the leader join again for a topic that one of the members subscribes to."""
         self._coming -= 1
-        self._unseen.pop(topic, None)
         if not self.group.subscribes(topic):
             return
         leader = next(

@@ -315,18 +315,6 @@ def test_franz_go_waits_twice_as_long_after_each_rejection() -> None:
     assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
 
 
-@pytest.mark.parametrize(("family", "assigned"), [("java", 12), ("librdkafka", 14)])
-def test_leader_assigns_by_the_metadata_that_it_read_last(family: str, assigned: int) -> None:
-    more = Event(do=Deed.PARTITIONS, topic="orders", count=14, seconds=100.0, at=1)
-    pause = Event(do=Deed.WAIT, seconds=30, at=20)
-    where = scene(RANGE, RANGE, family=family)
-    where = replace(where, leader=where.running[0].member_id)
-    run = play(where, more, late("range", family=family), pause)
-    longest = run.measures.longest
-    assert (longest > 90) is (assigned == 12)
-    assert sum(member.owned for member in run.members) == 14
-
-
 def test_java_leader_joins_again_when_nobody_subscribes_to_a_topic_any_more() -> None:
     # ConsumerCoordinator: the metadata that it assigned by has the topic, the next one has not
     # ("cached metadata has changed", captured within metadata.max.age.ms).
