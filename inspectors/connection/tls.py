@@ -47,22 +47,19 @@ def ssl_context(config: ClusterConfig) -> ssl.SSLContext:
     return context
 
 
-def wrapped(context: ssl.SSLContext, plain: socket.socket, host: str) -> ssl.SSLSocket:
-    """Return the socket after its handshake; it is closed where that fails.
+def shake_hands(secure: socket.socket) -> None:
+    """Complete the handshake of a TLS socket that is connected.
 
     Raises:
         TlsError: the handshake failed.
         OSError: the connection did.
     """
+    assert isinstance(secure, ssl.SSLSocket)
     try:
-        return context.wrap_socket(plain, server_hostname=host)
+        secure.do_handshake()
     except ssl.SSLError as error:
-        plain.close()
         untrusted = getattr(error, "verify_message", None)
         raise TlsError(str(error.reason or error), untrusted) from None
-    except BaseException:
-        plain.close()
-        raise
 
 
 def _why(error: OSError) -> str:

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from typing import Any, Final, TypeVar
 
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
@@ -79,6 +78,7 @@ class RawCluster:
         self.brokers: dict[int, tuple[str, int, str | None]] = {}
         self._bootstrap: Connection | None = None
         self._nodes: dict[int, list[Connection]] = {}
+        self._opened: list[Connection] = []
         self.coordinators: dict[str, int] = {}
         self._silent: dict[int, RequestError] = {}
         self._closed = False
@@ -94,9 +94,18 @@ class RawCluster:
     def close(self) -> None:
         """Close every connection without a lock, so that no other thread can delay it."""
         self._closed = True
-        for connection in (self._bootstrap, *chain.from_iterable(list(self._nodes.values()))):
-            if connection is not None:
+        for connection in list(self._opened):
+            connection.close()
+
+    def _connect(self, host: str, port: int, deadline: Deadline) -> Connection:
+        """Return a new connection, which `close` ends even while it is being opened."""
+
+        def opened(connection: Connection) -> None:
+            self._opened.append(connection)
+            if self._closed:
                 connection.close()
+
+        return Connection(host, port, self.config, deadline, opened)
 
     def deadline(self) -> Deadline:
         """Return the deadline of a new operation: `timeout_ms` from now, or that of the `whole`."""
@@ -107,7 +116,7 @@ class RawCluster:
         with self._lock:
             if self._bootstrap is None or self._bootstrap.closed:
                 known = [(host, port) for host, port, _ in self.brokers.values()]
-                self._bootstrap = _first(self.config, deadline, known)
+                self._bootstrap = _first(self.config, deadline, self._connect, known)
                 self._read_brokers(self._bootstrap, deadline)
             return self._bootstrap
 
@@ -139,7 +148,7 @@ class RawCluster:
                 raise self._silent[broker_id]
             whole = deadline.left() > self.config.timeout_ms / 2000
             try:
-                made = Connection(host, port, self.config, deadline)
+                made = self._connect(host, port, deadline)
             except TlsError as error:
                 raise _unreachable(broker_id, host, port, error.reason) from None
             except (OSError, RequestError) as error:
@@ -296,7 +305,10 @@ def retry(ask: Callable[[], _T], deadline: Deadline) -> _T:
 
 
 def _first(
-    config: ClusterConfig, deadline: Deadline, known: Sequence[tuple[str, int]] = ()
+    config: ClusterConfig,
+    deadline: Deadline,
+    connect: Callable[[str, int, Deadline], Connection],
+    known: Sequence[tuple[str, int]],
 ) -> Connection:
     """Return a connection to the first bootstrap server that accepts this client.
 
@@ -315,7 +327,7 @@ def _first(
             if deadline.over:
                 break
             try:
-                return Connection(host, port, config, deadline.share(turn_left))
+                return connect(host, port, deadline.share(turn_left))
             except TlsError as error:
                 raise ConnectError(_tls_message(f"{host}:{port}", error), "tls") from None
             except (OSError, RequestError) as error:

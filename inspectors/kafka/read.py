@@ -278,8 +278,8 @@ def _probed(
                 found[name] = merge(with_probe(session, one, probes[name], fetches), ())
     except RequestError as error:
         # What is stored is not asked for either: the broker would delay each group.
-        refused = [replace(one, probe=undescribed(error)) for one in batch]
-        found |= {one.group.group_id: merge(one, ()) for one in refused}
+        unasked = [replace(one, probe=undescribed(error)) for one in batch]
+        found |= {one.group.group_id: merge(one, ()) for one in unasked}
     except ConnectError as error:
         names = [one.group.group_id for one in batch if one.group.group_id not in found]
         found |= {name: failure_of(name, error, session.raw.deadline()) for name in names}

@@ -15,7 +15,7 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from errno import EINVAL
 from functools import cache, partial
 from typing import Any, Final
@@ -78,9 +78,19 @@ class Deadline:
 
 
 class Connection:
-    """One broker's connection, logged in; thread-safe, one request at a time."""
+    """One broker's connection, logged in; thread-safe, one request at a time.
 
-    def __init__(self, host: str, port: int, config: ClusterConfig, deadline: Deadline) -> None:
+    `opened` gets it as soon as it can be closed: from then on no answer need be awaited.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        config: ClusterConfig,
+        deadline: Deadline,
+        opened: Callable[[Connection], None],
+    ) -> None:
         self.address = f"{host}:{port}"
         self.versions: dict[int, tuple[int, int]] = {}
         self.features: dict[str, int] = {}
@@ -89,7 +99,12 @@ class Connection:
         self._settings = to_kafka_python(config)
         self._parser = KafkaProtocol(client_id=CLIENT_ID)
         self._socket = self._open(host, port, config, deadline)
+        opened(self)
         try:
+            if config.tls:
+                from rebal.inspectors.connection.tls import shake_hands
+
+                shake_hands(self._socket)
             self._read_versions(deadline)
             if config.sasl:
                 # Other connections do not wait for the modules of SASL.
@@ -116,9 +131,10 @@ class Connection:
         low, high = self.versions.get(request.API_KEY, (0, -1))
         version = min(high, max_version or request.max_version)
         if version < max(low, min_version):
-            name = request.__name__.removesuffix("Request")
             raise RequestError(
-                "UNSUPPORTED_VERSION", f"the broker {self.address} has no {name} v{min_version}"
+                "UNSUPPORTED_VERSION",
+                f"the broker {self.address} has no {request.__name__.removesuffix('Request')} "
+                f"v{min_version}",
             )
         return version
 
@@ -225,9 +241,10 @@ class Connection:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not config.tls:
             return plain
-        from rebal.inspectors.connection.tls import wrapped
-
-        return wrapped(self._settings["ssl_context"], plain, host)
+        secure: socket.socket = self._settings["ssl_context"].wrap_socket(
+            plain, server_hostname=host, do_handshake_on_connect=False
+        )
+        return secure
 
     def _read_versions(self, deadline: Deadline) -> None:
         """Read ApiVersions (KIP-35, KIP-511), in an older version if the broker is older."""

@@ -134,7 +134,7 @@ def compares_metadata(process: Process) -> bool:
 def checks_assignment(process: Process) -> bool:
     """Return whether it joins again where it is assigned a topic that it does not subscribe to.
 
-    Source: ConsumerCoordinator.onJoinComplete. A static member that comes back with another
+    Source: ConsumerCoordinator.onJoinComplete. A static member that returns with another
     subscription is given the assignment of before.
     """
     return process.family in _JAVA and not process.pattern

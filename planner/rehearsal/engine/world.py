@@ -437,7 +437,7 @@ class World:
             consumer.topics_seen(matching(pattern, self._topics))
 
     def _metadata_seen(self, topic: str) -> None:
-        """Have the leader join again for a topic that one of the members subscribes to."""
+        """Make the leader join again, if a member subscribes to the topic."""
         self._coming -= 1
         if not self.group.subscribes(topic):
             return
