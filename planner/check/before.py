@@ -133,4 +133,6 @@ def _next_start(later: Start, said: Evidence) -> DeclaredAssignors:
     """Return the configuration of the next start, with the list that it has by default."""
     declared = later.declared or DeclaredAssignors(evidence=said)
     fields = {name: getattr(declared, name) for name in DeclaredAssignors.__struct_fields__}
-    return replace(DeclaredAssignors(**fields), list=declared.list or later.names)
+    reads = None if later.ignores_protocol else declared.group_protocol
+    made = DeclaredAssignors(**fields)
+    return replace(made, list=declared.list or later.names, group_protocol=reads)

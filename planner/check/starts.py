@@ -25,6 +25,8 @@ _OPEN: Final = "?"
 _PROFILE: Final = re.compile(r" \(profile ([\w-]+)\)\Z")
 _CONSUMER_BY_DEFAULT: Final = (5,)
 """From this version on, Java's default of group.protocol is consumer (KIP-1274)."""
+_READS_PROTOCOL: Final = (3, 7)
+"""From this version on, Java reads group.protocol (KAFKA-15679); before, it warns and ignores it."""
 
 
 class Library(Record, frozen=True, kw_only=True):
@@ -116,10 +118,16 @@ class Start(Record, frozen=True, kw_only=True):
         return self.library.version if self.library is not None else None
 
     @property
+    def ignores_protocol(self) -> bool:
+        """Return whether the client is of a version that does not read group.protocol."""
+        have = version_tuple(self.version)
+        return self.family == "java" and have is not None and have < _READS_PROTOCOL
+
+    @property
     def protocol(self) -> str | None:
         """Return group.protocol; None where it is unset and the default is not known."""
         if self.declared is not None and self.declared.group_protocol is not None:
-            return self.declared.group_protocol
+            return "classic" if self.ignores_protocol else self.declared.group_protocol
         have = version_tuple(self.version)
         newer = have is not None and have >= _CONSUMER_BY_DEFAULT
         return None if newer and self.family == "java" else "classic"
@@ -195,7 +203,9 @@ def aspects(start: Start) -> Iterator[tuple[str, str]]:
     declared, library = start.declared, start.library
     yield "group.id", start.group_id or "not known"
     if declared is not None:
-        yield "group.protocol", declared.group_protocol or "not set"
+        ignored = declared.group_protocol is not None and start.ignores_protocol
+        note = f" ({start.version} ignores it)" if ignored else ""
+        yield "group.protocol", f"{declared.group_protocol or 'not set'}{note}"
         yield "group.instance.id", declared.instance_id or "not set (dynamic member)"
         yield "session.timeout.ms", _shown(declared.session_timeout_ms)
         yield "max.poll.interval.ms", _shown(declared.max_poll_interval_ms)

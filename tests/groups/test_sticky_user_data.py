@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebal.groups.clients import version_tuple
 from rebal.groups.errors import WireError
 from rebal.groups.wire.consumer_protocol import decode_subscription
 from rebal.groups.wire.user_data import (
@@ -93,9 +94,9 @@ def test_a_generation_out_of_range_is_refused(generation):
 
 
 def test_captured_cooperative_user_data(captures, capsys):
-    """Java always writes four bytes: the last generation that this assignor itself handed out,
-    so -1 while another assignor is the elected one, and never above the member's own generation,
-    unless it has lost that (-1) as it was too slow.
+    """Java since 2.8.1 writes four bytes (KAFKA-12984): the last generation that this assignor
+    itself handed out, so -1 while another assignor is the elected one, and never above the member's
+    own generation, unless it has lost that (-1) as it was too slow.
     """
     seen: Counter[str] = Counter()
     for request in captures.requests("JOIN_GROUP"):
@@ -105,7 +106,9 @@ def test_captured_cooperative_user_data(captures, capsys):
                 continue
             subscription = decode_subscription(base64.b64decode(protocol["metadata"]))
             data = subscription.user_data
-            if software == "apache-kafka-java":
+            version = request["clientInformation"]["softwareVersion"]
+            older = (version_tuple(version) or ()) < (2, 8, 1)
+            if software == "apache-kafka-java" and not older:
                 generation = decode_cooperative_sticky(data)
                 assert generation is not None
                 assert encode_cooperative_sticky(generation) == data

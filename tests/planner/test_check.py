@@ -349,6 +349,15 @@ def test_the_setting_is_spelt_as_the_product_spells_it() -> None:
     assert {"product", "library", "assignor list"} == {change.what for change in found.changes}
 
 
+@pytest.mark.parametrize(("version", "verdict"), [("3.6.2", Tri.YES), ("3.7.0", Tri.NO)])
+def test_java_before_3_7_ignores_group_protocol(version: str, verdict: Tri) -> None:
+    java = lib("java", version)
+    found = judged([start(lib=java)], [start("range", group_protocol="consumer", lib=java)])
+    assert found.verdict is verdict
+    (change,) = (each for each in found.changes if each.what == "group.protocol")
+    assert ("ignores" in change.after) is (verdict is Tri.YES)
+
+
 @pytest.mark.parametrize(("kept", "verdict"), [({FILE: ""}, Tri.CANNOT_TELL), ({}, Tri.YES)])
 def test_a_consumer_that_is_declared_no_more_is_safe_only_if_its_file_is_gone(
     kept: dict[str, str], verdict: Tri
