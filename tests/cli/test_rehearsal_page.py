@@ -72,9 +72,25 @@ def test_dangers_lead_and_name_the_members() -> None:
     assert 'class="danger"' not in page
 
 
-def test_a_safe_story_shows_no_danger() -> None:
-    page = rehearsal_html(play(scene(DONE, DONE), restart("m0")), "orders")
+def test_the_verdict_leads_and_the_drawing_goes_past_the_last_rebalance() -> None:
+    run = play(scene(DONE, DONE), replace(restart("m0"), phase="step 1"))
+    page = rehearsal_html(run, "orders")
     assert 'class="danger"' not in page
+    verdict = page.index("No member is rejected, and no partition is owned twice.")
+    assert verdict < page.index("<dt>takes</dt>")
+    ended = max(one.ended for one in run.rebalances if one.ended is not None)
+    drawn = float(re.findall(r'type="range" min="0" max="([\d.]+)"', page)[0])
+    assert drawn > run.measures.seconds >= ended
+    marks = re.findall(r'<span style="left:([\d.]+)%"[^>]*>(step 1|at rest)</span>', page)
+    assert ("0.00", "step 1") in marks
+    assert (f"{100 * ended / drawn:.2f}", "at rest") in marks
+
+
+def test_a_group_that_finds_no_rest_is_drawn_to_the_end_of_its_story() -> None:
+    run = replace(play(scene(DONE, DONE), restart("m0")), at_rest=False)
+    page = rehearsal_html(run, "orders")
+    assert f'max="{run.measures.seconds}"' in page
+    assert ">at rest</span>" not in page
 
 
 def test_the_program_can_step_through_each_rebalance() -> None:

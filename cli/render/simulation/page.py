@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rebal.cli.errors import UsageError
 from rebal.cli.output import escape, shown
 from rebal.cli.render.plans.costs import duration
-from rebal.cli.render.simulation.dangers import called, dangers, sample_text
+from rebal.cli.render.simulation.dangers import called, dangers, fine, sample_text
 from rebal.cli.render.text import count
 from rebal.planner.rehearsal.lanes import Doing, Stretch, lanes
 from rebal.planner.rehearsal.outcome import Rehearsal
@@ -26,6 +26,8 @@ _MOST_PARTITIONS: Final = 96
 _MOST_SPANS: Final = 8_000
 _TALL, _FLAT = 26, 7
 _FEW: Final = 24
+_AFTER: Final = 1.03
+"""The drawn time in shares of the story's: what follows the last rebalance is seen too."""
 
 
 class Row(NamedTuple):
@@ -70,20 +72,26 @@ def rehearsal_html(run: Rehearsal, group: str) -> str:
     )
     tall = len(run.members) <= _FEW
     columns = _COLUMNS if tall else _FLAT_COLUMNS
+    said, sums, found = fine(run), list(_sums(run)), list(dangers(run))
+    if run.at_rest:
+        longer = run.measures.seconds * _AFTER
+        run = replace(run, measures=replace(run.measures, seconds=longer))
     drawn = {shown(name): line for name, line in lanes(run, columns, usual=not tall).items()}
     gaps, total = _unowned(run), len(run.partitions)
     small = total <= _MOST_PARTITIONS and sum(len(p.owners) for p in run.partitions) <= _MOST_SPANS
-    found = [f"{one.label}: {one.text}" for one in dangers(run)]
     run = shown(run if small else replace(run, partitions=()))
     made = environment.from_string(read("page.html")).render(
         run=run,
         group=str(shown(group)),
-        dangers=shown(found),
-        sums=list(_sums(run)),
+        verdict="" if found else said,
+        dangers=shown([f"{one.label}: {one.text}" for one in found]),
+        sums=shown(sums),
         total=total,
         members=list(_member_rows(run, drawn, columns, tall=tall)),
         row=_TALL if tall else _FLAT,
         partitions=list(_partition_rows(run)),
+        hues=_hues(run) if tall else {},
+        marks=list(_marks(run)),
         unowned=gaps,
         ticks=list(_ticks(run.measures.seconds)),
         notes=[note for note in run.notes if note.what != "ended"],
@@ -101,7 +109,9 @@ def _sums(run: Rehearsal) -> Iterator[tuple[str, str]]:
         yield "about", sample_text(run.sampled)
     yield "takes", duration(measures.seconds)
     yield "ends", f"{run.state}, assignor {run.assignor or 'none'}"
-    yield "rebalances", f"{measures.rebalances:,}"
+    last = max((one.ended for one in run.rebalances if one.ended is not None), default=None)
+    ends = "" if last is None else f", the last ends at {duration(last)}"
+    yield "rebalances", f"{measures.rebalances:,}{ends}"
     if run.unit == "none":
         yield "downtime", "not modelled"
         return
@@ -148,8 +158,7 @@ def _title(name: str, at: float, one: Stretch, unit: str) -> str:
 def _partition_rows(run: Rehearsal) -> Iterator[Row]:
     """Yield a row a partition, in its owners' colours."""
     length = max(run.measures.seconds, 1e-9)
-    # No member is red: a partition without an owner is.
-    hues = {member.name: 40 + number * 117 % 280 for number, member in enumerate(run.members)}
+    hues = _hues(run)
     for number, story in enumerate(run.partitions):
         name = called(story, run.unit)
         boxes = tuple(
@@ -163,6 +172,23 @@ def _partition_rows(run: Rehearsal) -> Iterator[Row]:
             for span in story.owners
         )
         yield Row(name, number * 10, boxes)
+
+
+def _hues(run: Rehearsal) -> dict[str, int]:
+    """Return each member's colour. No member is red: a partition without an owner is."""
+    return {member.name: 40 + number * 117 % 280 for number, member in enumerate(run.members)}
+
+
+def _marks(run: Rehearsal) -> Iterator[tuple[float, str]]:
+    """Yield the places, in thousandths of the time, where steps begin and the last rebalance ends,
+    each with its name.
+    """
+    length = max(run.measures.seconds, 1e-9)
+    for phase in run.phases:
+        yield _WIDE * phase.began / length, phase.name
+    ended = [one.ended for one in run.rebalances]
+    if ended and run.at_rest and None not in ended:
+        yield _WIDE * max(filter(None, ended)) / length, "at rest"
 
 
 def _unowned(run: Rehearsal) -> str:

@@ -84,8 +84,18 @@ def comparison_view(document: RehearsalDocument, source: str, next_command: Comm
     if len(view) == 1:
         runs = [one.rehearsal for one in document.runs]
         view.append(_fine(plain, next((run for run in runs if run.sampled), runs[0])))
-    view += [Text(""), _compared(document.runs)]
+    view += [Text(""), _compared(document.runs), Text(_how_to_read(document))]
     return [*view, Text(""), facts(_ending(plain, document.runs, next_command), label=_LABEL)]
+
+
+def _how_to_read(document: RehearsalDocument) -> str:
+    restarts = "Each line has the same restarts"
+    if document.unit == _NONE:
+        return f"{restarts}, and fewer rebalances are better."
+    return (
+        f"{restarts}; {document.unit.upper()}-S are the seconds without an owner of all "
+        f"{document.unit}s together, and less is better in each column."
+    )
 
 
 def _bare(document: RehearsalDocument) -> RehearsalDocument:
