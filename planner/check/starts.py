@@ -26,7 +26,7 @@ _PROFILE: Final = re.compile(r" \(profile ([\w-]+)\)\Z")
 _CONSUMER_BY_DEFAULT: Final = (5,)
 """From this version on, Java's default of group.protocol is consumer (KIP-1274)."""
 _READS_PROTOCOL: Final = (3, 7)
-"""From this version on, Java reads group.protocol (KAFKA-15679); before, it warns and ignores it."""
+"""From this version on, Java reads group.protocol (KAFKA-15679), and before it ignores it."""
 
 
 class Library(Record, frozen=True, kw_only=True):
