@@ -14,7 +14,12 @@ from rebal.planner.facts import names
 from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.rehearsal.script import Deed, Event, Script
 
-_PROTOCOLS: Final = {Aim.CONSUMER: "consumer", Aim.CLASSIC: "classic"}
+_PROTOCOLS: Final = {
+    Aim.CONSUMER: "consumer",
+    Aim.CLASSIC: "classic",
+    Aim.STREAMS_PROTOCOL: "streams",
+    Aim.STREAMS_CLASSIC: "classic",
+}
 _OFFERS: Final = {Aim.CONNECT_INCREMENTAL: "sessioned", Aim.CONNECT_EAGER: "eager"}
 _REMOTE_RANGE: Final = re.compile(r"group\.remote\.assignor\W+range")
 
@@ -30,13 +35,7 @@ def rollout(plan: Plan, *, batch: int = 1) -> Script:
     for step in plan.steps:
         if step.id >= first:
             events += step_events(step, restarted(plan, step), batch=batch)
-    stops = tuple(
-        f"step {step.id}: the stop alone is rehearsed; the engine has no members of the streams "
-        "protocol"
-        for step in plan.steps
-        if step.aim is Aim.STREAMS_PROTOCOL
-    )
-    return Script(about=plan.summary, assumes=stops, events=tuple(events))
+    return Script(about=plan.summary, events=tuple(events))
 
 
 def restarted(plan: Plan, step: Step) -> list[tuple[str, ...]]:
@@ -60,22 +59,22 @@ def step_events(step: Step, members: Sequence[tuple[str, ...]], *, batch: int) -
     """Return the events of one step for processes, in the order of their restarts."""
     protocol = _PROTOCOLS.get(step.aim, "")
     asked = any(_REMOTE_RANGE.search(setting.text) for setting in step.config)
+    # The brokers have one assignor for Streams groups (KIP-1071).
+    tasks = "sticky" if step.aim is Aim.STREAMS_PROTOCOL else ""
     together = step.kind is StepKind.CUT_OVER
-    stop = Event(do=Deed.STOP, members=tuple(chain(*members)), phase=f"step {step.id}")
-    if step.aim is Aim.STREAMS_PROTOCOL:
-        return [stop]
     events = restarts(
         "" if together else f"step {step.id}",
         step.target_list or worker_list(_OFFERS.get(step.aim, "")) or (),
         members,
         batch=0 if together else batch,
         protocol=protocol,
-        remote_assignor="range" if asked else "",
+        remote_assignor="range" if asked else tasks,
         family=step.config[0].family if step.aim is Aim.CLIENT else "",
     )
     if together:
         # All stop before the first starts.
-        events.insert(0, stop)
+        everybody = tuple(chain(*members))
+        events.insert(0, Event(do=Deed.STOP, members=everybody, phase=f"step {step.id}"))
     return events
 
 

@@ -25,6 +25,7 @@ _MAX_SIZE: Final = "group.max.size"
 _MIN_SESSION: Final = "group.min.session.timeout.ms"
 _MAX_SESSION: Final = "group.max.session.timeout.ms"
 _ASSIGNMENT_INTERVAL: Final = "group.consumer.assignment.interval.ms"
+_STREAMS_DELAY: Final = "group.streams.initial.rebalance.delay.ms"
 _CONSUMER_SESSION: Final = "group.consumer.session.timeout.ms"
 _CONSUMER_MAX_SIZE: Final = "group.consumer.max.size"
 _USUAL_LIST: Final = ("range", "cooperative-sticky")
@@ -46,17 +47,19 @@ def scene_of(
         CannotSimulateError: the snapshot does not hold what is needed; the message says what.
     """
     speed = (speed or Speed()).at(snapshot.cluster)
-    kip848 = snapshot.group.type is GroupType.CONSUMER
+    streams = snapshot.group.type is GroupType.STREAMS
+    kip848 = streams or snapshot.group.type is GroupType.CONSUMER
     spec = task_spec_of(snapshot) or spec_of(snapshot, server_side=kip848)
     called, elected = names(snapshot.members), snapshot.group.assignor or ""
     assumed: dict[str, list[str]] = {"list": [], "offers": [], "family": []}
     running = []
     for member, sent in zip(snapshot.members, spec.members, strict=True):
         name = called[member.member_id]
-        consumer = member.protocol_type == "consumer"
+        protocol = "consumer" if member.protocol_type == "consumer" else "classic"
+        protocol = "streams" if streams else protocol
         given = (lists or {}).get(member.member_id)
         list_, known = list_of(member, "" if kip848 else elected, given)
-        if not (known or consumer):
+        if protocol == "classic" and not known:
             assumed["offers" if _is_worker(member) else "list"].append(name)
         family = (families or {}).get(member.member_id)
         family = family or (member.software.family if member.software is not None else None)
@@ -67,8 +70,8 @@ def scene_of(
             name=name,
             assignors=list_,
             family=family or "java",
-            protocol="consumer" if consumer else "classic",
-            remote_assignor=elected if consumer else "",
+            protocol=protocol,
+            remote_assignor="" if protocol == "classic" else elected,
         )
         running.append(
             Running(
@@ -142,6 +145,7 @@ def brokers_of(snapshot: GroupSnapshot) -> Brokers:
         migration=read.get(POLICY, usual.migration).lower(),
         classic_joins=classic_joins(snapshot.cluster) is not Tri.NO,
         static_returns=static_returns(snapshot.cluster) is Tri.YES,
+        streams_delay=number(_STREAMS_DELAY, usual.streams_delay, 1000),
         assignment_interval=number(_ASSIGNMENT_INTERVAL, usual.assignment_interval, 1000),
         # Brokers with this setting begin at 1.
         first_epoch=int(_ASSIGNMENT_INTERVAL in read),

@@ -64,8 +64,10 @@ def task_spec_of(snapshot: GroupSnapshot) -> Spec | None:
 
 
 def assigns_tasks(snapshot: GroupSnapshot) -> bool:
-    """Return whether it is a classic group of Connect workers or of Kafka Streams."""
-    if snapshot.group.type in (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS):
+    """Return whether it is a group of Kafka Streams, or a classic one of Connect workers."""
+    if snapshot.group.type is GroupType.STREAMS:
+        return True
+    if snapshot.group.type in (GroupType.CONSUMER, GroupType.SHARE):
         return False
     return snapshot.group.protocol_type == "connect" or _is_streams(snapshot)
 

@@ -9,10 +9,10 @@ import pytest
 from rebal.cli.planning import Wishes, way_back
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
+from rebal.planner.rehearsal.outcome import Rehearsal
+from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.rollout import rollout
 from rebal.planner.rehearsal.scene import scene_of
-from rebal.planner.rehearsal.script import Deed
-from rebal.planner.rehearsal.spec import CannotSimulateError
 from tests.planner.builder import group_of
 from tests.planner.looks import Story, done, look, pods
 from tests.planner.plans import plan, rules
@@ -201,11 +201,27 @@ def test_other_groups_have_no_such_goal() -> None:
     assert (restless.exit_code, rules(restless) & {"RB905"}) == (4, {"RB905"})
 
 
-def test_the_stop_is_rehearsed_and_the_streams_protocol_is_not() -> None:
-    script = rollout(up())
-    assert [event.do for event in script.events] == [Deed.STOP]
-    assert "the stop alone is rehearsed" in script.assumes[0]
-    streams_group = group_of({"members": new(1, 1), **STREAMS})
-    assert make_plan(streams_group, "classic").steps
-    with pytest.raises(CannotSimulateError, match="it is a streams group"):
-        scene_of(streams_group)
+def rehearsed(made: Plan) -> Rehearsal:
+    scene, assumed = scene_of(made.baseline)
+    assert not assumed
+    return rehearse(scene, rollout(made))
+
+
+def test_the_way_there_waits_for_the_sessions_and_for_the_first_assignment() -> None:
+    run = rehearsed(up())
+    assert (run.unit, run.at_rest, run.assignor) == ("none", True, "sticky")
+    assert {one.protocol for one in run.members} == {"STREAMS"}
+    last = run.rebalances[-1]
+    # Measured on 4.4.0: 5.4 s from the start to RUNNING (a heartbeat's interval, 5 s, which the
+    # initial delay of 3 s does not prolong).
+    assert (last.began, last.members) == (75.0, 2)
+    assert last.ended is not None
+    assert 5 < last.ended - last.began < 6
+
+
+def test_the_way_back_stops_without_a_wait() -> None:
+    group = group_of({"members": new(1, 1), **STREAMS})
+    run = rehearsed(make_plan(group, "classic", ignore=AGREED))
+    assert (run.unit, run.at_rest, run.assignor) == ("none", True, "stream")
+    assert run.assumes[0].startswith("the tasks that Kafka Streams assigns are not modelled")
+    assert run.rebalances[0].began < 1, "members of the streams protocol leave"

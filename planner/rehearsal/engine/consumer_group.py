@@ -65,7 +65,7 @@ class ConsumerGroup:
     """One KIP-848 group at its coordinator.
 
     `left` is asked when a member with group.protocol=consumer has gone, and returns True where the
-    coordinator has converted the group: then nothing more is to be done here.
+    coordinator has converted the group. `first` is the wait before the first target (KIP-1071).
     """
 
     def __init__(
@@ -78,10 +78,11 @@ class ConsumerGroup:
         server: Server,
         left: Callable[[str], bool],
         epoch: int = 0,
+        first: float = 0.0,
     ) -> None:
         self.number = self._made_for = epoch
         # When the next target may be computed: at most one an interval (KIP-1263).
-        self.away = self._due = 0.0
+        self.away, self._due = 0.0, agenda.now + first
         self._agenda, self._brokers, self._watcher, self._chance = agenda, brokers, watcher, chance
         self._server, self._left = server, left
         self._members: dict[str, ReconcilingMember] = {}

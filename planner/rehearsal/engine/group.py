@@ -126,7 +126,7 @@ class Group:
             error = self._refuses(self._now, request)
             if error:
                 return BeatAnswer(error)
-            self._convert_up(self._now)
+            self._convert_up(self._now, streams=request.streams)
         assert isinstance(self._now, ConsumerGroup)
         return self._now.beat(request, client)
 
@@ -214,7 +214,7 @@ class Group:
     def _classic(self, generation: int) -> ClassicGroup:
         return ClassicGroup(self._agenda, self._brokers, self._watcher, self._chance, generation)
 
-    def _consumer(self, epoch: int) -> ConsumerGroup:
+    def _consumer(self, epoch: int, first: float = 0.0) -> ConsumerGroup:
         return ConsumerGroup(
             self._agenda,
             self._brokers,
@@ -223,6 +223,7 @@ class Group:
             server=self._server,
             left=self._convert_down,
             epoch=epoch,
+            first=first,
         )
 
     def _refuses(self, group: ClassicGroup, request: Beat) -> Error:
@@ -234,6 +235,8 @@ class Group:
             return Error.UNKNOWN_MEMBER_ID
         if group.phase in _EMPTY:
             return Error.NONE
+        if request.streams:
+            return Error.GROUP_ID_NOT_FOUND
         full = group.size > self._brokers.consumer_max_size
         # KAFKA-18134: a KIP-848 member could not be sent its user data.
         loses = any(group.partitions().values())
@@ -242,11 +245,14 @@ class Group:
             return Error.GROUP_ID_NOT_FOUND
         return Error.NONE
 
-    def _convert_up(self, group: ClassicGroup) -> None:
-        """Convert the classic group to KIP-848; its members keep their assignment."""
+    def _convert_up(self, group: ClassicGroup, *, streams: bool) -> None:
+        """Convert the classic group to KIP-848, or to a Streams group; its members keep their
+        assignment.
+        """
         empty = group.phase in _EMPTY
         resting = group.phase is GroupPhase.STABLE
-        self._now = made = self._consumer(self._brokers.first_epoch if empty else group.number)
+        epoch = self._brokers.first_epoch if empty else group.number
+        self._now = made = self._consumer(epoch, self._brokers.streams_delay if streams else 0.0)
         members = group.dissolve()
         made.seat([Seat(m.request, m.client, m.partitions) for m in members])
         for member in members:

@@ -35,13 +35,13 @@ class Kip848Consumer(Member):
     `heartbeat` is the brokers' interval in seconds, `session` their session timeout.
     """
 
-    protocol = "CONSUMER"
-
     def __init__(
         self, process: Process, around: Surroundings, *, heartbeat: float, session: float
     ) -> None:
         super().__init__(process, around, interval=heartbeat, session=session)
-        self._topics = process.topics
+        self.protocol = process.protocol.upper()
+        # A Streams member sends its topology in place of topics.
+        self._topics = ("topology",) if process.protocol == "streams" else process.topics
         self._epoch = 0
         # The assignment that was reconciled last and the one to reach; None: neither is known.
         self._current: frozenset[TopicPartition] | None = None
@@ -111,6 +111,7 @@ class Kip848Consumer(Member):
             process.remote_assignor,
             process.rebalance,
             process.pattern,
+            process.protocol == "streams",
         )
 
     def _beat(self, token: int | None = None) -> None:

@@ -20,9 +20,10 @@ class Brokers(Record, frozen=True, kw_only=True):
     group.consumer.max.size, `consumer_assignor` is the first of group.consumer.assignors, and
     `migration` is group.consumer.migration.policy. `classic_joins`: they admit classic joins (not
     where KAFKA-20640 rejects them). `static_returns`: a static member needs no free place to return
-    (KAFKA-20601). `assignment_interval` is group.consumer.assignment.interval.ms (KIP-1263, since
-    Kafka 4.3), and `first_epoch` the epoch that an empty group begins with (1 since 4.3,
-    KAFKA-20268).
+    (KAFKA-20601). `streams_delay` is group.streams.initial.rebalance.delay.ms; a Streams group has
+    the times of a KIP-848 one otherwise, as by Kafka's defaults. `assignment_interval` is
+    group.consumer.assignment.interval.ms (KIP-1263, since Kafka 4.3), and `first_epoch` the epoch
+    that an empty group begins with (1 since 4.3, KAFKA-20268).
     """
 
     kind: CoordinatorKind = CoordinatorKind.JAVA
@@ -37,6 +38,7 @@ class Brokers(Record, frozen=True, kw_only=True):
     migration: str = "bidirectional"
     classic_joins: bool = True
     static_returns: bool = False
+    streams_delay: float = 3.0
     assignment_interval: float = 0.0
     first_epoch: int = 0
 

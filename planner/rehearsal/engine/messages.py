@@ -112,7 +112,8 @@ class Beat(NamedTuple):
 
     `epoch` is the member epoch: 0 joins, -1 leaves, -2 is a static member that will return.
     `owned` is what the member owns, `assignor` group.remote.assignor (empty: not set), `rebalance`
-    max.poll.interval.ms in seconds. `pattern` replaces `topics` where it is not empty.
+    max.poll.interval.ms in seconds. `pattern` replaces `topics` where it is not empty. `streams`:
+    it is a StreamsGroupHeartbeat (KIP-1071), whose group assigns tasks.
     """
 
     member_id: str
@@ -124,6 +125,7 @@ class Beat(NamedTuple):
     assignor: str = ""
     rebalance: float = 300.0
     pattern: str = ""
+    streams: bool = False
 
 
 class BeatAnswer(NamedTuple):

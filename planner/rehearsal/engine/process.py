@@ -29,7 +29,7 @@ class Process(Record, frozen=True, kw_only=True):
     has prepared for a rebalance that it was told of (with KIP-848: says so late that it has revoked
     partitions). Its listener takes `on_revoked`,
     `on_assigned` and `on_lost` seconds; `fails_in` names those of `CALLBACKS` that throw.
-    `protocol` is group.protocol: classic or consumer; with consumer, `remote_assignor` is
+    `protocol` is group.protocol: classic, consumer or streams; with consumer, `remote_assignor` is
     group.remote.assignor (empty: the brokers' default), and the brokers decide `session` and
     `heartbeat`.
     `pattern` is that of a subscription by pattern (empty: by names), whose topics `topics` are when
@@ -71,6 +71,8 @@ class Running(Record, frozen=True, kw_only=True):
 
 def refusal(process: Process) -> str:
     """Return why the client itself rejects these settings; empty if it starts."""
+    if process.protocol != "classic":
+        return ""
     client = family(process.family)
     kinds = {_in_client(process, name) for name in process.assignors}
     cooperative = any(kind is not None and _COOPERATIVE in kind for kind in kinds)

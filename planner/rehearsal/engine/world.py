@@ -128,9 +128,10 @@ class World:
         """Begin with these in a Stable group that elected `assignor`."""
         seats = []
         running = tuple(running)
-        kip848 = any(one.process.protocol == "consumer" for one in running)
-        if running and not (kip848 or self._knows(assignor)):
-            self._count_no_partitions(assignor)
+        spoken = {one.process.protocol for one in running}
+        known = "consumer" in spoken or self._knows(assignor)
+        if running and ("streams" in spoken or not known):
+            self._count_no_partitions("stream" if "streams" in spoken else assignor)
             running = tuple(replace(one, owned=()) for one in running)
         for one in running:
             consumer = self._consumer(one.process)
@@ -311,7 +312,9 @@ class World:
         return tuple(self._topics)
 
     def targets(self, assignor: str, members: Sequence[SpecMember]) -> Assignment:
-        """Compute the targets of a KIP-848 group as its brokers do."""
+        """Compute the targets of a KIP-848 group as its brokers do; tasks are not modelled."""
+        if self.opaque:
+            return {}
         spec = replace(self._spec, members=tuple(members), partitions=self._topics)
         return assigned(server_assignor(assignor, self._topic_ids), spec)[0]
 
@@ -379,7 +382,7 @@ class World:
 
     def _consumer(self, process: Process) -> Member:
         consumer: Member
-        if process.protocol == "consumer":
+        if process.protocol != "classic":
             consumer = Kip848Consumer(
                 process,
                 self._around,
