@@ -64,8 +64,8 @@ def command(
 
     With --set it prints the configuration of the next step (or of --step) and nothing else; it
     exits with 4, and says so, while the gate before that step has not been seen to hold. With
-    --timeline it prints who restarted when, what each step took, and what stood still, as the looks
-    of `rebal verify` saw it. The plan says what was true when it was made: `rebal verify PLAN` says
+    --timeline it prints who restarted when, what each step took, and the dangers, as the looks of
+    `rebal verify` saw it. The plan says what was true when it was made: `rebal verify PLAN` says
     what is true now.
     """
     if (family is not None or as_ is not None) and not config:

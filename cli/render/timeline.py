@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
@@ -78,7 +78,6 @@ def timeline_html(timeline: Timeline) -> str:
         headline=headline(timeline),
         sums=[(str(label), str(text)) for label, text in _sums(timeline)],
         bars=bars,
-        away=_away,
         clock=_clock,
         style=folder.joinpath("page.css").read_text("utf-8"),
     )
@@ -124,7 +123,6 @@ def _members(timeline: Timeline) -> RenderableType:
         [
             Column("MEMBER"),
             Column("RESTARTS", right=True),
-            Column("AWAY", rank=1),
             *done,
             Column(f"{_OLD} old, 1 to {len(timeline.steps)} step done", rank=2),
         ],
@@ -132,7 +130,6 @@ def _members(timeline: Timeline) -> RenderableType:
             (
                 member.name,
                 str(len(member.tenures) - 1),
-                _away(member),
                 *(_made(member, step.step) for step in timeline.steps),
                 _line(timeline, member),
             )
@@ -156,19 +153,6 @@ def _made(member: MemberTimeline, step: int) -> str:
     if made is None:
         return "no"
     return f"{_clock(made.at)}{' (your word)' if made.confirmed else ''}"
-
-
-def _away(member: MemberTimeline) -> str:
-    return _span(member.away_least, member.away_most) if member.away_most else ""
-
-
-def _span(least: float, most: float) -> str:
-    """Return `12 s to 31 s`, or `up to 31 s`."""
-    upper = span_text(timedelta(seconds=most))
-    lower = span_text(timedelta(seconds=least))
-    if lower == upper:
-        return upper
-    return f"{lower} to {upper}" if least >= 1 else f"up to {upper}"
 
 
 def _clock(at: datetime | None) -> str:

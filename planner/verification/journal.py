@@ -6,6 +6,7 @@ when its object is built. So what an entry proves of an id still holds at any la
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Final, TypeAlias
@@ -32,7 +33,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.planner.admission.rejected import client_key, joined_since, member_of
-from rebal.planner.facts import owned
+from rebal.planner.facts import identity_keys, owned
 from rebal.planner.plan import Advice, Plan
 
 JOURNAL_SCHEMA: Final = "rebal.journal/2"
@@ -59,6 +60,16 @@ class SeenMember(Record, frozen=True, kw_only=True):
     contradicted: tuple[int, ...] = ()
     assignors: AssignorList | None = None
     software: Software | None = None
+
+    @property
+    def as_member(self) -> Member:
+        """Return the member with what identifies it, and nothing else."""
+        return Member(
+            member_id=self.member_id,
+            client_id=self.client_id,
+            host=self.host,
+            instance_id=self.instance_id,
+        )
 
 
 class Confirmation(Record, frozen=True, kw_only=True):
@@ -126,6 +137,23 @@ class JournalEntry(Record, frozen=True, kw_only=True):
             return False
         epochs = {self.leader_epoch, coordinator.leader_epoch} - {None}
         return self.broker_id != coordinator.broker_id or len(epochs) > 1
+
+
+def successors(gone: Sequence[Member], came: Sequence[Member], keys: int) -> dict[str, str]:
+    """Return member id → the id that took its place: that of a member with the same identity key,
+    one for one, the surest of the first `keys` keys first.
+    """
+    found: dict[str, str] = {}
+    for key in range(keys):
+        waiting: dict[tuple[str, ...] | None, list[str]] = defaultdict(list)
+        taken = set(found.values())
+        for member in (one for one in came if one.member_id not in taken):
+            waiting[identity_keys(member)[key]].append(member.member_id)
+        for member in gone:
+            own = identity_keys(member)[key]
+            if own is not None and member.member_id not in found and waiting[own]:
+                found[member.member_id] = waiting[own].pop()
+    return found
 
 
 def same_since(

@@ -8,7 +8,6 @@ doubt (`Doubt`), and the end of a plan waits for what decides.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -32,7 +31,7 @@ from rebal.planner.admission.rejected import (
 )
 from rebal.planner.clients import able
 from rebal.planner.context import Context, names
-from rebal.planner.facts import KEYS, identity_keys, natural, stated_in
+from rebal.planner.facts import KEYS, natural, stated_in
 from rebal.planner.plan import Plan
 from rebal.planner.timeouts import longest_session
 from rebal.planner.verdict import worst
@@ -44,6 +43,7 @@ from rebal.planner.verification.journal import (
     looks_of,
     rejection_key,
     same_since,
+    successors,
 )
 from rebal.planner.verification.plan_context import PlanContext
 
@@ -247,27 +247,10 @@ def _gone(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> list[Me
     was = {member.member_id: member for member in _roster(plan, seen, context.expected or 0)}
     gone = [member for id_, member in was.items() if id_ not in here]
     new = [member for id_, member in here.items() if id_ not in was]
-    for key in range(KEYS):
-        if key < KEYS - 1 or len(gone) > context.missing:
-            gone, new = _unpaired(gone, new, key)
-    return gone
-
-
-def _unpaired(
-    gone: list[Member], here: list[Member], key: int
-) -> tuple[list[Member], list[Member]]:
-    """Return both lists without the members that share their key of this number, one for one."""
-    waiting: dict[tuple[str, ...] | None, list[Member]] = defaultdict(list)
-    for member in here:
-        waiting[identity_keys(member)[key]].append(member)
-    left = []
-    for member in gone:
-        own = identity_keys(member)[key]
-        if own is not None and waiting[own]:
-            waiting[own].pop()
-        else:
-            left.append(member)
-    return left, [member for members in waiting.values() for member in members]
+    replaced = successors(gone, new, KEYS - 1)
+    if len(gone) - len(replaced) > context.missing:
+        replaced = successors(gone, new, KEYS)
+    return [member for member in gone if member.member_id not in replaced]
 
 
 def _roster(plan: Plan, seen: Sequence[JournalEntry], expected: int) -> list[Member]:
@@ -285,15 +268,7 @@ def _roster(plan: Plan, seen: Sequence[JournalEntry], expected: int) -> list[Mem
         processes = {one.instance_id or (one.client_id, one.host) for one in look.members}
         return min(len(look.members), expected), min(len(processes), expected), look.at
 
-    return [
-        Member(
-            member_id=one.member_id,
-            client_id=one.client_id,
-            host=one.host,
-            instance_id=one.instance_id,
-        )
-        for one in max((first, *full), key=rank).members
-    ]
+    return [one.as_member for one in max((first, *full), key=rank).members]
 
 
 def _rejections(

@@ -1,25 +1,20 @@
-"""A roll-out as its journal tells it: who restarted when, what each step took, what stood still.
+"""A roll-out as its journal tells it: who restarted when, what each step took, the dangers.
 
 A journal has looks, not events. A moment here is the first look that shows a thing, so it may have
-happened any time since the look before; spans are given with the least and the most they can be.
+happened any time since the look before.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from itertools import pairwise
-from typing import Final
 
 from msgspec.structs import replace
 
 from rebal.groups.model import Moment, Record, Tri
-from rebal.planner.facts import natural
+from rebal.planner.facts import KEYS, natural
 from rebal.planner.plan import Plan
-from rebal.planner.verification.journal import JournalEntry, SeenMember
-
-_NOT_ALIKE: Final = 4
+from rebal.planner.verification.journal import JournalEntry, SeenMember, successors
 
 
 class Made(Record, frozen=True, kw_only=True):
@@ -40,23 +35,22 @@ class Tenure(Record, frozen=True, kw_only=True):
 
 
 class MemberTimeline(Record, frozen=True, kw_only=True):
-    """One member of the service: its member ids one after another, each but the first a restart.
-
-    `away_least` and `away_most` are seconds without a member id, over all its restarts.
-    """
+    """One member of the service: its member ids one after another, each but the first a restart."""
 
     name: str
     host: str
     tenures: tuple[Tenure, ...]
-    away_least: float = 0
-    away_most: float = 0
 
     @property
     def made(self) -> dict[int, Made]:
         """Return step → when it was first completed; only steps that the last id has completed."""
         now = {made.step for made in self.tenures[-1].made}
-        every = [made for tenure in reversed(self.tenures) for made in tenure.made]
-        return {made.step: made for made in every if made.step in now}
+        return {
+            made.step: made
+            for tenure in reversed(self.tenures)
+            for made in tenure.made
+            if made.step in now
+        }
 
 
 class StepTimeline(Record, frozen=True, kw_only=True):
@@ -129,14 +123,14 @@ def _steps(plan: Plan, looks: Sequence[JournalEntry]) -> Iterator[StepTimeline]:
 
 def _events(entries: Sequence[JournalEntry]) -> Iterator[Event]:
     """Yield what happened, once where it goes on from look to look."""
-    before: set[str] = set()
+    before: tuple[str, ...] = ()
     for entry in entries:
         if entry.blind is not None:
             yield Event(at=entry.at, kind="blind", text=entry.blind)
         for kind in entry.dangers:
             if kind not in before:
                 yield Event(at=entry.at, kind="danger", text=kind)
-        before = set(entry.dangers)
+        before = entry.dangers
         if entry.confirmed is not None:
             text = f"step {entry.confirmed.step}: {entry.confirmed.reason}"
             yield Event(at=entry.at, kind="confirmed", text=text)
@@ -150,89 +144,35 @@ def _rebalances(looks: Sequence[JournalEntry]) -> int | None:
 
 def _members(looks: Sequence[JournalEntry]) -> Iterator[MemberTimeline]:
     """Yield each place of the service; a new id takes the place of one that has left."""
-    places: list[list[Tenure]] = []
+    places: dict[str, list[Tenure]] = {}
     known: dict[str, SeenMember] = {}
-    shared = _shared_clients(looks)
     for look in looks:
-        here, word = {member.member_id: member for member in look.members}, look.confirmed
-        taken = {place[-1].member_id: place for place in places}
-        free = [place for id_, place in taken.items() if id_ not in here]
-        for id_, member in here.items():
-            place = taken.get(id_)
-            if place is None:
-                alike = [_likeness(known[each[-1].member_id], member, shared) for each in free]
-                best = min(alike, default=_NOT_ALIKE)
-                place = free.pop(alike.index(best)) if best < _NOT_ALIKE else []
-                if not place:
-                    places.append(place)
-                place.append(Tenure(member_id=id_, since=look.at, until=look.at))
-            said = word.step if word and id_ in word.members else None
-            made = tuple(_made(place[-1].made, member, look.at, said))
+        gone = [known[id_].as_member for id_ in places if id_ not in look.ids]
+        came = [one.as_member for one in look.members if one.member_id not in places]
+        for was, now in successors(gone, came, KEYS - 1).items():
+            places[now] = places.pop(was)
+        for member in look.members:
+            place = places.setdefault(member.member_id, [])
+            if not place or place[-1].member_id != member.member_id:
+                place.append(Tenure(member_id=member.member_id, since=look.at, until=look.at))
+            made = _made(place[-1].made, member, look)
             place[-1] = replace(place[-1], until=look.at, made=made)
-        known |= here
-    for place in places:
-        first, last = known[place[0].member_id], known[place[-1].member_id]
-        yield _timeline(first, last, place, [look.at for look in looks])
+            known[member.member_id] = member
+    for id_, place in places.items():
+        name = known[place[0].member_id].name or id_
+        yield MemberTimeline(name=name, host=known[id_].host, tenures=tuple(place))
 
 
-def _shared_clients(looks: Sequence[JournalEntry]) -> frozenset[str]:
-    """Return the client ids that several members of one look have: they tell no member apart."""
-    counts = (Counter(member.client_id for member in look.members) for look in looks)
-    return frozenset(client for count in counts for client, times in count.items() if times > 1)
-
-
-def _likeness(was: SeenMember, now: SeenMember, shared: frozenset[str]) -> int:
-    """Return how surely a member that left has rejoined as `now`: 0 for an equal instance id, 1
-    for an equal client id and host, 2 for an equal client id, `_NOT_ALIKE`.
-
-    A member that became static, or dynamic, is known by a client id that no other member has (3).
+def _made(before: Sequence[Made], member: SeenMember, look: JournalEntry) -> tuple[Made, ...]:
+    """Return what the member has completed: what it had `before` and no evidence has voided since,
+    what this look shows, and what the operator confirmed at it.
     """
-    instances = was.instance_id, now.instance_id
-    rows = (
-        (None not in instances, 0 if was.instance_id == now.instance_id else _NOT_ALIKE),
-        (was.client_id != now.client_id, _NOT_ALIKE),
-        (instances == (None, None), 1 if was.host == now.host else 2),
-        (now.client_id and now.client_id not in shared, 3),
+    word = look.confirmed
+    said = [word.step] if word is not None and member.member_id in word.members else []
+    void = {*member.contradicted} - {*said}
+    now = (
+        *(Made(step=step, at=look.at, confirmed=True) for step in said),
+        *(Made(step=step, at=look.at) for step in member.made),
+        *(one for one in before if not (one.confirmed and one.step in void)),
     )
-    return next((rank for holds, rank in rows if holds), _NOT_ALIKE)
-
-
-def _made(
-    before: Sequence[Made], member: SeenMember, at: datetime, said: int | None
-) -> Iterator[Made]:
-    """Yield what the member has completed: what it had `before` and no evidence has voided since,
-    what this look shows, and what the operator `said` at it.
-    """
-    left = [
-        one
-        for one in before
-        if one.step == said or not (one.confirmed and one.step in member.contradicted)
-    ]
-    known = {one.step for one in left}
-    yield from left
-    yield from (Made(step=step, at=at) for step in member.made if step not in known)
-    if said is not None and said not in {*known, *member.made}:
-        yield Made(step=said, at=at, confirmed=True)
-
-
-def _timeline(
-    first: SeenMember, last: SeenMember, tenures: Sequence[Tenure], ends: Sequence[datetime]
-) -> MemberTimeline:
-    """Return one place's timeline; `ends` are all looks, so those without the member are known.
-
-    `first` and `last` are its first and its last id as last seen.
-    """
-    left = [tenure.until for tenure in tenures]
-    back = [*(tenure.since for tenure in tenures[1:]), None]
-    least = most = 0.0
-    for since, until in zip(left, back, strict=True):
-        without = [at for at in ends if since < at and (until is None or at < until)]
-        least += (without[-1] - without[0]).total_seconds() if without else 0
-        most += ((until or ends[-1]) - since).total_seconds()
-    return MemberTimeline(
-        name=first.name or last.member_id,
-        host=last.host,
-        tenures=tuple(tenures),
-        away_least=least,
-        away_most=most,
-    )
+    return tuple({one.step: one for one in now}.values())
