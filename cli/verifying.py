@@ -268,7 +268,6 @@ def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:
         entry,
         at=other.at,
         lag=other.lag,
-        committed=other.committed,
         behind=other.behind,
         members=members,
     )

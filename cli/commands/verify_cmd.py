@@ -136,8 +136,9 @@ def command(
     """Check a plan's current step on the live group: which members are done, and the gate.
 
     Exits with 0 when the gate holds, 4 when it does not hold yet or cannot be proven, 3 when a
-    danger shows (a rejected member, a rebalance storm, a member that owns nothing, growing lag, or
-    a blocking finding; with --fail-on warning a new warning too), 1 when the first look fails.
+    danger shows (a rejected member, a rebalance storm, a member that owns nothing or commits
+    nothing, or a blocking finding; with --fail-on warning a new warning too), 1 when the first look
+    fails.
     A --watch that cannot read the group reports since when, and continues; --until waits without
     redrawing the screen, for scripts, and exits with 4 when the time is over. With --abort it
     prints a plan, and exits with that plan's code. Nothing is changed. Each look, and each option

@@ -57,7 +57,7 @@ _COMES_BACK: Final = 4
 class DangerKind(StrEnum):
     """rejected: clients that have not rejoined, which an admitted start ends; for any other nothing
     may be restarted. storm, stuck: too many rebalances, or one without end; idle: a member owns
-    nothing; lag: an owner commits nothing, or lag grows.
+    nothing; lag: an owner commits nothing while records arrive.
     """
 
     REJECTED = "rejected"

@@ -89,8 +89,8 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     """One look at the group; `blind` is the reason where the look failed.
 
     `plan` is `plan_key`. `step` is the step that the group was in, `gate` the answer of its gate,
-    `finished`: the plan was carried out. `lag` and `committed` are sums over all partitions with
-    known offsets. `behind` are the offsets of the owned partitions that had lag (None: not read, or
+    `finished`: the plan was carried out. `lag` is the sum over all partitions with known
+    offsets. `behind` are the offsets of the owned partitions that had lag (None: not read, or
     not kept at this look). `rejected` are the rejections that no earlier look showed, `dangers` the
     kinds of the dangers. `accepted` is what the user accepted at this look, a sentence each,
     `confirmed` what the operator confirmed by hand, `left_out` the ids of members that `step` does
@@ -110,7 +110,6 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     generation: int | None = None
     members: tuple[SeenMember, ...] = ()
     lag: int | None = None
-    committed: int | None = None
     behind: Lags | None = None
     rejected: tuple[Refusal, ...] = ()
     dangers: tuple[str, ...] = ()

@@ -16,16 +16,15 @@ whose log end stands still, is no fault: of a transactional topic the last offse
 
 Delays: a member commits at each `auto.commit.interval.ms` (5 s by default; Streams: 30 s), but only
 when it polls, and `max.poll.interval.ms` (5 min by default) is how long it may take for that. So
-the end of a plan waits for an owner that has committed nothing for `FRESH`, and it is a danger from
-`STILL` on, or from twice the member's own poll interval. A group that was seen to commit more
-rarely gets twice the longest time that it took. Nothing waits longer than `LONGEST`.
+an owner that has committed nothing for `STILL`, or for twice its own poll interval, is a danger
+(`_Behind.patience`), and the end of a plan waits for one that has committed nothing for half of
+that. Nothing waits longer than `LONGEST`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cached_property
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -35,35 +34,40 @@ from rebal.groups.clients import assignors
 from rebal.groups.compact import Lag, Lags
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Member, Tri
 from rebal.planner.advice.actions import rebalance_of, wait, worded
-from rebal.planner.context import Context
+from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed, natural
 from rebal.planner.plan import Advice, Plan
-from rebal.planner.verification.dangers import WINDOW, Danger, DangerKind
+from rebal.planner.verification.dangers import Danger, DangerKind
 from rebal.planner.verification.journal import JournalEntry, same_since
 
-FRESH: Final = timedelta(minutes=1)
 STILL: Final = timedelta(minutes=10)
 LONGEST: Final = timedelta(hours=1)
-# A static member that restarts keeps its partitions unread until it is up again.
-_GROWS: Final = timedelta(minutes=5)
-_LEAST_LAG: Final = 1000
-# The journal has the offsets of so many partitions twice a minute, of more every two minutes.
+# A log end that stood so long is that of a quiet partition.
+_QUIET: Final = timedelta(minutes=1)
+# The journal has the offsets twice a minute.
 _KEPT: Final = timedelta(seconds=30)
-_FEW: Final = 1000
-_FIX: Final = (
-    "Check that its process runs and that its log shows records. A crashed static member keeps its "
-    "partitions until its session ends; one that runs may hang, wait for an open transaction "
-    "(read_committed), or take a cooperative assignment for the whole one (RB301)."
-)
 Place = tuple[str, int]
 """A topic and the number of a partition of it."""
 
 
-class _Run(NamedTuple):
-    """An unmoved committed offset: its first look, and whether records have come since."""
+class _Behind(NamedTuple):
+    """A partition that is behind: its owner, its lag in records, the first look that shows its
+    committed offset as it is now, whether records have come since, and the newest look that shows
+    another one (None: no look does).
+    """
 
+    owner: Facts
+    records: int
     since: datetime
-    arrived: bool
+    arrived: bool = True
+    moved: datetime | None = None
+
+    @property
+    def patience(self) -> timedelta:
+        """Return how long its owner may commit nothing before it is a danger."""
+        timeouts = self.owner.member.timeouts
+        poll = timedelta(milliseconds=(timeouts and timeouts.rebalance_ms) or 0)
+        return min(LONGEST, max(STILL, 2 * poll))
 
 
 def behind_of(snapshot: GroupSnapshot, entries: Sequence[JournalEntry]) -> Lags | None:
@@ -71,48 +75,43 @@ def behind_of(snapshot: GroupSnapshot, entries: Sequence[JournalEntry]) -> Lags 
 
     None where the last of `entries` with offsets is too young, and where no offsets were read.
     """
-    apart = _KEPT if len(snapshot.lag) <= _FEW else 4 * _KEPT
     last = next((entry.at for entry in reversed(entries) if entry.behind is not None), None)
-    if not snapshot.lag or (last and timedelta() <= snapshot.captured_at - last < apart):
+    if not snapshot.lag or (last and timedelta() <= snapshot.captured_at - last < _KEPT):
         return None
     owned = {place for member in snapshot.members for place in _places(member)}
     return Lags(one for one in snapshot.lag if one.records and _place(one) in owned)
 
 
-def lag_of(snapshot: GroupSnapshot) -> tuple[int | None, int | None]:
-    """Return the total lag in records and the sum of the committed offsets.
-
-    Only partitions with a known committed and end offset count; None where there is none.
-    """
-    known = [one for one in snapshot.lag if one.records is not None]
-    if not known:
-        return None, None
-    return sum(one.records or 0 for one in known), sum(one.committed or 0 for one in known)
+def lag_of(snapshot: GroupSnapshot) -> int | None:
+    """Return the total lag in records of the partitions with known offsets; None without any."""
+    known = [one.records for one in snapshot.lag if one.records is not None]
+    return sum(known) if known else None
 
 
 def lag_dangers(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
-    """Yield the danger of owners that commit nothing while records arrive, and of growing lag.
+    """Yield the danger of owners that commit nothing while records arrive.
 
     `seen` are the earlier looks that succeeded, oldest first.
     """
-    owners = _Owners(seen, context)
+    now, found = context.snapshot.captured_at, _behind(seen, context)
     late = {
-        place: run.since
-        for place, run in owners.runs.items()
-        if run.arrived and owners.now - run.since >= owners.patience(place)
+        place: one
+        for place, one in found.items()
+        if one.arrived and now - one.since >= one.patience
     }
     if late:
-        since = min(late.values())
+        since = min(one.since for one in late.values())
         yield Danger(
             kind=DangerKind.LAG,
-            message=f"{owners.committed(late, 'nothing on ')} since {since:%H:%M:%SZ}, while "
-            f"records arrive (lag {sum(owners.behind[place].records or 0 for place in late):,}).",
-            fix=_FIX,
-            members=tuple(dict.fromkeys(owners.of[each].member.member_id for each in late)),
+            message=f"{_committed(late, 'nothing on ')} since {since:%H:%M:%SZ}, while "
+            f"records arrive (lag {sum(one.records for one in late.values()):,}).",
+            fix="Check that its process runs and that its log shows records. A crashed static "
+            "member keeps its partitions until its session ends; one that runs may hang, wait for "
+            "an open transaction (read_committed), or take a cooperative assignment for the whole "
+            "one (RB301).",
+            members=tuple(dict.fromkeys(one.owner.member.member_id for one in late.values())),
             since=since,
         )
-    else:
-        yield from _growth(seen, context.snapshot, owners)
 
 
 def unread(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> str | None:
@@ -121,22 +120,18 @@ def unread(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> str | 
     Since the last gate holds, each owner must be seen to commit each of its partitions that is
     behind. `seen` are the earlier looks that succeeded, oldest first.
     """
-    last = plan.steps[-1].id
-    owners = _Owners(seen, context)
-    held = same_since(seen, owners.now, lambda entry: entry.gate is Tri.YES and entry.step == last)
-    moved = {place for place, at in owners.moved.items() if at >= held}
-    waiting: dict[Place, datetime] = {}
-    for place in owners.behind:
-        run = owners.runs.get(place, _Run(owners.now, arrived=True))
-        lasts = owners.now - run.since
-        # An owner that was seen to commit need not have committed at this very look.
-        fresh = min(LONGEST, max(FRESH, 2 * owners.usual))
-        fits = lasts < fresh if place in moved else not run.arrived and lasts >= FRESH
-        if not (fits or (place in moved and not run.arrived)):
-            waiting[place] = run.since + owners.patience(place)
+    now, last = context.snapshot.captured_at, plan.steps[-1].id
+    held = same_since(seen, now, lambda entry: entry.gate is Tri.YES and entry.step == last)
+    waiting = {}
+    for place, one in _behind(seen, context).items():
+        commits = one.moved is not None and one.moved >= held
+        fresh = commits and now - one.since < one.patience / 2
+        if not fresh and (one.arrived or now - one.since < _QUIET):
+            waiting[place] = one
     if not waiting:
         return None
-    return f"until {owners.committed(waiting)}, {max(waiting.values()):%H:%M:%SZ} at the latest"
+    until = max(one.since + one.patience for one in waiting.values())
+    return f"until {_committed(waiting)}, {until:%H:%M:%SZ} at the latest"
 
 
 def not_judged(snapshot: GroupSnapshot) -> str | None:
@@ -152,106 +147,39 @@ def not_judged(snapshot: GroupSnapshot) -> str | None:
     )
 
 
-class _Owners:
-    """The partitions that are behind now (`behind`), their owners (`of`), and what the earlier
-    looks show of them: `runs` of those whose committed offset did not move since the look before,
-    `moved` the newest look at which it was another one.
+def _behind(seen: Sequence[JournalEntry], context: Context) -> dict[Place, _Behind]:
+    """Return the owned partitions that are behind now, with what the earlier looks show of them.
 
     A look counts for a partition only if its present owner was in the group: another process's
     commits prove nothing of it.
     """
-
-    def __init__(self, seen: Sequence[JournalEntry], context: Context) -> None:
-        self.now = context.snapshot.captured_at
-        self.of = {place: facts for facts in context.members for place in _places(facts.member)}
-        self.behind = {
-            _place(one): one
-            for one in context.snapshot.lag
-            if one.records and _place(one) in self.of
-        }
-        self.runs: dict[Place, _Run] = {}
-        self.moved: dict[Place, datetime] = {}
-        self._seen = [entry for entry in seen if entry.behind is not None]
-        self._look_back()
-
-    def _look_back(self) -> None:
-        left, still = list(self.behind), set(self.behind)
-        for look in reversed(self._seen):
-            ids, was = look.ids, {_place(one): one for one in look.behind or ()}
-            left = [place for place in left if self.of[place].member.member_id in ids]
-            shown = [place for place in left if place in was]
-            moved = {p for p in shown if was[p].committed != self.behind[p].committed}
-            still &= {*shown} - moved
-            self.moved |= dict.fromkeys(moved, look.at)
-            self.runs |= {
-                place: _Run(look.at, arrived=_end(self.behind[place]) > _end(was[place]))
-                for place in shown
-                if place in still
-            }
-            left = [place for place in left if place not in moved]
-            if not left:
-                return
-
-    def patience(self, place: Place) -> timedelta:
-        """Return how long its owner may commit nothing before it is a danger."""
-        timeouts = self.of[place].member.timeouts
-        poll = timedelta(milliseconds=(timeouts and timeouts.rebalance_ms) or 0)
-        return min(LONGEST, max(STILL, 2 * poll, 2 * self.usual))
-
-    def committed(self, places: Iterable[Place], what: str = "") -> str:
-        """Return `app-1 has committed orders-0, orders-1`; `what` stands before the partitions."""
-        found = sorted(places)
-        names = sorted({self.of[place].name for place in found}, key=natural)
-        labels = [f"{topic}-{number}" for topic, number in found]
-        return f"{listed(names)} {'has' if len(names) == 1 else 'have'} committed {what}" + listed(
-            labels
-        )
-
-    @cached_property
-    def usual(self) -> timedelta:
-        """Return the longest time in which records came and an owner was seen to commit none,
-        before it committed again.
-        """
-        longest = timedelta()
-        open_ = {(place, one.committed) for place, one in self.behind.items()}
-        begun: dict[tuple[Place, int | None], tuple[datetime, int]] = {}
-        lately = (entry for entry in self._seen if self.now - entry.at <= LONGEST)
-        for at, one in ((entry.at, one) for entry in lately for one in entry.behind or ()):
-            run = _place(one), one.committed
-            since, end = begun.setdefault(run, (at, _end(one)))
-            if run not in open_ and _end(one) > end:
-                longest = max(longest, at - since)
-        return longest
+    now = context.snapshot.captured_at
+    of = {place: facts for facts in context.members for place in _places(facts.member)}
+    lags = {_place(one): one for one in context.snapshot.lag if one.records and _place(one) in of}
+    found = {place: _Behind(of[place], one.records or 0, now) for place, one in lags.items()}
+    left = still = set(found)
+    for look in reversed(seen):
+        if not left or look.behind is None:
+            continue
+        ids, was = look.ids, {_place(one): one for one in look.behind}
+        left = {place for place in left if of[place].member.member_id in ids}
+        shown = left & was.keys()
+        moved = {place for place in shown if was[place].committed != lags[place].committed}
+        still = (still & shown) - moved
+        for place in still:
+            arrived = (lags[place].end or 0) > (was[place].end or 0)
+            found[place] = found[place]._replace(since=look.at, arrived=arrived)
+        for place in moved:
+            found[place] = found[place]._replace(moved=look.at)
+        left -= moved
+    return found
 
 
-def _growth(
-    seen: Sequence[JournalEntry], snapshot: GroupSnapshot, owners: _Owners
-) -> Iterator[Danger]:
-    """Yield the danger of lag that grew at every look for five minutes, although members commit."""
-    (lag, committed), now = lag_of(snapshot), snapshot.captured_at
-    if lag is None:
-        return
-    since, last, began = now, lag, committed
-    for entry in reversed(seen):
-        if entry.lag is None or entry.lag >= last:
-            break
-        since, last, began = entry.at, entry.lag, entry.committed
-        if now - since >= WINDOW:
-            break
-    long = now - since >= _GROWS and began != committed
-    if long and lag >= max(2 * last, last + _LEAST_LAG):
-        still = [place for place, run in owners.runs.items() if run.arrived and run.since <= since]
-        who = owners.committed(still, "nothing on ") if still else "members do not keep up"
-        yield Danger(
-            kind=DangerKind.LAG,
-            message=f"lag grows at every look since {since:%H:%M:%SZ}, from {last:,} to {lag:,} "
-            f"records: {who}.",
-            fix=_FIX
-            if still
-            else "Check in the members' logs that they process records; if not, go back one step.",
-            members=tuple(dict.fromkeys(owners.of[each].member.member_id for each in still)),
-            since=since,
-        )
+def _committed(found: Mapping[Place, _Behind], what: str = "") -> str:
+    """Return `app-1 has committed orders-0, orders-1`; `what` stands before the partitions."""
+    names = sorted({one.owner.name for one in found.values()}, key=natural)
+    labels = listed([f"{topic}-{number}" for topic, number in sorted(found)])
+    return f"{listed(names)} {'has' if len(names) == 1 else 'have'} committed {what}{labels}"
 
 
 def _places(member: Member) -> Iterator[Place]:
@@ -262,10 +190,6 @@ def _places(member: Member) -> Iterator[Place]:
 
 def _place(lag: Lag) -> Place:
     return lag.topic, lag.partition
-
-
-def _end(lag: Lag) -> int:
-    return lag.end or 0
 
 
 # By then a second round has begun: members poll, and their heartbeats are 3 s apart.

@@ -239,7 +239,7 @@ def verify(
         expected=expected,
         counted=accepted.members is not None,
         departed=accepted.departed,
-        lag=lag_of(snapshot)[0],
+        lag=lag_of(snapshot),
         steps=tuple(gates.values()),
         members=members,
         outsiders=outsiders,
@@ -411,7 +411,6 @@ def entry_of(
     lists, clients = known_before(looks if entries else ())
     shown = first_shown(looks)
     resolved = remembered(plan, entries, snapshot).refusals
-    lag, committed = lag_of(snapshot)
     current = next((each for each in standing.steps if each.id == standing.step), None)
     later = standing.gate is Tri.YES and current is not None and current != standing.steps[-1]
     look, advice = look_of(plan, snapshot), standing.advice
@@ -440,8 +439,7 @@ def entry_of(
             )
             for seen, member in zip(look.members, snapshot.members, strict=True)
         ),
-        lag=lag,
-        committed=committed,
+        lag=lag_of(snapshot),
         behind=behind_of(snapshot, entries),
         rejected=tuple(one for one in resolved if _is_news(one, shown)),
         dangers=tuple(danger.kind for danger in standing.dangers),

@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rebal.groups.compact import Lag, Partitions
+from rebal.groups.compact import Partitions
 from rebal.groups.model import Evidence, GroupSnapshot, Refusal, Source
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
@@ -89,32 +89,6 @@ def test_more_members_than_partitions_leave_somebody_idle_without_danger(plan: P
     members = [bare(0, 2), bare(1), bare(2)]
     for minute in range(1, 9):
         assert not tell(owning(look(minute, members), [0, 1, 1])).dangers
-
-
-def lagging(snapshot: GroupSnapshot, committed: int, end: int) -> GroupSnapshot:
-    lag = (Lag(topic="orders", partition=0, committed=committed, end=end),)
-    return msgspec.structs.replace(snapshot, lag=lag)
-
-
-@pytest.mark.parametrize(
-    ("steps", "danger"),
-    [
-        ([(100, 110), (100, 120), (100, 130), (100, 140)], False),
-        ([(100, 200), (150, 900), (200, 1800), (250, 3000)], True),
-        ([(100, 110), (110, 121), (120, 132), (130, 143)], False),
-        ([(100, 900), (100, 1900), (1950, 1960), (1950, 2100)], False),
-        ([(100, 100), (100, 100), (100, 100), (100, 100)], False),
-    ],
-    ids=["commits rarely", "does not keep up", "a little behind", "caught up", "idle topic"],
-)
-def test_lag_that_grows(plan: Plan, steps: list[tuple[int, int]], danger: bool) -> None:
-    tell = Story(plan)
-    members = [bare(n) for n in range(3)]
-    standing = None
-    for minute, (committed, end) in enumerate(steps):
-        standing = tell(lagging(look(1 + 2 * minute, members), committed, end))
-    assert standing is not None
-    assert [each.kind for each in standing.dangers] == (["lag"] if danger else [])
 
 
 def generation(snapshot: GroupSnapshot, number: int) -> GroupSnapshot:

@@ -94,17 +94,6 @@ def test_a_dead_static_member_never_lets_the_plan_be_carried_out(tell: Story) ->
     assert again.dangers == ()
 
 
-def test_a_busy_dead_member_is_named_as_soon_as_its_lag_has_doubled(tell: Story) -> None:
-    for minutes in (10, 10.5, 11, 13, 15.1):
-        offsets = moving(minutes, dead={4: 10, 5: 10}, rate=600)
-        standing = tell(reading(minutes, offsets))
-    (danger,) = standing.dangers
-    assert "lag grows at every look since 09:10:00Z" in danger.message
-    assert f"{danger.since:%H:%M}" == "09:10"
-    assert danger.message.endswith("app-2 has committed nothing on orders-4, orders-5.")
-    assert danger.members == (id_of(2, 3),)
-
-
 def test_a_member_that_dies_after_it_was_seen_to_commit_is_waited_for(tell: Story) -> None:
     for minutes in (10, 10.5):
         standing = tell(reading(minutes, moving(minutes)))
@@ -113,7 +102,7 @@ def test_a_member_that_dies_after_it_was_seen_to_commit_is_waited_for(tell: Stor
     codes = [
         tell(reading(m, moving(m, dead=dead))).exit_code for m in (11, 11.5, 12.1, 15, 20.9, 21.1)
     ]
-    assert codes == [0, 0, 4, 4, 4, 3]
+    assert codes == [0, 0, 0, 0, 4, 3]
 
 
 def test_one_partition_of_a_live_owner_that_stands_still_is_named_alone(tell: Story) -> None:
@@ -239,6 +228,6 @@ def test_a_large_group_keeps_one_line_of_offsets_a_topic(tell: Story) -> None:
     kept = tell.entries[-1].behind
     assert kept is not None
     assert len(str(kept.dump())) < 60_000
-    for minutes, stands in ((10.1, False), (11.9, False), (12.1, True)):
+    for minutes, stands in ((10.1, False), (10.4, False), (10.6, True)):
         tell(large(minutes))
         assert (tell.entries[-1].behind is not None) is stands
