@@ -148,22 +148,13 @@ def _storm(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterat
             since=unstable,
         )
     looks = [*window, replace(look_of(plan, context.snapshot), generation=context.generation)]
-    expected = context.expected or len(context.members)
-    said, restless = _unrest(looks, expected)
-    if not restless:
-        return
-    calm = max(_calm_at(looks, name) for name in restless)
-    # By then so many looks are older than the window that the others do not show it.
-    over = next(
-        look.at + WINDOW
-        for left, look in enumerate(looks, 1)
-        if not _unrest(looks[left:], expected)[1]
-    )
+    said, restless = _unrest(looks, context.expected or len(context.members))
+    calm = max(map(_calm_at, restless), default=now)
     if now < calm:
         yield Danger(
             kind=DangerKind.STORM,
             message=f"{said} since {window[0].at:%H:%M:%SZ}: more than the restarts explain. This "
-            f"danger ends at {min(calm, over):%H:%M:%SZ} if no member rejoins until then.",
+            f"danger ends at {calm:%H:%M:%SZ} at the latest, if no member rejoins until then.",
             fix="Stop restarting. Look for members that leave and rejoin (crash loop, liveness "
             "probe, rejection, max.poll.interval.ms, session timeouts, an autoscaler).",
             since=window[0].at,
@@ -174,9 +165,9 @@ def _client(member: SeenMember) -> str:
     return member.instance_id or member.client_id
 
 
-def _unrest(looks: Sequence[JournalEntry], expected: int) -> tuple[str, Sequence[str | None]]:
-    """Return what restarts do not explain in these looks, and who rejoins again and again: the
-    group (None), or members by name; nobody where restarts explain all.
+def _unrest(looks: Sequence[JournalEntry], expected: int) -> tuple[str, list[list[datetime]]]:
+    """Return what restarts do not explain in these looks, and when those rejoins were: the group's,
+    or each restless member's; none where restarts explain all.
     """
     pairs = list(pairwise(looks))
     changes = sum(len(a.ids ^ b.ids) for a, b in pairs)
@@ -187,35 +178,28 @@ def _unrest(looks: Sequence[JournalEntry], expected: int) -> tuple[str, Sequence
         sum(a.state == "Stable" and b.state != "Stable" for a, b in pairs),
     )
     if rebalances > _FOR_EACH * changes + _SPARE or came > _FOR_EACH * expected + _SPARE:
-        return f"{rebalances} rebalances and {came} new member ids", [None]
+        stirs = [b.at for a, b in pairs if _stands(a) != _stands(b)]
+        return f"{rebalances} rebalances and {came} new member ids", [stirs]
     # A name that several members of one look have tells no member apart.
     often = [Counter(map(_client, look.members)) for look in looks]
-    ids = {(_client(member), member.member_id) for look in looks for member in look.members}
+    first = {(_client(o), o.member_id): look.at for look in reversed(looks) for o in look.members}
     loops = {
-        name: count - 1
-        for name, count in sorted(Counter(name for name, _ in ids).items())
+        name: sorted(at for (who, _), at in first.items() if who == name)[1:]
+        for name, count in sorted(Counter(name for name, _ in first).items())
         if count - 1 > _COMES_BACK and all(look[name] <= 1 for look in often)
     }
-    times = ", ".join(f"{name} {count} times" for name, count in loops.items())
-    return f"rejoined with a new member id ({times})", list(loops)
+    said = ", ".join(f"{name} {len(times)} times" for name, times in loops.items())
+    return f"rejoined with a new member id ({said})", list(loops.values())
 
 
-def _calm_at(looks: Sequence[JournalEntry], name: str | None = None) -> datetime:
-    """Return when the group, or the member `name`, has been quiet for longer than ever between its
-    rejoins, if it stays so.
-    """
-    joins: list[datetime] = []
-    restless, known = looks[0].at, looks[0].ids
-    for before, look in pairwise(looks):
-        mine = {one.member_id for one in look.members if name in (None, _client(one))}
-        if mine - known or (name is None and look.generation != before.generation):
-            joins.append(look.at)
-        if not mine or look.state not in _QUIET:
-            # Nothing is known of a member that is not there: the window ends its loop first.
-            restless = look.at + (WINDOW if look is looks[-1] else timedelta())
-        known |= look.ids
-    between = (after - before for before, after in pairwise(joins))
-    return max([restless, *joins]) + max([CALM, *between])
+def _stands(look: JournalEntry) -> tuple[object, ...]:
+    return look.ids, look.generation, look.state
+
+
+def _calm_at(rejoins: Sequence[datetime]) -> datetime:
+    """Return when it will have been quiet for longer than ever between these rejoins."""
+    between = (after - before for before, after in pairwise(rejoins))
+    return rejoins[-1] + max([CALM, *between])
 
 
 def _idle(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:

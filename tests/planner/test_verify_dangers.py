@@ -141,9 +141,8 @@ def test_a_crash_loop_names_its_end_and_ends_when_the_member_outlives_its_earlie
 ) -> None:
     tell = Story(plan)
     began = crash_loop(tell, 1, 2, 3, 4, 5.5, 6)
-    assert (
-        "This danger ends at 09:07:30Z if no member rejoins until then." in began.dangers[0].message
-    )
+    until = "This danger ends at 09:07:30Z at the latest, if no member rejoins until then."
+    assert until in began.dangers[0].message
     cured = [generation(look(m, [bare(0, 6), bare(1), bare(2)]), 17) for m in (7, 7.4, 7.6, 9)]
     assert [tell(each).exit_code for each in cured] == [3, 3, 4, 4]
     # Until then it may still end as its earlier processes did.
@@ -155,16 +154,6 @@ def test_a_crash_loop_names_its_end_and_ends_when_the_member_outlives_its_earlie
     assert "ends at 09:09:12Z" in again.dangers[0].message
 
 
-def test_a_crash_loop_whose_member_stays_away_ends_with_its_window(plan: Plan) -> None:
-    tell = Story(plan)
-    crash_loop(tell, 1, 2, 3, 4, 5, 6)
-    gone = [bare(1), bare(2)]
-    for minute in (7, 9, 11):
-        standing = tell(generation(look(minute, gone), 18))
-        assert "ends at 09:11:00Z" in standing.dangers[0].message
-    assert not any(each.kind == "storm" for each in tell(look(11.1, gone)).dangers)
-
-
 def test_a_storm_that_is_over_ends_after_a_quiet_time(plan: Plan) -> None:
     tell = Story(plan)
     members = [bare(n) for n in range(3)]
@@ -174,11 +163,6 @@ def test_a_storm_that_is_over_ends_after_a_quiet_time(plan: Plan) -> None:
     assert tell(generation(look(3.4, members), 19)).dangers
     assert not tell(generation(look(3.6, members), 19)).dangers
     assert tell(generation(look(3.7, members), 26)).dangers
-    # One that stirs again after long ends when its window does not show it any more.
-    tell = Story(plan)
-    for minute, number in ((1, 5), (1.5, 5), (2, 12), (9.5, 13)):
-        standing = tell(generation(look(minute, members), number))
-    assert "ends at 09:11:30Z" in standing.dangers[0].message
 
 
 def test_a_rebalance_that_does_not_end_is_a_danger(plan: Plan) -> None:
