@@ -437,7 +437,8 @@ class Refusal(Record, frozen=True, kw_only=True):
 
     `rejoined_as` is the member id that the same client was accepted with afterwards, at
     `rejoined_at`: the rejection is resolved. None if the evidence shows no such join; `rejoined_at`
-    alone is None if the offset of the log's clock is unknown.
+    alone is None if the offset of the log's clock is unknown. `shown_at` is the time of the first
+    look of a roll-out that showed it (None: of no roll-out).
     """
 
     at: Moment | None = None
@@ -451,6 +452,7 @@ class Refusal(Record, frozen=True, kw_only=True):
     software: Software | None = None
     rejoined_as: str | None = None
     rejoined_at: Moment | None = None
+    shown_at: Moment | None = None
     evidence: Evidence
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import takewhile
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -89,9 +89,9 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     """One look at the group; `blind` is the reason where the look failed.
 
     `plan` is `plan_key`. `step` is the step that the group was in, `gate` the answer of its gate,
-    `finished`: the plan was carried out. `lag` is the sum over all partitions with known
-    offsets. `behind` are the offsets of the owned partitions that had lag (None: not read, or
-    not kept at this look). `rejected` are the rejections that no earlier look showed, `dangers` the
+    `finished`: the plan was carried out. `lag` is the sum over all partitions with known offsets.
+    `behind` are the offsets of the owned partitions that had lag (None: not read, or not kept at
+    this look). `rejected` are the rejections that this look or an earlier one showed, `dangers` the
     kinds of the dangers. `accepted` is what the user accepted at this look, a sentence each,
     `confirmed` what the operator confirmed by hand, `left_out` the ids of members that `step` does
     not concern, `advised` its advice where somebody joins, or waits instead. `departed` are the
@@ -194,7 +194,9 @@ def look_of(plan: Plan, snapshot: GroupSnapshot) -> JournalEntry:
             )
             for member in snapshot.members
         ),
-        rejected=snapshot.refusals,
+        rejected=tuple(
+            replace(one, shown_at=one.shown_at or snapshot.captured_at) for one in snapshot.refusals
+        ),
         broker_id=coordinator.broker_id if coordinator is not None else None,
         leader_epoch=coordinator.leader_epoch if coordinator is not None else None,
     )
@@ -231,14 +233,15 @@ def remembered(
         _with(member, lists.get(member.member_id), clients.get(member.member_id))
         for member in (_rejoined(member, snapshot, entries) for member in snapshot.members)
     )
-    shown = first_shown(looks)
+    shown = {_key(one): one for look in looks for one in look.rejected}
     kept = (
         one
-        for one, _ in shown.values()
-        if not any(is_same(plan, one, other) for other in snapshot.refusals)
+        for one in shown.values()
+        if not any(_is_same(plan, one, other) for other in snapshot.refusals)
     )
-    merged = replace(snapshot, members=members, refusals=(*kept, *snapshot.refusals))
-    refusals = tuple(_resolved(merged, one, entries, shown) for one in merged.refusals)
+    now = (_merged(shown.get(_key(one), one), one) for one in look_of(plan, snapshot).rejected)
+    merged = replace(snapshot, members=members, refusals=(*kept, *now))
+    refusals = tuple(_resolved(merged, one, looks) for one in merged.refusals)
     return replace(merged, refusals=refusals)
 
 
@@ -271,29 +274,28 @@ def _rejoined(member: Member, snapshot: GroupSnapshot, entries: Sequence[Journal
     return replace(member, ran=RanProtocol(value=RebalanceProtocol.EAGER, evidence=(by,)))
 
 
-Shown: TypeAlias = dict[tuple[object, ...], tuple[Refusal, JournalEntry]]
-"""Rejections by `rejection_key`, each with the first look that showed it."""
-
-
-def first_shown(looks: Sequence[JournalEntry]) -> Shown:
-    """Return the rejections that the looks showed."""
-    first = {rejection_key(one): look for look in reversed(looks) for one in look.rejected}
-    # A later look may show that its client is back.
-    newest = {rejection_key(one): one for look in looks for one in look.rejected}
-    return {key: (one, first[key]) for key, one in newest.items()}
-
-
-def rejection_key(one: Refusal) -> tuple[object, ...]:
+def _key(one: Refusal) -> tuple[object, ...]:
     """Return what tells a rejection from the client's next one: its connection, else its time."""
     # A log that is exported again has other line numbers.
     return client_key(one), one.list, one.connection or one.at or one.evidence.detail
 
 
-def is_same(plan: Plan, one: Refusal, other: Refusal) -> bool:
+def _merged(known: Refusal, one: Refusal) -> Refusal:
+    """Return the rejection as this look shows it, with what earlier looks knew of it."""
+    back = known if one.rejoined_as is None else one
+    return replace(
+        one,
+        shown_at=known.shown_at,
+        rejoined_as=back.rejoined_as,
+        rejoined_at=back.rejoined_at,
+    )
+
+
+def _is_same(plan: Plan, one: Refusal, other: Refusal) -> bool:
     """Return whether both may be one client's; a client's own log has no address, and the
     pseudonyms of a redacted baseline match nobody.
     """
-    if plan.baseline.redacted and one in plan.baseline.refusals:
+    if plan.baseline.redacted and one.shown_at == plan.baseline.captured_at:
         return (one.list, one.error, one.at) == (other.list, other.error, other.at)
     if one.instance_id or other.instance_id:
         return one.instance_id == other.instance_id
@@ -301,36 +303,32 @@ def is_same(plan: Plan, one: Refusal, other: Refusal) -> bool:
     return one.client_id == other.client_id and (len(hosts) == 1 or "" in hosts)
 
 
-def _resolved(
-    snapshot: GroupSnapshot, one: Refusal, entries: Sequence[JournalEntry], shown: Shown
-) -> Refusal:
-    """Return the rejection; it is resolved if an earlier look showed that, or if its client had a
-    new member id after the first look that showed it, which no log has to show. A load may bring an
-    old id back. A member that joined and left between two looks is in this look's log alone.
+def _resolved(snapshot: GroupSnapshot, one: Refusal, looks: Sequence[JournalEntry]) -> Refusal:
+    """Return the rejection; it is resolved if its client had a new member id after the first look
+    that showed it, which no log has to show. A load may bring an old id back. A member that joined
+    and left between two looks is in this look's log alone.
     """
-    known, look = shown.get(rejection_key(one), (None, None))
-    if one.rejoined_as is not None or known is None or look is None:
+    shown_at = one.shown_at or snapshot.captured_at
+    if one.rejoined_as is not None or shown_at == snapshot.captured_at:
         return one
-    if known.rejoined_as is not None:
-        return replace(one, rejoined_as=known.rejoined_as, rejoined_at=known.rejoined_at)
     told = one.instance_id or one.host
     member = member_of(snapshot, one) if told else None
     later = {
         gone.member_id
         for gone in snapshot.departed
         if told and client_key(gone) == client_key(one)
-        if gone.last_seen is not None and gone.last_seen > look.at
+        if gone.last_seen is not None and gone.last_seen > shown_at
     }
     later |= {
         seen.member_id
-        for entry in entries
-        if one.instance_id is not None and entry.at >= look.at
-        for seen in entry.members
+        for look in looks
+        if one.instance_id is not None
+        for seen in look.members
         if seen.instance_id == one.instance_id
     }
     if member is not None and joined_since(member, one) is not Tri.NO:
         later.add(member.member_id)
-    new = later - look.ids
+    new = later.difference(*(look.ids for look in looks if look.at <= shown_at))
     return replace(one, rejoined_as=min(new)) if new else one
 
 

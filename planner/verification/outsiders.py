@@ -37,11 +37,8 @@ from rebal.planner.timeouts import longest_session
 from rebal.planner.verdict import worst
 from rebal.planner.verification.journal import (
     JournalEntry,
-    first_shown,
-    is_same,
     known_before,
     looks_of,
-    rejection_key,
     same_since,
     successors,
 )
@@ -281,13 +278,12 @@ def _rejections(
     older than the plan.
     """
     static = {f.member.instance_id for f in context.members if f.static}
-    shown, now = first_shown(looks_of(plan, seen)), context.snapshot.captured_at
+    now = context.snapshot.captured_at
     compared = plan.baseline.clock_compared and context.snapshot.clock_compared
     full = not context.missing and bool(context.members)
     counted = None if estimated else context.expected
     for one in still_out(context.snapshot):
-        _, look = shown.get(rejection_key(one), (None, None))
-        shown_at = look.at if look is not None else now
+        shown_at = one.shown_at or now
         old = one.at is not None and one.at < _began(plan) - timedelta(days=1)
         at = one.at if compared or old else None
         latest = min(at or shown_at, shown_at)
@@ -339,7 +335,7 @@ def _settled(
     """
     if len(plan.baseline.members) >= (plan.expected_members or 0):
         # What no evidence of the plan showed may have a time of another machine's clock.
-        known = any(is_same(plan, one, other) for other in plan.baseline.refusals)
+        known = one.shown_at is not None and one.shown_at <= plan.baseline.captured_at
         here = {facts.member.instance_id for facts in context.members} - {one.instance_id} | {None}
         static = [member for member in plan.baseline.members if member.instance_id not in here]
         hidden = longest_session(static) if static else timedelta()

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from rebal.groups.errors import RebalError
 from rebal.groups.evidence.logs import LogCoverage, log_coverage
-from rebal.groups.model import GroupSnapshot, Moment, Record, Refusal, Tri
+from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
 from rebal.planner.advice.steps import comes_before
 from rebal.planner.commands import Given
 from rebal.planner.context import EAGER, Context
@@ -35,13 +35,10 @@ from rebal.planner.verification.gates import Ledger
 from rebal.planner.verification.journal import (
     Confirmation,
     JournalEntry,
-    Shown,
     assumed,
-    first_shown,
     known_before,
     look_of,
     looks_of,
-    rejection_key,
     remembered,
 )
 from rebal.planner.verification.lag import behind_of, lag_dangers, lag_of, not_judged
@@ -407,10 +404,7 @@ def entry_of(
     }
     void = {each.id: frozenset(each.contradicted) for each in standing.steps}
     labels = {member.member_id: member.name for member in standing.members}
-    looks = looks_of(plan, entries)
-    lists, clients = known_before(looks if entries else ())
-    shown = first_shown(looks)
-    resolved = remembered(plan, entries, snapshot).refusals
+    lists, clients = known_before(looks_of(plan, entries) if entries else ())
     current = next((each for each in standing.steps if each.id == standing.step), None)
     later = standing.gate is Tri.YES and current is not None and current != standing.steps[-1]
     look, advice = look_of(plan, snapshot), standing.advice
@@ -441,7 +435,7 @@ def entry_of(
         ),
         lag=lag_of(snapshot),
         behind=behind_of(snapshot, entries),
-        rejected=tuple(one for one in resolved if _is_news(one, shown)),
+        rejected=remembered(plan, entries, snapshot).refusals,
         dangers=tuple(danger.kind for danger in standing.dangers),
         accepted=(*standing.accepted, *accepted),
         left_out=frozenset(current.left_out) if current else frozenset(),
@@ -449,12 +443,6 @@ def entry_of(
         departed=standing.departed,
         expected=standing.expected if standing.counted else None,
     )
-
-
-def _is_news(one: Refusal, shown: Shown) -> bool:
-    """Return whether no look showed this rejection, or that its client is back."""
-    known, _ = shown.get(rejection_key(one), (None, None))
-    return known is None or (one.rejoined_as is not None and known.rejoined_as is None)
 
 
 def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, *said: str | None) -> tuple[str, ...]:
