@@ -112,18 +112,12 @@ def _rejected(out: Sequence[Outsider], context: Context) -> Iterator[Danger]:
             for one in out
         )
     ]
-    named = context.named(causes)
-    shares = "shares" if len(causes) == 1 else "share"
-    because = f", because {named} {shares} no assignor with it" if causes else ""
+    because = f" for sharing no assignor with {context.named(causes)}" if causes else ""
     errors = ", ".join(sorted({one.error for one in out if one.error}))
-    many, have, them = "was", "has", "it"
-    if len(out) > 1:
-        many, have, them = f"{len(out)} clients were", "have", "all of them"
-    back = any(one.may_be_back for one in out)
-    absent = f"no log shows that {them} rejoined" if back else f"{have} not rejoined"
+    absent = "not known to be back" if any(one.may_be_back for one in out) else "not back"
     yield Danger(
         kind=DangerKind.REJECTED,
-        message=f"{whom}: {many} rejected ({errors}){because}, and {absent}. A Java or "
+        message=f"{whom}: rejected ({errors}){because}, and {absent}. A Java or "
         "kafka-python client stops after one rejection; librdkafka and franz-go retry and look "
         "alive.",
         fix="Follow `next`: it names the list that is admitted, or what must come first."

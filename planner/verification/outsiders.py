@@ -8,13 +8,15 @@ doubt (`Doubt`), and the end of a plan waits for what decides.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from msgspec.structs import replace
 
 from rebal.groups.clients import is_automatic, proven_family
+from rebal.groups.evidence.exact import when
 from rebal.groups.model import (
     Evidence,
     Member,
@@ -158,11 +160,16 @@ def outsiders_of(
                 was_member=own is not None,
             )
         )
-    places = {(each.client_id, address(each.host)) for each in context.snapshot.members}
-    places |= {(each.client_id, each.host) for each in rejections}
     rejected.reverse()
     found = (*sorted(rejected, key=lambda one: not one.was_member), *missing)
-    return tuple(replace(one, name=_placed(one, context, places)) for one in found)
+    here = [member.client_id for member in context.snapshot.members]
+    often = Counter([*here, *(one.client_id for one in found)])
+    return tuple(
+        replace(one, name=one.label)
+        if often[one.client_id] > 1 or is_automatic(context.group.group_id, one.client_id)
+        else one
+        for one in found
+    )
 
 
 def missing_text(context: Context, outsiders: Sequence[Outsider]) -> str:
@@ -187,17 +194,6 @@ def _paired(one: Outsider, missing: Sequence[Outsider]) -> Outsider | None:
         each for each in missing if not each.instance_id and each.client_id == one.client_id != ""
     ]
     return min(same, key=lambda each: each.host != one.host, default=None)
-
-
-def _placed(one: Outsider, context: Context, places: Collection[tuple[str, str]]) -> str:
-    """Return the name, with its address where the client id does not identify one process.
-
-    `places` are client ids with their addresses.
-    """
-    known = {host for client_id, host in places if client_id == one.client_id} | {one.host}
-    shared = len(known) > 1 or is_automatic(context.group.group_id, one.client_id)
-    placed = one.host and not one.instance_id and (shared or not one.client_id)
-    return f"{one.name} ({one.host})" if placed else one.name
 
 
 def _missing(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterator[Outsider]:
@@ -282,10 +278,10 @@ def _rejections(
     compared = plan.baseline.clock_compared and context.snapshot.clock_compared
     full = not context.missing and bool(context.members)
     counted = None if estimated else context.expected
+    began = plan.baseline.captured_at
     for one in still_out(context.snapshot):
         shown_at = one.shown_at or now
-        old = one.at is not None and one.at < _began(plan) - timedelta(days=1)
-        at = one.at if compared or old else None
+        at = one.at if compared or when(one.at) < began - timedelta(days=1) else None
         latest = min(at or shown_at, shown_at)
         until, behind = _hidden_until(plan, seen, context, latest, counted)
         lasts = longest_session(
@@ -334,16 +330,13 @@ def _settled(
     since, nor the client's own.
     """
     if len(plan.baseline.members) >= (plan.expected_members or 0):
-        # What no evidence of the plan showed may have a time of another machine's clock.
-        known = one.shown_at is not None and one.shown_at <= plan.baseline.captured_at
         here = {facts.member.instance_id for facts in context.members} - {one.instance_id} | {None}
         static = [member for member in plan.baseline.members if member.instance_id not in here]
         hidden = longest_session(static) if static else timedelta()
-        yield _began(plan) - hidden - (timedelta(milliseconds=1) if known else CLOCKS)
+        yield plan.baseline.captured_at - hidden - CLOCKS
     lasts = longest_session(facts.member for facts in context.members)
     for look in seen:
-        dynamic = sum(member.instance_id is None for member in look.members)
-        if dynamic >= (context.expected or 1):
+        if sum(member.instance_id is None for member in look.members) >= (context.expected or 1):
             yield look.at - lasts
 
 
@@ -373,16 +366,14 @@ def _hidden_until(
         ),
     )
     until = max(at, same) + lasts
-    if not static or at < _began(plan) - lasts or context.snapshot.captured_at >= until:
+    if (
+        not static
+        or at < plan.baseline.captured_at - lasts
+        or context.snapshot.captured_at >= until
+    ):
         return None, ()
     first, *later = looks_of(plan, seen)
     known = first.ids.union(*(entry.ids for entry in later if entry.at <= at))
     # By its pseudonyms, any member may be one of a redacted baseline.
     kept = [f.name for f in static if plan.baseline.redacted or f.member.member_id in known]
     return until, tuple(kept)
-
-
-def _began(plan: Plan) -> datetime:
-    """Return when the plan was made, in the milliseconds that logs print."""
-    at = plan.baseline.captured_at
-    return at.replace(microsecond=at.microsecond // 1000 * 1000)

@@ -9,7 +9,7 @@ about again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -88,9 +88,10 @@ class PlanContext(Context):
         Where the epoch is not read, a load may have come between.
         """
         baseline = self._plan.baseline
-        here, then = self.group.coordinator, baseline.group.coordinator
-        now_in = here.leader_epoch if here is not None else None
-        made_in = then.leader_epoch if then is not None else None
+        now_in, made_in = (
+            group.coordinator.leader_epoch if group.coordinator is not None else None
+            for group in (self.group, baseline.group)
+        )
         if baseline.redacted or (now_in is not None and now_in != made_in):
             return frozenset()
         return frozenset(self.by_id) - self._planned
@@ -128,7 +129,7 @@ def as_stated(
     seen = without_departed(snapshot, since)
     return (
         plan,
-        replace(seen, departed=tuple(_may_return(plan, entries, seen))),
+        replace(seen, departed=_may_return(plan, entries, seen)),
         replace(accepted, departed=tuple(since), members=number),
         number or plan.expected_members or len(baseline.members),
     )
@@ -150,19 +151,22 @@ def here_again(departed: Iterable[str], snapshot: GroupSnapshot) -> list[str]:
 
 def _may_return(
     plan: Plan, entries: Sequence[JournalEntry], snapshot: GroupSnapshot
-) -> Iterator[Departed]:
-    """Yield the departed members that the number of members does not count, the oldest first.
+) -> tuple[Departed, ...]:
+    """Return the departed members that the number of members does not count, the oldest first.
 
     A member that the plan or a look saw in the group is counted. One that had departed before is
     back when the group has more members of its client than the plan saw.
     """
-    baseline = plan.baseline
-    here, then = (Counter(map(client_of, each.members)) for each in (snapshot, baseline))
-    before = [one for one in baseline.departed if here[client_of(one)] <= then[client_of(one)]]
-    yield from before
-    counted = {member.member_id for member in baseline.members}
-    counted |= {id_ for entry in entries for id_ in entry.ids}
-    asked = {client_of(one) for one in baseline.departed}
-    for one in snapshot.departed:
-        if one.member_id not in counted and client_of(one) not in asked:
-            yield one
+    known = plan.baseline
+    here, then = (Counter(map(client_of, each.members)) for each in (snapshot, known))
+    before = [one for one in known.departed if here[client_of(one)] <= then[client_of(one)]]
+    counted = {member.member_id for member in known.members}.union(*(one.ids for one in entries))
+    asked = {client_of(one) for one in known.departed}
+    return (
+        *before,
+        *(
+            one
+            for one in snapshot.departed
+            if one.member_id not in counted and client_of(one) not in asked
+        ),
+    )
