@@ -267,7 +267,6 @@ def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:
     return replace(
         entry,
         at=other.at,
-        lag=other.lag,
         behind=other.behind,
         members=members,
     )

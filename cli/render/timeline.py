@@ -104,8 +104,6 @@ def bars(timeline: Timeline, member: MemberTimeline) -> Iterator[Bar]:
 def _sums(timeline: Timeline) -> Rows:
     if timeline.rebalances is not None:
         yield "rebalances", f"{timeline.rebalances:,}"
-    if timeline.highest_lag is not None:
-        yield "lag", f"{timeline.highest_lag:,} records at the highest look"
 
 
 def _steps(timeline: Timeline) -> RenderableType:

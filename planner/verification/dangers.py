@@ -172,7 +172,11 @@ def _unrest(looks: Sequence[JournalEntry], expected: int) -> tuple[str, list[lis
         sum(a.state == "Stable" and b.state != "Stable" for a, b in pairs),
     )
     if rebalances > _FOR_EACH * changes + _SPARE or came > _FOR_EACH * expected + _SPARE:
-        stirs = [b.at for a, b in pairs if _stands(a) != _stands(b)]
+        stirs = [
+            b.at
+            for a, b in pairs
+            if (a.ids, a.generation, a.state) != (b.ids, b.generation, b.state)
+        ]
         return f"{rebalances} rebalances and {came} new member ids", [stirs]
     # A name that several members of one look have tells no member apart.
     often = [Counter(map(_client, look.members)) for look in looks]
@@ -184,10 +188,6 @@ def _unrest(looks: Sequence[JournalEntry], expected: int) -> tuple[str, list[lis
     }
     said = ", ".join(f"{name} {len(times)} times" for name, times in loops.items())
     return f"rejoined with a new member id ({said})", list(loops.values())
-
-
-def _stands(look: JournalEntry) -> tuple[object, ...]:
-    return look.ids, look.generation, look.state
 
 
 def _calm_at(rejoins: Sequence[datetime]) -> datetime:
@@ -242,13 +242,8 @@ def unfairly_idle(snapshot: GroupSnapshot) -> list[Member]:
     return [
         member
         for member in snapshot.members
-        if not owned(member) and (several & _wants(member) if _wants(member) else several)
+        if not owned(member) and several & set(member.subscribed_topics or several)
     ]
-
-
-def _wants(member: Member) -> set[str]:
-    topics = member.subscription.topics if member.subscription else ()
-    return {*topics, *member.subscribed_topics}
 
 
 def live_findings(
@@ -261,17 +256,26 @@ def live_findings(
     question is returned only if the plan had no finding of the same rule. Findings on surplus
     members are always returned; all looks together decide who is missing or was rejected.
     """
-    before = {finding.rule for finding in plan.findings}
-    found = []
-    for finding in evaluate(context, ignore=ignore):
+    return tuple(
+        finding
+        for finding in evaluate(context, ignore=ignore)
+        if (has(finding, Trait.EVERY_LOOK) or _concerns(plan, finding, step))
+        and not (has(finding, Trait.HISTORY) or _answered(plan, context, finding))
+    )
+
+
+def _concerns(plan: Plan, finding: Finding, step: Step | None) -> bool:
+    if finding.severity is not Severity.BLOCK:
         passing = step is not None and has(finding, Trait.PASSING)
-        speaks = plan.path is not PathKind.NONE and finding.rule not in before and not passing
-        if finding.severity is Severity.BLOCK:
-            speaks = _gates(plan, finding, step)
-        speaks = speaks or has(finding, Trait.EVERY_LOOK)
-        if speaks and not (has(finding, Trait.HISTORY) or _answered(plan, context, finding)):
-            found.append(finding)
-    return tuple(found)
+        known = any(finding.rule == before.rule for before in plan.findings)
+        return plan.path is not PathKind.NONE and not (known or passing)
+    if step is None:
+        # A finding that kept the plan from having any step still does.
+        unplanned = plan.path is PathKind.NONE and finding.before_step is None
+        return unplanned or has(finding, Trait.NEXT_START)
+    # The client matters to the mixed list only; the gate proves the target alone.
+    mixes = has(finding, Trait.CLIENT_UNKNOWN) and step.aim.leaves_old
+    return not mixes and (finding.before_step is None or finding.before_step <= step.id)
 
 
 def decides(finding: Finding, answer: Tri) -> bool:
@@ -283,16 +287,6 @@ def decides(finding: Finding, answer: Tri) -> bool:
         return False
     says = Tri.CANNOT_TELL if has(finding, Trait.PENDING) else finding.result
     return says is answer
-
-
-def _gates(plan: Plan, finding: Finding, step: Step | None) -> bool:
-    if step is None:
-        # A finding that kept the plan from having any step still does.
-        unplanned = plan.path is PathKind.NONE and finding.before_step is None
-        return unplanned or has(finding, Trait.NEXT_START)
-    # The client matters to the mixed list only; the gate proves the target alone.
-    mixes = has(finding, Trait.CLIENT_UNKNOWN) and step.aim.leaves_old
-    return not mixes and (finding.before_step is None or finding.before_step <= step.id)
 
 
 def _answered(plan: Plan, context: Context, finding: Finding) -> bool:

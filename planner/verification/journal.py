@@ -89,7 +89,7 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     """One look at the group; `blind` is the reason where the look failed.
 
     `plan` is `plan_key`. `step` is the step that the group was in, `gate` the answer of its gate,
-    `finished`: the plan was carried out. `lag` is the sum over all partitions with known offsets.
+    `finished`: the plan was carried out.
     `behind` are the offsets of the owned partitions that had lag (None: not read, or not kept at
     this look). `rejected` are the rejections that this look or an earlier one showed, `dangers` the
     kinds of the dangers. `accepted` is what the user accepted at this look, a sentence each,
@@ -109,7 +109,6 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     assignor: str | None = None
     generation: int | None = None
     members: tuple[SeenMember, ...] = ()
-    lag: int | None = None
     behind: Lags | None = None
     rejected: tuple[Refusal, ...] = ()
     dangers: tuple[str, ...] = ()

@@ -139,12 +139,11 @@ def not_judged(snapshot: GroupSnapshot) -> str | None:
     known = {_place(one) for one in snapshot.lag if one.records is not None}
     owned = [place for member in snapshot.members for place in _places(member)]
     unknown = sum(place not in known for place in owned)
-    if not unknown:
-        return None
-    return (
+    said = (
         f"lag is not judged of {unknown} partitions: nothing is committed there, or their offsets "
         "were not read (READ on the group, DESCRIBE on its topics)"
     )
+    return said if unknown else None
 
 
 def _behind(seen: Sequence[JournalEntry], context: Context) -> dict[Place, _Behind]:

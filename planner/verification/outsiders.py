@@ -95,7 +95,6 @@ class Outsider(Record, frozen=True, kw_only=True, omit_defaults=False):
     since: Moment | None = None
     until: Moment | None = None
     behind: tuple[str, ...] = ()
-    times: int = 1
     was_member: bool = True
     may_be_back: bool = False
     evidence: tuple[Evidence, ...] = ()
@@ -121,7 +120,7 @@ def outsiders_of(
     `seen` are the earlier looks, oldest first. `estimated`: no user gave the number of members. A
     missing member that is a rejected client is listed once, as that.
     """
-    newest_first = [*_rejections(plan, seen, context, estimated=estimated)][::-1]
+    newest_first = reversed([*_rejections(plan, seen, context, estimated=estimated)])
     rejections = sorted(newest_first, key=lambda each: each.doubt is not Doubt.NONE)
     missing = list(_missing(plan, seen, context))
     families = {
@@ -188,10 +187,11 @@ def _paired(one: Outsider, missing: Sequence[Outsider]) -> Outsider | None:
     """Return the missing member that this rejected client was: by its instance id, else by its
     client id, at its address first.
     """
-    if one.instance_id:
-        return next((each for each in missing if each.instance_id == one.instance_id), None)
     same = [
-        each for each in missing if not each.instance_id and each.client_id == one.client_id != ""
+        each
+        for each in missing
+        if each.instance_id == one.instance_id
+        if one.instance_id is not None or each.client_id == one.client_id != ""
     ]
     return min(same, key=lambda each: each.host != one.host, default=None)
 
@@ -314,7 +314,6 @@ def _rejections(
             since=one.at,
             until=until if doubt in (Doubt.ENTRY, Doubt.NONE) else None,
             behind=behind if doubt is Doubt.ENTRY else (),
-            times=one.times,
             may_be_back=may_be_back(context.snapshot, one),
             evidence=(one.evidence,),
         )

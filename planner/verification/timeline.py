@@ -84,7 +84,6 @@ class Timeline(Record, frozen=True, kw_only=True, omit_defaults=False):
     looks: int = 0
     finished: bool = False
     rebalances: int | None = None
-    highest_lag: int | None = None
     steps: tuple[StepTimeline, ...] = ()
     members: tuple[MemberTimeline, ...] = ()
     events: tuple[Event, ...] = ()
@@ -93,7 +92,6 @@ class Timeline(Record, frozen=True, kw_only=True, omit_defaults=False):
 def timeline_of(plan: Plan, entries: Sequence[JournalEntry]) -> Timeline:
     """Return the roll-out of `plan` as the journal's `entries` (oldest first) show it."""
     looks = [entry for entry in entries if entry.blind is None]
-    lags = [look.lag for look in looks if look.lag is not None]
     return Timeline(
         group_id=plan.group_id,
         began=looks[0].at if looks else None,
@@ -101,7 +99,6 @@ def timeline_of(plan: Plan, entries: Sequence[JournalEntry]) -> Timeline:
         looks=len(looks),
         finished=bool(looks) and looks[-1].finished,
         rebalances=_rebalances(looks),
-        highest_lag=max(lags, default=None),
         steps=tuple(_steps(plan, looks)),
         members=tuple(sorted(_members(looks), key=lambda one: natural(one.name))),
         events=tuple(_events(entries)),
@@ -125,15 +122,14 @@ def _events(entries: Sequence[JournalEntry]) -> Iterator[Event]:
     """Yield what happened, once where it goes on from look to look."""
     before: tuple[str, ...] = ()
     for entry in entries:
-        if entry.blind is not None:
-            yield Event(at=entry.at, kind="blind", text=entry.blind)
-        for kind in entry.dangers:
-            if kind not in before:
-                yield Event(at=entry.at, kind="danger", text=kind)
+        word = entry.confirmed
+        rows = (
+            ("blind", entry.blind),
+            *(("danger", kind) for kind in entry.dangers if kind not in before),
+            ("confirmed", f"step {word.step}: {word.reason}" if word is not None else ""),
+        )
+        yield from (Event(at=entry.at, kind=kind, text=text) for kind, text in rows if text)
         before = entry.dangers
-        if entry.confirmed is not None:
-            text = f"step {entry.confirmed.step}: {entry.confirmed.reason}"
-            yield Event(at=entry.at, kind="confirmed", text=text)
 
 
 def _rebalances(looks: Sequence[JournalEntry]) -> int | None:

@@ -433,7 +433,6 @@ def entry_of(
             )
             for seen, member in zip(look.members, snapshot.members, strict=True)
         ),
-        lag=lag_of(snapshot),
         behind=behind_of(snapshot, entries),
         rejected=remembered(plan, entries, snapshot).refusals,
         dangers=tuple(danger.kind for danger in standing.dangers),
