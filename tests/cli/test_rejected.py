@@ -84,6 +84,6 @@ def test_verify_names_the_rejected_client_first_and_exits_3(
     capsys.readouterr()
     assert app.run(["verify", "a.plan.yaml", "--snapshot", "after.yaml"]) == 3
     text = capsys.readouterr().out
-    assert text.startswith("REJECTED    app-2 [sticky]: was rejected")
+    assert text.startswith("REJECTED    app-2 [sticky]: rejected")
     assert "\nDANGER" in text
-    assert text.count("was rejected") == 1
+    assert text.count(": rejected (") == 1

@@ -54,7 +54,6 @@ def names(plan: Plan, out: dict[str, Any], host: str, *here: str) -> tuple[str, 
         ({"client": AUTOMATIC}, "", (), AUTOMATIC),
         ({"client": AUTOMATIC, "instance": "pod-3"}, "/10.0.0.9", ("/10.0.0.1",), "pod-3"),
         ({"client": "orders"}, "/10.0.0.9", ("/10.0.0.1",), "orders (10.0.0.9)"),
-        ({"client": "orders"}, "/10.0.0.9", ("/10.0.0.9",), "orders"),
         ({"client": "orders"}, "/10.0.0.9", (), "orders"),
     ],
 )
