@@ -106,9 +106,9 @@ def lag_dangers(seen: Sequence[JournalEntry], context: Context) -> Iterator[Dang
             message=f"{_committed(late, 'nothing on ')} since {since:%H:%M:%SZ}, while "
             f"records arrive (lag {sum(one.records for one in late.values()):,}).",
             fix="Check that its process runs and that its log shows records. A crashed static "
-            "member keeps its partitions until its session ends; one that runs may hang, wait for "
-            "an open transaction (read_committed), or take a cooperative assignment for the whole "
-            "one (RB301).",
+            "member keeps its partitions until its session ends; one that runs may commit more "
+            "rarely, hang, wait for an open transaction (read_committed), or take a cooperative "
+            "assignment for the whole one (RB301).",
             members=tuple(dict.fromkeys(one.owner.member.member_id for one in late.values())),
             since=since,
         )
