@@ -1,4 +1,4 @@
-"""A roll-out told from its journal: restarts, steps, standstill, each with what looks can show."""
+"""A roll-out told from its journal: restarts, steps and dangers, each with what looks can show."""
 
 from __future__ import annotations
 

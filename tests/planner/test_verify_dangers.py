@@ -1,4 +1,4 @@
-"""What verify calls a danger: lists that went back, refusals, idle members, lag, storms."""
+"""What verify calls a danger: lists that went back, refusals, idle members, storms."""
 
 from __future__ import annotations
 
