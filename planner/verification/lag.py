@@ -16,9 +16,9 @@ whose log end stands still, is no fault: of a transactional topic the last offse
 
 Delays: a member commits at each `auto.commit.interval.ms` (5 s by default; Streams: 30 s), but only
 when it polls, and `max.poll.interval.ms` (5 min by default) is how long it may take for that. So
-an owner that has committed nothing for `STILL`, or for twice its own poll interval, is a danger
-(`_Behind.patience`), and the end of a plan waits for one that has committed nothing for half of
-that. Nothing waits longer than `LONGEST`.
+the end of a plan waits for an owner that has committed nothing for `FRESH`, and it is a danger from
+`STILL` on, or from twice the member's own poll interval. A group that was seen to commit more
+rarely gets twice the longest time that it took. Nothing waits longer than `LONGEST`.
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ from rebal.planner.plan import Advice, Plan
 from rebal.planner.verification.dangers import Danger, DangerKind
 from rebal.planner.verification.journal import JournalEntry, same_since
 
+FRESH: Final = timedelta(minutes=1)
 STILL: Final = timedelta(minutes=10)
 LONGEST: Final = timedelta(hours=1)
-# A log end that stood so long is that of a quiet partition.
-_QUIET: Final = timedelta(minutes=1)
 # The journal has the offsets twice a minute.
 _KEPT: Final = timedelta(seconds=30)
 Place = tuple[str, int]
@@ -51,13 +50,14 @@ Place = tuple[str, int]
 
 
 class _Behind(NamedTuple):
-    """A partition that is behind: its owner, its lag in records, the first look that shows its
-    committed offset as it is now, whether records have come since, and the newest look that shows
-    another one (None: no look does).
+    """A partition that is behind: its owner, its lag in records, the group's `usual` time without a
+    commit, the first look that shows its committed offset as it is now, whether records have come
+    since, and the newest look that shows another one (None: no look does).
     """
 
     owner: Facts
     records: int
+    usual: timedelta
     since: datetime
     arrived: bool = True
     moved: datetime | None = None
@@ -67,7 +67,7 @@ class _Behind(NamedTuple):
         """Return how long its owner may commit nothing before it is a danger."""
         timeouts = self.owner.member.timeouts
         poll = timedelta(milliseconds=(timeouts and timeouts.rebalance_ms) or 0)
-        return min(LONGEST, max(STILL, 2 * poll))
+        return min(LONGEST, max(STILL, 2 * poll, 2 * self.usual))
 
 
 def behind_of(snapshot: GroupSnapshot, entries: Sequence[JournalEntry]) -> Lags | None:
@@ -106,9 +106,9 @@ def lag_dangers(seen: Sequence[JournalEntry], context: Context) -> Iterator[Dang
             message=f"{_committed(late, 'nothing on ')} since {since:%H:%M:%SZ}, while "
             f"records arrive (lag {sum(one.records for one in late.values()):,}).",
             fix="Check that its process runs and that its log shows records. A crashed static "
-            "member keeps its partitions until its session ends; one that runs may commit more "
-            "rarely, hang, wait for an open transaction (read_committed), or take a cooperative "
-            "assignment for the whole one (RB301).",
+            "member keeps its partitions until its session ends; one that runs may hang, wait for "
+            "an open transaction (read_committed), or take a cooperative assignment for the whole "
+            "one (RB301).",
             members=tuple(dict.fromkeys(one.owner.member.member_id for one in late.values())),
             since=since,
         )
@@ -125,8 +125,9 @@ def unread(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> str | 
     waiting = {}
     for place, one in _behind(seen, context).items():
         commits = one.moved is not None and one.moved >= held
-        fresh = commits and now - one.since < one.patience / 2
-        if not fresh and (one.arrived or now - one.since < _QUIET):
+        # An owner that was seen to commit need not have committed at this very look.
+        fresh = commits and now - one.since < min(LONGEST, max(FRESH, 2 * one.usual))
+        if not fresh and (one.arrived or now - one.since < FRESH):
             waiting[place] = one
     if not waiting:
         return None
@@ -155,7 +156,8 @@ def _behind(seen: Sequence[JournalEntry], context: Context) -> dict[Place, _Behi
     now = context.snapshot.captured_at
     of = {place: facts for facts in context.members for place in _places(facts.member)}
     lags = {_place(one): one for one in context.snapshot.lag if one.records and _place(one) in of}
-    found = {place: _Behind(of[place], one.records or 0, now) for place, one in lags.items()}
+    usual = _usual(seen, context)
+    found = {place: _Behind(of[place], one.records or 0, usual, now) for place, one in lags.items()}
     left = still = set(found)
     for look in reversed(seen):
         if not left or look.behind is None:
@@ -172,6 +174,22 @@ def _behind(seen: Sequence[JournalEntry], context: Context) -> dict[Place, _Behi
             found[place] = found[place]._replace(moved=look.at)
         left -= moved
     return found
+
+
+def _usual(seen: Sequence[JournalEntry], context: Context) -> timedelta:
+    """Return the longest time in which records came and an owner was seen to commit none, before it
+    committed again.
+    """
+    longest, now = timedelta(), context.snapshot.captured_at
+    open_ = {(_place(one), one.committed) for one in context.snapshot.lag}
+    begun: dict[tuple[Place, int | None], tuple[datetime, int]] = {}
+    lately = (entry for entry in seen if now - entry.at <= LONGEST)
+    for at, one in ((entry.at, one) for entry in lately for one in entry.behind or ()):
+        run, end = (_place(one), one.committed), one.end or 0
+        since, then = begun.setdefault(run, (at, end))
+        if run not in open_ and end > then:
+            longest = max(longest, at - since)
+    return longest
 
 
 def _committed(found: Mapping[Place, _Behind], what: str = "") -> str:
