@@ -15,8 +15,8 @@ from rebal.cli.verifying import check_same, read_plan
 from rebal.groups.model import GroupSnapshot
 from rebal.planner.difference import Difference, difference
 from rebal.planner.plan import Plan
+from rebal.planner.verification.next_action import outdated
 from rebal.planner.verification.plan_context import PlanContext
-from rebal.planner.verification.verify import Change, changes_since
 
 _PLAN: Final = re.compile(r"rebal\.plan/\d")
 _HEAD: Final = 200
@@ -105,9 +105,9 @@ def other_side(first: Side, word: str | None, reading: Reading) -> Side:
     return made
 
 
-def compare(first: Side, second: Side) -> tuple[Difference, tuple[Change, ...]]:
-    """Return what differs, and for a plan what has changed since it was made."""
-    drift: tuple[Change, ...] = ()
+def compare(first: Side, second: Side) -> tuple[Difference, str | None]:
+    """Return what differs, and the reason where a plan's lists do not fit the group any longer."""
+    reason = None
     if first.plan is not None:
-        drift = changes_since(first.plan, PlanContext(first.plan, second.seen))
-    return difference(first.seen, second.seen), drift
+        reason = outdated(first.plan, PlanContext(first.plan, second.seen))
+    return difference(first.seen, second.seen), reason

@@ -13,7 +13,6 @@ from rebal.cli.render.documents import Document
 from rebal.cli.render.text import Rows, count, facts, when
 from rebal.groups.model import Moment
 from rebal.planner.difference import Changed, Difference, MemberChange, MemberEvent
-from rebal.planner.verification.verify import Change
 
 _SIGNS: Final = {
     MemberEvent.CAME: Text("+", style="green"),
@@ -39,8 +38,8 @@ class DiffDocument(Document, frozen=True, kw_only=True):
     """The body of `rebal.diff/1`; `found` is false where nothing differs.
 
     `unchanged` counts the members that are the same on both sides, `not_compared` those in both
-    whose assignor list one side does not know. `drift` is what has changed since a plan was made,
-    as `rebal verify` reports it.
+    whose assignor list one side does not know. `outdated` is the reason why a plan's lists do not
+    fit the group any longer.
     """
 
     before: SideDocument
@@ -51,20 +50,20 @@ class DiffDocument(Document, frozen=True, kw_only=True):
     environment: tuple[Changed, ...]
     unchanged: int
     not_compared: int
-    drift: tuple[Change, ...]
+    outdated: str | None
 
 
 def diff_view(
     before: SideDocument,
     after: SideDocument,
     found: Difference,
-    drift: Sequence[Change],
+    outdated: str | None,
     *,
     now: datetime,
     wide: bool = False,
 ) -> View:
     """Return the screen of one difference; ages are relative to `now`."""
-    before, after, found, drift = shown(before), shown(after), shown(found), shown(list(drift))
+    before, after, found = shown(before), shown(after), shown(found)
     view: View = [
         Text.assemble((before.group_id, "bold"), f": {_side(before, now)} → {_side(after, now)}"),
         Text(_summary(found)),
@@ -75,9 +74,8 @@ def diff_view(
     if found.members:
         view.append(Text(""))
         view += [_member(one, wide) for one in found.members]
-    outdated = [change.text for change in drift if change.outdates]
     if outdated:
-        view += [Text(""), facts([(Text("outdated", style="bold red"), each) for each in outdated])]
+        view += [Text(""), facts([(Text("outdated", style="bold red"), shown(outdated))])]
     if found.not_compared:
         said = (
             f"the assignor lists of {count(found.not_compared, 'member')}: not known on both sides"

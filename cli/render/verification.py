@@ -273,8 +273,6 @@ def _rows(standing: Standing) -> Rows:
         step = standing.step
         what = "nothing is left to do" if step is None else f"holds for step {step}"
         yield "gate", Text(what, style="green")
-    for change in standing.drift:
-        yield Text("changed", style="yellow"), change.text
     for word in standing.accepted:
         yield Text("your word", style="magenta"), word
     if standing.unverified:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -34,7 +35,7 @@ from rebal.planner.advice.wording import by_word
 from rebal.planner.clients import is_mixed
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed
-from rebal.planner.kinds import Action
+from rebal.planner.kinds import Action, PathKind
 from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind, Verdict
 from rebal.planner.rules import Trait, has, rules
 from rebal.planner.settings import consumer_change
@@ -62,9 +63,8 @@ class Look:
     """One look at a plan's group, and what was found of it before the next action is chosen.
 
     `seen` are the earlier looks, oldest first. `step` is the plan's step that the group is in,
-    `current` its standing, `later` the step after it. `outdated` is the reason why the plan no
-    longer fits the group. `ignore` is rule id → reason. `fresh` is the plan that would be made now,
-    if this one has no steps.
+    `current` its standing, `later` the step after it. `ignore` is rule id → reason. `fresh` is the
+    plan that would be made now, if this one has no steps.
     """
 
     plan: Plan
@@ -76,7 +76,6 @@ class Look:
     outsiders: Sequence[Outsider]
     dangers: Sequence[Danger]
     findings: Sequence[Finding]
-    outdated: str | None
     ignore: Mapping[str, str]
     fresh: Plan | None
 
@@ -392,9 +391,29 @@ def _or_outdated(look: Look, found: Actions) -> Actions:
     """Return the plan's action, or a new plan where the group no longer admits its list."""
     made, withheld = found
     planned = {step.target_list for step in look.plan.steps} | {()}
-    if look.outdated is None or (made.recommended and made.assignors in planned):
+    reason = outdated(look.plan, look.context)
+    if reason is None or (made.recommended and made.assignors in planned):
         return found
-    return advised.replan(look.context, look.outdated), withheld
+    return advised.replan(look.context, reason), withheld
+
+
+def outdated(plan: Plan, context: Context) -> str | None:
+    """Return the reason where another assignor is elected than when the plan was made, and none of
+    the plan's lists holds it; else None.
+    """
+    was, now = plan.baseline.group.assignor, context.elected
+    lists = dict.fromkeys(step.target_list for step in plan.steps if step.target_list)
+    # A cut-over leaves the group Empty, which admits any list.
+    if None in (was, now) or not lists or plan.path is PathKind.CUT_OVER:
+        return None
+    if now in {was, plan.target, *chain(*lists)}:
+        return None
+    shown = " and ".join(f"[{', '.join(names)}]" for names in lists)
+    return (
+        f"the elected assignor was {was} when the plan was made and is {now} now: "
+        f"the plan's {shown} {'does' if len(lists) == 1 else 'do'} not hold it, so a member that "
+        "joins with it can be rejected"
+    )
 
 
 def confirm_by_hand(look: Look) -> Advice | None:

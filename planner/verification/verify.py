@@ -8,7 +8,7 @@ the plan are evaluated again on the live group, since new dangers can come after
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -20,8 +20,7 @@ from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
 from rebal.planner.advice.steps import comes_before
 from rebal.planner.commands import Given
 from rebal.planner.context import EAGER, Context
-from rebal.planner.difference import environment
-from rebal.planner.kinds import Action, PathKind
+from rebal.planner.kinds import Action
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Advice, Finding, Plan, Setting, Verdict
 from rebal.planner.verdict import UNPROVEN, exit_code, first_reason, reasons
@@ -60,29 +59,6 @@ from rebal.planner.verification.plan_context import GOALS, PlanContext, as_state
 
 OLD: Final = timedelta(days=7)
 """Age from which a plan is reported as old: its order, costs and count may not fit."""
-_LIMITS: Final = (
-    "group.max.size",
-    "group.consumer.max.size",
-    "group.min.session.timeout.ms",
-    "group.max.session.timeout.ms",
-    "group.consumer.migration.policy",
-)
-_CHANGES: Final = {
-    "partitions": "topic {subject} had {before} partitions and has {after} now: the plan's steps "
-    "stay valid, its costs do not",
-    "version": "the brokers ran {before} and run {after} now",
-    **{key: f"the brokers' {key} was {{before}} and is {{after}} now" for key in _LIMITS},
-}
-
-
-class Change(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One fact of the plan's baseline that has changed; `outdates`: the plan's lists no longer fit
-    the group.
-    """
-
-    what: str
-    text: str
-    outdates: bool = False
 
 
 class NothingToConfirmError(RebalError):
@@ -103,13 +79,12 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     `step` is the step that the group is in (None: the plan has none), `gate` the answer of its
     gate, `why` the reasons why the gate does not hold. `advice` is what to do, `next` its text,
     `withheld` are the restarts that are not recommended. `config` is the configuration text of the
-    step that a recommended restart carries out. `drift` lists facts of the plan's baseline that
-    have changed. `counted`: the user gave the number of `expected` members; `departed` are the
-    clients that left for good, by the user's word. `findings` are the rules' findings for the next
-    restart. `unverified` are the names of the members that have completed the step by the
-    operator's statement alone. `client_log` are the members that this look's client logs show.
-    `exit_code` is 0 where the gate holds, 3 for a danger, 4 otherwise. `blind_since` is the time of
-    the last successful look, while the group cannot be read.
+    step that a recommended restart carries out. `counted`: the user gave the number of `expected`
+    members; `departed` are the clients that left for good, by the user's word. `findings` are the
+    rules' findings for the next restart. `unverified` are the names of the members that have
+    completed the step by the operator's statement alone. `client_log` are the members that this
+    look's client logs show. `exit_code` is 0 where the gate holds, 3 for a danger, 4 otherwise.
+    `blind_since` is the time of the last successful look, while the group cannot be read.
     """
 
     group_id: str
@@ -121,7 +96,6 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     advice: Advice = Advice()
     withheld: tuple[Advice, ...] = ()
     config: tuple[Setting, ...] = ()
-    drift: tuple[Change, ...] = ()
     finished: bool = False
     state: str = ""
     assignor: str | None = None
@@ -194,7 +168,6 @@ def verify(
     members = tuple(views.get(number or 0, ()))
     found = [*dangers(plan, seen, context, rejected), *lag_dangers(seen, context)]
     findings = live_findings(plan, context, accepted.ignore, later if gate is Tri.YES else now)
-    drift = changes_since(plan, context)
     advice, withheld = next_action(
         Look(
             plan=plan,
@@ -206,7 +179,6 @@ def verify(
             outsiders=outsiders,
             dangers=found,
             findings=findings,
-            outdated=next((change.text for change in drift if change.outdates), None),
             ignore=accepted.ignore,
             fresh=fresh,
         )
@@ -227,7 +199,6 @@ def verify(
         advice=advice,
         withheld=withheld,
         config=_config(plan, advice, gates, context),
-        drift=drift,
         finished=holds and later is None and not danger,
         state=str(snapshot.group.state),
         assignor=snapshot.group.assignor,
@@ -467,40 +438,6 @@ def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, *said: str | None) ->
         ),
     )
     return (*filter(None, said), *reasons(rows), *snapshot.notes)
-
-
-def changes_since(plan: Plan, context: Context) -> tuple[Change, ...]:
-    """Return what has changed since the plan was made; what outdates the plan comes first."""
-    return (*_elected(plan, context), *_cluster(plan.baseline, context.snapshot))
-
-
-def _elected(plan: Plan, context: Context) -> Iterator[Change]:
-    was, now = plan.baseline.group.assignor, context.elected
-    lists = [step.target_list for step in plan.steps if step.target_list]
-    # A cut-over leaves the group Empty, which admits any list.
-    if now is None or was is None or now == was or not lists or plan.path is PathKind.CUT_OVER:
-        return
-    # A step elects what it prefers: that is the plan's own doing.
-    if now == plan.target or now in {names[0] for names in lists}:
-        return
-    lacking = list(dict.fromkeys(names for names in lists if now not in names))
-    shown = " and ".join(f"[{', '.join(names)}]" for names in lacking)
-    yield Change(
-        what="assignor",
-        text=f"the elected assignor was {was} when the plan was made and is {now} now: "
-        f"the plan's {shown} {'does' if len(lacking) == 1 else 'do'} not hold it, so a member that "
-        "joins with it can be rejected",
-        outdates=all(now not in names for names in lists),
-    )
-
-
-def _cluster(was: GroupSnapshot, now: GroupSnapshot) -> Iterator[Change]:
-    for one in environment(was, now):
-        said = _CHANGES.get(one.what)
-        # A topic that came or went says nothing of the plan.
-        if said and (one.what != "partitions" or (one.before and one.after)):
-            text = said.format(subject=one.subject, before=one.before, after=one.after)
-            yield Change(what=one.what, text=text)
 
 
 def _new_plan(

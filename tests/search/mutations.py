@@ -38,6 +38,7 @@ from rebal.planner.verification import (
     journal,
     lag,
     members,
+    next_action,
     outsiders,
     verify,
 )
@@ -219,7 +220,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     2: _defect((advice, "admitted", _cannot_tell_is_yes)),
     # The plan's lists are checked against the assignor that was elected when it was made.
     3: _defect(
-        (verify, "PlanContext", _elected_as_planned), (verify, "changes_since", _always(()))
+        (verify, "PlanContext", _elected_as_planned), (next_action, "outdated", _always(None))
     ),
     # A member has the newest configuration that its stream prints for its client id.
     4: _defect((Lives, "of_member", _newest_of_client_id)),
