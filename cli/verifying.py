@@ -96,6 +96,9 @@ class Verifying:
     added to those that the plan records. `watching`: only changes go into the journal, and a gate
     that held at an earlier look does not end the watch. `fail_on`: with warning, a warning counts
     as a danger.
+
+    Raises:
+        UsageError: the plan has no step.
     """
 
     def __init__(
@@ -111,6 +114,8 @@ class Verifying:
         fail_on: FailOn,
         given: Given | None = None,
     ) -> None:
+        if not plan.steps:
+            raise UsageError("no step of the plan is left to verify: make a new plan.")
         self._plan = plan
         self._book = book
         self._step = step
@@ -133,7 +138,7 @@ class Verifying:
         standing = self._verify(seen, self._step)
         # Asking for another step's gate does not move the group into that step.
         begun = standing if self._step is None else self._verify(seen, None)
-        if self._step is None and self._first is not None and (standing.step or 0) < self._first:
+        if self._step is None and self._first is not None and standing.step < self._first:
             standing = self._verify(seen, self._first)
         entry = self._entry(begun, seen)
         last = self._book.entries[-1] if self._book.entries else None
@@ -166,7 +171,7 @@ class Verifying:
             output.say(str(error))
             self._book.append(self._entry(now, seen))
             return self._strict(asked)
-        earlier = now.step is not None and step < now.step
+        earlier = step < now.step
         worded = replace(self._entry(now if earlier else asked, seen), confirmed=word)
         standing = verify(
             self._plan,
@@ -188,7 +193,7 @@ class Verifying:
                 at=standing.at,
                 plan=plan_key(self._plan),
                 group_id=standing.group_id,
-                step=standing.step or 1,
+                step=standing.step,
                 blind=standing.blind_why,
             )
         )

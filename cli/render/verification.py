@@ -180,14 +180,10 @@ def _where(standing: Standing) -> str:
 
 
 def _number(standing: Standing) -> str:
-    if standing.step is None:
-        return "a plan with no step"
     return f"step {standing.step} of {standing.steps[-1].id}"
 
 
 def _progress(standing: Standing) -> str:
-    if standing.step is None:
-        return f"{standing.present} of {standing.expected} here"
     part = [member for member in standing.members if member.concerned]
     done = sum(member.done is Tri.YES for member in part)
     aside = len(standing.members) - len(part)
@@ -270,9 +266,7 @@ def _rows(standing: Standing) -> Rows:
         yield Text("needed", style="bold red"), f"→ {standing.advice.reason}"
     yield from labelled("gate", standing.why)
     if not standing.why:
-        step = standing.step
-        what = "nothing is left to do" if step is None else f"holds for step {step}"
-        yield "gate", Text(what, style="green")
+        yield "gate", Text(f"holds for step {standing.step}", style="green")
     for word in standing.accepted:
         yield Text("your word", style="magenta"), word
     if standing.unverified:

@@ -278,13 +278,11 @@ def begun_step(
     context: Context,
     ledger: Ledger,
     gates: Mapping[int, StepStanding],
-) -> int | None:
+) -> int:
     """Return the last step that has begun: a member completed it, or came or left while it was
     open, or its gate holds beside that of the step before it. `seen` are the earlier looks that
     succeeded, oldest first.
     """
-    if not plan.steps:
-        return None
     here = context.by_id.keys()
     current = plan.steps[0].id
     for before, step in zip(plan.steps, plan.steps[1:], strict=False):

@@ -4,13 +4,12 @@ The order protects the members:
 
 1. clients that the coordinator rejected are started again, with a list that it admits;
 2. dangers, and findings that forbid a restart;
-3. a plan without a step that no longer holds is made anew;
-4. members that are missing are started, or waited for; nothing is done to an unstable group;
-5. rejections of unknown time, whether the rejected clients belong to the service, whether they are
+3. members that are missing are started, or waited for; nothing is done to an unstable group;
+4. rejections of unknown time, whether the rejected clients belong to the service, whether they are
    out, and other open questions, before the restarts that they concern;
-6. the current step's members while its gate is open, then the first one of the next step (a new
+5. the current step's members while its gate is open, then the first one of the next step (a new
    plan instead, where the group no longer admits what this one brings);
-7. at the end: partitions that nobody owns, and owners that have not committed; then nothing is
+6. at the end: partitions that nobody owns, and owners that have not committed; then nothing is
    left.
 
 Each join is checked against the coordinator's memory (planner/advice/actions.py) before it is
@@ -36,7 +35,7 @@ from rebal.planner.clients import is_mixed
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed
 from rebal.planner.kinds import Action, PathKind
-from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind, Verdict
+from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind
 from rebal.planner.rules import Trait, has, rules
 from rebal.planner.settings import consumer_change
 from rebal.planner.timeouts import longest_session
@@ -63,26 +62,24 @@ class Look:
     """One look at a plan's group, and what was found of it before the next action is chosen.
 
     `seen` are the earlier looks, oldest first. `step` is the plan's step that the group is in,
-    `current` its standing, `later` the step after it. `ignore` is rule id → reason. `fresh` is the
-    plan that would be made now, if this one has no steps.
+    `current` its standing, `later` the step after it. `ignore` is rule id → reason.
     """
 
     plan: Plan
     context: Context
     seen: Sequence[JournalEntry]
-    current: StepStanding | None
-    step: Step | None
+    current: StepStanding
+    step: Step
     later: Step | None
     outsiders: Sequence[Outsider]
     dangers: Sequence[Danger]
     findings: Sequence[Finding]
     ignore: Mapping[str, str]
-    fresh: Plan | None
 
     @property
     def holds(self) -> bool:
         """Return whether the gate of the current step holds."""
-        return self.current is not None and self.current.gate is Tri.YES
+        return self.current.gate is Tri.YES
 
     @property
     def open(self) -> StepStanding | None:
@@ -94,7 +91,7 @@ class Look:
         """Return the protocol with which members join the group, as this step brings it; empty
         where it brings none.
         """
-        if self.step is None or not self.context.members:
+        if not self.context.members:
             return ""
         return _PROTOCOLS.get((self.context.group.type, self.step.aim), "")
 
@@ -104,7 +101,7 @@ class Look:
         decides, and no list of another is in its way.
         """
         step = self.step
-        return not self.context.members and bool(step and step.config and not step.target_list)
+        return not self.context.members and bool(step.config and not step.target_list)
 
     @property
     def others_stop_first(self) -> bool:
@@ -112,7 +109,7 @@ class Look:
         library that the step ends, which no list shows to the coordinator.
         """
         step, now = self.step, self.open
-        by_list = bool(step and step.target_list and step.aim is not Aim.CLIENT)
+        by_list = bool(step.target_list and step.aim is not Aim.CLIENT)
         return not by_list and bool(now and now.to_do) and self.plan.path.stops_the_group
 
     def out(self, kind: OutsiderKind, doubt: Doubt = Doubt.NONE) -> list[Outsider]:
@@ -129,8 +126,7 @@ class Look:
 
         An unknown client gets no mixed list while a rule asks for the members' clients.
         """
-        own = [self.step.target_list] if self.step is not None else []
-        return self.startable(out, [*own, wide_list(self.plan, self.context)])
+        return self.startable(out, [self.step.target_list, wide_list(self.plan, self.context)])
 
     def startable(
         self, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
@@ -156,7 +152,7 @@ def next_action(look: Look) -> Actions:
     found = next(each for each in answers if each is not None)
     made, withheld = found if isinstance(found, tuple) else (found, ())
     made = _instead(look, made) if _changed_nothing(look, made) else made
-    made = replace(made, step=made.step or (look.step.id if look.step else None))
+    made = replace(made, step=made.step or look.step.id)
     given = look.context.given
     if made.action is Action.NONE or made.command or given.plan is None:
         return made, withheld
@@ -237,32 +233,17 @@ def heed_finding(look: Look) -> Advice | None:
     return None
 
 
-def plan_again(look: Look) -> Advice | None:
-    """Make a new plan where this one has no step for the group; where a new one has none either,
-    say what must be settled first.
-    """
-    if look.step is not None or look.holds:
-        return None
-    fresh = look.fresh
-    if fresh is not None and not fresh.steps and fresh.verdict is not Verdict.DONE:
-        if look.context.missing:
-            return _wait_for_missing(look)
-        return replace(fresh.advice, command=look.context.replan())
-    reason = look.current.why[0] if look.current is not None else "this one has no step left"
-    return advised.replan(look.context, reason, verdict=Tri.CANNOT_TELL)
-
-
 def start_missing(look: Look) -> Advice | None:
     """Start missing members, or wait for them: most of them are just restarting."""
     context, step = look.context, look.step
-    if step is None or look.holds or look.others_stop_first or not context.missing:
+    if look.holds or look.others_stop_first or not context.missing:
         return None
     rejected = look.out(OutsiderKind.REJECTED) if look.starts_alike else []
     out = [*rejected, *look.out(OutsiderKind.MISSING)[: context.missing]]
     if not out and not context.members and step.kind is StepKind.CUT_OVER:
         out = [Outsider(kind=OutsiderKind.MISSING, name="the members")]
     if not out:
-        return _wait_for_missing(look)
+        return _counted(context, advised.wait(missing_text(context, look.outsiders)))
     if look.starts_alike:
         started = advised.start_of(context, ["the members"], [()])
         return with_setting(replace(started, names=tuple(one.name for one in out)), step)
@@ -271,10 +252,6 @@ def start_missing(look: Look) -> Advice | None:
         # The end of a rebalance shows what is remembered.
         made = wait_for_stable(look) or made
     return _counted(context, made if made.recommended else replace(made, action=Action.WAIT))
-
-
-def _wait_for_missing(look: Look) -> Advice:
-    return _counted(look.context, advised.wait(missing_text(look.context, look.outsiders)))
 
 
 def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[str, ...]]:
@@ -334,7 +311,7 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
             instances=[one.instance_id for one in out[:number]],
             change=look.change,
         )
-        return with_setting(made, step) if step and step.aim is Aim.CLIENT else made
+        return with_setting(made, step) if step.aim is Aim.CLIENT else made
 
     together, alone = start(len(out)), start(1)
     if together.verdict is Tri.YES or alone.verdict is not Tri.YES:
@@ -346,24 +323,30 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
 
 def wait_for_stable(look: Look) -> Advice | None:
     """Wait while the group rebalances."""
-    if look.step is None or not look.context.members or look.context.stable:
+    if not look.context.members or look.context.stable:
         return None
     return advised.wait(f"the group is {look.context.group.state}, not Stable")
 
 
-def date_rejection(look: Look) -> Advice | None:
-    """Find out when a client was rejected: it may be out although nobody is missing."""
-    undated = look.out(OutsiderKind.REJECTED, Doubt.TIME) if look.holds else []
-    if not undated:
+def settle_rejection(look: Look) -> Advice | None:
+    """Settle when a client was rejected, whether it belongs to the service, or whether a stopped
+    static member's entry fills its place: it may be out although nobody is missing.
+    """
+    if not look.holds:
         return None
-    why = f"the log shows that {undated[0].label} was rejected, and not when"
-    return advised.show(look.context, Needs.CLOCK, why)
+    undated = look.out(OutsiderKind.REJECTED, Doubt.TIME)
+    if undated:
+        why = f"the log shows that {undated[0].label} was rejected, and not when"
+        return advised.show(look.context, Needs.CLOCK, why)
+    uncounted = look.out(OutsiderKind.REJECTED, Doubt.COUNT)
+    if uncounted:
+        return advised.count([one.label for one in uncounted], len(look.context.members))
+    hidden = look.out(OutsiderKind.REJECTED, Doubt.ENTRY)
+    return _wait_for_entry(look, hidden) if hidden else None
 
 
 def settle_question(look: Look) -> Advice | None:
     """Settle what a rule asks before a member is restarted."""
-    if look.current is None or look.step is None:
-        return None
     asked = [
         one
         for one in look.findings
@@ -382,7 +365,7 @@ def restart_next(look: Look) -> Actions | None:
     """Restart the next member of the step, or one whose file is newer than its process."""
     now, step = look.open, look.step
     left = look.members(now.to_do or now.changed_since) if now is not None else []
-    if step is None or not left:
+    if not left:
         return None
     return _or_outdated(look, step_action(look.plan, step, look.context, left, ignore=look.ignore))
 
@@ -421,7 +404,7 @@ def confirm_by_hand(look: Look) -> Advice | None:
     those that were there when the plan was made.
     """
     now, step = look.open, look.step
-    if now is None or step is None or not now.by_hand or len(now.by_hand) != len(now.unknown):
+    if now is None or not now.by_hand or len(now.by_hand) != len(now.unknown):
         return None
     made = advised.confirm(look.context, now.id, look.members(now.by_hand), now.by_hand_list)
     left = look.members([each for each in now.by_hand if each in step.unknown])
@@ -440,8 +423,7 @@ def show_lists(look: Look) -> Advice | None:
     rest = [each for each in now.unknown if each not in now.by_hand]
     named, target = look.context.named(look.members(rest)), look.context.target
     why = f"the list of {named} was not seen"
-    widens = look.step is not None and look.step.aim is Aim.WIDEN
-    if widens and look.context.probed(target) is Tri.NO:
+    if look.step.aim is Aim.WIDEN and look.context.probed(target) is Tri.NO:
         why = f"the probe shows that the list of one or more of {named} has no {target}"
     needs = Needs.DECLARED if now.by_hand_list else Needs.LISTS
     return advised.show(look.context, needs, why)
@@ -477,19 +459,8 @@ def wait_for_gate(look: Look) -> Advice | None:
     return advised.wait(look.open.why[0]) if look.open is not None else None
 
 
-def count_rejected(look: Look) -> Advice | None:
-    """Ask for the number of members where rejected clients may belong to the service."""
-    out = look.out(OutsiderKind.REJECTED, Doubt.COUNT) if look.holds else []
-    here = len(look.context.members)
-    return advised.count([one.label for one in out], here) if out else None
-
-
-def wait_for_entry(look: Look) -> Advice | None:
-    """Wait while a stopped static member's entry may fill a rejected client's place."""
-    out = look.out(OutsiderKind.REJECTED, Doubt.ENTRY)
-    if not out or not (look.holds or look.step is None):
-        return None
-    last = max(out, key=lambda one: (one.until, one.name))
+def _wait_for_entry(look: Look, hidden: Sequence[Outsider]) -> Advice:
+    last = max(hidden, key=lambda one: (one.until, one.name))
     who = listed(last.behind) or "a static member that joined since"
     behind = [facts for facts in look.context.members if facts.name in last.behind]
     waits = advised.wait(
@@ -507,7 +478,7 @@ def find_owner(look: Look) -> Advice | None:
 
 def wait_for_commits(look: Look) -> Advice | None:
     """Wait until each owner was seen to commit what it is behind with."""
-    reason = unread(look.plan, look.seen, look.context) if look.step and not look.later else None
+    reason = unread(look.plan, look.seen, look.context) if not look.later else None
     return advised.wait(reason) if reason else None
 
 
@@ -515,7 +486,7 @@ def end(look: Look) -> Advice:
     """Say that nothing is left to do."""
     if look.later is not None:
         return advised.nothing("no member is left to restart in this step")
-    if look.current is None or not look.current.vouched:
+    if not look.current.vouched:
         return advised.nothing("the plan is carried out")
     vouched = [facts.name for facts in look.members(look.current.vouched)]
     return advised.nothing(f"finished; {by_word(len(look.current.done), vouched)}")
@@ -525,12 +496,9 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
     start_rejected,
     heed_danger,
     heed_finding,
-    plan_again,
     start_missing,
     wait_for_stable,
-    date_rejection,
-    count_rejected,
-    wait_for_entry,
+    settle_rejection,
     settle_question,
     restart_next,
     confirm_by_hand,

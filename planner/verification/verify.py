@@ -19,10 +19,9 @@ from rebal.groups.evidence.logs import LogCoverage, log_coverage
 from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
 from rebal.planner.advice.steps import comes_before
 from rebal.planner.commands import Given
-from rebal.planner.context import EAGER, Context
+from rebal.planner.context import Context
 from rebal.planner.kinds import Action
-from rebal.planner.paths import make_plan
-from rebal.planner.plan import Accepted, Advice, Finding, Plan, Setting, Verdict
+from rebal.planner.plan import Accepted, Advice, Finding, Plan, Setting
 from rebal.planner.verdict import UNPROVEN, exit_code, first_reason, reasons
 from rebal.planner.verification.dangers import (
     Danger,
@@ -55,7 +54,7 @@ from rebal.planner.verification.outsiders import (
     missing_text,
     outsiders_of,
 )
-from rebal.planner.verification.plan_context import GOALS, PlanContext, as_stated, here_again
+from rebal.planner.verification.plan_context import PlanContext, as_stated, here_again
 
 OLD: Final = timedelta(days=7)
 """Age from which a plan is reported as old: its order, costs and count may not fit."""
@@ -76,20 +75,20 @@ class ContradictedError(RebalError):
 class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The live group against its plan.
 
-    `step` is the step that the group is in (None: the plan has none), `gate` the answer of its
-    gate, `why` the reasons why the gate does not hold. `advice` is what to do, `next` its text,
-    `withheld` are the restarts that are not recommended. `config` is the configuration text of the
-    step that a recommended restart carries out. `counted`: the user gave the number of `expected`
-    members; `departed` are the clients that left for good, by the user's word. `findings` are the
-    rules' findings for the next restart. `unverified` are the names of the members that have
-    completed the step by the operator's statement alone. `client_log` are the members that this
-    look's client logs show. `exit_code` is 0 where the gate holds, 3 for a danger, 4 otherwise.
-    `blind_since` is the time of the last successful look, while the group cannot be read.
+    `step` is the step that the group is in, `gate` the answer of its gate, `why` the reasons why
+    the gate does not hold. `advice` is what to do, `next` its text, `withheld` are the restarts
+    that are not recommended. `config` is the configuration text of the step that a recommended
+    restart carries out. `counted`: the user gave the number of `expected` members; `departed` are
+    the clients that left for good, by the user's word. `findings` are the rules' findings for the
+    next restart. `unverified` are the names of the members that have completed the step by the
+    operator's statement alone. `client_log` are the members that this look's client logs show.
+    `exit_code` is 0 where the gate holds, 3 for a danger, 4 otherwise. `blind_since` is the time of
+    the last successful look, while the group cannot be read.
     """
 
     group_id: str
     at: Moment
-    step: int | None
+    step: int
     gate: Tri
     why: tuple[str, ...] = ()
     next: str = ""
@@ -129,7 +128,8 @@ def verify(
     accepted: Accepted | None = None,
     given: Given | None = None,
 ) -> Standing:
-    """Return the standing of `snapshot` in `plan`; `entries` are the journal's looks, oldest first.
+    """Return the standing of `snapshot` in `plan`, which has a step; `entries` are the journal's
+    looks, oldest first.
 
     `step` selects the gate of that step instead of the current one's. `expect_members` replaces the
     plan's number, `accepted` is added to the risks that the plan records as accepted. `given` are
@@ -159,13 +159,11 @@ def verify(
         for each in plan.steps
     }
     number = step if step is not None else begun_step(plan, seen, context, ledger, gates)
-    fresh = _new_plan(plan, known, expected, accepted)
-    current = gates.get(number) if number is not None else _still_done(plan, fresh)
-    gate = current.gate if current else Tri.CANNOT_TELL
-    now = plan.step(number)
-    later = plan.after(now) if now else None
+    current, gate = gates[number], gates[number].gate
+    now = next(each for each in plan.steps if each.id == number)
+    later = plan.after(now)
     rejected = [one for one in outsiders if one.kind is OutsiderKind.REJECTED and one.sure]
-    members = tuple(views.get(number or 0, ()))
+    members = tuple(views[number])
     found = [*dangers(plan, seen, context, rejected), *lag_dangers(seen, context)]
     findings = live_findings(plan, context, accepted.ignore, later if gate is Tri.YES else now)
     advice, withheld = next_action(
@@ -180,7 +178,6 @@ def verify(
             dangers=found,
             findings=findings,
             ignore=accepted.ignore,
-            fresh=fresh,
         )
     )
     forbidden = any(decides(finding, Tri.YES) for finding in findings)
@@ -194,7 +191,7 @@ def verify(
         at=snapshot.captured_at,
         step=number,
         gate=gate,
-        why=current.why if current else ("the plan has no step to verify",),
+        why=current.why,
         next=advice.text,
         advice=advice,
         withheld=withheld,
@@ -214,7 +211,7 @@ def verify(
         dangers=tuple(found),
         findings=findings,
         accepted=(
-            *(current.accepted if current else ()),
+            *current.accepted,
             *(f"{name} left for good" for name in accepted.departed),
         ),
         client_log=log_coverage(snapshot),
@@ -223,7 +220,7 @@ def verify(
             plan,
             snapshot,
             len(ahead),
-            not_judged(snapshot) if gate is Tri.YES and now and not later else None,
+            not_judged(snapshot) if gate is Tri.YES and later is None else None,
             *(
                 f"{name} was said to have left for good (--departed) and is in the group"
                 for name in here_again(accepted.departed, snapshot)
@@ -277,10 +274,7 @@ def confirm(
         NothingToConfirmError: the step needs no confirmation, or the options do not fit it.
         ContradictedError: evidence is against it, or missing evidence could replace it.
     """
-    begun = now.step is not None and (
-        step <= now.step or (now.gate is Tri.YES and step == now.step + 1)
-    )
-    if not begun:
+    if step > now.step + (now.gate is Tri.YES):
         raise NothingToConfirmError(
             f"--confirm {step}: the group is in step {now.step}, whose gate comes first."
         )
@@ -376,12 +370,12 @@ def entry_of(
     void = {each.id: frozenset(each.contradicted) for each in standing.steps}
     labels = {member.member_id: member.name for member in standing.members}
     lists, clients = known_before(looks_of(plan, entries) if entries else ())
-    current = next((each for each in standing.steps if each.id == standing.step), None)
-    later = standing.gate is Tri.YES and current is not None and current != standing.steps[-1]
+    current = next(each for each in standing.steps if each.id == standing.step)
+    later = standing.gate is Tri.YES and current != standing.steps[-1]
     look, advice = look_of(plan, snapshot), standing.advice
     return replace(
         look,
-        step=standing.step or 1,
+        step=standing.step,
         # A gate that holds opens no step while a question or a danger is open.
         gate=Tri.CANNOT_TELL if later and standing.exit_code else standing.gate,
         finished=standing.finished,
@@ -408,7 +402,7 @@ def entry_of(
         rejected=remembered(plan, entries, snapshot).refusals,
         dangers=tuple(danger.kind for danger in standing.dangers),
         accepted=(*standing.accepted, *accepted),
-        left_out=frozenset(current.left_out) if current else frozenset(),
+        left_out=frozenset(current.left_out),
         advised=advice if advice.recommended or advice.instead_of else None,
         departed=standing.departed,
         expected=standing.expected if standing.counted else None,
@@ -438,41 +432,3 @@ def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, *said: str | None) ->
         ),
     )
     return (*filter(None, said), *reasons(rows), *snapshot.notes)
-
-
-def _new_plan(
-    plan: Plan, snapshot: GroupSnapshot, expected: int, accepted: Accepted
-) -> Plan | None:
-    """Return the plan that would be made now; None where `plan` has steps."""
-    if plan.steps:
-        return None
-
-    def planned(group: GroupSnapshot, goal: str, count: int | None) -> Plan:
-        return make_plan(
-            group,
-            goal,
-            expect_members=count,
-            families=accepted.families,
-            ignore=accepted.ignore,
-        )
-
-    goal = GOALS.get(plan.to, plan.to)
-    named = goal == EAGER and plan.target in ("range", "roundrobin", "sticky")
-    # Where the assignor's name asks for nothing more, `--to eager` makes the same plan.
-    then = planned(plan.baseline, plan.target, plan.expected_members) if named else None
-    if then is not None and then.verdict is Verdict.DONE:
-        goal = plan.target
-    return planned(snapshot, goal, expected)
-
-
-def _still_done(plan: Plan, fresh: Plan | None) -> StepStanding | None:
-    """Return the goal as a step of its own (0); None where the plan has steps, or was not done."""
-    if fresh is None or plan.verdict is not Verdict.DONE:
-        return None
-    done = fresh.verdict is Verdict.DONE
-    return StepStanding(
-        id=0,
-        title="nothing was left to do",
-        gate=Tri.YES if done else Tri.CANNOT_TELL,
-        why=() if done else (f"a new plan says: {fresh.summary}",),
-    )

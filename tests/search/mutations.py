@@ -31,7 +31,8 @@ from rebal.planner.advice import steps
 from rebal.planner.commands import Given
 from rebal.planner.context import Context
 from rebal.planner.facts import GroupFacts
-from rebal.planner.plan import Aim
+from rebal.planner.paths import choose
+from rebal.planner.plan import Aim, Verdict
 from rebal.planner.verification import (
     dangers,
     gates,
@@ -185,6 +186,10 @@ def _elected_is_enough(by_lists: Any) -> Any:
     return answer
 
 
+def _done_without_steps(verdict_of: Any) -> Any:
+    return lambda code, *, done: Verdict.DONE if done else verdict_of(code, done=done)
+
+
 def _dated_only(rejections: Any) -> Any:
     def found(*given: Any, **more: Any) -> Any:
         return (each for each in rejections(*given, **more) if each.since is not None)
@@ -254,8 +259,8 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     17: _defect((Context, "missing", _value(property(lambda _: 0)))),
     # A danger leaves the exit code as it is.
     18: _defect((verify, "exit_code", _no_danger)),
-    # The plan is finished though its goal's rules are broken again.
-    19: _defect((verify, "_still_done", _always(None))),
+    # A plan that a rule keeps from having a step is done.
+    19: _defect((choose, "verdict_of", _done_without_steps)),
     # A rejection without a time is history.
     20: _defect((outsiders, "_rejections", _dated_only)),
     # Rejected clients that the number leaves out are forgotten at the end.

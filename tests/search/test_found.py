@@ -49,7 +49,7 @@ def test_what_was_missing_from_the_advice_is_told(why: str, fragment: str) -> No
 def test_a_plan_is_not_finished_while_a_partition_has_no_owner() -> None:
     outcome = ended("a static member restarted between the rounds of a rebalance left a partition")
     advice = [line for line in outcome.told if "advice: " in line]
-    waits = [number for number, line in enumerate(advice) if "wait: orders-3 has no owner" in line]
+    waits = [number for number, line in enumerate(advice) if "wait: orders-5 has no owner" in line]
     assert waits
     assert "with its CURRENT list" in advice[waits[-1] + 1]
     assert "the plan is carried out" in advice[waits[-1] + 2]
