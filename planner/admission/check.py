@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -118,18 +118,13 @@ def admitted(memory: CoordinatorMemory, action: Sequence[Event]) -> Admission:
     Each action has a join. The answer is that of the first one that is not admitted. If all are
     admitted, it is that of the last one, with `elected` True only if it is so for every join.
     """
-    ended = _ended(memory, action)
-    if ended is not None:
-        return ended
-    found: list[Admission] = []
-    for event in action:
-        if isinstance(event, Join):
-            one = _join(memory, event)
-            found.append(one)
-            if one.verdict is not Tri.YES:
-                break
-        memory = after(memory, event)
-    return replace(found[-1], elected=all(one.elected for one in found))
+    *before, later = accumulate(action, after, initial=memory)
+    pairs = zip(before, action, strict=True)
+    joins = [_join(then, event) for then, event in pairs if isinstance(event, Join)]
+    for one in (_ended(memory, later), *joins):
+        if one is not None and one.verdict is not Tri.YES:
+            return one
+    return replace(joins[-1], elected=all(one.elected for one in joins))
 
 
 def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
@@ -197,20 +192,18 @@ def _join(memory: CoordinatorMemory, join: Join) -> Admission:
             error=DEAD,
         )
     closed = not (join.kip848 or memory.empty or memory.classic_joins is Tri.YES)
-    early = (
+    checks = (
         _out_of_bounds(memory, join),
         _rejects_classic(memory, "it joins with the classic protocol") if closed else None,
         _too_many(memory, join),
     )
-    for one in early:
-        if one is not None and one.verdict is Tri.NO:
-            return one
-    answer = _by_lists(memory, join)
-    unread = next((one for one in early if one is not None), None)
-    if unread is not None:
-        # Rejected by its list in any case; with which error depends on what was not read.
-        return replace(answer, error=None) if answer.verdict is Tri.NO else unread
-    return answer
+    early = [one for one in checks if one is not None]
+    sure = [one for one in early if one.verdict is Tri.NO]
+    answer = sure[0] if sure else _by_lists(memory, join)
+    if sure or not early:
+        return answer
+    # Rejected by its list in any case; with which error depends on what was not read.
+    return replace(answer, error=None) if answer.verdict is Tri.NO else early[0]
 
 
 def _out_of_bounds(memory: CoordinatorMemory, join: Join) -> Admission | None:
@@ -233,15 +226,10 @@ def _out_of_bounds(memory: CoordinatorMemory, join: Join) -> Admission | None:
     )
 
 
-def _ended(memory: CoordinatorMemory, action: Sequence[Event]) -> Admission | None:
-    """Return the answer where the rebalance of `action` ends classic members that stay."""
-    if memory.classic_joins is Tri.YES:
-        return None
-    later = memory
-    for event in action:
-        later = after(later, event)
+def _ended(memory: CoordinatorMemory, later: CoordinatorMemory) -> Admission | None:
+    """Return the answer where the rebalance ends classic members that stay in the `later` group."""
     stay = [entry for entry in later.entries if entry not in later.came]
-    if not stay:
+    if memory.classic_joins is Tri.YES or not stay:
         return None
     return _rejects_classic(memory, f"the rebalance makes {_named(stay)} join again")
 
@@ -264,28 +252,25 @@ def _too_many(memory: CoordinatorMemory, join: Join) -> Admission | None:
     group of 4.4.0 also where the group is full (KAFKA-20601). While a rebalance gathers members
     only those that have joined it count, so a group that is full by its entries may have room.
     """
-    more = len(memory.came) - len(memory.left)
-    if memory.empty or more < 0 or (memory.max_size is None and more < memory.room):
-        return None
+    more, size = len(memory.came) - len(memory.left), len(memory.everybody)
+    limit = memory.max_size
     returns = Tri.NO if _same_instance(memory, join) is None else memory.static_returns
-    if returns is Tri.YES:
+    fits = more < memory.room if limit is None else size < limit
+    if memory.empty or more < 0 or fits or returns is Tri.YES:
         return None
     also = "; a static member that restarts needs a free place too" if join.instance_id else ""
-    if memory.max_size is None:
+    if limit is None:
         return Admission(
             verdict=Tri.CANNOT_TELL,
             needs=Needs.BROKER,
             reason=f"the brokers' limit of members was not read{also}",
         )
-    size = len(memory.everybody)
-    if size < memory.max_size:
-        return None
     sure = memory.state is not GroupState.PREPARING_REBALANCE and returns is Tri.NO
     return Admission(
         verdict=Tri.NO if sure else Tri.CANNOT_TELL,
         error=FULL if sure else None,
         needs=Needs.BROKER if returns is Tri.CANNOT_TELL else None,
-        reason=f"the group has {size} members and the brokers allow {memory.max_size} "
+        reason=f"the group has {size} members and the brokers allow {limit} "
         f"({FULL}){also}",
     )
 

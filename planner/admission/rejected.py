@@ -34,10 +34,7 @@ def rejected_again(memory: CoordinatorMemory, one: Refusal) -> Admission:
     """
     if not one.list:
         return Admission(verdict=Tri.CANNOT_TELL, reason="its list is not known")
-    group = memory.protocol_type
-    # Every Connect worker offers `default`: who joined a group of workers without it is none.
-    stranger = group == "connect" and "default" not in one.list
-    kind = "consumer" if stranger else group or "consumer"
+    kind = memory.protocol_type or "consumer"
     # Error 23 comes after the check of the group's size (81): there was room for it.
     return admitted(
         replace(memory, room=max(memory.room, 1)),

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.model import Evidence, GroupState, GroupType, Refusal, Source, Tri
+from rebal.groups.model import GroupState, GroupType, Tri
 from rebal.planner.admission.check import Admission, Join, Leave, Needs, admitted, restart
 from rebal.planner.admission.memory import CoordinatorMemory, Entry, Held, memory_of
-from rebal.planner.admission.rejected import rejected_again
 from tests.planner.builder import AT, context_of
 
 RANGE, COOP, STICKY = "range", "cooperative-sticky", "sticky"
@@ -196,17 +195,6 @@ def test_protocol_types_do_not_mix_and_names_are_case_sensitive() -> None:
     other = admitted(found, [Join(assignors=(RANGE,), protocol_type="connect")])
     assert other.error == "INCONSISTENT_GROUP_PROTOCOL"
     assert admitted(found, [Join(assignors=("Range",))]).verdict is Tri.NO
-
-
-def test_a_rejected_consumer_that_joined_a_group_of_workers_is_rejected_again() -> None:
-    """Its protocol type is another one, whatever the names."""
-    held, log = exact("default", RANGE), Evidence(source=Source.REQUEST_LOG)
-    workers = memory(member("w", held), protocol_type="connect", in_all=frozenset({"default"}))
-    workers = replace(workers, elected="default")
-    for name, verdict in (("default", Tri.YES), (RANGE, Tri.NO)):
-        answer = rejected_again(workers, Refusal(list=(name,), evidence=log))
-        assert answer.verdict is verdict
-    assert "the group's protocol type is connect, the join's is consumer" in answer.reason
 
 
 def test_a_kip848_group_asks_its_classic_members_only() -> None:
