@@ -28,8 +28,7 @@ from rebal.planner.plan import Accepted, Plan, load_plan
 from rebal.planner.verdict import SAFE, UNPROVEN, judged
 from rebal.planner.verification.journal import JournalEntry, plan_key
 from rebal.planner.verification.verify import (
-    ContradictedError,
-    DoneAlreadyError,
+    AnsweredError,
     NothingToConfirmError,
     Standing,
     confirm,
@@ -162,12 +161,9 @@ class Verifying:
             names = tuple(params.assignor_name(name.strip()) for name in listed.split(",") if name)
             word = confirm(now, asked, step, reason, members=members, names=names)
             word = replace(word, by=_user())
-        except DoneAlreadyError as error:
-            output.say(str(error))
-            return self.judge(seen)
         except NothingToConfirmError as error:
             raise UsageError(str(error)) from None
-        except ContradictedError as error:
+        except AnsweredError as error:
             output.say(str(error))
             self._book.append(self._entry(now, seen))
             return self._strict(asked)

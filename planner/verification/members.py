@@ -168,11 +168,10 @@ class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     `not_restarted` are the members of `to_do` that still have the id they had before the step.
     `changed_since` are the members of `unknown` whose configuration file is newer than they are.
     `by_hand` are the members of `unknown` for which only the operator can answer, `by_hand_list`
-    the assignor list to confirm (empty: the step changes another setting). `firm` are the reasons
-    of `why` that no confirmation of a member removes. `vouched` are the members of `done` by the
-    user's statement alone, `contradicted` those whose confirmation evidence overrules, `left_out`
-    those that the step does not concern. `accepted` are reasons that would leave the gate open, had
-    the user not accepted them.
+    the assignor list to confirm (empty: the step changes another setting). `vouched` are the
+    members of `done` by the user's statement alone, `contradicted` those whose confirmation
+    evidence overrules, `left_out` those that the step does not concern. `accepted` are reasons that
+    would leave the gate open, had the user not accepted them.
     """
 
     id: int
@@ -187,7 +186,6 @@ class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     changed_since: tuple[str, ...] = ()
     by_hand: tuple[str, ...] = ()
     by_hand_list: tuple[str, ...] = ()
-    firm: tuple[str, ...] = ()
     vouched: tuple[str, ...] = ()
     contradicted: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -250,7 +248,6 @@ def step_standing(
     older = context.snapshot.captured_at < plan.baseline.captured_at - _CLOCKS
     open_ = [waits] if waits is not None else []
     open_ += ["this look is older than the plan: take a new one"] if older else []
-    of_members = [] if by_list else [*not_done, *not_known]
     why = (*refuted, *not_done, *not_known, *to_confirm, *open_)
     return StepStanding(
         id=step.id,
@@ -265,7 +262,6 @@ def step_standing(
         changed_since=_ids([one for one in by[Tri.CANNOT_TELL] if one.changed_since]),
         by_hand=_ids(by_hand),
         by_hand_list=by_list,
-        firm=(*refuted, *of_members, *open_),
         vouched=_ids([member for member in by[Tri.YES] if member.vouched]),
         contradicted=_ids([member for member in members if member.contradicted]),
         left_out=_ids([member for member in members if not member.concerned]),

@@ -64,12 +64,8 @@ class NothingToConfirmError(RebalError):
     """A `--confirm` of a step that needs no confirmation, or that the group is not in."""
 
 
-class DoneAlreadyError(NothingToConfirmError):
-    """A `--confirm` of a step or of members that evidence has proven done: nothing is missing."""
-
-
-class ContradictedError(RebalError):
-    """A `--confirm` that evidence contradicts, or that missing evidence could replace."""
+class AnsweredError(RebalError):
+    """A `--confirm` that evidence has answered, for or against it, or can still answer."""
 
 
 class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -270,52 +266,43 @@ def confirm(
     holds for the present member ids; a member that joins later needs a new confirmation.
 
     Raises:
-        DoneAlreadyError: the step, or each named member, is proven to be done.
-        NothingToConfirmError: the step needs no confirmation, or the options do not fit it.
-        ContradictedError: evidence is against it, or missing evidence could replace it.
+        NothingToConfirmError: the step is not begun, or the options do not fit it.
+        AnsweredError: evidence shows the answer, or missing evidence could.
     """
-    if step > now.step + (now.gate is Tri.YES):
-        raise NothingToConfirmError(
-            f"--confirm {step}: the group is in step {now.step}, whose gate comes first."
-        )
     standing = next(each for each in asked.steps if each.id == step)
-    if standing.gate is Tri.YES:
-        raise DoneAlreadyError(
-            f"--confirm {step}: this step needs no confirmation: its gate holds."
-        )
     wanted, given = ",".join(standing.by_hand_list), ",".join(names)
-    rows = (
+    named = _chosen(asked, members)
+    chosen = [one for one in named if one.done is not Tri.YES]
+    wrong = first_reason(
         (
-            wanted and not (members and names),
-            f"name the members and the list that they run: --member NAME --list {wanted}.",
-        ),
-        (given and not wanted, "no assignor list is confirmed in this step: leave --list out."),
-        (
-            given != wanted,
-            f"--list {given} is not the list of this step: a member has completed it with "
-            f"{wanted} alone.",
-        ),
+            (
+                step > now.step + (now.gate is Tri.YES),
+                f"the group is in step {now.step}, whose gate comes first.",
+            ),
+            (
+                wanted and standing.gate is not Tri.YES and not (members and names),
+                f"name the members and the list that they run: --member NAME --list {wanted}.",
+            ),
+            (given and not wanted, "no assignor list is confirmed in this step: leave --list out."),
+            (
+                given and given != wanted,
+                f"--list {given} is not the list of this step: a member has completed it with "
+                f"{wanted} alone.",
+            ),
+        )
     )
-    wrong = first_reason(rows)
     if wrong is not None:
         raise NothingToConfirmError(f"--confirm {step}: {wrong}")
-    named = _chosen(asked, standing, members)
-    chosen = [one for one in named if one.done is not Tri.YES]
-    if named and not chosen:
-        done = ", ".join(f"{one.name} ({one.why})" for one in named)
-        raise DoneAlreadyError(f"--confirm {step}: done already, nothing is recorded: {done}.")
-    if not standing.by_hand and not standing.by_hand_list:
-        raise NothingToConfirmError(
-            f"--confirm {step}: this step needs no confirmation: evidence can still settle what is "
-            f"open ({standing.why[0]})."
+    done = ", ".join(f"{one.name} ({one.why})" for one in named)
+    answered = first_reason(
+        (
+            (standing.gate is Tri.YES, "its gate holds"),
+            (not chosen, f"it is done already: {done}"),
+            *((not one.by_hand, f"{one.name}: {one.why}") for one in chosen),
         )
-    against = [
-        *(f", because evidence contradicts it: {danger.message}" for danger in asked.dangers),
-        *(f", because evidence contradicts it: {why}." for why in standing.firm),
-        *(f": {one.name}: {one.why}." for one in chosen if not one.by_hand),
-    ]
-    if against:
-        raise ContradictedError(f"not confirmed{against[0]}")
+    )
+    if answered is not None:
+        raise AnsweredError(f"--confirm {step}: nothing is confirmed: {answered}.")
     return Confirmation(
         step=step,
         reason=reason,
@@ -324,17 +311,14 @@ def confirm(
     )
 
 
-def _chosen(
-    asked: Standing, standing: StepStanding, members: Sequence[str]
-) -> list[MemberStanding]:
-    """Return the members that these texts name; without any, those that only the operator can
-    answer.
+def _chosen(asked: Standing, members: Sequence[str]) -> list[MemberStanding]:
+    """Return the members that these texts name; without any, those that the step concerns.
 
     Raises:
         NothingToConfirmError: a text names no member, or several.
     """
     if not members:
-        return [one for one in asked.members if one.member_id in standing.by_hand]
+        return [one for one in asked.members if one.concerned]
     found = []
     for text in dict.fromkeys(members):
         mine = [one for one in asked.members if text in (one.name, one.member_id, one.instance_id)]

@@ -78,7 +78,7 @@ def test_two_bounces_with_a_forgotten_member(user: str, make: Make) -> None:
     ended(team, user, body, TARGET)
     forgotten = team.told.index("forgot app-1")
     assert "restart app-1" in team.told[forgotten + 1], "it is asked for again"
-    assert "not confirmed: app-1: not restarted since the step began" in team.refused
+    assert "nothing is confirmed: app-1: not restarted since the step began" in team.refused
 
 
 @pytest.mark.story

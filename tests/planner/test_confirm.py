@@ -19,8 +19,7 @@ from rebal.planner.verification.journal import remembered
 from rebal.planner.verification.members import contrary_evidence
 from rebal.planner.verification.plan_context import PlanContext
 from rebal.planner.verification.verify import (
-    ContradictedError,
-    DoneAlreadyError,
+    AnsweredError,
     NothingToConfirmError,
     Standing,
     confirm,
@@ -152,13 +151,12 @@ def test_evidence_replaces_the_word(second: Story) -> None:
         (member(1, 3), {"probe": {TARGET: True, "range": True}}, "its list holds range"),
         (member(1, 3, lacks=[TARGET]), {}, "its list has no cooperative-sticky"),
         (member(1, 3), {"contradictions": [{"what": "x"}]}, "contradicts itself"),
-        (member(1, 3), {"state": "PreparingRebalance", "elected": None}, "not Stable"),
     ],
 )
 def test_no_word_against_evidence(
     second: Story, one: dict[str, Any], group: dict[str, Any], because: str
 ) -> None:
-    with pytest.raises(ContradictedError) as caught:
+    with pytest.raises(AnsweredError) as caught:
         word(second, restarted(3, one, **group), "app-1")
     assert because in str(caught.value)
     assert not second(restarted(4, one, **group)).finished
@@ -205,7 +203,7 @@ def test_a_clock_set_back_does_not_revive_a_word(second: Story) -> None:
 def test_a_word_needs_a_look_at_the_beginning_of_the_step(plan: Plan) -> None:
     tell = Story(plan)
     between = look(2, pods(2), elected=TARGET, **YES)
-    with pytest.raises(ContradictedError, match="no earlier look shows the members"):
+    with pytest.raises(AnsweredError, match="no earlier look shows the members"):
         word(tell, between, "app-0")
     hidden = replace(plan, baseline=replace(plan.baseline, redacted=True))
     assert not verify(hidden, [], between, step=2).members[0].by_hand
@@ -231,7 +229,7 @@ def test_a_step_whose_gate_holds_needs_no_word_whatever_is_named(second: Story) 
     proven = look(3, [app(n, 3, list=FINAL) for n in range(3)], elected=TARGET)
     assert second(proven).exit_code == 0
     for named in (("app-0",), ()):
-        with pytest.raises(DoneAlreadyError, match="its gate holds"):
+        with pytest.raises(AnsweredError, match="its gate holds"):
             word(second, proven, *named, names=())
 
 
@@ -269,7 +267,7 @@ def test_the_downgrade_ends_by_word_too(back: Story) -> None:
 
 def test_owned_partitions_disprove_an_eager_list(back: Story) -> None:
     kept = member(1, 3, ["range"], owned=True)
-    with pytest.raises(ContradictedError, match="it kept 4 partitions when it last joined"):
+    with pytest.raises(AnsweredError, match="it kept 4 partitions when it last joined"):
         word(back, down(3, kept), "app-1", names=["range"])
     word(back, down(4, kept), "app-0", "app-2", names=["range"])
     assert not back(down(5, kept)).finished
@@ -278,7 +276,7 @@ def test_owned_partitions_disprove_an_eager_list(back: Story) -> None:
 def test_partitions_that_were_kept_before_the_word_disprove_it_too(back: Story) -> None:
     """A later rebalance left the member nothing to keep; its list is still the same."""
     back(down(2, member(1, 3, ["range"], owned=True)))
-    with pytest.raises(ContradictedError, match=r"\(the journal, Nov 20 09:02Z\)"):
+    with pytest.raises(AnsweredError, match=r"\(the journal, Nov 20 09:02Z\)"):
         word(back, down(3), "app-1", names=["range"])
     word(back, down(4), "app-0", "app-2", names=["range"])
     assert not back(down(5)).finished
@@ -326,7 +324,7 @@ def test_a_file_written_after_the_member_was_first_seen_does_not_declare_its_lis
     first = second(restarted(3, member(1, 3, MIXED, written=2)))
     assert done(first)["app-1"] == "cannot tell"
     edited = restarted(5, member(1, 3, written=4))
-    with pytest.raises(ContradictedError, match="was written at Nov 20 09:04:00Z"):
+    with pytest.raises(AnsweredError, match="was written at Nov 20 09:04:00Z"):
         word(second, edited, "app-1")
     standing = second(edited)
     assert standing.steps[1].changed_since == (id_of(1, 3),)
@@ -348,7 +346,7 @@ def test_an_object_created_after_the_member_was_first_seen_does_not_declare_it(
 ) -> None:
     """A ConfigMap of a later deployment, which this pod never read."""
     second(restarted(3, member(1, 3, MIXED)))
-    with pytest.raises(ContradictedError, match="was created at Nov 20 09:04:00Z"):
+    with pytest.raises(AnsweredError, match="was created at Nov 20 09:04:00Z"):
         word(second, restarted(5, member(1, 3, created=4)), "app-1")
 
 
@@ -425,7 +423,7 @@ def test_no_confirmation_passes_against_evidence_or_a_rejection(
         for one in asked.members:
             try:
                 word(tell, snapshot, one.member_id, names=names)
-            except (ContradictedError, NothingToConfirmError):
+            except (AnsweredError, NothingToConfirmError):
                 continue
             holds(plan, tell, snapshot, one.member_id)
             declares(tell, snapshot, one.member_id)

@@ -21,7 +21,7 @@ from rebal.planner.rehearsal.engine.process import Process as Settings
 from rebal.planner.rehearsal.engine.world import Happened
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.verify import (
-    ContradictedError,
+    AnsweredError,
     NothingToConfirmError,
     confirm,
     entry_of,
@@ -416,7 +416,7 @@ class SimulatedWorld:
         try:
             members, names = self.confirms
             word = confirm(now, asked, step, "looked at each of them", members=members, names=names)
-        except (NothingToConfirmError, ContradictedError):
+        except (NothingToConfirmError, AnsweredError):
             return
         entry = entry_of(plan, asked, seen, entries=entries)
         entries.append(msgspec.structs.replace(entry, confirmed=word))
