@@ -30,7 +30,7 @@ from rebal.planner.advice import actions as advice
 from rebal.planner.advice import steps
 from rebal.planner.commands import Given
 from rebal.planner.context import Context
-from rebal.planner.facts import GroupFacts
+from rebal.planner.facts import GroupFacts, owned
 from rebal.planner.paths import choose
 from rebal.planner.plan import Aim, Verdict
 from rebal.planner.verification import (
@@ -186,6 +186,14 @@ def _elected_is_enough(by_lists: Any) -> Any:
     return answer
 
 
+def _less_is_idle(_: Any) -> Any:
+    def found(seen: GroupSnapshot) -> list[Member]:
+        most = max(map(owned, seen.members), default=0)
+        return [member for member in seen.members if owned(member) < most]
+
+    return found
+
+
 def _done_without_steps(verdict_of: Any) -> Any:
     return lambda code, *, done: Verdict.DONE if done else verdict_of(code, done=done)
 
@@ -300,8 +308,8 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     33: _defect((gates, "proof_of", _target_is_enough)),
     # A list that contradicts today's elected assignor is advised all the same.
     34: _defect((check, "_by_lists", _elected_is_enough)),
-    # A member that owns nothing is idle at once.
-    35: _defect((dangers, "IDLE", _value(timedelta(0)))),
+    # A member that owns less than another one is idle at once.
+    35: _defect((dangers, "IDLE", _value(timedelta(0))), (dangers, "unfairly_idle", _less_is_idle)),
     # A restart or two are a storm.
     36: _defect((dangers, "_SPARE", _value(-8)), (dangers, "_FOR_EACH", _value(1))),
     # No coordinator was ever loaded.
