@@ -185,17 +185,13 @@ def _choices(memory: CoordinatorMemory, entry: Entry, said: _Names) -> Iterator[
     again = bool(memory.left or memory.came)
     for held in entry.lists:
         for look in _options(held, said, memory.in_all):
-            if entry.whole is None or entry.whole == held or not again:
-                yield look, look, look
-                continue
-            for whole in _options(entry.whole, said, memory.in_all):
-                if not look <= whole:
-                    continue
-                if not memory.settled:
-                    yield look, look, whole
-                    continue
-                yield look, whole, whole
-                if entry.instance_id is not None:
+            wholes = [look]
+            if again and entry.whole is not None and entry.whole != held:
+                sent = _options(entry.whole, said, memory.in_all)
+                wholes = [whole for whole in sent if look <= whole]
+            for whole in wholes:
+                yield look, whole if memory.settled else look, whole
+                if memory.settled and entry.instance_id is not None:
                     yield look, look, look
 
 
@@ -215,9 +211,9 @@ def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemo
     """
     snapshot, group = context.snapshot, context.group
     answers = _answers(snapshot)
-    sent = [member.assignors for member in snapshot.members]
-    named = {name for one in sent for name in (*one.list, *one.at_least)}
-    known = {*assignors(), *named, *(one.assignor for one in answers), context.target}
+    known = {*assignors(), *(one.assignor for one in answers), context.target}
+    for member in snapshot.members:
+        known |= {*member.assignors.list, *member.assignors.at_least}
     stable = group.state is GroupState.STABLE and bool(snapshot.members)
     online = group.type in (GroupType.CONSUMER, GroupType.STREAMS)
     elected = group.assignor if stable and not online else None
@@ -229,7 +225,6 @@ def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemo
         else _cases(context, counted, known, elected, rejoined=rejoined)
     )
     counts = [] if online or rejoined else answers
-    supported = {answer.assignor for answer in counts if answer.supported is Tri.YES}
     settings = snapshot.cluster.settings
     size = settings.get("group.consumer.max.size" if online else "group.max.size", "")
     low, high = (settings.get(key, "") for key in _BOUNDS)
@@ -240,7 +235,9 @@ def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemo
         elected=elected,
         cases=cases,
         others=tuple(_entry(facts, ()) for facts in others),
-        in_all=frozenset({*filter(None, [elected]), *supported}),
+        in_all=frozenset(
+            [*filter(None, [elected]), *(a.assignor for a in counts if a.supported is Tri.YES)]
+        ),
         not_in_all=frozenset(a.assignor for a in counts if a.supported is Tri.NO),
         max_size=int(size) if size.isdigit() else (2**31 - 1 if settings else None),
         room=int(any(a.supported is not Tri.CANNOT_TELL for a in answers)),

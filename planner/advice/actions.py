@@ -237,13 +237,14 @@ def show(context: Context, needs: Needs, reason: str) -> Advice:
 
 
 def evidence(context: Context, needed: Sequence[str], reason: str) -> Advice:
-    """Return the advice to add evidence of one of the kinds `needed`."""
+    """Return the advice to add evidence of one of the kinds `needed` that this group can give."""
+    kinds = tuple(kind for kind in needed if kind != "probe" or context.can_probe)
     return worded(
         Advice(
             action=Action.EVIDENCE,
             verdict=Tri.CANNOT_TELL,
             reason=reason,
-            evidence_needed=_kinds(context, needed),
+            evidence_needed=kinds or ("client log", "request log"),
         )
     )
 
@@ -252,12 +253,6 @@ def stated(context: Context, made: Advice, risk: Risk, fact: str) -> Advice:
     """Return the advice with the command that states `fact` instead, which accepts `risk`."""
     line = context.accepting(risk.rule, fact).line
     return worded(replace(made, also=(f"or, if {fact}, say so",), command=line))
-
-
-def _kinds(context: Context, needed: Sequence[str]) -> tuple[str, ...]:
-    """Return those of `needed` that this group can give."""
-    kinds = tuple(kind for kind in needed if kind != "probe" or context.can_probe)
-    return kinds or ("client log", "request log")
 
 
 def wait(reason: str) -> Advice:
@@ -331,19 +326,16 @@ def _next_rebalance(
     """Yield how the next rebalance shows that members run `names`: a COOPERATIVE client with a
     fixed protocol names what it owns when it joins again.
     """
-    if set(map(cooperative, names)) != {Tri.YES} or context.elected not in names:
-        return
     found = [facts for facts in members if facts.fixes_protocol and owned(facts.member)]
-    join = Join(assignors=tuple(names))
-    if found and admitted(context.memory, [join]).verdict is Tri.YES:
+    shows = found and set(map(cooperative, names)) == {Tri.YES} and context.elected in names
+    if shows and admitted(context.memory, [Join(assignors=tuple(names))]).verdict is Tri.YES:
         yield text.NEXT_REBALANCE.format(who=context.named(found), names=", ".join(names))
 
 
 def count(rejected: Sequence[str], here: int) -> Advice:
     """Return the advice to give the number of members: `here`, or with those that were rejected."""
-    were, have, belong = "were", "have", "they belong"
-    if len(rejected) == 1:
-        were, have, belong = "was", "has", "it belongs"
+    one, more = ("was", "has", "it belongs"), ("were", "have", "they belong")
+    were, have, belong = one if len(rejected) == 1 else more
     reason = f"{listed(rejected)} {were} rejected and {have} not rejoined"
     said = (
         f"give the number of members: {reason}; --expect-members {here + len(rejected)} if "

@@ -259,8 +259,8 @@ class Ledger:
     `kept` are the ids that had kept partitions when they joined, with the look that shows it.
     `first_seen` is the time of the first look with an id, which is this look for a new one.
     `fell_back` are the workers that ran while an incremental protocol of Connect was elected, and
-    then `default`. `words` are the user's own answers, by step and id. Entries `later` than this
-    look prove nothing of it, but what they say against the user's word stands: clocks differ.
+    then `default`. `words` are the user's own answers, by step and id; none counts at a look that
+    is older than the journal's newest entries (`later`), which may have refuted it.
     """
 
     def __init__(
@@ -284,8 +284,8 @@ class Ledger:
             self._add(PlanContext(plan, baseline), "the plan's baseline")
         for look in looks_of(plan, entries):
             self._recall(look)
-        for entry in later:
-            self._void(entry)
+        if later:
+            self.words.clear()
         for member in context.snapshot.members:
             self.first_seen.setdefault(member.member_id, context.snapshot.captured_at)
         self._elected(context.group.assignor, context.by_id)
@@ -297,11 +297,6 @@ class Ledger:
         elif assignor:
             self.fell_back |= self._incremental.intersection(ids)
 
-    def _void(self, entry: JournalEntry) -> None:
-        for member in entry.members:
-            for number in member.contradicted:
-                self.words.pop((number, member.member_id), None)
-
     def _recall(self, entry: JournalEntry) -> None:
         where = f"the journal, {entry.at:%b %d %H:%MZ}"
         self._elected(entry.assignor, entry.ids)
@@ -312,7 +307,8 @@ class Ledger:
             for answer, steps in ((Tri.YES, member.made), (Tri.NO, member.lacks)):
                 for number in steps:
                     self._said[number, member.member_id][answer] = where
-        self._void(entry)
+            for number in member.contradicted:
+                self.words.pop((number, member.member_id), None)
         for step in self._plan.steps:
             if step.id > entry.step:
                 self.before[step.id] |= entry.ids

@@ -258,14 +258,12 @@ def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[st
     """Return the lists for missing members of `step`; an empty one is the list that each has."""
     if look.change and step.kind is StepKind.CUT_OVER:
         return []
-    if step.aim in (Aim.WIDEN, Aim.NARROW):
-        return look.lists(out)
-    if step.target_list:
+    if step.target_list and step.aim not in (Aim.WIDEN, Aim.NARROW):
         return look.startable(out, [step.target_list])
-    if not look.context.members or not _may_hold_another(look):
-        return [()]
     # A restart of another step may have left it with a list that is not admitted now.
-    return look.startable(out, [wide_list(look.plan, look.context)])
+    if not step.target_list and not (look.context.members and _may_hold_another(look)):
+        return [()]
+    return look.lists(out)
 
 
 def _may_hold_another(look: Look) -> bool:

@@ -236,16 +236,14 @@ def _config(
     missing member may start with its current one.
     """
     step = plan.step(advice.step)
-    if step is None or not advice.recommended:
-        return ()
     starts = advice.action is Action.START and (advice.assignors or advice.change)
-    if not starts and advice.action not in (Action.RESTART, Action.CUT_OVER):
+    joins = starts or advice.action in (Action.RESTART, Action.CUT_OVER)
+    if step is None or not (joins and advice.recommended and advice.assignors == step.target_list):
         return ()
-    fits = {*advice.members} <= {*standings[step.id].to_do} and advice.assignors == step.target_list
     changed = [facts for facts in context.members if facts.member.member_id in advice.members]
     clients = {facts.family if facts.family_proven else None for facts in changed}
     own = tuple(one for one in step.config if None not in clients and one.family in clients)
-    return (own or step.config) if fits else ()
+    return (own or step.config) if {*advice.members} <= {*standings[step.id].to_do} else ()
 
 
 def confirm(
