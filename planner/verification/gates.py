@@ -275,7 +275,7 @@ class Ledger:
         self.before: dict[int, set[str]] = defaultdict(set)
         self.opened: set[int] = set()
         self.words: dict[tuple[int, str], str] = {}
-        self.kept: dict[str, datetime] = {}
+        self.kept: dict[str, str] = {}
         self.first_seen: dict[str, datetime] = {}
         self.fell_back: set[str] = set()
         self._incremental: set[str] = set()
@@ -303,7 +303,7 @@ class Ledger:
         for member in entry.members:
             self.first_seen.setdefault(member.member_id, entry.at)
             if member.kept:
-                self.kept[member.member_id] = entry.at
+                self.kept[member.member_id] = where
             for answer, steps in ((Tri.YES, member.made), (Tri.NO, member.lacks)):
                 for number in steps:
                     self._said[number, member.member_id][answer] = where

@@ -92,7 +92,7 @@ def standing_of(context: Context, step: Step, ledger: Ledger, facts: Facts) -> M
         facts, step, restarted=not there, opened=step.id in ledger.opened, newer=newer
     )
     claimed = names and not found and (word is not None or doubt is None)
-    kept = ledger.kept.get(member.member_id)
+    kept = ledger.kept.get(member.member_id, "")
     against = contrary_evidence(context, facts, names, kept) if claimed else None
     # It may have had the step's setting before the step began.
     unknown = proof.by_hand and member.member_id in step.unknown
@@ -124,11 +124,9 @@ def standing_of(context: Context, step: Step, ledger: Ledger, facts: Facts) -> M
                 f"{facts.member.declared.evidence.detail} says [{', '.join(names)}]"
             )
     else:
-        shown = proof.why if word is None else ""
         # Without a doubt, a list to confirm is by hand, so that evidence speaks against it here.
-        why = shown or against or doubt or ""
-    open_ = concerned and done is Tri.CANNOT_TELL and not found
-    free = open_ and against is None
+        why = (proof.why if word is None else "") or against or doubt or ""
+    free = concerned and done is Tri.CANNOT_TELL and not found and against is None
     return MemberStanding(
         member_id=member.member_id,
         name=facts.name,
@@ -396,18 +394,17 @@ def written_later(facts: Facts, first_seen: datetime) -> str | None:
 
 
 def contrary_evidence(
-    context: Context, facts: Facts, names: tuple[str, ...], kept_before: datetime | None = None
+    context: Context, facts: Facts, names: tuple[str, ...], kept: str = ""
 ) -> str | None:
     """Return the evidence against the statement that this member runs exactly `names`; None where
     there is none.
 
-    `kept_before` is the time of an earlier look at which it had kept partitions: the list of a
-    member id never changes, so that stays evidence.
+    `kept` names an earlier look at which it had kept partitions: the list of a member id never
+    changes, so that stays evidence.
     """
     member, known, told = facts.member, facts.member.assignors, context.runs(facts)
     wanted = _PROTOCOLS.get(agreed(map(cooperative, names)))
     eager = wanted is RebalanceProtocol.EAGER
-    at = f"{kept_before:%b %d %H:%MZ}" if kept_before is not None else ""
     admission = restart_of(context, facts, names)
     at_odds = {None, member.member_id} & {c.member_id for c in context.snapshot.contradictions}
     exact = known.knowledge is Knowledge.EXACT and not assumed(member)
@@ -443,8 +440,8 @@ def contrary_evidence(
             "does",
         ),
         (
-            eager and at,
-            f"it had kept partitions when it joined, as no EAGER member does (the journal, {at})",
+            eager and kept,
+            f"it had kept partitions when it joined, as no EAGER member does ({kept})",
         ),
         (
             admission.verdict is Tri.NO,
