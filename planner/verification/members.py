@@ -33,7 +33,7 @@ from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed, owned
 from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.risks import Risk
-from rebal.planner.verdict import agreed, first_reason, reasons
+from rebal.planner.verdict import agreed, first_reason, worst
 from rebal.planner.verification.gates import Ledger
 from rebal.planner.verification.journal import JournalEntry, assumed
 
@@ -205,54 +205,60 @@ def step_standing(
     # A refresh changes no member: one restart is enough, whoever's it is.
     asked = [member for member in members if member.concerned and aim is not Aim.REFRESH]
     by = {answer: [member for member in asked if member.done is answer] for answer in Tri}
-    not_done = reasons([(by[Tri.NO], f"not done: {_named(by[Tri.NO])}")])
-    online = context.group.type is GroupType.CONSUMER
-    refuted = reasons(
-        [
-            (context.missing, missing),
-            (not members, f"the group has no member ({context.group.state})"),
-            (
-                members and not not_done and aim is Aim.CLASSIC and online,
-                "the group is still a KIP-848 group: it was not converted (RB401)",
-            ),
-        ]
-    )
     by_hand = [member for member in by[Tri.CANNOT_TELL] if member.by_hand]
     unseen = [member for member in by[Tri.CANNOT_TELL] if not member.by_hand]
     unknown, rule = f"not known: {_named(unseen)}", Risk.UNKNOWN_LISTS.rule
     reads_lists = aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC)
     passes = reads_lists and rule in ignore and not any(member.proven for member in unseen)
-    accepted = [f"{unknown} ({rule} is ignored: {ignore[rule]})"] if unseen and passes else []
-    not_known = [unknown] if unseen and not passes else []
     look = step.gate.by_hand or "look at what the step changes"
-    to_confirm = reasons(
-        [
-            (by_hand and by_list, f"restarted, not proven: {_named(by_hand)}"),
-            (by_hand and not by_list, f"no evidence shows it for {_named(by_hand)}: {look}"),
-        ]
-    )
+    state, online = context.group.state, context.group.type is GroupType.CONSUMER
     known = {None, *_ids(members)}
-    at_odds = any(item.member_id in known for item in context.snapshot.contradictions)
-    stable = context.group.state is GroupState.STABLE
-    waits = first_reason(
-        [
-            (members and not stable, f"the group is not Stable ({context.group.state})"),
-            (at_odds, "evidence on its members contradicts itself: see rebal inspect"),
-        ]
+    rows = (
+        (context.missing, Tri.NO, missing),
+        (not members, Tri.NO, f"the group has no member ({state})"),
+        (
+            members and not by[Tri.NO] and aim is Aim.CLASSIC and online,
+            Tri.NO,
+            "the group is still a KIP-848 group: it was not converted (RB401)",
+        ),
+        (by[Tri.NO], Tri.NO, f"not done: {_named(by[Tri.NO])}"),
+        (unseen and not passes, Tri.CANNOT_TELL, unknown),
+        (
+            by_hand and by_list,
+            Tri.CANNOT_TELL,
+            f"restarted, not proven: {_named(by_hand)}",
+        ),
+        (
+            by_hand and not by_list,
+            Tri.CANNOT_TELL,
+            f"no evidence shows it for {_named(by_hand)}: {look}",
+        ),
+        (
+            members and state is not GroupState.STABLE,
+            Tri.CANNOT_TELL,
+            f"the group is not Stable ({state})",
+        ),
+        (
+            any(item.member_id in known for item in context.snapshot.contradictions),
+            Tri.CANNOT_TELL,
+            "evidence on its members contradicts itself: see rebal inspect",
+        ),
+        (
+            context.snapshot.captured_at < plan.baseline.captured_at - _CLOCKS,
+            Tri.CANNOT_TELL,
+            "this look is older than the plan: take a new one",
+        ),
     )
-    prepares = aim in (Aim.WIDEN, Aim.REFRESH) and not (not_done or not_known or to_confirm)
-    if prepares and not refuted and waits is None:
-        waits = _remembered(plan, step, context, ignore)
-    older = context.snapshot.captured_at < plan.baseline.captured_at - _CLOCKS
-    open_ = [waits] if waits is not None else []
-    open_ += ["this look is older than the plan: take a new one"] if older else []
-    why = (*refuted, *not_done, *not_known, *to_confirm, *open_)
+    open_ = [(answer, why) for holds, answer, why in rows if holds]
+    if not open_ and aim in (Aim.WIDEN, Aim.REFRESH):
+        why = _remembered(plan, step, context, ignore)
+        open_ = [(Tri.CANNOT_TELL, why)] if why is not None else []
     return StepStanding(
         id=step.id,
         title=step.title,
-        gate=Tri.NO if refuted or not_done else Tri.CANNOT_TELL if why else Tri.YES,
-        why=why,
-        accepted=tuple(accepted),
+        gate=worst(answer for answer, _ in open_),
+        why=tuple(why for _, why in open_),
+        accepted=(f"{unknown} ({rule} is ignored: {ignore[rule]})",) if unseen and passes else (),
         done=_ids(by[Tri.YES]),
         to_do=_ids(by[Tri.NO]),
         not_restarted=_ids([member for member in by[Tri.NO] if not member.proven]),
