@@ -84,9 +84,11 @@ def worded(advice: Advice) -> str:
 def _clause(advice: Advice) -> str:
     who = listed(advice.names)
     brings = f"with {advice.change or 'its CURRENT list (no change of configuration)'}"
+    look = "look at each of them"
     if advice.assignors:
-        more = f" and {advice.change}" if advice.change else ""
-        brings = f"with [{', '.join(advice.assignors)}]{more}"
+        shown = f"with [{', '.join(advice.assignors)}]"
+        brings = f"{shown} and {advice.change}" if advice.change else shown
+        look = f"check at {who} that the process was started {shown} after step {advice.step} began"
     # A start that is not admitted is waited for, by name.
     verb = _VERBS.get(advice.action, "start")
     barred = advice.action in _VERBS or (advice.action is Action.WAIT and bool(advice.names))
@@ -97,12 +99,6 @@ def _clause(advice: Advice) -> str:
         return f"do not {verb} {whom}{brings}: {open_}, {advice.reason}"
     how = ", or ".join(_HOW.get(kind, kind) for kind in advice.evidence_needed)
     logs = f"give {how}; else " if how else ""
-    look = "look at each of them"
-    if advice.assignors:
-        look = (
-            f"check at {who} that the process was started with [{', '.join(advice.assignors)}] "
-            f"after step {advice.step} began"
-        )
     one = len(advice.names) == 1 and not who.endswith("members")
     texts = {
         Action.RESTART: f"restart {who} {brings}; one member at a time",

@@ -120,25 +120,20 @@ class Look:
         """Return those of these members that are in the group."""
         return [self.context.by_id[each] for each in ids if each in self.context.by_id]
 
-    def lists(self, out: Sequence[Outsider]) -> list[tuple[str, ...]]:
-        """Return the lists that lead on and that all these clients start with, the elected one
-        last.
+    def lists(self, out: Sequence[Outsider], *, wide: bool = True) -> list[tuple[str, ...]]:
+        """Return the lists that lead on and that all these clients start with: the step's, the
+        `wide` one, and the elected one.
 
         An unknown client gets no mixed list while a rule asks for the members' clients.
         """
-        return self.startable(out, [self.step.target_list, wide_list(self.plan, self.context)])
-
-    def startable(
-        self, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
-    ) -> list[tuple[str, ...]]:
-        """Return those of `lists` that all these clients start with, and the elected one."""
+        lead = [self.step.target_list, wide_list(self.plan, self.context) if wide else ()]
         asked = any(
             has(one, Trait.CLIENT_UNKNOWN) and decides(one, Tri.CANNOT_TELL)
             for one in self.findings
         )
         refusing = (Tri.NO, Tri.CANNOT_TELL) if asked else (Tri.NO,)
         refuses = any(one.takes_mixed in refusing for one in out)
-        kept = [names for names in lists if names and not (refuses and is_mixed(names))]
+        kept = [names for names in lead if names and not (refuses and is_mixed(names))]
         elected = self.context.elected
         return [*kept, (elected,)] if elected else kept
 
@@ -258,12 +253,11 @@ def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[st
     """Return the lists for missing members of `step`; an empty one is the list that each has."""
     if look.change and step.kind is StepKind.CUT_OVER:
         return []
-    if step.target_list and step.aim not in (Aim.WIDEN, Aim.NARROW):
-        return look.startable(out, [step.target_list])
     # A restart of another step may have left it with a list that is not admitted now.
     if not step.target_list and not (look.context.members and _may_hold_another(look)):
         return [()]
-    return look.lists(out)
+    bounces = step.aim in (Aim.WIDEN, Aim.NARROW)
+    return look.lists(out, wide=bounces or not step.target_list)
 
 
 def _may_hold_another(look: Look) -> bool:
