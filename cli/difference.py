@@ -13,9 +13,8 @@ from rebal.cli.params import ENDINGS, Connection, Lake
 from rebal.cli.render.difference import SideDocument
 from rebal.cli.verifying import check_same, read_plan
 from rebal.groups.model import GroupSnapshot
-from rebal.planner.difference import Difference, difference
+from rebal.planner.difference import Change, Difference, changes_since, difference
 from rebal.planner.plan import Plan
-from rebal.planner.verification.next_action import outdated
 from rebal.planner.verification.plan_context import PlanContext
 
 _PLAN: Final = re.compile(r"rebal\.plan/\d")
@@ -105,9 +104,9 @@ def other_side(first: Side, word: str | None, reading: Reading) -> Side:
     return made
 
 
-def compare(first: Side, second: Side) -> tuple[Difference, str | None]:
-    """Return what differs, and the reason where a plan's lists do not fit the group any longer."""
-    reason = None
+def compare(first: Side, second: Side) -> tuple[Difference, tuple[Change, ...]]:
+    """Return what differs, and for a plan what has changed since it was made."""
+    drift: tuple[Change, ...] = ()
     if first.plan is not None:
-        reason = outdated(first.plan, PlanContext(first.plan, second.seen))
-    return difference(first.seen, second.seen), reason
+        drift = changes_since(first.plan, second.seen, PlanContext(first.plan, second.seen).elected)
+    return difference(first.seen, second.seen), drift

@@ -95,9 +95,6 @@ class Verifying:
     added to those that the plan records. `watching`: only changes go into the journal, and a gate
     that held at an earlier look does not end the watch. `fail_on`: with warning, a warning counts
     as a danger.
-
-    Raises:
-        UsageError: the plan has no step.
     """
 
     def __init__(
@@ -113,8 +110,6 @@ class Verifying:
         fail_on: FailOn,
         given: Given | None = None,
     ) -> None:
-        if not plan.steps:
-            raise UsageError("no step of the plan is left to verify: make a new plan.")
         self._plan = plan
         self._book = book
         self._step = step
@@ -137,7 +132,7 @@ class Verifying:
         standing = self._verify(seen, self._step)
         # Asking for another step's gate does not move the group into that step.
         begun = standing if self._step is None else self._verify(seen, None)
-        if self._step is None and self._first is not None and standing.step < self._first:
+        if self._step is None and self._first is not None and (standing.step or 0) < self._first:
             standing = self._verify(seen, self._first)
         entry = self._entry(begun, seen)
         last = self._book.entries[-1] if self._book.entries else None
@@ -167,7 +162,7 @@ class Verifying:
             output.say(str(error))
             self._book.append(self._entry(now, seen))
             return self._strict(asked)
-        earlier = step < now.step
+        earlier = now.step is not None and step < now.step
         worded = replace(self._entry(now if earlier else asked, seen), confirmed=word)
         standing = verify(
             self._plan,
@@ -189,7 +184,7 @@ class Verifying:
                 at=standing.at,
                 plan=plan_key(self._plan),
                 group_id=standing.group_id,
-                step=standing.step,
+                step=standing.step or 1,
                 blind=standing.blind_why,
             )
         )

@@ -24,8 +24,23 @@ from rebal.groups.model import (
 )
 from rebal.groups.protocol import group_protocol, member_protocol
 from rebal.planner.facts import KEYS, identity_keys, names, natural
+from rebal.planner.kinds import PathKind
+from rebal.planner.plan import Plan
 
 _ORDER: Final = ("came", "left", "restarted", "changed")
+_LIMITS: Final = (
+    "group.max.size",
+    "group.consumer.max.size",
+    "group.min.session.timeout.ms",
+    "group.max.session.timeout.ms",
+    "group.consumer.migration.policy",
+)
+_CHANGES: Final = {
+    "partitions": "topic {subject} had {before} partitions and has {after} now: the plan's steps "
+    "stay valid, its costs do not",
+    "version": "the brokers ran {before} and run {after} now",
+    **{key: f"the brokers' {key} was {{before}} and is {{after}} now" for key in _LIMITS},
+}
 
 
 class Changed(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -128,6 +143,52 @@ def environment(was: GroupSnapshot, now: GroupSnapshot) -> Iterator[Changed]:
     for key, old in was.cluster.settings.items():
         if key in now.cluster.settings:
             yield from _differs(key, old, now.cluster.settings[key])
+
+
+class Change(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One fact of a plan's baseline that has changed; `outdates`: the plan's lists no longer fit
+    the group.
+    """
+
+    what: str
+    text: str
+    outdates: bool = False
+
+
+def changes_since(plan: Plan, now: GroupSnapshot, elected: str | None) -> tuple[Change, ...]:
+    """Return what has changed since the plan was made; what outdates the plan comes first."""
+    other = elected_since(plan, elected)
+    found = [other] if other is not None else []
+    for one in environment(plan.baseline, now):
+        said = _CHANGES.get(one.what)
+        # A topic that came or went says nothing of the plan.
+        if said and (one.what != "partitions" or (one.before and one.after)):
+            text = said.format(subject=one.subject, before=one.before, after=one.after)
+            found.append(Change(what=one.what, text=text))
+    return tuple(found)
+
+
+def elected_since(plan: Plan, elected: str | None) -> Change | None:
+    """Return the change where another assignor is elected than when the plan was made, and a list
+    of the plan does not hold it; else None.
+    """
+    was = plan.baseline.group.assignor
+    lists = list(dict.fromkeys(step.target_list for step in plan.steps if step.target_list))
+    # A cut-over leaves the group Empty, which admits any list.
+    if None in (was, elected) or not lists or plan.path is PathKind.CUT_OVER:
+        return None
+    # A step elects what it prefers: that is the plan's own doing.
+    if elected in {was, plan.target, *(names[0] for names in lists)}:
+        return None
+    lacking = [names for names in lists if elected not in names]
+    shown = " and ".join(f"[{', '.join(names)}]" for names in lacking)
+    return Change(
+        what="assignor",
+        text=f"the elected assignor was {was} when the plan was made and is {elected} now: the "
+        f"plan's {shown} {'does' if len(lacking) == 1 else 'do'} not hold it, so a member that "
+        "joins with it can be rejected",
+        outdates=lacking == lists,
+    )
 
 
 def _group_facts(before: GroupSnapshot, after: GroupSnapshot) -> Iterator[Changed]:

@@ -77,16 +77,16 @@ def command(
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
     first = side_of(before, context.obj)
     second = other_side(first, after, Reading(connection, probe, files, lake))
-    found, outdated = compare(first, second)
+    found, drift = compare(first, second)
     code = DIFFERS if exit_code and found.found else DONE
     if form == "text":
         view = diff_view(
-            first.document, second.document, found, outdated, now=datetime.now(UTC), wide=wide
+            first.document, second.document, found, drift, now=datetime.now(UTC), wide=wide
         )
         output.page(view, wide=wide)
     else:
         body = document_of(
-            DiffDocument, found, before=first.document, after=second.document, outdated=outdated
+            DiffDocument, found, before=first.document, after=second.document, drift=drift
         )
         output.write(output.envelope("diff", body, code, form))
     return code

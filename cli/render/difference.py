@@ -12,7 +12,7 @@ from rebal.cli.output import View, shown
 from rebal.cli.render.documents import Document
 from rebal.cli.render.text import Rows, count, facts, when
 from rebal.groups.model import Moment
-from rebal.planner.difference import Changed, Difference, MemberChange, MemberEvent
+from rebal.planner.difference import Change, Changed, Difference, MemberChange, MemberEvent
 
 _SIGNS: Final = {
     MemberEvent.CAME: Text("+", style="green"),
@@ -38,8 +38,8 @@ class DiffDocument(Document, frozen=True, kw_only=True):
     """The body of `rebal.diff/1`; `found` is false where nothing differs.
 
     `unchanged` counts the members that are the same on both sides, `not_compared` those in both
-    whose assignor list one side does not know. `outdated` is the reason why a plan's lists do not
-    fit the group any longer.
+    whose assignor list one side does not know. `drift` is what has changed since a plan was made,
+    as `rebal verify` reports it.
     """
 
     before: SideDocument
@@ -50,20 +50,20 @@ class DiffDocument(Document, frozen=True, kw_only=True):
     environment: tuple[Changed, ...]
     unchanged: int
     not_compared: int
-    outdated: str | None
+    drift: tuple[Change, ...]
 
 
 def diff_view(
     before: SideDocument,
     after: SideDocument,
     found: Difference,
-    outdated: str | None,
+    drift: Sequence[Change],
     *,
     now: datetime,
     wide: bool = False,
 ) -> View:
     """Return the screen of one difference; ages are relative to `now`."""
-    before, after, found = shown(before), shown(after), shown(found)
+    before, after, found, drift = shown(before), shown(after), shown(found), shown(list(drift))
     view: View = [
         Text.assemble((before.group_id, "bold"), f": {_side(before, now)} → {_side(after, now)}"),
         Text(_summary(found)),
@@ -74,8 +74,9 @@ def diff_view(
     if found.members:
         view.append(Text(""))
         view += [_member(one, wide) for one in found.members]
+    outdated = [change.text for change in drift if change.outdates]
     if outdated:
-        view += [Text(""), facts([(Text("outdated", style="bold red"), shown(outdated))])]
+        view += [Text(""), facts([(Text("outdated", style="bold red"), each) for each in outdated])]
     if found.not_compared:
         said = (
             f"the assignor lists of {count(found.not_compared, 'member')}: not known on both sides"

@@ -180,10 +180,14 @@ def _where(standing: Standing) -> str:
 
 
 def _number(standing: Standing) -> str:
+    if not standing.steps:
+        return "a plan with no step"
     return f"step {standing.step} of {standing.steps[-1].id}"
 
 
 def _progress(standing: Standing) -> str:
+    if not standing.steps:
+        return f"{standing.present} of {standing.expected} here"
     part = [member for member in standing.members if member.concerned]
     done = sum(member.done is Tri.YES for member in part)
     aside = len(standing.members) - len(part)
@@ -266,7 +270,10 @@ def _rows(standing: Standing) -> Rows:
         yield Text("needed", style="bold red"), f"→ {standing.advice.reason}"
     yield from labelled("gate", standing.why)
     if not standing.why:
-        yield "gate", Text(f"holds for step {standing.step}", style="green")
+        what = f"holds for step {standing.step}" if standing.steps else "nothing is left to do"
+        yield "gate", Text(what, style="green")
+    for change in standing.drift:
+        yield Text("changed", style="yellow"), change.text
     for word in standing.accepted:
         yield Text("your word", style="magenta"), word
     if standing.unverified:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -33,8 +32,9 @@ from rebal.planner.advice.steps import Actions, step_action, wide_list, with_set
 from rebal.planner.advice.wording import by_word
 from rebal.planner.clients import is_mixed
 from rebal.planner.context import Context, Facts
+from rebal.planner.difference import elected_since
 from rebal.planner.facts import listed
-from rebal.planner.kinds import Action, PathKind
+from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind
 from rebal.planner.rules import Trait, has, rules
 from rebal.planner.settings import consumer_change
@@ -204,7 +204,7 @@ def start_rejected(look: Look) -> Advice | None:
     renamed = any(not (one.was_member or one.may_be_back) for one in out)
     gone = look.out(OutsiderKind.MISSING)
     out += [one for one in gone if one.instance_id or not renamed]
-    return _counted(context, _start(look, out, look.lists(out)), out)
+    return counted(context, _start(look, out, look.lists(out)), out)
 
 
 def heed_danger(look: Look) -> Advice | None:
@@ -238,7 +238,7 @@ def start_missing(look: Look) -> Advice | None:
     if not out and not context.members and step.kind is StepKind.CUT_OVER:
         out = [Outsider(kind=OutsiderKind.MISSING, name="the members")]
     if not out:
-        return _counted(context, advised.wait(missing_text(context, look.outsiders)))
+        return counted(context, advised.wait(missing_text(context, look.outsiders)))
     if look.starts_alike:
         started = advised.start_of(context, ["the members"], [()])
         return with_setting(replace(started, names=tuple(one.name for one in out)), step)
@@ -246,7 +246,7 @@ def start_missing(look: Look) -> Advice | None:
     if made.verdict is Tri.CANNOT_TELL:
         # The end of a rebalance shows what is remembered.
         made = wait_for_stable(look) or made
-    return _counted(context, made if made.recommended else replace(made, action=Action.WAIT))
+    return counted(context, made if made.recommended else replace(made, action=Action.WAIT))
 
 
 def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[str, ...]]:
@@ -272,7 +272,7 @@ def _may_hold_another(look: Look) -> bool:
     return any(verdict is not Tri.YES for verdict in (*starts, *again))
 
 
-def _counted(context: Context, made: Advice, out: Sequence[Outsider] = ()) -> Advice:
+def counted(context: Context, made: Advice, out: Sequence[Outsider] = ()) -> Advice:
     """Return the advice on missing members with the option that corrects their number; where that
     was given, with the time from which it shows that none of `out` is missing.
     """
@@ -366,29 +366,11 @@ def _or_outdated(look: Look, found: Actions) -> Actions:
     """Return the plan's action, or a new plan where the group no longer admits its list."""
     made, withheld = found
     planned = {step.target_list for step in look.plan.steps} | {()}
-    reason = outdated(look.plan, look.context)
-    if reason is None or (made.recommended and made.assignors in planned):
+    change = elected_since(look.plan, look.context.elected)
+    planned_for = made.recommended and made.assignors in planned
+    if change is None or not change.outdates or planned_for:
         return found
-    return advised.replan(look.context, reason), withheld
-
-
-def outdated(plan: Plan, context: Context) -> str | None:
-    """Return the reason where another assignor is elected than when the plan was made, and none of
-    the plan's lists holds it; else None.
-    """
-    was, now = plan.baseline.group.assignor, context.elected
-    lists = dict.fromkeys(step.target_list for step in plan.steps if step.target_list)
-    # A cut-over leaves the group Empty, which admits any list.
-    if None in (was, now) or not lists or plan.path is PathKind.CUT_OVER:
-        return None
-    if now in {was, plan.target, *chain(*lists)}:
-        return None
-    shown = " and ".join(f"[{', '.join(names)}]" for names in lists)
-    return (
-        f"the elected assignor was {was} when the plan was made and is {now} now: "
-        f"the plan's {shown} {'does' if len(lists) == 1 else 'do'} not hold it, so a member that "
-        "joins with it can be rejected"
-    )
+    return advised.replan(look.context, change.text), withheld
 
 
 def confirm_by_hand(look: Look) -> Advice | None:

@@ -17,11 +17,14 @@ from msgspec.structs import replace
 from rebal.groups.errors import RebalError
 from rebal.groups.evidence.logs import LogCoverage, log_coverage
 from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
+from rebal.planner.advice.actions import nothing, replan, wait
 from rebal.planner.advice.steps import comes_before
 from rebal.planner.commands import Given
-from rebal.planner.context import Context
+from rebal.planner.context import EAGER, Context
+from rebal.planner.difference import Change, changes_since
 from rebal.planner.kinds import Action
-from rebal.planner.plan import Accepted, Advice, Finding, Plan, Setting
+from rebal.planner.paths import make_plan
+from rebal.planner.plan import Accepted, Advice, Finding, Plan, Setting, Verdict
 from rebal.planner.verdict import UNPROVEN, exit_code, first_reason, reasons
 from rebal.planner.verification.dangers import (
     Danger,
@@ -47,14 +50,14 @@ from rebal.planner.verification.members import (
     standing_of,
     step_standing,
 )
-from rebal.planner.verification.next_action import Look, next_action
+from rebal.planner.verification.next_action import Look, counted, next_action
 from rebal.planner.verification.outsiders import (
     Outsider,
     OutsiderKind,
     missing_text,
     outsiders_of,
 )
-from rebal.planner.verification.plan_context import PlanContext, as_stated, here_again
+from rebal.planner.verification.plan_context import GOALS, PlanContext, as_stated, here_again
 
 OLD: Final = timedelta(days=7)
 """Age from which a plan is reported as old: its order, costs and count may not fit."""
@@ -71,12 +74,13 @@ class AnsweredError(RebalError):
 class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The live group against its plan.
 
-    `step` is the step that the group is in, `gate` the answer of its gate, `why` the reasons why
-    the gate does not hold. `advice` is what to do, `next` its text, `withheld` are the restarts
-    that are not recommended. `config` is the configuration text of the step that a recommended
-    restart carries out. `counted`: the user gave the number of `expected` members; `departed` are
-    the clients that left for good, by the user's word. `findings` are the rules' findings for the
-    next restart. `unverified` are the names of the members that have completed the step by the
+    `step` is the step that the group is in (None: the plan has none), `gate` the answer of its
+    gate, `why` the reasons why the gate does not hold. `advice` is what to do, `next` its text,
+    `withheld` are the restarts that are not recommended. `config` is the configuration text of the
+    step that a recommended restart carries out. `drift` lists facts of the plan's baseline that
+    have changed. `counted`: the user gave the number of `expected` members; `departed` are the
+    clients that left for good, by the user's word. `findings` are the rules' findings for the next
+    restart. `unverified` are the names of the members that have completed the step by the
     operator's statement alone. `client_log` are the members that this look's client logs show.
     `exit_code` is 0 where the gate holds, 3 for a danger, 4 otherwise. `blind_since` is the time of
     the last successful look, while the group cannot be read.
@@ -84,13 +88,14 @@ class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     group_id: str
     at: Moment
-    step: int
+    step: int | None
     gate: Tri
     why: tuple[str, ...] = ()
     next: str = ""
     advice: Advice = Advice()
     withheld: tuple[Advice, ...] = ()
     config: tuple[Setting, ...] = ()
+    drift: tuple[Change, ...] = ()
     finished: bool = False
     state: str = ""
     assignor: str | None = None
@@ -124,8 +129,7 @@ def verify(
     accepted: Accepted | None = None,
     given: Given | None = None,
 ) -> Standing:
-    """Return the standing of `snapshot` in `plan`, which has a step; `entries` are the journal's
-    looks, oldest first.
+    """Return the standing of `snapshot` in `plan`; `entries` are the journal's looks, oldest first.
 
     `step` selects the gate of that step instead of the current one's. `expect_members` replaces the
     plan's number, `accepted` is added to the risks that the plan records as accepted. `given` are
@@ -137,6 +141,8 @@ def verify(
     plan, known, accepted, expected = as_stated(plan, seen, known, accepted, expect_members)
     context = PlanContext(plan, known, expected, accepted, given)
     outsiders = outsiders_of(plan, seen, context, estimated=accepted.members is None)
+    if not plan.steps:
+        return _anew(plan, context, accepted, outsiders)
     ledger = Ledger(plan, seen, context, ahead)
     views = {
         each.id: [standing_of(context, each, ledger, facts) for facts in context.members]
@@ -192,6 +198,7 @@ def verify(
         advice=advice,
         withheld=withheld,
         config=_config(plan, advice, gates, context),
+        drift=changes_since(plan, known, context.elected),
         finished=holds and later is None and not danger,
         state=str(snapshot.group.state),
         assignor=snapshot.group.assignor,
@@ -223,6 +230,56 @@ def verify(
             ),
         ),
         exit_code=exit_code(Tri.NO if danger else Tri.YES if holds else Tri.CANNOT_TELL),
+    )
+
+
+def _anew(
+    plan: Plan, context: PlanContext, accepted: Accepted, outsiders: Sequence[Outsider]
+) -> Standing:
+    """Return the standing of a group whose plan has no step: what a plan that is made now says."""
+
+    def planned(group: GroupSnapshot, goal: str, count: int | None) -> Plan:
+        families, ignore = accepted.families, accepted.ignore
+        return make_plan(group, goal, expect_members=count, families=families, ignore=ignore)
+
+    snapshot, goal = context.snapshot, GOALS.get(plan.to, plan.to)
+    named = goal == EAGER and plan.target in ("range", "roundrobin", "sticky")
+    # Where the assignor's name asks for nothing more, `--to eager` makes the same plan.
+    then = planned(plan.baseline, plan.target, plan.expected_members) if named else None
+    if then is not None and then.verdict is Verdict.DONE:
+        goal = plan.target
+    fresh = planned(snapshot, goal, context.expected)
+    still, why = fresh.verdict is Verdict.DONE, f"a new plan says: {fresh.summary}"
+    done = still and plan.verdict is Verdict.DONE
+    made = replace(fresh.advice, command=context.replan())
+    if done:
+        made = nothing("nothing is left to do")
+    elif fresh.steps or still:
+        made = replan(context, "this one has no step left", verdict=Tri.CANNOT_TELL)
+    elif context.missing:
+        made = counted(context, wait(missing_text(context, outsiders)))
+    if not (done or made.command or context.given.plan is None):
+        made = replace(made, command=context.given.verify())
+    return Standing(
+        group_id=plan.group_id,
+        at=snapshot.captured_at,
+        step=None,
+        gate=Tri.YES if done else Tri.CANNOT_TELL,
+        why=() if done else (why,),
+        next=made.text,
+        advice=made,
+        finished=done,
+        state=str(snapshot.group.state),
+        assignor=snapshot.group.assignor,
+        generation=context.generation,
+        present=len(snapshot.members),
+        expected=context.expected or 0,
+        counted=accepted.members is not None,
+        lag=lag_of(snapshot),
+        outsiders=tuple(outsiders),
+        findings=live_findings(plan, context, accepted.ignore, None),
+        notes=snapshot.notes,
+        exit_code=exit_code(made.verdict),
     )
 
 
@@ -274,7 +331,7 @@ def confirm(
     wrong = first_reason(
         (
             (
-                step > now.step + (now.gate is Tri.YES),
+                step > (now.step or 0) + (now.gate is Tri.YES),
                 f"the group is in step {now.step}, whose gate comes first.",
             ),
             (
@@ -352,12 +409,12 @@ def entry_of(
     void = {each.id: frozenset(each.contradicted) for each in standing.steps}
     labels = {member.member_id: member.name for member in standing.members}
     lists, clients = known_before(looks_of(plan, entries) if entries else ())
-    current = next(each for each in standing.steps if each.id == standing.step)
-    later = standing.gate is Tri.YES and current != standing.steps[-1]
+    current = next((each for each in standing.steps if each.id == standing.step), None)
+    later = standing.gate is Tri.YES and current not in standing.steps[-1:]
     look, advice = look_of(plan, snapshot), standing.advice
     return replace(
         look,
-        step=standing.step,
+        step=standing.step or 1,
         # A gate that holds opens no step while a question or a danger is open.
         gate=Tri.CANNOT_TELL if later and standing.exit_code else standing.gate,
         finished=standing.finished,
@@ -384,7 +441,7 @@ def entry_of(
         rejected=remembered(plan, entries, snapshot).refusals,
         dangers=tuple(danger.kind for danger in standing.dangers),
         accepted=(*standing.accepted, *accepted),
-        left_out=frozenset(current.left_out),
+        left_out=frozenset(current.left_out) if current is not None else frozenset(),
         advised=advice if advice.recommended or advice.instead_of else None,
         departed=standing.departed,
         expected=standing.expected if standing.counted else None,

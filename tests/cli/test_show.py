@@ -190,8 +190,6 @@ def test_a_finished_plan_has_nothing_to_configure(plan: Path, capsys: Said) -> N
     capsys.readouterr()
     assert "no step is left" in refused(capsys, str(plan), "--set")
     assert "there is no step 1; it has no steps." in refused(capsys, str(plan), "--step", "1")
-    assert app.run(["verify", str(plan), "--snapshot", "group.yaml"]) == 2
-    assert "no step of the plan is left to verify: make a new plan." in capsys.readouterr().err
 
 
 def test_an_edited_plan_is_refused_by_every_command(plan: Path, capsys: Said) -> None:

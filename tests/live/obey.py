@@ -171,8 +171,8 @@ class Story:
         self._deployed: tuple[str, ...] | None = None
         self._tries_withheld = rng.random() < self.limits.trial_chance
         self._agreed: set[str] = set()
-        self._has_steps = True
-        self._blind = self._serial = 0
+        self._blind = 0
+        self._serial = 0
 
     # --- the loop -------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Story:
         while True:
             self._between_looks()
             self._bystanders("between two looks")
-            body = self._look(self.world.verify) if self._has_steps else self._plan()
+            body = self._look(self.world.verify)
             self._carry_out(body)
 
     def _plan(self) -> dict[str, Any]:
@@ -231,7 +231,6 @@ class Story:
             if body is not None:
                 self._blind = 0
                 self.outcome.last = [*self.outcome.last[-7:], body]
-                self._has_steps = bool(body.get("steps", self._has_steps))
                 return body
             self._blind += 1
             self._say("look failed")

@@ -153,6 +153,8 @@ def test_another_deployment_changed_the_elected_assignor(group: PlannedGroup) ->
     for words, code in (((*counted, *no_log_of(group)), 4), ((*counted, *log_of(group)), 3)):
         told = group.verify(*words)
         assert told["exit_code"] == code
+        assert [change["what"] for change in told["drift"]] == ["assignor"]
+        assert "[cooperative-sticky] does not hold it" in told["drift"][0]["text"]
         assert not recommends(told, FINAL), told["advice"]
     group.dies("app-0", FINAL)
 
@@ -171,6 +173,8 @@ def test_the_last_old_member_left_and_the_coordinator_reloaded(
     group.settle()
     told = group.verify("--probe", *logs_of(cluster41))
     assert told["exit_code"] == 4
+    (changed,) = told["drift"]
+    assert "is cooperative-sticky now: the plan's [range] does not hold it" in changed["text"]
     assert not recommends(told, OLD), told["advice"]
     # Killed, it starts no rebalance in which the other's whole list would come back.
     group.dies("app-0", OLD, killed=True)
@@ -184,6 +188,9 @@ def test_a_topic_that_grew_since_the_plan_was_made(group: PlannedGroup) -> None:
     group.partitions = 9
     group.settle()
     told = group.verify("--probe", *log_of(group))
+    (changed,) = told["drift"]
+    assert (changed["what"], changed["outdates"]) == ("partitions", False)
+    assert "had 6 partitions and has 9 now" in changed["text"]
     # It changes the cost, and no list: the next step is still admitted.
     assert recommends(told, FINAL), told["advice"]
     group.restart("app-0", told["advice"]["assignors"])

@@ -146,6 +146,34 @@ def test_a_cut_over_to_kip848_is_no_danger_because_the_online_way_is_shut() -> N
     assert back.finished
 
 
+@pytest.mark.parametrize(
+    ("members", "goal", "group"),
+    [
+        ([java(n, 1, FINAL) for n in range(2)], "cooperative", COOP),
+        ([java(n, 1, RANGE) for n in range(2)], "range", {}),
+        ([{"id": f"k-{n}", "protocol_type": "consumer"} for n in range(2)], "consumer", KIP848),
+    ],
+    ids=["cooperative", "range", "consumer"],
+)
+def test_a_plan_with_nothing_left_to_do_holds_as_long_as_that_is_so(
+    members: list[dict[str, Any]], goal: str, group: dict[str, Any]
+) -> None:
+    plan = make_plan(look(0, members, **group), goal, expect_members=2)
+    assert (plan.verdict, plan.steps) == ("done", ())
+    standing = verify(plan, [], look(1, members, **group))
+    assert (standing.exit_code, standing.finished, standing.step) == (0, True, None)
+    short = verify(plan, [], look(1, members[:1], **group))
+    assert (short.exit_code, short.finished) == (4, False)
+    assert "RB606" in short.why[0] or "missing" in short.why[0]
+    assert short.next.startswith("wait: 1 of 2 expected members is not in the group")
+    assert short.next.endswith("if the service has no more members: --expect-members 1")
+    old = [java(n, 2, ["roundrobin"], protocol_type="classic") for n in range(2)]
+    changed = verify(plan, [], look(2, old, elected="roundrobin"))
+    assert changed.exit_code == 4
+    assert changed.next.startswith("make a new plan: ")
+    assert changed.advice.command.startswith("rebal plan-upgrade checkout")
+
+
 # --- what a person takes upon themselves ------------------------------------------------------
 
 
@@ -202,3 +230,17 @@ def test_what_evidence_can_show_is_not_confirmed() -> None:
     plan = make_plan(look(0, bare(1, 1)), expect_members=2)
     with pytest.raises(AnsweredError, match="j-0: no evidence shows its list"):
         confirmed(plan, Story(plan), look(1, bare(2, 2)), 1)
+
+
+def test_a_plan_that_was_done_is_judged_by_what_it_was_asked_for() -> None:
+    sticky, mixed = ["sticky"], ["range", "sticky"]
+    seen = look(0, [java(0, 0, mixed), java(1, 0, sticky)], elected="sticky")
+    by_kind = make_plan(seen, "eager")
+    assert verify(
+        by_kind, [], look(1, [java(0, 0, mixed), java(1, 0, sticky)], elected="sticky")
+    ).finished
+    by_name = make_plan(
+        look(0, [java(0, 0, sticky), java(1, 0, sticky)], elected="sticky"), "sticky"
+    )
+    later = look(1, [java(0, 0, sticky), java(1, 1, mixed)], elected="sticky")
+    assert not verify(by_name, [], later).finished

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import Tri
+from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Plan
 from rebal.planner.verification.verify import Standing, entry_of, verify
-from tests.planner.looks import bare, look
+from tests.planner.looks import bare, look, pods
 
 RANGE = ["range"]
 MIXED = ["cooperative-sticky", "range"]
@@ -168,7 +169,10 @@ def test_what_was_proven_of_an_id_comes_back_with_it(plan: Plan) -> None:
     assert [f.members for f in standing.findings if f.rule == "RB102"] == [("app-2.3-0f0f",)]
 
 
-def test_a_look_before_the_plan_is_said(plan: Plan) -> None:
+def test_an_old_plan_and_a_look_before_it_are_said(plan: Plan) -> None:
+    week = verify(plan, [], look(7 * 24 * 60, apps(2, MIXED), **COOP))
+    assert week.exit_code == 0
+    assert any("7 days old" in note for note in week.notes)
     before = verify(plan, [], look(-5, apps(2, MIXED), **COOP))
     assert (before.gate, before.exit_code) == (Tri.CANNOT_TELL, 4)
     assert "older than the plan" in before.why[0]
@@ -208,3 +212,37 @@ def test_a_list_that_holds_the_target_is_asked_for_no_client() -> None:
     probe = {"cooperative-sticky": True, "range": False}
     seen = look(0, [bare(n) for n in range(3)], elected="cooperative-sticky", probe=probe)
     assert "RB906" not in {one.rule for one in make_plan(merge(seen, ())).findings}
+
+
+@pytest.mark.parametrize(
+    ("members", "more", "first", "code"),
+    [
+        (pods(1, 1, family="librdkafka", guess=True), {}, "first RB104: restart nothing before", 4),
+        (
+            pods(1, family="kafkajs", guess=True, list=["RoundRobinAssigner"]),
+            {"elected": "RoundRobinAssigner"},
+            "first RB105: restart nothing before the client is known",
+            4,
+        ),
+        ([], {"state": "Empty", "elected": None}, "first RB905: Start the members", 4),
+        (pods(1), {"state": "PreparingRebalance"}, "first RB905: Wait until it is Stable", 4),
+        (pods(1), {"type": "share"}, "restart nothing more until RB905 is dealt with", 3),
+    ],
+    ids=["librdkafka", "kafkajs", "Empty", "unstable", "share"],
+)
+def test_a_plan_without_steps_says_what_decides_instead_of_the_same_plan_again(
+    members: list[dict[str, Any]], more: dict[str, Any], first: str, code: int
+) -> None:
+    plan = make_plan(look(0, members, **more), given=Given(plan="p.yaml"))
+    assert (plan.path, plan.steps) == ("none", ())
+    told = verify(plan, [], look(5, members, **more))
+    assert told.next.startswith(first)
+    assert (told.exit_code, told.advice.action == "replan") == (code, False)
+    assert "--out p.yaml --new-attempt" in told.advice.command
+    # Once that is settled, a new plan has a step.
+    known = make_plan(look(0, pods(1, 1, list=["range"])), given=Given(plan="p.yaml"))
+    settled = replace(plan, baseline=known.baseline)
+    told = verify(settled, [], look(5, pods(1, 1, list=["range"])))
+    assert (told.advice.action, told.next) == (
+        "replan", "make a new plan: this one has no step left",
+    )  # fmt: skip

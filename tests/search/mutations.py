@@ -233,7 +233,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     2: _defect((advice, "admitted", _cannot_tell_is_yes)),
     # The plan's lists are checked against the assignor that was elected when it was made.
     3: _defect(
-        (verify, "PlanContext", _elected_as_planned), (next_action, "outdated", _always(None))
+        (verify, "PlanContext", _elected_as_planned), (next_action, "elected_since", _always(None))
     ),
     # A member has the newest configuration that its stream prints for its client id.
     4: _defect((Lives, "of_member", _newest_of_client_id)),

@@ -111,7 +111,7 @@ class Rehearsed(Story):
             self._between_looks()
             self._happen(number)
             self._bystanders("between two looks")
-            body = self._look(self.world.verify) if self._has_steps else self._plan()
+            body = self._look(self.world.verify)
             self._carry_out(body)
 
     def _plan(self) -> dict[str, Any]:
@@ -233,7 +233,7 @@ class Rehearsed(Story):
     def _finish(self, body: dict[str, Any]) -> None:
         if self.world.misled and self.world.grant("client log"):
             # Somebody looks into the logs afterwards: what they show voids the false word.
-            self._look(self.world.verify if self._has_steps else self.world.plan)
+            self._look(self.world.verify)
             raise Over("misled by the operator")
         for one in self._running():
             if self.world.runs(one) not in _RUNS[self.goal]:
