@@ -33,7 +33,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from itertools import accumulate, chain
+from functools import reduce
+from itertools import chain
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -118,13 +119,14 @@ def admitted(memory: CoordinatorMemory, action: Sequence[Event]) -> Admission:
     Each action has a join. The answer is that of the first one that is not admitted. If all are
     admitted, it is that of the last one, with `elected` True only if it is so for every join.
     """
-    *before, later = accumulate(action, after, initial=memory)
-    pairs = zip(before, action, strict=True)
-    joins = [_join(then, event) for then, event in pairs if isinstance(event, Join)]
-    for one in (_ended(memory, later), *joins):
-        if one is not None and one.verdict is not Tri.YES:
-            return one
-    return replace(joins[-1], elected=all(one.elected for one in joins))
+    found = list(filter(None, [_ended(memory, action)]))
+    for event in action:
+        if found and found[-1].verdict is not Tri.YES:
+            return found[-1]
+        if isinstance(event, Join):
+            found.append(_join(memory, event))
+        memory = after(memory, event)
+    return replace(found[-1], elected=all(one.elected for one in found))
 
 
 def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
@@ -226,12 +228,14 @@ def _out_of_bounds(memory: CoordinatorMemory, join: Join) -> Admission | None:
     )
 
 
-def _ended(memory: CoordinatorMemory, later: CoordinatorMemory) -> Admission | None:
-    """Return the answer where the rebalance ends classic members that stay in the `later` group."""
-    stay = [entry for entry in later.entries if entry not in later.came]
-    if memory.classic_joins is Tri.YES or not stay:
+def _ended(memory: CoordinatorMemory, action: Sequence[Event]) -> Admission | None:
+    """Return the answer where the rebalance of `action` ends classic members that stay."""
+    if memory.classic_joins is Tri.YES:
         return None
-    return _rejects_classic(memory, f"the rebalance makes {_named(stay)} join again")
+    later = reduce(after, action, memory)
+    stay = [entry for entry in later.entries if entry not in later.came]
+    why = f"the rebalance makes {_named(stay)} join again"
+    return _rejects_classic(memory, why) if stay else None
 
 
 def _rejects_classic(memory: CoordinatorMemory, why: str) -> Admission:
