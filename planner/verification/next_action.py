@@ -4,12 +4,13 @@ The order protects the members:
 
 1. clients that the coordinator rejected are started again, with a list that it admits;
 2. dangers, and findings that forbid a restart;
-3. members that are missing are started, or waited for; nothing is done to an unstable group;
-4. rejections of unknown time, whether the rejected clients belong to the service, whether they are
+3. a plan without a step that no longer holds is made anew;
+4. members that are missing are started, or waited for; nothing is done to an unstable group;
+5. rejections of unknown time, whether the rejected clients belong to the service, whether they are
    out, and other open questions, before the restarts that they concern;
-5. the current step's members while its gate is open, then the first one of the next step (a new
+6. the current step's members while its gate is open, then the first one of the next step (a new
    plan instead, where the group no longer admits what this one brings);
-6. at the end: partitions that nobody owns, and owners that have not committed; then nothing is
+7. at the end: partitions that nobody owns, and owners that have not committed; then nothing is
    left.
 
 Each join is checked against the coordinator's memory (planner/advice/actions.py) before it is
@@ -35,7 +36,7 @@ from rebal.planner.context import Context, Facts
 from rebal.planner.difference import elected_since
 from rebal.planner.facts import listed
 from rebal.planner.kinds import Action
-from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind
+from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind, Verdict
 from rebal.planner.rules import Trait, has, rules
 from rebal.planner.settings import consumer_change
 from rebal.planner.timeouts import longest_session
@@ -63,6 +64,7 @@ class Look:
 
     `seen` are the earlier looks, oldest first. `step` is the plan's step that the group is in,
     `current` its standing, `later` the step after it. `ignore` is rule id → reason.
+    `fresh` is the plan that would be made now, if this one has no steps.
     """
 
     plan: Plan
@@ -75,6 +77,7 @@ class Look:
     dangers: Sequence[Danger]
     findings: Sequence[Finding]
     ignore: Mapping[str, str]
+    fresh: Plan | None
 
     @property
     def holds(self) -> bool:
@@ -147,7 +150,7 @@ def next_action(look: Look) -> Actions:
     found = next(each for each in answers if each is not None)
     made, withheld = found if isinstance(found, tuple) else (found, ())
     made = _instead(look, made) if _changed_nothing(look, made) else made
-    made = replace(made, step=made.step or look.step.id)
+    made = replace(made, step=made.step or look.step.id or None)
     given = look.context.given
     if made.action is Action.NONE or made.command or given.plan is None:
         return made, withheld
@@ -204,7 +207,7 @@ def start_rejected(look: Look) -> Advice | None:
     renamed = any(not (one.was_member or one.may_be_back) for one in out)
     gone = look.out(OutsiderKind.MISSING)
     out += [one for one in gone if one.instance_id or not renamed]
-    return counted(context, _start(look, out, look.lists(out)), out)
+    return _counted(context, _start(look, out, look.lists(out)), out)
 
 
 def heed_danger(look: Look) -> Advice | None:
@@ -228,6 +231,20 @@ def heed_finding(look: Look) -> Advice | None:
     return None
 
 
+def plan_again(look: Look) -> Advice | None:
+    """Make a new plan where this one has no step for the group; where a new one has none either,
+    say what must be settled first.
+    """
+    fresh, context = look.fresh, look.context
+    if fresh is None or look.holds:
+        return None
+    if fresh.steps or fresh.verdict is Verdict.DONE:
+        return advised.replan(context, "this one has no step left", verdict=Tri.CANNOT_TELL)
+    if context.missing:
+        return _counted(context, advised.wait(missing_text(context, look.outsiders)))
+    return replace(fresh.advice, command=context.replan())
+
+
 def start_missing(look: Look) -> Advice | None:
     """Start missing members, or wait for them: most of them are just restarting."""
     context, step = look.context, look.step
@@ -238,7 +255,7 @@ def start_missing(look: Look) -> Advice | None:
     if not out and not context.members and step.kind is StepKind.CUT_OVER:
         out = [Outsider(kind=OutsiderKind.MISSING, name="the members")]
     if not out:
-        return counted(context, advised.wait(missing_text(context, look.outsiders)))
+        return _counted(context, advised.wait(missing_text(context, look.outsiders)))
     if look.starts_alike:
         started = advised.start_of(context, ["the members"], [()])
         return with_setting(replace(started, names=tuple(one.name for one in out)), step)
@@ -246,7 +263,7 @@ def start_missing(look: Look) -> Advice | None:
     if made.verdict is Tri.CANNOT_TELL:
         # The end of a rebalance shows what is remembered.
         made = wait_for_stable(look) or made
-    return counted(context, made if made.recommended else replace(made, action=Action.WAIT))
+    return _counted(context, made if made.recommended else replace(made, action=Action.WAIT))
 
 
 def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[str, ...]]:
@@ -272,7 +289,7 @@ def _may_hold_another(look: Look) -> bool:
     return any(verdict is not Tri.YES for verdict in (*starts, *again))
 
 
-def counted(context: Context, made: Advice, out: Sequence[Outsider] = ()) -> Advice:
+def _counted(context: Context, made: Advice, out: Sequence[Outsider] = ()) -> Advice:
     """Return the advice on missing members with the option that corrects their number; where that
     was given, with the time from which it shows that none of `out` is missing.
     """
@@ -452,7 +469,8 @@ def find_owner(look: Look) -> Advice | None:
 
 def wait_for_commits(look: Look) -> Advice | None:
     """Wait until each owner was seen to commit what it is behind with."""
-    reason = unread(look.plan, look.seen, look.context) if not look.later else None
+    ends = look.later is None and look.fresh is None
+    reason = unread(look.plan, look.seen, look.context) if ends else None
     return advised.wait(reason) if reason else None
 
 
@@ -470,6 +488,7 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
     start_rejected,
     heed_danger,
     heed_finding,
+    plan_again,
     start_missing,
     wait_for_stable,
     settle_rejection,

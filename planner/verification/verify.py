@@ -17,14 +17,25 @@ from msgspec.structs import replace
 from rebal.groups.errors import RebalError
 from rebal.groups.evidence.logs import LogCoverage, log_coverage
 from rebal.groups.model import GroupSnapshot, Moment, Record, Tri
-from rebal.planner.advice.actions import nothing, replan, wait
 from rebal.planner.advice.steps import comes_before
 from rebal.planner.commands import Given
 from rebal.planner.context import EAGER, Context
 from rebal.planner.difference import Change, changes_since
 from rebal.planner.kinds import Action
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Accepted, Advice, Finding, Plan, Setting, Verdict
+from rebal.planner.plan import (
+    Accepted,
+    Advice,
+    Aim,
+    Brief,
+    Finding,
+    Gate,
+    Plan,
+    Setting,
+    Step,
+    StepKind,
+    Verdict,
+)
 from rebal.planner.verdict import UNPROVEN, exit_code, first_reason, reasons
 from rebal.planner.verification.dangers import (
     Danger,
@@ -50,7 +61,7 @@ from rebal.planner.verification.members import (
     standing_of,
     step_standing,
 )
-from rebal.planner.verification.next_action import Look, counted, next_action
+from rebal.planner.verification.next_action import Look, next_action
 from rebal.planner.verification.outsiders import (
     Outsider,
     OutsiderKind,
@@ -59,6 +70,17 @@ from rebal.planner.verification.outsiders import (
 )
 from rebal.planner.verification.plan_context import GOALS, PlanContext, as_stated, here_again
 
+_NO_STEP: Final = Step(
+    id=0,
+    title="nothing was left to do",
+    kind=StepKind.ROLLING,
+    precondition="",
+    precondition_holds=Tri.YES,
+    gate=Gate(command="", shows="", aim=Aim.REFRESH),
+    rollback="",
+    brief=Brief(),
+)
+"""What stands for the step of a plan that has none."""
 OLD: Final = timedelta(days=7)
 """Age from which a plan is reported as old: its order, costs and count may not fit."""
 
@@ -141,8 +163,6 @@ def verify(
     plan, known, accepted, expected = as_stated(plan, seen, known, accepted, expect_members)
     context = PlanContext(plan, known, expected, accepted, given)
     outsiders = outsiders_of(plan, seen, context, estimated=accepted.members is None)
-    if not plan.steps:
-        return _anew(plan, context, accepted, outsiders)
     ledger = Ledger(plan, seen, context, ahead)
     views = {
         each.id: [standing_of(context, each, ledger, facts) for facts in context.members]
@@ -160,14 +180,19 @@ def verify(
         )
         for each in plan.steps
     }
-    number = step if step is not None else begun_step(plan, seen, context, ledger, gates)
-    current, gate = gates[number], gates[number].gate
-    now = next(each for each in plan.steps if each.id == number)
-    later = plan.after(now)
+    number, fresh = step or 0, None
+    if not plan.steps:
+        fresh = _made_now(plan, context, accepted)
+    elif step is None:
+        number = begun_step(plan, seen, context, ledger, gates)
+    current = gates[number] if fresh is None else _still_done(plan, fresh)
+    now, gate = plan.step(number) or _NO_STEP, current.gate
+    later = plan.after(now) if fresh is None else None
     rejected = [one for one in outsiders if one.kind is OutsiderKind.REJECTED and one.sure]
-    members = tuple(views[number])
+    members = tuple(views.get(number, ()))
     found = [*dangers(plan, seen, context, rejected), *lag_dangers(seen, context)]
-    findings = live_findings(plan, context, accepted.ignore, later if gate is Tri.YES else now)
+    next_step = later if gate is Tri.YES or fresh is not None else now
+    findings = live_findings(plan, context, accepted.ignore, next_step)
     advice, withheld = next_action(
         Look(
             plan=plan,
@@ -180,6 +205,7 @@ def verify(
             dangers=found,
             findings=findings,
             ignore=accepted.ignore,
+            fresh=fresh,
         )
     )
     forbidden = any(decides(finding, Tri.YES) for finding in findings)
@@ -191,7 +217,7 @@ def verify(
     return Standing(
         group_id=plan.group_id,
         at=snapshot.captured_at,
-        step=number,
+        step=number or None,
         gate=gate,
         why=current.why,
         next=advice.text,
@@ -233,53 +259,33 @@ def verify(
     )
 
 
-def _anew(
-    plan: Plan, context: PlanContext, accepted: Accepted, outsiders: Sequence[Outsider]
-) -> Standing:
-    """Return the standing of a group whose plan has no step: what a plan that is made now says."""
+def _made_now(plan: Plan, context: Context, accepted: Accepted) -> Plan:
+    """Return the plan that would be made now in the place of one without steps."""
 
     def planned(group: GroupSnapshot, goal: str, count: int | None) -> Plan:
         families, ignore = accepted.families, accepted.ignore
         return make_plan(group, goal, expect_members=count, families=families, ignore=ignore)
 
-    snapshot, goal = context.snapshot, GOALS.get(plan.to, plan.to)
+    goal = GOALS.get(plan.to, plan.to)
     named = goal == EAGER and plan.target in ("range", "roundrobin", "sticky")
     # Where the assignor's name asks for nothing more, `--to eager` makes the same plan.
     then = planned(plan.baseline, plan.target, plan.expected_members) if named else None
     if then is not None and then.verdict is Verdict.DONE:
         goal = plan.target
-    fresh = planned(snapshot, goal, context.expected)
-    still, why = fresh.verdict is Verdict.DONE, f"a new plan says: {fresh.summary}"
-    done = still and plan.verdict is Verdict.DONE
-    made = replace(fresh.advice, command=context.replan())
-    if done:
-        made = nothing("nothing is left to do")
-    elif fresh.steps or still:
-        made = replan(context, "this one has no step left", verdict=Tri.CANNOT_TELL)
-    elif context.missing:
-        made = counted(context, wait(missing_text(context, outsiders)))
-    if not (done or made.command or context.given.plan is None):
-        made = replace(made, command=context.given.verify())
-    return Standing(
-        group_id=plan.group_id,
-        at=snapshot.captured_at,
-        step=None,
+    return planned(context.snapshot, goal, context.expected)
+
+
+def _still_done(plan: Plan, fresh: Plan) -> StepStanding:
+    """Return the goal of a plan without steps as a step of its own (0)."""
+    done = plan.verdict is fresh.verdict is Verdict.DONE
+    why = f"a new plan says: {fresh.summary}"
+    if plan.verdict is not Verdict.DONE:
+        why = "the plan has no step to verify"
+    return StepStanding(
+        id=0,
+        title=_NO_STEP.title,
         gate=Tri.YES if done else Tri.CANNOT_TELL,
         why=() if done else (why,),
-        next=made.text,
-        advice=made,
-        finished=done,
-        state=str(snapshot.group.state),
-        assignor=snapshot.group.assignor,
-        generation=context.generation,
-        present=len(snapshot.members),
-        expected=context.expected or 0,
-        counted=accepted.members is not None,
-        lag=lag_of(snapshot),
-        outsiders=tuple(outsiders),
-        findings=live_findings(plan, context, accepted.ignore, None),
-        notes=snapshot.notes,
-        exit_code=exit_code(made.verdict),
     )
 
 
