@@ -199,7 +199,7 @@ def test_the_members_run_again_when_the_rehearsal_says(tmp_path: Path) -> None:
     names = ("a", "b")
     processes = tuple(Process(name=name, family="streams", protocol="streams") for name in names)
     start = Event(do=Deed.START, processes=processes, seconds=0)
-    foretold = rehearse(Scene(topics={}), Script(events=(start,))).measures.seconds
+    predicted = rehearse(Scene(topics={}), Script(events=(start,))).measures.seconds
     with Broker(jars.NEWEST, secure=False) as broker:
         broker.create_topic(TOPIC, 6)
         broker.wait_coordinator(GROUP)
@@ -214,7 +214,7 @@ def test_the_members_run_again_when_the_rehearsal_says(tmp_path: Path) -> None:
         wait_for("RUNNING", lambda: len(moments("RUNNING")) == 2, timeout=60, involved=lambda: ())
         took = (max(moments("RUNNING")) - min(moments("REBALANCING"))) / 1000
         host.kill()
-    assert took == pytest.approx(foretold, abs=1.5)
+    assert took == pytest.approx(predicted, abs=1.5)
 
 
 def clients(*names: str) -> set[str]:
