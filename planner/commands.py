@@ -50,16 +50,6 @@ class NamedCommand(Record, frozen=True, omit_defaults=False):
         return NamedCommand(self.use, word.sub(lambda _: quoted(new), self.line))
 
 
-def sentences(lines: Iterable[str | NamedCommand]) -> tuple[str, ...]:
-    """Return the sentences among sentences and the commands that they speak of."""
-    return tuple(line for line in lines if isinstance(line, str))
-
-
-def commands(lines: Iterable[str | NamedCommand]) -> tuple[NamedCommand, ...]:
-    """Return the commands among sentences and the commands that they speak of."""
-    return tuple(line for line in lines if isinstance(line, NamedCommand))
-
-
 class Given(Record, frozen=True, kw_only=True):
     """Options of this command line, as words that the next commands repeat.
 

@@ -8,7 +8,7 @@ why. Rules and paths use the same answers. `brokers`, `clients` and `fits` conce
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from rebal.groups.brokers import other_brokers
@@ -47,9 +47,12 @@ def allows(answers: Iterable[Answer]) -> Tri:
     return worst(answer.allows for answer in answers)
 
 
-def open_points(answers: Iterable[Answer], first: str = "") -> str:
-    """Return the conditions that are not proven to hold, after the condition `first`."""
-    return "; ".join(filter(None, [first, *(a.why for a in answers if a.allows is not Tri.YES)]))
+def needed(answers: Sequence[Answer], first: str = "") -> str:
+    """Return the condition `first` and those that are not proven to hold; all of them, where every
+    one holds.
+    """
+    left = [answer.why for answer in answers if answer.allows is not Tri.YES]
+    return "; ".join([first] * bool(first) + left or [answer.why for answer in answers])
 
 
 def brokers(context: Context, kind: GroupType = GroupType.CONSUMER) -> Answer:

@@ -23,9 +23,6 @@ from rebal.planner.kinds import Action, PathKind
 SCHEMA: Final = "rebal.plan/1"
 
 
-KEPT_GATE: Final = "exit code 0: the gate of this step holds"
-
-
 class Severity(StrEnum):
     """Weight of a finding: block forbids a step, warn informs, ask puts a question to the
     operator.
@@ -98,8 +95,9 @@ class Aim(StrEnum):
 class Gate(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The condition on the live group before the next step: a command and the state it shows.
 
-    `needs` are the facts that decide it, one sentence each; `holds` is today's answer. `aim` is the
-    step's change. `by_hand` says what the operator must check where no evidence can show all of it.
+    `needs` are the evidence that decides it and the metrics to watch, one sentence each; `holds` is
+    today's answer. `aim` is the step's change. `by_hand` says what the operator must check where no
+    evidence can show all of it.
     """
 
     command: str
@@ -189,23 +187,12 @@ class Verdict(StrEnum):
     DONE = "done"
 
 
-class Brief(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """A step in short, for the default screen.
-
-    `needs` is the precondition, or the part of it that does not hold; `how` are the instructions of
-    `order` that keep the members safe, a line each; `gate` is the state of the group that the gate
-    demands.
-    """
-
-    needs: str = ""
-    how: tuple[str, ...] = ()
-    gate: str = ""
-
-
 class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One rolling restart or cut-over; `exit_code` is the plan's exit code if this step is next.
 
-    `id` counts from 1. `why` gives the reasons for the step's form. `target_list` is the assignor
+    `id` counts from 1. `precondition` is what must hold before it, or the part that does not.
+    `order` are the instructions that keep the members safe, a line each; `why` gives the reasons
+    for the step's form. `target_list` is the assignor
     list that the step brings, in order. `to_do` and `done` are member ids; `unknown` are those that
     are not verified. `left_out` are the client families that the step leaves unchanged. `commands`
     are the commands that `order` and `rollback` speak of.
@@ -226,7 +213,6 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
     left_out: tuple[str, ...] = ()
     gate: Gate
     rollback: str
-    brief: Brief
     commands: tuple[NamedCommand, ...] = ()
     cost: Cost | None = None
     exit_code: int = 0
@@ -390,7 +376,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
             steps=tuple(
                 replace(
                     step,
-                    gate=replace(step.gate, command=command, shows=KEPT_GATE),
+                    gate=replace(step.gate, command=command),
                     commands=renamed(step.commands),
                 )
                 for step in self.steps

@@ -13,11 +13,9 @@ from rebal.groups.streams import (
     COOPERATIVE_SINCE,
     EAGER_UNTIL,
     EAGER_VALUES,
-    process_names,
     user_data_of,
 )
 from rebal.planner.context import Context, Facts
-from rebal.planner.facts import listed
 from rebal.planner.verdict import opposite
 
 INCREMENTAL: Final = ("compatible", "sessioned")
@@ -66,13 +64,6 @@ def comes_from(facts: Facts) -> str:
     data = user_data_of(facts.member.subscription)
     form = data.version if data is not None and data.latest is None else 0
     return {1: EAGER_VALUES[0], 2: "1.1"}.get(form, EAGER_VALUES[-1])
-
-
-def instances(members: Sequence[Facts], most: int = 20) -> str:
-    """Return one name for each process, since all its threads restart together."""
-    processes = process_names(facts.member for facts in members)
-    named = (processes.get(facts.member.member_id, facts.name) for facts in members)
-    return listed(list(dict.fromkeys(named)), most)
 
 
 def offers(context: Context, facts: Facts, protocols: Sequence[str]) -> Tri:

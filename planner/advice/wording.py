@@ -31,21 +31,17 @@ _HOW: Final = {
     "broker settings": "-b HOST:PORT with the right to DESCRIBE_CONFIGS",
 }
 
-STOP_ALL: Final = "stop every member cleanly (all services and sites that use this group id)"
-START_ALL: Final = (
-    "start all members; while the group has no members, any list that all of them share is admitted"
-)
 ONE_BY_ONE: Final = "one by one: stop cleanly (no kill or surge), start, wait for Stable"
 ONE_INSTANCE: Final = (
     "one by one: stop cleanly, start, wait for Stable; an instance does not leave when it stops, "
     "so its partitions stop until its session ends"
 )
 ONE_WORKER: Final = "one by one: stop cleanly, start, wait until its connectors are RUNNING"
-ALL_AT_ONCE: Final = "stop all cleanly (every service, site), see the group Empty, start all"
 BACK_ONE_BY_ONE: Final = "restart the members with group.protocol=consumer, one by one"
 # Texts with places for names: `str.format` fills them.
 STOP_THEN_START: Final = "Stop every {whom}, start all {how}"
-STOP_SOME_IN_SHORT: Final = (
+ALL_AT_ONCE: Final = "stop all cleanly (every service, site), {empty}, start all"
+STOP_SOME: Final = (
     "stop them all cleanly (no kill), see the group Stable with {left} members and {target} "
     "elected, then start them"
 )
@@ -132,28 +128,6 @@ def restart_these(who: str, assignors: Sequence[str], *, before: str, after: str
     return f"{before} Restart {who}{brings}{after}.".lstrip()
 
 
-def in_order(labels: Sequence[str]) -> tuple[str, ...]:
-    """Return the instructions for a rolling restart of these members, in this order."""
-    return (
-        "one member at a time: stop it cleanly and let it leave (no kill, no surge: a member that "
-        "is killed counts with its old list until its session ends), then start it",
-        f"in this order: {listed(labels, 20)}",
-        "after each: the group is Stable, the member is back and owns partitions, lag goes down",
-    )
-
-
 def start_all(change: str, warning: str = "") -> str:
     """Return the instruction to start all members of an Empty group with a change."""
     return f"start all members with {change}{f'; {warning}' if warning else ''}"
-
-
-def stop_some_then_start(who: str, left: int, target: str) -> tuple[str, ...]:
-    """Return the instructions to stop some members and start them, while `left` others keep
-    running.
-    """
-    return (
-        f"stop all of these cleanly: {who} (a member that is killed counts with its old list until "
-        "its session ends)",
-        f"check that the group is Stable with {left} members and that {target} is elected",
-        f"start them with [{target}]",
-    )

@@ -14,21 +14,17 @@ from rebal.groups.clients import worker_list
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
     AFTER_THE_LAST,
-    ALL_AT_ONCE,
     ONE_WORKER,
-    START_ALL,
-    STOP_ALL,
     STOP_THEN_START,
 )
-from rebal.planner.commands import NamedCommand, commands, sentences
+from rebal.planner.commands import NamedCommand
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.kinds import PathKind
-from rebal.planner.paths.parts import PlannedPath, empty_now, everyone, expected_line, gate_of
-from rebal.planner.plan import Aim, Brief, Cost, Step, StepKind
+from rebal.planner.paths.parts import PlannedPath, empty_now, everyone, gate_of, stop_all
+from rebal.planner.plan import Aim, Cost, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, offers
-from rebal.planner.rehearsal.costs.connect import by_workers, stop_all
+from rebal.planner.rehearsal.costs.connect import by_workers, stop_workers
 from rebal.planner.rehearsal.costs.cost import Restarts
-from rebal.planner.rehearsal.costs.stop import see_it_empty
 from rebal.planner.settings import program_settings
 
 _DEFAULT: Final = ("default",)
@@ -78,7 +74,6 @@ def _step(
 ) -> Step:
     rest = [*to_do, *unknown]
     up, together = protocol == "sessioned", _together(context)
-    order = tuple(_order(context, rest, up=up))
     log = (
         "check in the log of each worker's start (DistributedConfig values) that "
         f"connect.protocol = {protocol}"
@@ -132,38 +127,30 @@ def _step(
             "partition.assignment.strategy has no meaning for workers (RB504); the groups of sink "
             "connectors (connect-NAME) are ordinary consumer groups and have plans of their own",
         ),
-        order=sentences(order),
+        order=tuple(_order(context, rest, up=up)),
         to_do=ids(to_do),
         unknown=ids(unknown),
         done=ids(done),
         gate=gate_of(
             context,
-            shows="exit code 0, and nothing left to do",
-            needs=(
-                f"the elected protocol: {' or '.join(INCREMENTAL)}, which every worker then offers"
-                if up
-                else "every worker seen joining with default alone: --client-log of its start, or "
-                "--request-log across a rebalance",
-                *expected_line(context),
-            ),
+            shows=f"{' or '.join(INCREMENTAL)} is elected, {everyone(context)} present"
+            if up
+            else f"{everyone(context)} joins with default alone",
+            needs=()
+            if up
+            else ("--client-log of each worker's start, or --request-log across a rebalance",),
             holds=Tri.NO,
             aim=Aim.CONNECT_INCREMENTAL if up else Aim.CONNECT_EAGER,
             by_hand=log,
         ),
         rollback="the old setting, one by one" + (AFTER_THE_LAST if up else ""),
-        brief=Brief(
-            how=(ALL_AT_ONCE if together else ONE_WORKER,) if rest else (),
-            gate=f"the elected protocol is {' or '.join(INCREMENTAL)}"
-            if up
-            else f"{everyone(context)} joins with default alone",
-        ),
-        commands=(*commands(order), *((_simulation(context),) if up else ())),
+        commands=(_simulation(context),) if up else (empty_now(context),) if together else (),
         cost=_cost(context, rest, worker_list(protocol) or ()),
     )
 
 
 def _cost(context: Context, rest: Sequence[Facts], offers_then: tuple[str, ...]) -> Cost | None:
-    predict = stop_all if _together(context) else by_workers
+    predict = stop_workers if _together(context) else by_workers
     return predict(
         Restarts(
             snapshot=context.snapshot,
@@ -187,7 +174,7 @@ def _simulation(context: Context) -> NamedCommand:
     return NamedCommand("simulate the restarts", line)
 
 
-def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str | NamedCommand]:
+def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str]:
     declared = [
         facts
         for facts in rest
@@ -198,28 +185,5 @@ def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str
     if declared:
         now = "eager" if up else "an incremental protocol"
         yield f"the configuration of {context.named(declared)} still sets {now}: change it there"
-    named = ", ".join(map(_worker, rest[:20]))
-    named += f" and {len(rest) - 20} more" if len(rest) > 20 else ""
-    if _together(context):
-        yield f"{STOP_ALL}: {named}"
-        yield see_it_empty(context.snapshot.members)
-        yield empty_now(context)
-        yield START_ALL
-        yield "then: each answers GET / on its REST port, all tasks are RUNNING"
-        return
-    yield f"one worker at a time: {named}"
-    yield (
-        "at each restart an eager group stops all its connectors and tasks"
-        + (
-            ", also during the upgrade: it is eager until the last worker has changed"
-            if up
-            else "; it is eager already, and stays so"
-        )
-    )
-    yield "after each: the worker answers GET / on its REST port, its connectors are RUNNING"
-
-
-def _worker(facts: Facts) -> str:
-    """Return the worker's name and REST address."""
-    worker = facts.member.worker
-    return f"{facts.name} ({worker.url})" if worker is not None and worker.url else facts.name
+    if rest:
+        yield stop_all(context.snapshot.members) if _together(context) else ONE_WORKER

@@ -11,25 +11,22 @@ from collections.abc import Iterator
 
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
-    ALL_AT_ONCE,
     BACK_OVER_STOP,
-    START_ALL,
-    STOP_ALL,
     STOP_THEN_START,
 )
 from rebal.planner.clients import speak_kip848, stays_eager
-from rebal.planner.commands import NamedCommand, commands, sentences
+from rebal.planner.commands import NamedCommand
 from rebal.planner.context import CONSUMER, Context, ids
 from rebal.planner.paths.parts import (
     agreed,
     everyone,
     gate_of,
     list_settings,
+    stop_all,
     stop_cost,
     stopping,
 )
-from rebal.planner.plan import Aim, Brief, Step, StepKind
-from rebal.planner.rehearsal.costs.stop import see_it_empty
+from rebal.planner.plan import Aim, Step, StepKind
 from rebal.planner.risks import Risk
 
 
@@ -48,52 +45,39 @@ def needs_cut_over(context: Context) -> bool:
 
 def cut_over(context: Context) -> tuple[Step, ...]:
     """Return the one step of the cut-over; its precondition is an agreed interruption."""
-    members = context.snapshot.members
     names = (context.target,)
-    online = tuple(_without_a_stop(context))
     return (
         Step(
             id=1,
             title=STOP_THEN_START.format(whom="member", how=f"on {context.target}"),
             kind=StepKind.CUT_OVER,
-            precondition="an interruption is agreed: nothing of this group is consumed from the "
-            "last stop until the first rebalance of the new members has completed "
-            f"(accepting {Risk.STOP.rule} records who agreed, and opens this step)",
+            precondition=agreed(Risk.STOP),
             precondition_holds=Tri.NO,
             config=list_settings(context, names, context.members),
             target_list=names,
-            order=(STOP_ALL, see_it_empty(members), START_ALL, *sentences(online)),
+            why=("an Empty group admits any list that all its members share",),
+            order=(stop_all(context.snapshot.members),),
             to_do=ids(facts for facts in context.members if facts not in context.settled),
             done=ids(context.settled),
             gate=gate_of(
                 context,
-                shows="exit code 0, and nothing left to do",
-                needs=(f"every member on {context.target} alone",),
+                shows=f"{everyone(context)} uses {context.target} alone",
                 holds=Tri.NO,
                 aim=Aim.NARROW,
             ),
             rollback=BACK_OVER_STOP.format(change="the old list"),
-            brief=Brief(
-                needs=agreed(Risk.STOP),
-                how=(ALL_AT_ONCE,),
-                gate=f"{everyone(context)} uses {context.target} alone",
-            ),
-            commands=(
-                *stopping(context, Risk.STOP),
-                *commands(online),
-            ),
+            commands=(*stopping(context, Risk.STOP), *_without_a_stop(context)),
             cost=stop_cost(context),
         ),
     )
 
 
-def _without_a_stop(context: Context) -> Iterator[str | NamedCommand]:
-    """Yield the online path and the command that plans it, where some version of every member's
-    client speaks KIP-848.
+def _without_a_stop(context: Context) -> Iterator[NamedCommand]:
+    """Yield the command that plans the online path, where some version of every member's client
+    speaks KIP-848.
     """
     if {facts.family for facts in context.members} <= speak_kip848():
-        yield (
-            "or, without an interruption, move to KIP-848 (group.protocol=consumer), which needs "
-            "brokers 4.0 or later and a client that supports it"
+        yield NamedCommand(
+            "or, without an interruption, on brokers 4.0 or later: plan the move to KIP-848",
+            context.replan(to=CONSUMER),
         )
-        yield NamedCommand("plan the move to KIP-848", context.replan(to=CONSUMER))

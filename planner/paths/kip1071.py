@@ -12,9 +12,7 @@ from typing import Final
 from rebal.groups.commands import option
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
-    ALL_AT_ONCE,
     BACK_OVER_STOP,
-    STOP_ALL,
     STOP_THEN_START,
     start_all,
 )
@@ -22,19 +20,19 @@ from rebal.planner.commands import NamedCommand
 from rebal.planner.context import CLASSIC, STREAMS, Context, ids
 from rebal.planner.facts import figure, owned
 from rebal.planner.kinds import PathKind
-from rebal.planner.kip848 import allows, open_points
+from rebal.planner.kip848 import allows, needed
 from rebal.planner.kip1071 import conditions, crosses, needed_version
 from rebal.planner.paths.parts import (
     PlannedPath,
     agreed,
     everyone,
-    expected_line,
     gate_of,
     priced,
+    stop_all,
     stopping,
 )
-from rebal.planner.plan import Aim, Brief, Cost, Setting, Step, StepKind
-from rebal.planner.rehearsal.costs.stop import empty_after, see_it_empty
+from rebal.planner.plan import Aim, Cost, Setting, Step, StepKind
+from rebal.planner.rehearsal.costs.stop import empty_after
 from rebal.planner.risks import Risk
 from rebal.planner.settings import program_settings
 from rebal.planner.timeouts import waits
@@ -97,30 +95,24 @@ def _step(context: Context) -> Step:
     answers = conditions(context)
     needs = agreed(Risk.STOP_FOR_KIP848) if members else "the group is Empty"
     title = f"The group has no members: {start_all(change)}"
-    start = start_all(change, _FIRST[goal])
+    how = stop_all(members) if members else start_all(change, _FIRST[goal])
     return Step(
         id=1,
         title=STOP_THEN_START.format(whom="instance", how=f"with {change}") if members else title,
         kind=StepKind.CUT_OVER,
-        precondition="; ".join([needs, *(answer.why for answer in answers)]),
+        precondition=needed(answers, needs),
         precondition_holds=Tri.NO if members else allows(answers),
         config=_settings(context),
-        why=_WHY[goal],
-        order=(STOP_ALL, see_it_empty(members), start) if members else (start,),
+        why=(*_WHY[goal], *([_FIRST[goal]] if members else ())),
+        order=(*_SETTINGS_FIRST[goal], how),
         to_do=ids(context.members),
         gate=gate_of(
             context,
-            shows="exit code 0, and nothing left to do",
-            needs=(f"the group's type is {goal}", *expected_line(context)),
+            shows=f"type {goal}, {everyone(context)} present",
             holds=Tri.NO,
             aim=_AIMS[goal],
         ),
         rollback=BACK_OVER_STOP.format(change=f"group.protocol={back}"),
-        brief=Brief(
-            needs=open_points(answers, needs if members else ""),
-            how=(*_SETTINGS_FIRST[goal], ALL_AT_ONCE if members else start),
-            gate=f"type {goal}, {everyone(context)} present",
-        ),
         commands=(
             *(stopping(context, Risk.STOP_FOR_KIP848) if members else ()),
             *(_group_settings(context) if goal == STREAMS else ()),

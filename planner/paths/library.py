@@ -13,15 +13,12 @@ from collections.abc import Iterator, Sequence
 from rebal.groups.clients import WITHOUT_STATIC, Family, families
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
-    ALL_AT_ONCE,
     BACK_OVER_STOP,
     IN_ITS_OWN_GROUP,
-    START_ALL,
-    STOP_ALL,
     STOP_THEN_START,
 )
 from rebal.planner.clients import cooperative
-from rebal.planner.commands import NamedCommand, commands, sentences
+from rebal.planner.commands import NamedCommand
 from rebal.planner.context import COOPERATIVE, Context, Facts, ids
 from rebal.planner.facts import all_partitions, owned
 from rebal.planner.kinds import PathKind
@@ -31,16 +28,15 @@ from rebal.planner.paths.parts import (
     agreed,
     cost_of,
     everyone,
-    expected_line,
     gate_answer,
     gate_of,
+    stop_all,
     stop_cost,
     stopping,
 )
-from rebal.planner.paths.restarts import how_of, order_of
+from rebal.planner.paths.restarts import commands_of, order_of
 from rebal.planner.paths.two_bounces import add_both
-from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
-from rebal.planner.rehearsal.costs.stop import see_it_empty
+from rebal.planner.plan import Aim, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.risks import Risk
 from rebal.planner.settings import settings_for
 
@@ -94,14 +90,10 @@ def _settings(context: Context, names: Sequence[str]) -> tuple[Setting, ...]:
 
 
 def _gate(context: Context, rest: Sequence[Facts]) -> Gate:
-    runs = f"every member runs {context.client}"
     return gate_of(
         context,
-        shows="exit code 0, and nothing left to do",
-        needs=(
-            f"{runs}, by its handshake (--request-log), its log or its bytes",
-            *expected_line(context),
-        ),
+        shows=f"{everyone(context)} runs {context.client}",
+        needs=("each member's handshake (--request-log), its log or its bytes show its library",),
         holds=gate_answer(context, rest, rest),
         aim=Aim.CLIENT,
         by_hand=f"check that each restarted process runs {context.client}",
@@ -111,20 +103,19 @@ def _gate(context: Context, rest: Sequence[Facts]) -> Gate:
 def _replace(context: Context, number: int, usual: Sequence[str]) -> Step:
     """Return the step that replaces the members one by one, with the common assignor alone."""
     names, rest = (context.target,), _left(context)
-    later, loses_ids = tuple(_later(context, usual)), _loses_ids(context, rest)
-    order = tuple(order_of(context, rest, by_lists=not loses_ids))
+    loses_ids = _loses_ids(context, rest)
     return Step(
         id=number,
         title=f"{context.client} replaces every member, on {context.target}",
         kind=StepKind.ROLLING,
-        precondition=f"every member's list holds {context.target}, and the coordinator remembers "
-        f"it: while one list lacks it, a new member with [{context.target}] is rejected",
+        precondition=f"every list holds {context.target}, and the coordinator remembers it",
         precondition_holds=Tri.YES,
         config=_settings(context, names),
         target_list=names,
         why=(
             f"the coordinator compares names: {context.target} is in both libraries' lists, so "
-            "old and new members share the group",
+            "old and new members share the group; while one list lacks it, a new member is "
+            "rejected",
             "while both run, the leader's library assigns for all: the member that joined first "
             f"leads, and when it leaves another one does. {context.target} needs no user data, so "
             "each reads what the other assigns; sticky assignors' user data differ by library",
@@ -132,17 +123,12 @@ def _replace(context: Context, number: int, usual: Sequence[str]) -> Step:
             "move",
             "a static member keeps its id only if the new library has static membership (KIP-345)",
         ),
-        order=(*sentences(order), *sentences(later)),
+        order=tuple(order_of(context, rest, by_lists=not loses_ids)),
         to_do=ids(rest),
         done=ids(context.settled),
         gate=_gate(context, rest),
         rollback=f"the old library with [{context.target}], one by one",
-        brief=Brief(
-            needs=f"every list holds {context.target}, and the coordinator remembers it",
-            how=tuple(how_of(context, rest, by_lists=not loses_ids)),
-            gate=f"{everyone(context)} runs {context.client}",
-        ),
-        commands=(*commands(order), *commands(later)),
+        commands=(*commands_of(context, rest), *_later(context, usual)),
         cost=loses_ids or cost_of(context, rest, names),
     )
 
@@ -163,65 +149,56 @@ def _loses_ids(context: Context, rest: Sequence[Facts]) -> Cost | None:
     )
 
 
-def _later(context: Context, usual: Sequence[str]) -> Iterator[str | NamedCommand]:
-    """Yield the list that the library has by default, or ran before, where the common assignor is
-    not in it, and the plan that leads there.
+def _later(context: Context, usual: Sequence[str]) -> Iterator[NamedCommand]:
+    """Yield the plan that leads to the list that the library has by default, or ran before, where
+    the common assignor is not in it.
     """
-    if context.target in usual:
-        return
-    yield f"afterwards, for {context.client}'s usual [{', '.join(usual)}], make a plan of its own"
-    goal = COOPERATIVE if cooperative(usual[0]) is Tri.YES else usual[0]
-    yield NamedCommand("afterwards, plan the library's usual list", context.replan(to=goal))
+    if context.target not in usual:
+        goal = COOPERATIVE if cooperative(usual[0]) is Tri.YES else usual[0]
+        use = f"afterwards, plan {context.client}'s usual [{', '.join(usual)}]"
+        yield NamedCommand(use, context.replan(to=goal))
 
 
 def _over_a_stop(context: Context, usual: tuple[str, ...]) -> Step:
     """Return the step on which all members stop before the new library starts."""
     new, rest = _new(context), _left(context)
-    members, apart = context.snapshot.members, tuple(_in_a_group_of_its_own(context))
+    apart = f"{context.group.group_id}-{context.client}"
     return Step(
         id=1,
         title=STOP_THEN_START.format(whom="member", how=f"as {new.key} on {context.target}"),
         kind=StepKind.CUT_OVER,
-        precondition="an interruption is agreed: nothing of this group is consumed from the last "
-        "stop until the first rebalance of the new members has completed (accepting "
-        f"{Risk.STOP_FOR_CLIENT.rule} records who agreed, and opens this step)",
+        precondition=agreed(Risk.STOP_FOR_CLIENT),
         precondition_holds=Tri.NO,
         config=_settings(context, usual),
         target_list=usual,
         why=(
             f"nothing bridges the two libraries: {context.bridge.why}",
             "an Empty group admits any assignor list, and its committed offsets stay",
+            IN_ITS_OWN_GROUP.format(group=apart, file=_OFFSETS),
         ),
-        order=(STOP_ALL, see_it_empty(members), START_ALL, *sentences(apart)),
+        order=(stop_all(context.snapshot.members),),
         to_do=ids(rest),
         done=ids(context.settled),
         gate=_gate(context, rest),
         rollback=BACK_OVER_STOP.format(change="the old library"),
-        brief=Brief(
-            needs=agreed(Risk.STOP_FOR_CLIENT),
-            how=(ALL_AT_ONCE,),
-            gate=f"{everyone(context)} runs {context.client}",
-        ),
         commands=(
             *stopping(context, Risk.STOP_FOR_CLIENT),
-            *commands(apart),
+            *_in_a_group_of_its_own(context, apart),
         ),
         cost=stop_cost(context),
     )
 
 
-def _in_a_group_of_its_own(context: Context) -> Iterator[str | NamedCommand]:
-    """Yield how the new library consumes in another group, from copied offsets and without a stop,
-    and the commands of Kafka's own tool for it.
+def _in_a_group_of_its_own(context: Context, new: str) -> Iterator[NamedCommand]:
+    """Yield the commands of Kafka's own tool with which the new library consumes in the group
+    `new`, from copied offsets and without a stop.
     """
     old = context.group.group_id
-    new = f"{old}-{context.client}"
 
     def tool(use: str, *words: str) -> NamedCommand:
         return NamedCommand(use, context.given.kafka("kafka-consumer-groups.sh", *words))
 
     copies = ("--group", new, "--reset-offsets", "--from-file", _OFFSETS)
-    yield IN_ITS_OWN_GROUP.format(group=new, file=_OFFSETS)
     yield tool("without a stop: see the offsets to copy", "--describe", "--offsets", "--group", old)
     yield tool("without a stop: try the copy", *copies, "--dry-run")
     yield tool("without a stop: copy them", *copies, "--execute")

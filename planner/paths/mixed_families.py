@@ -10,9 +10,8 @@ from __future__ import annotations
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
     BACK_FROM_STOP,
-    STOP_SOME_IN_SHORT,
+    STOP_SOME,
     STOP_THEN_START,
-    stop_some_then_start,
 )
 from rebal.planner.clients import able, cooperative
 from rebal.planner.commands import NamedCommand
@@ -23,13 +22,12 @@ from rebal.planner.paths.parts import (
     again,
     back_goal,
     everyone,
-    expected_line,
     gate_of,
     list_settings,
     priced,
 )
 from rebal.planner.paths.two_bounces import add_both
-from rebal.planner.plan import Aim, Brief, Step, StepKind
+from rebal.planner.plan import Aim, Step, StepKind
 from rebal.planner.rehearsal.costs.some import Some, stop_some
 from rebal.planner.verdict import exit_code
 
@@ -80,24 +78,16 @@ def _stop_and_start(context: Context, number: int) -> Step:
             f"so all of them stop before one starts with [{context.target}]",
             "the others keep running: only the partitions that move to them and back stop",
         ),
-        order=stop_some_then_start(context.named(stopped, 20), left, context.target),
+        order=(STOP_SOME.format(left=left, target=context.target),),
         to_do=ids(stopped),
         gate=gate_of(
             context,
-            shows=f"exit code 0, and step {number + 1} as the next step",
-            needs=(
-                f"every member's list holds {context.target}",
-                *expected_line(context),
-            ),
+            shows=f"{everyone(context)} supports {context.target}",
             holds=Tri.NO,
             # The target in their list proves this step; the last step narrows.
             aim=Aim.WIDEN,
         ),
         rollback=BACK_FROM_STOP.format(keep=context.keep, goal=back_goal(context)),
-        brief=Brief(
-            how=(STOP_SOME_IN_SHORT.format(left=left, target=context.target),),
-            gate=f"{everyone(context)} supports {context.target}",
-        ),
         commands=(
             NamedCommand("see that it is Stable", context.given.inspect(group, "--probe")),
             again(context),

@@ -14,19 +14,17 @@ from collections.abc import Iterator
 from rebal.groups.model import Tri
 from rebal.planner.advice.steps import cure_of
 from rebal.planner.clients import cooperative, custom
-from rebal.planner.commands import commands, sentences
 from rebal.planner.context import EAGER, Context, ids
 from rebal.planner.paths.parts import (
     cost_of,
     everyone,
-    expected_line,
     follows_vote,
     gate_answer,
     gate_of,
     list_settings,
 )
-from rebal.planner.paths.restarts import how_of, order_of, static_lines
-from rebal.planner.plan import Aim, Brief, Step, StepKind
+from rebal.planner.paths.restarts import commands_of, order_of
+from rebal.planner.plan import Aim, Step, StepKind
 from rebal.planner.verdict import exit_code
 
 
@@ -56,29 +54,18 @@ def refresh(context: Context, number: int) -> Step:
             f"the coordinator {'has' if known else 'may have'} reloaded since the last rebalance "
             f"and then remembers only {context.elected} of every list: a member "
             f"restarted with [{context.target}] is rejected, although every list holds it (RB113)",
+            "a static member that is down keeps its shortened list until it rejoins, is removed, "
+            "or its session expires: look again afterwards",
         ),
-        order=(
-            cure.text,
-            *cure.after,
-            *cure.risks,
-            "look again: a static member that is down keeps its shortened list until it rejoins, "
-            "is removed, or its session expires",
-            *static_lines(context, [f for f in chosen if f.static]),
-        ),
+        order=(cure.text, *cure.risks),
         to_do=ids(chosen),
         gate=gate_of(
             context,
-            shows=f"exit code 0, and the step that drops {context.keep or 'the old assignor'} as "
-            "the next one",
-            needs=(f"a probe that says yes for {context.target}, or a rebalance since the reload",),
+            shows=f"the probe finds {context.target}, or a rebalance since the reload",
             holds=Tri.NO if known else Tri.CANNOT_TELL,
             aim=Aim.REFRESH,
         ),
         rollback="nothing to undo: no list has changed",
-        brief=Brief(
-            how=(cure.text, *cure.risks),
-            gate=f"the probe finds {context.target}, or a rebalance since the reload",
-        ),
         cost=cost_of(context, chosen, ()),
         exit_code=exit_code(cure.verdict),
     )
@@ -91,50 +78,44 @@ def drop_old(context: Context, number: int) -> Step:
     to_do = [facts for facts in rest if Tri.YES is context.holds_old(facts)]
     unknown = [facts for facts in rest if facts not in to_do]
     kind = "cooperative" if context.goal == EAGER else "eager"
-    order = tuple(order_of(context, rest))
     return Step(
         id=number,
         title=f"Every member drops {context.keep or f'its {kind} assignors'}",
         kind=StepKind.ROLLING,
-        precondition=f"every member's list holds {context.target}, and the coordinator remembers "
-        f"it: while one list lacks it, each member restarted with [{context.target}] is rejected "
-        "and stops, and the member that lacks it ends up owning every partition",
+        precondition=f"every list holds {context.target}, and the coordinator remembers it",
         precondition_holds=Tri.YES,
         config=list_settings(context, names, rest or context.members),
         target_list=names,
         why=tuple(_why_narrow(context)),
-        order=sentences(order),
+        order=tuple(order_of(context, rest)),
         to_do=ids(to_do),
         done=ids(context.settled),
         unknown=ids(unknown),
         gate=gate_of(
             context,
-            shows="exit code 0, and nothing left to do",
+            shows=f"{everyone(context)} is proven to have no {kind} assignor",
             needs=(
-                f"every member proven to have no {kind} assignor",
                 f"do not rely on the probe for {context.keep or 'the old assignor'}: it turns "
                 "negative after the first restart",
                 "each member is proven by its own log (--client-log), by partitions that it owns "
                 "after its restart (a Java client), or by the request log; without them it needs "
                 "its configuration (--inventory) and your confirmation (--confirm)",
-                *expected_line(context),
             ),
             holds=gate_answer(context, rest, to_do),
             aim=Aim.NARROW,
         ),
         rollback=f"first [{context.target}, {context.keep or 'the old assignor'}], never straight "
         "back (RB108)",
-        brief=Brief(
-            needs=f"every list holds {context.target}, and the coordinator remembers it",
-            how=tuple(how_of(context, rest)),
-            gate=f"{everyone(context)} is proven to have no {kind} assignor",
-        ),
-        commands=commands(order),
+        commands=tuple(commands_of(context, rest)),
         cost=cost_of(context, rest, names),
     )
 
 
 def _why_narrow(context: Context) -> Iterator[str]:
+    yield (
+        f"while one list lacks {context.target}, each member restarted with [{context.target}] is "
+        "rejected and stops, and the member that lacks it ends up owning every partition"
+    )
     if context.goal == EAGER and cooperative(context.keep or "") is Tri.NO:
         return
     if context.goal == EAGER:

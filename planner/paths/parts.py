@@ -8,15 +8,16 @@ from typing import Final
 
 from rebal.groups.clients import family as known_family
 from rebal.groups.clients import version_tuple
-from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record, Tri
+from rebal.groups.model import GroupSnapshot, Member, RebalanceProtocol, Record, Tri
+from rebal.planner.advice.wording import ALL_AT_ONCE
 from rebal.planner.clients import able, classes_of, cooperative
 from rebal.planner.commands import AGREED, NamedCommand
 from rebal.planner.context import COOPERATIVE, EAGER, Context, Facts, ids
 from rebal.planner.kinds import PathKind
-from rebal.planner.plan import KEPT_GATE, Aim, Cost, Gate, Setting, Step
+from rebal.planner.plan import Aim, Cost, Gate, Setting, Step
 from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.rehearsal.costs.rounds import by_assignors
-from rebal.planner.rehearsal.costs.stop import Stop, stop_and_start
+from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
 from rebal.planner.risks import Risk
 from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
 from rebal.planner.timeouts import of_families
@@ -43,17 +44,18 @@ def gate_of(
     context: Context,
     *,
     shows: str,
-    needs: tuple[str, ...],
+    needs: tuple[str, ...] = (),
     holds: Tri,
     aim: Aim,
     by_hand: str = "",
 ) -> Gate:
-    """Return the command that shows whether a step's gate holds, and the state that it must show.
+    """Return the command that shows whether a step's gate holds, and the state of the group that it
+    `shows` then.
 
     With a plan file the command is `rebal verify`; otherwise it is `rebal plan-upgrade` on fresh
-    evidence. `aim` is the step's change. `by_hand` is what the operator must check where no
-    evidence shows it; `rebal verify` then accepts a confirmation. Each gate names the client
-    metrics to watch.
+    evidence. `needs` is that evidence. `aim` is the step's change. `by_hand` is what the operator
+    must check where no evidence shows it; `rebal verify` then accepts a confirmation. Each gate
+    names the client metrics to watch.
     """
     needs = (*needs, *_metrics_lines(context))
     if by_hand:
@@ -61,7 +63,7 @@ def gate_of(
     kept = context.given.plan is not None
     return Gate(
         command=context.given.verify() if kept else context.replan(),
-        shows=KEPT_GATE if kept else shows,
+        shows=shows,
         needs=needs,
         holds=holds,
         aim=aim,
@@ -70,8 +72,13 @@ def gate_of(
 
 
 def agreed(risk: Risk) -> str:
-    """Return the precondition of a step that stops the whole group, in short."""
+    """Return the precondition of a step that stops the whole group."""
     return f"an interruption is agreed (accepting {risk.rule} records by whom)"
+
+
+def stop_all(members: Sequence[Member]) -> str:
+    """Return the instruction to stop these members, which are all of the group, and start them."""
+    return ALL_AT_ONCE.format(empty=see_it_empty(members))
 
 
 def _metrics_lines(context: Context) -> Iterator[str]:
@@ -135,19 +142,6 @@ def gate_answer(context: Context, rest: Sequence[Facts], refuted: Sequence[Facts
     if not context.missing and not rest:
         return Tri.YES
     return Tri.NO if refuted or context.missing else Tri.CANNOT_TELL
-
-
-def expected_line(context: Context) -> tuple[str, ...]:
-    """Return the line of a gate's `needs` that says how many members the group must have."""
-    count = context.expected or len(context.members)
-    if not count:
-        return ("every member of the service in the group (add --expect-members N)",)
-    source = (
-        ""
-        if context.expected
-        else " (as many as now; add --expect-members N if the service has more)"
-    )
-    return (f"{count} member{'' if count == 1 else 's'} in the group{source}",)
 
 
 def list_settings(

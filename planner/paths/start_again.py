@@ -17,11 +17,10 @@ from rebal.planner.kinds import PathKind
 from rebal.planner.paths.parts import (
     PlannedPath,
     everyone,
-    expected_line,
     gate_of,
     list_settings,
 )
-from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
+from rebal.planner.plan import Aim, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.programs import below_cooperative
 from rebal.planner.settings import program_settings
 
@@ -48,7 +47,6 @@ def start_again(context: Context, before: Context) -> PlannedPath:
     consumers = not before.streams and program != "connect"
     assignors = _list(context, before) if consumers else ()
     what = f"[{', '.join(assignors)}]" if assignors else _what(before)
-    how = start_all(what, _FIRST)
     who = listed([facts.name for facts in before.members], 20)
     step = Step(
         id=1,
@@ -60,14 +58,13 @@ def start_again(context: Context, before: Context) -> PlannedPath:
         if consumers
         else _settings(before, program),
         target_list=assignors,
-        why=("an Empty group has no list to fit, so nothing is rejected; committed offsets stay",),
-        order=(f"{how}: {who}",),
+        why=(
+            "an Empty group has no list to fit, so nothing is rejected; committed offsets stay",
+            f"the members were {who}",
+        ),
+        order=(start_all(what, _FIRST),),
         gate=_gate(context, before, what, consumers=consumers),
         rollback=BACK_OVER_STOP.format(change="the new configuration"),
-        brief=Brief(
-            how=(how,),
-            gate=f"{everyone(context)} runs {what}",
-        ),
         cost=Cost(
             rebalances=1,
             partitions_stopped=0,
@@ -115,8 +112,7 @@ def _settings(before: Context, program: str) -> tuple[Setting, ...]:
 def _gate(context: Context, before: Context, what: str, *, consumers: bool) -> Gate:
     return gate_of(
         context,
-        shows="exit code 0, and nothing left to do",
-        needs=(f"every member runs {what}", *expected_line(context)),
+        shows=f"{everyone(context)} runs {what}",
         holds=Tri.NO,
         aim=Aim.NARROW if consumers else _aim(context, before),
         by_hand="" if consumers else f"check in the log of each member's start: {what}",

@@ -17,9 +17,9 @@ from rebal.groups.streams import BRIDGE, EAGER_VALUES
 from rebal.planner.advice.wording import ONE_INSTANCE
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.kinds import PathKind
-from rebal.planner.paths.parts import PlannedPath, cost_of, everyone, expected_line, gate_of
-from rebal.planner.plan import Aim, Brief, Step, StepKind
-from rebal.planner.programs import above_eager, below_cooperative, comes_from, instances, running
+from rebal.planner.paths.parts import PlannedPath, cost_of, everyone, gate_of
+from rebal.planner.plan import Aim, Step, StepKind
+from rebal.planner.programs import above_eager, below_cooperative, comes_from, running
 from rebal.planner.settings import program_settings
 from rebal.planner.verdict import exit_code
 
@@ -110,20 +110,13 @@ def _up(
         unknown=ids(unknown),
         gate=gate_of(
             context,
-            shows="exit code 0, and no instance below 2.4: every one runs the new version",
-            needs=(
-                "every instance's version, which its subscription bytes show",
-                *expected_line(context),
-            ),
+            shows=f"{everyone(context)} runs 2.4 or later",
+            needs=("every instance's version, which its subscription bytes show",),
             holds=Tri.NO,
             aim=Aim.STREAMS_NEW,
             by_hand=f"{_LOG}upgrade.from={value}, and the new version",
         ),
         rollback="put the old version back, without upgrade.from, one instance at a time",
-        brief=Brief(
-            how=(*_unset(context), *_how([*old, *unknown])),
-            gate=f"{everyone(context)} runs 2.4 or later",
-        ),
         cost=cost_of(context, [*old, *unknown], ("stream",)),
         exit_code=exit_code(Tri.NO if kept else Tri.YES),
     )
@@ -159,33 +152,24 @@ def _remove(context: Context, number: int, *, blocked: bool) -> Step:
         ),
         why=(
             "upgrade.from 0.10.0 to 2.3 keeps an instance EAGER; 2.4 and later values do not "
-            "(RB502)",
+            "(RB502): where it is not set, or is 2.4 or later, there is nothing to do",
             "Streams' assignor accepts EAGER and COOPERATIVE members together once all run 2.4 or "
             "later, so this is one bounce (KIP-429)",
             *(_JOINS if number == 1 else ()),
         ),
-        order=(
-            *(first if declared else ()),
-            "check each instance's configuration: where upgrade.from is not set, or is 2.4 or "
-            "later, there is nothing to do",
-            *_order(rest),
-        ),
+        order=(*(first if declared else ()), *_order(rest)),
         to_do=ids(eager),
         done=ids(done),
         unknown=ids(facts for facts in rest if facts not in eager),
         gate=gate_of(
             context,
-            shows="exit code 0, and nothing left to do: every instance is proven COOPERATIVE",
-            needs=(_EVIDENCE, *expected_line(context)),
+            shows=f"{everyone(context)} is proven COOPERATIVE",
+            needs=(_EVIDENCE,),
             holds=Tri.NO if eager else Tri.CANNOT_TELL,
             aim=Aim.STREAMS_COOPERATIVE,
             by_hand=f"{_LOG}no upgrade.from, or one of 2.4 and later",
         ),
         rollback="set upgrade.from back to what it was, one instance at a time",
-        brief=Brief(
-            how=(*(first if declared else ()), *_how(rest)),
-            gate=f"{everyone(context)} is proven COOPERATIVE",
-        ),
         cost=cost_of(context, rest, ("stream",)),
         exit_code=exit_code(Tri.CANNOT_TELL if blocked else Tri.YES),
     )
@@ -280,26 +264,21 @@ def _latest(context: Context, number: int) -> Step:
             "streams", {}, f"group {context.group.group_id}: the old version, no upgrade.from"
         ),
         why=_GO_BACK,
-        order=tuple(_order(rest)),
+        order=_order(rest),
         to_do=ids(f for f in rest if above_eager(context, f) is Tri.NO),
         done=ids(f for f in context.members if f not in rest),
         unknown=ids(f for f in rest if above_eager(context, f) is Tri.CANNOT_TELL),
         gate=gate_of(
             context,
-            shows="exit code 0, and nothing left to do",
+            shows=f"{everyone(context)} runs 4.0 or later",
             needs=(
                 "every instance's exact version (--client-log, or --request-log across a restart)",
-                *expected_line(context),
             ),
             holds=Tri.NO,
             aim=Aim.STREAMS_LATEST,
             by_hand=f"{_LOG}the old version",
         ),
         rollback="put the bridge release back, one instance at a time",
-        brief=Brief(
-            how=_how(rest),
-            gate=f"{everyone(context)} runs 4.0 or later",
-        ),
         cost=cost_of(context, rest, ("stream",)),
     )
 
@@ -318,26 +297,21 @@ def _bridge(context: Context, new: Sequence[Facts]) -> Step:
             "4.0 and later have only COOPERATIVE: with upgrade.from=2.3 they do not start",
             *_JOINS,
         ),
-        order=tuple(_order(new)),
+        order=_order(new),
         to_do=ids(new),
         done=ids(facts for facts in context.members if above_eager(context, facts) is Tri.NO),
         unknown=ids(f for f in context.members if above_eager(context, f) is Tri.CANNOT_TELL),
         gate=gate_of(
             context,
-            shows=f"exit code 0, and no step that goes back to {BRIDGE}",
+            shows=f"{everyone(context)} runs {BRIDGE} or earlier",
             needs=(
                 "every instance's exact version (--client-log, or --request-log across a restart)",
-                *expected_line(context),
             ),
             holds=Tri.NO,
             aim=Aim.STREAMS_BRIDGE,
             by_hand=f"{_LOG}a version below 4.0",
         ),
         rollback="put the new version back, one instance at a time",
-        brief=Brief(
-            how=_how(new),
-            gate=f"{everyone(context)} runs {BRIDGE} or earlier",
-        ),
         cost=cost_of(context, new, ("stream",)),
     )
 
@@ -371,23 +345,19 @@ def _eager(
             "you may set the version you go back to instead of 2.3",
             *(() if waits else _JOINS[:1]),
         ),
-        order=tuple(_order(rest)),
+        order=_order(rest),
         to_do=ids(kept),
         unknown=ids(facts for facts in rest if facts not in kept),
         done=ids(done),
         gate=gate_of(
             context,
-            shows="exit code 0, and nothing left to do: every instance is proven EAGER",
-            needs=(_EVIDENCE, *expected_line(context)),
+            shows=f"{everyone(context)} is proven EAGER",
+            needs=(_EVIDENCE,),
             holds=Tri.NO if kept else Tri.CANNOT_TELL,
             aim=Aim.STREAMS_EAGER,
             by_hand=f"{_LOG}upgrade.from=2.3, or the version you go back to",
         ),
         rollback="remove upgrade.from again, one instance at a time",
-        brief=Brief(
-            how=_how(rest),
-            gate=f"{everyone(context)} is proven EAGER",
-        ),
         cost=cost_of(context, rest, ("stream",)),
         exit_code=exit_code(holds),
     )
@@ -410,26 +380,19 @@ def _old(context: Context, number: int, kept: Sequence[Facts]) -> Step:
             "to stay on this version and run EAGER, the step before is enough: do this one only to "
             "go below 2.4",
         ),
-        order=tuple(_order(rest)),
+        order=_order(rest),
         to_do=ids(f for f in rest if below_cooperative(context, f) is Tri.NO),
         done=ids(f for f in context.members if f not in rest),
         unknown=ids(f for f in rest if below_cooperative(context, f) is Tri.CANNOT_TELL),
         gate=gate_of(
             context,
-            shows="exit code 0, and nothing left to do",
-            needs=(
-                "every instance's version, which its subscription bytes show",
-                *expected_line(context),
-            ),
+            shows=f"{everyone(context)} runs a version below 2.4",
+            needs=("every instance's version, which its subscription bytes show",),
             holds=Tri.NO,
             aim=Aim.STREAMS_OLD,
             by_hand=f"{_LOG}the old version",
         ),
         rollback="put the new version back with upgrade.from=2.3",
-        brief=Brief(
-            how=_how(rest),
-            gate=f"{everyone(context)} runs a version below 2.4",
-        ),
         cost=cost_of(context, rest, ("stream",)),
         exit_code=exit_code(holds),
     )
@@ -454,15 +417,5 @@ def _unset(context: Context) -> Iterator[str]:
         )
 
 
-def _how(rest: Sequence[Facts]) -> tuple[str, ...]:
+def _order(rest: Sequence[Facts]) -> tuple[str, ...]:
     return (ONE_INSTANCE,) if rest else ()
-
-
-def _order(rest: Sequence[Facts]) -> Iterator[str]:
-    if rest:
-        yield (
-            f"one instance at a time: {instances(rest)}; Streams sends no leave when it stops "
-            "cleanly, so its partitions stop until session.timeout.ms is over, even if it is back "
-            "earlier"
-        )
-        yield "after each: the group is Stable, the instance is RUNNING, lag goes down"

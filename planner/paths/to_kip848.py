@@ -10,19 +10,17 @@ full. An Empty group is replaced, whatever it was; only the limit of members cou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from rebal.groups.clients import family as known_family
 from rebal.groups.model import GroupType, Tri
 from rebal.planner.advice.wording import (
-    ALL_AT_ONCE,
     BACK_OVER_STOP,
-    STOP_ALL,
     STOP_THEN_START,
     start_all,
 )
 from rebal.planner.clients import speak_kip848
-from rebal.planner.commands import commands, sentences
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.kinds import PathKind
 from rebal.planner.kip848 import (
@@ -30,7 +28,7 @@ from rebal.planner.kip848 import (
     allows,
     closed_online,
     conditions,
-    open_points,
+    needed,
     too_old,
     user_data,
 )
@@ -38,20 +36,21 @@ from rebal.planner.paths.parts import (
     again,
     agreed,
     everyone,
-    expected_line,
     gate_of,
     priced,
+    stop_all,
     stop_cost,
     stopping,
 )
-from rebal.planner.paths.restarts import how_of, one_by_one
-from rebal.planner.plan import Aim, Brief, Cost, Gate, Setting, Step, StepKind
+from rebal.planner.paths.restarts import of_workloads, order_of
+from rebal.planner.plan import Aim, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.online import Move, move_online
-from rebal.planner.rehearsal.costs.stop import see_it_empty
 from rebal.planner.rehearsal.scene import default_server_side
 from rebal.planner.risks import Risk
 from rebal.planner.settings import consumer_protocol_for, noted
 from rebal.planner.verdict import exit_code
+
+_FIRST: Final = "a member that joins first with its old configuration makes the group classic again"
 
 
 def to_consumer(context: Context) -> tuple[PathKind, tuple[Step, ...], tuple[Answer, ...]]:
@@ -72,12 +71,11 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
     done = [facts for facts in context.members if facts.member.protocol_type == "consumer"]
     rest = [facts for facts in context.members if facts not in done]
     answer = allows(answers)
-    order = tuple(one_by_one(context, rest))
     return Step(
         id=1,
         title="Every member moves to group.protocol=consumer",
         kind=StepKind.ROLLING,
-        precondition="; ".join(answer.why for answer in answers),
+        precondition=needed(answers),
         precondition_holds=answer,
         config=_settings(context, rest or context.members),
         why=(
@@ -87,26 +85,17 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
             "disabled, some brokers end the classic members at the next rebalance (RB401)",
             *_why(context),
         ),
-        order=sentences(order),
+        order=tuple(order_of(context, rest, by_lists=False)),
         to_do=ids(rest),
         done=ids(done),
         gate=gate_of(
             context,
-            shows="exit code 0, and nothing left to do",
-            needs=(
-                "the group's type is consumer, and every member's protocol is consumer",
-                *expected_line(context),
-            ),
+            shows=f"the group's type is consumer, and {everyone(context)} uses consumer",
             holds=Tri.NO if rest or context.missing else Tri.YES,
             aim=Aim.CONSUMER,
         ),
         rollback="the old configuration, one by one, if the migration policy allows",
-        brief=Brief(
-            needs=open_points(answers),
-            how=tuple(how_of(context, rest, by_lists=False)),
-            gate=f"the group's type is consumer, and {everyone(context)} uses consumer",
-        ),
-        commands=(*commands(order), again(context)),
+        commands=(*of_workloads(rest), again(context)),
         cost=move_online(
             Move(
                 snapshot=priced(context),
@@ -124,31 +113,26 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
 
 
 def _offline(context: Context, common: Sequence[Answer], closed: Sequence[Answer]) -> Step:
-    members = context.snapshot.members
     against = [answer.why for answer in closed]
     return Step(
         id=1,
         title=STOP_THEN_START.format(whom="member", how="with group.protocol=consumer"),
         kind=StepKind.CUT_OVER,
-        precondition="; ".join([agreed(Risk.STOP_FOR_KIP848), *(answer.why for answer in common)]),
+        precondition=needed(common, agreed(Risk.STOP_FOR_KIP848)),
         precondition_holds=Tri.NO,
         config=_settings(context, context.members),
         why=(
             f"the online path is closed: {'; '.join(against)}",
             "an empty classic group is replaced by a KIP-848 group, whatever the migration policy "
             "says; it has no assignments, and committed offsets stay",
+            _FIRST,
             *_without_data(context),
             *_why(context),
         ),
-        order=(
-            STOP_ALL,
-            see_it_empty(members),
-            *_start_lines(),
-        ),
+        order=(stop_all(context.snapshot.members),),
         to_do=ids(context.members),
         gate=_gate(context),
         rollback=BACK_OVER_STOP.format(change="the old configuration"),
-        brief=_brief(context, (ALL_AT_ONCE,), agreed(Risk.STOP_FOR_KIP848), common),
         commands=stopping(context, Risk.STOP_FOR_KIP848),
         cost=stop_cost(context, _server_side(context)),
         exit_code=exit_code(allows(common)),
@@ -170,7 +154,7 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
         id=1,
         title="The group has no members: " + start_all("group.protocol=consumer"),
         kind=StepKind.CUT_OVER,
-        precondition="; ".join(["the group is Empty", *(answer.why for answer in common)]),
+        precondition=needed(common, "the group is Empty"),
         precondition_holds=answer,
         config=tuple(
             setting
@@ -178,10 +162,9 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
             for setting in consumer_protocol_for(key, context.group.group_id)
         ),
         why=("an empty group is replaced by a KIP-848 group; committed offsets stay",),
-        order=tuple(_start_lines()),
+        order=(start_all("group.protocol=consumer", _FIRST),),
         gate=_gate(context),
         rollback=BACK_OVER_STOP.format(change="the old configuration"),
-        brief=_brief(context, _start_lines(), "", common),
         cost=Cost(
             rebalances=1,
             partitions_stopped=0,
@@ -192,26 +175,10 @@ def _start(context: Context, common: tuple[Answer, ...]) -> Step:
     )
 
 
-def _start_lines() -> Iterator[str]:
-    yield start_all(
-        "group.protocol=consumer",
-        "a member that joins first with its old configuration makes the group classic again",
-    )
-
-
-def _brief(context: Context, how: Iterable[str], needs: str, answers: Sequence[Answer]) -> Brief:
-    return Brief(
-        needs=open_points(answers, needs),
-        how=tuple(how),
-        gate=f"{everyone(context)} uses group.protocol=consumer",
-    )
-
-
 def _gate(context: Context) -> Gate:
     return gate_of(
         context,
-        shows="exit code 0, and nothing left to do",
-        needs=("every member's protocol is consumer", *expected_line(context)),
+        shows=f"{everyone(context)} uses group.protocol=consumer",
         holds=Tri.NO,
         aim=Aim.CONSUMER,
     )

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 
 from rebal.groups.model import Tri
 from rebal.planner.clients import cooperative
-from rebal.planner.commands import commands, sentences
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.paths.one_bounce import drop_old, refresh
 from rebal.planner.paths.parts import (
@@ -20,14 +19,13 @@ from rebal.planner.paths.parts import (
     back_goal,
     cost_of,
     everyone,
-    expected_line,
     follows_vote,
     gate_answer,
     gate_of,
     list_settings,
 )
-from rebal.planner.paths.restarts import how_of, order_of
-from rebal.planner.plan import Aim, Brief, Step, StepKind
+from rebal.planner.paths.restarts import commands_of, order_of
+from rebal.planner.plan import Aim, Step, StepKind
 
 
 def two_bounces(context: Context) -> tuple[Step, ...]:
@@ -53,7 +51,6 @@ def add_both(context: Context, number: int, left_out: Sequence[Facts] = ()) -> S
     lacking = [facts for facts in context.lacking if facts not in left_out]
     unsure = [facts for facts in context.unsure if facts not in left_out]
     rest = [*lacking, *unsure]
-    order = tuple(order_of(context, rest))
     kinds = "eager and cooperative assignors together" if context.both_kinds else "two assignors"
     but = f" but {context.named(left_out, 3)}" if left_out else ""
     old = context.keep or "the old assignor"
@@ -61,42 +58,33 @@ def add_both(context: Context, number: int, left_out: Sequence[Facts] = ()) -> S
         id=number,
         title=f"Every member{but} gets {context.target} before {old}",
         kind=StepKind.ROLLING,
-        precondition=f"every client accepts {kinds}; no list needs to be known, because "
-        f"{old} stays, which every member supports",
+        precondition=f"every client accepts {kinds}",
         precondition_holds=Tri.YES,
         config=list_settings(context, names, rest or context.members),
         target_list=names,
         why=tuple(_why_both(context)),
-        order=sentences(order),
+        order=tuple(order_of(context, rest)),
         to_do=ids(lacking),
         done=ids(context.holding),
         unknown=ids(unsure),
         left_out=tuple(sorted({facts.family for facts in left_out if facts.family})),
         gate=gate_of(
             context,
-            shows=f"exit code 0, and step {number + 1} as the next step: "
-            f"{'they' if left_out else 'all members'} support {context.target}",
-            needs=(
-                f"every member's list, or a probe that says yes for {context.target}",
-                *expected_line(context),
-            ),
+            shows=f"{everyone(context)}{but} supports {context.target}",
+            needs=(f"every member's list, or a probe that says yes for {context.target}",),
             holds=gate_answer(context, rest, lacking),
             aim=Aim.WIDEN,
         ),
         rollback=f"[{context.keep or 'the old assignor'}] while elected, then plan --to "
         f"{back_goal(context)}",
-        brief=Brief(
-            needs=f"every client accepts {kinds}",
-            how=tuple(how_of(context, rest)),
-            gate=f"{everyone(context)}{but} supports {context.target}",
-        ),
-        commands=(*commands(order), again(context)),
+        commands=(*commands_of(context, rest), again(context)),
         cost=cost_of(context, rest, names),
     )
 
 
 def _why_both(context: Context) -> Iterator[str]:
     target, keep = context.target, context.keep or "the old assignor"
+    yield f"no list needs to be known: {keep} stays, which every member supports"
     yield (
         f"{target} stands first because a coordinator reload keeps only the elected assignor of "
         f"every list: with {target} elected the next step is still admitted, with {keep} first "

@@ -275,7 +275,7 @@ def test_members_stand_in_natural_order(capsys: Said, tmp_path: Path) -> None:
     out = tmp_path / "a.plan.yaml"
     words = ["plan-upgrade", "--snapshot", str(file), "--out", str(out), "--details"]
     assert app.run(words) == 0
-    assert f"in this order: {', '.join(order)}\n" in capsys.readouterr().out
+    assert f"to do        {', '.join(order[:-1])} and {order[-1]}" in capsys.readouterr().out
     for words in (["inspect"], ["verify", str(out)], ["simulate", "--assignor", "sticky"]):
         app.run([*words, "--snapshot", str(file)])
         lines = capsys.readouterr().out.splitlines()

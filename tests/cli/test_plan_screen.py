@@ -156,7 +156,8 @@ def test_a_surge_is_named_with_its_workload() -> None:
     snapshot = group_of({"members": pods(2)})
     members = tuple(replace(member, declared=declared) for member in snapshot.members)
     text = " ".join(screen(make_plan(replace(snapshot, members=members))).split())
-    assert "Deployment orders: pause its autoscaler and GitOps sync; set maxSurge 0 (now" in text
+    assert "Deployment orders: pause autoscaler and GitOps sync; set maxSurge 0" in text
+    assert "and maxUnavailable 1 (maxSurge is 25%)" in text
 
 
 def test_no_cost_says_that_all_0_partitions_stop() -> None:

@@ -422,7 +422,7 @@ def test_what_a_stop_waits_for_is_always_on_the_screen(folder: Path, capsys: Sai
     assert run("stop.yaml", "--snapshot", demo) == 3
     text = capsys.readouterr().out
     assert "restart nothing more until this is dealt with" in text
-    assert "needed      → an interruption is agreed: nothing of this group is consumed" in text
+    assert "needed      → an interruption is agreed (accepting RB104 records by whom)" in text
     agreed = "rebal verify stop.yaml --ignore RB104 --reason 'the interruption is agreed'"
     assert agreed in text.splitlines()[-1]
     run("stop.yaml", "--snapshot", demo, "--ignore", "RB104", "--reason", "agreed")

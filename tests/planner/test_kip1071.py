@@ -60,7 +60,7 @@ def test_the_plan_stops_everybody_once_that_is_agreed() -> None:
     assert made.advice.action == "cut-over"
     assert made.advice.text.endswith("then start them with the configuration of step 1")
     assert [one.text.splitlines()[-1] for one in step.config] == ["group.protocol=streams"]
-    assert "45 s after they stop" in " ".join(step.order), "Streams sends no leave"
+    assert "45 s later" in " ".join(step.order), "Streams sends no leave"
     assert "group.protocol=classic" in step.rollback
     assert not made.evidence, "an Empty streams group must never be probed"
     assert moved(made) == [
@@ -153,7 +153,7 @@ def test_the_way_back_is_a_stop_too() -> None:
     )
     assert made.steps[0].config[0].text.endswith("\ngroup.protocol=classic")
     assert not made.steps[0].target_list, "Streams is never given a list"
-    assert "see that the group is Empty" in made.steps[0].order, "these members leave"
+    assert "see the group Empty, start all" in made.steps[0].order[0], "these members leave"
     tell = Story(made)
     assert done(tell(look(1, new(1, 1), **STREAMS))) == {"app-0": "no", "app-1": "no"}
     gone = tell(look(2, [], **{**EMPTY, "type": "streams", "protocol_type": "streams"}))

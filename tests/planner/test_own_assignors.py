@@ -53,7 +53,7 @@ def test_the_second_bounce_names_who_still_holds_it_and_the_way_back() -> None:
     assert second.title == "Every member drops zone"
     assert second.to_do == ("a-0f0f", "b-0f0f")
     assert "first [cooperative-sticky, zone], never straight back" in second.rollback
-    assert "still run EAGER (or what zone allows)" in second.why[0]
+    assert "still run EAGER (or what zone allows)" in second.why[1]
     half = plan(group(DONE, BOTH, elected="cooperative-sticky"))
     assert half.steps[1].to_do == ("b-0f0f",)
     assert plan(group(DONE, DONE, elected="cooperative-sticky")).verdict == "done"

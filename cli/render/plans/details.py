@@ -18,6 +18,7 @@ from rebal.cli.render.plans.parts import (
     is_over,
     kept_rows,
     label_of,
+    must_show,
     state,
 )
 from rebal.cli.render.text import (
@@ -32,7 +33,6 @@ from rebal.cli.render.text import (
     to_run,
 )
 from rebal.groups.commands import Command
-from rebal.groups.model import GroupSnapshot
 from rebal.groups.streams import process_names
 from rebal.planner.context import names
 from rebal.planner.plan import Plan, Setting, Severity, Step
@@ -78,7 +78,7 @@ def step_view(plan: Plan, number: int, now: datetime, *, wide: bool = False) -> 
 def _body(plan: Plan, step: Step, config: Sequence[Setting], now: datetime, *, wide: bool) -> View:
     labels = names(plan.baseline.members) | process_names(plan.baseline.members)
     before = facts(_before(plan, step, labels, wide, now), label=LABEL, indent=3)
-    after = facts(_after(step, plan.baseline), label=LABEL, indent=3)
+    after = facts(_after(plan, step), label=LABEL, indent=3)
     return [before, *config_view(config, wide=wide), after]
 
 
@@ -103,18 +103,18 @@ def _before(plan: Plan, step: Step, labels: dict[str, str], wide: bool, now: dat
     yield from _marked("why", step.why)
 
 
-def _after(step: Step, baseline: GroupSnapshot) -> Rows:
-    yield from _marked("order", step.order)
+def _after(plan: Plan, step: Step) -> Rows:
+    yield from _marked("how", step.order)
     if step.cost is not None:
-        yield "costs", cost_text(step, baseline)
+        yield "cost", cost_text(step, plan.baseline)
         if step.cost.seconds:
             yield "", step.cost.text
         if len(step.cost.paces) > 1:
             yield "", pace_table(step.cost)
     yield "gate", Command.read(step.gate.command)
-    yield "", f"must show: {step.gate.shows}"
+    yield "", f"must show: {must_show(plan, step)}"
     yield from (("", hanging("·", need, 1)) for need in step.gate.needs)
-    yield "back", step.rollback
+    yield "rollback", step.rollback
     yield from to_run(step.commands)
 
 

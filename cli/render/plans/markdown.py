@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from rebal.cli.output import escape, shown
 from rebal.cli.render.plans.costs import cost_text, duration, partition_seconds_text
-from rebal.cli.render.plans.parts import headline, is_over, label_of, state
+from rebal.cli.render.plans.parts import headline, is_over, label_of, must_show, state
 from rebal.cli.render.text import count
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import names
@@ -94,7 +94,10 @@ def _step(plan: Plan, step: Step, config: tuple[Setting, ...]) -> Iterator[str]:
             longest = pace.worst_seconds
             worst = "" if longest is None else f"; worst case {duration(longest)}"
             yield f"  - {pace.name}: {duration(pace.seconds)}, {stopped}, {rebalances}{worst}"
-    yield from ("", f"- [ ] Gate: {_code(step.gate.command)} must show: {plain(step.gate.shows)}")
+    yield from (
+        "",
+        f"- [ ] Gate: {_code(step.gate.command)} must show: {plain(must_show(plan, step))}",
+    )
     yield from (f"  - {plain(need)}" for need in step.gate.needs)
     yield f"- Rollback: {plain(step.rollback)}"
     yield from _to_run(step.commands)

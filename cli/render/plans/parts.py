@@ -82,6 +82,12 @@ def short_state(plan: Plan, step: Step) -> str:
     return f"not before the gate of step {step.id - 1} holds"
 
 
+def must_show(plan: Plan, step: Step) -> str:
+    """Return the state in which the step's gate holds, and how its command shows that."""
+    again = "" if plan.given.plan is not None else ", another next step or none"
+    return f"{step.gate.shows} (exit code 0{again})"
+
+
 def label_of(finding: Finding, plan: Plan) -> str:
     """Return the label of a finding; a step after the plan's last one stands for its end."""
     if finding.ignored:

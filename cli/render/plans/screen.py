@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
 from rich.text import Text
 
 from rebal.cli.output import View, escape, shown
@@ -52,7 +51,7 @@ from rebal.groups.model import Tri
 from rebal.groups.streams import process_names
 from rebal.planner.commands import ACCEPT, ANSWER, READ_MORE, show
 from rebal.planner.context import names
-from rebal.planner.plan import Brief, Finding, Plan, Setting, Severity, Step, Verdict
+from rebal.planner.plan import Finding, Plan, Setting, Severity, Step, Verdict
 from rebal.planner.rules import rules
 
 if TYPE_CHECKING:
@@ -126,16 +125,13 @@ def _step(
     plan: Plan, step: Step, config: Sequence[Setting], how: Sequence[str], *, wide: bool
 ) -> View:
     """Return a step's lines; `how` are instructions that stand above all steps."""
-    brief = step.brief
-    if brief.how == how:
-        brief = replace(brief, how=())
     later = [one for one in _open(plan, Severity.BLOCK) if one.before_step == step.id]
     later = [one for one in later if plan.holds_later(one)]
     return [
         facts(_members(plan, step, wide=wide), label=_LABEL, indent=_INDENT),
         *(config_view(config, wide=True) if wide else _settings(config)),
         facts(
-            [*_rest(plan, step, brief), *_blocking(plan, later, NOT_YET)],
+            [*_rest(plan, step, how), *_blocking(plan, later, NOT_YET)],
             label=_LABEL,
             indent=_INDENT,
         ),
@@ -145,7 +141,7 @@ def _step(
 def _how(plan: Plan) -> tuple[str, ...]:
     """Return the instructions that most of the remaining steps share, else those of the last."""
     steps = [step for step in reversed(plan.steps) if not is_over(plan, step)]
-    found = Counter(step.brief.how for step in steps)
+    found = Counter(step.order for step in steps)
     return found.most_common(1)[0][0] if found else ()
 
 
@@ -179,7 +175,7 @@ def _needs(plan: Plan) -> Rows:
     if step is None or step.precondition_holds is Tri.YES:
         return
     label = Text(f"step {step.id}: needs", style=STATE_STYLES[step.exit_code])
-    yield label, step.brief.needs or step.precondition
+    yield label, step.precondition
     yield from to_run(one for one in step.commands if one.use.startswith(ACCEPT))
 
 
@@ -213,12 +209,12 @@ def _essential(setting: Setting) -> list[str]:
     return kept or texts
 
 
-def _rest(plan: Plan, step: Step, brief: Brief) -> Rows:
-    for n, line in enumerate(brief.how):
-        yield "" if n else "how", line
+def _rest(plan: Plan, step: Step, how: Sequence[str]) -> Rows:
+    if step.order != how:
+        yield from labelled("how", step.order)
     if step.cost is not None:
         yield "cost", Forms(*cost_forms(step, plan.baseline))
-    yield "gate", brief.gate
+    yield "gate", step.gate.shows
     yield "rollback", step.rollback
 
 

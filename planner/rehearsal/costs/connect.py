@@ -39,7 +39,7 @@ def by_workers(restarts: Restarts) -> Cost | None:
     )
 
 
-def stop_all(restarts: Restarts) -> Cost | None:
+def stop_workers(restarts: Restarts) -> Cost | None:
     """Return the cost where all that restart stop before the first of them starts again."""
     text = "nothing runs from the first stop to the end of the one rebalance"
     total = work_of_all(restarts.snapshot)

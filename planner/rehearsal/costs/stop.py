@@ -109,11 +109,6 @@ def _text(stop: Stop, pace: Pace) -> str:
 
 
 def see_it_empty(members: Sequence[Member]) -> str:
-    """Return the line of an order that waits for the group to have no members."""
-    line = "see that the group is Empty"
+    """Return the instruction to wait until the group has no members, and how long that takes."""
     held = empty_after(members)
-    if held:
-        static = all(leaves(m) or m.instance_id is not None for m in members)
-        who = "static members" if static else "Kafka Streams sends no leave: its members"
-        line += f" ({who} count until their sessions end, {held:g} s after they stop)"
-    return line
+    return f"see the group Empty{f' ({held:g} s later, when sessions end)' if held else ''}"

@@ -29,8 +29,9 @@ def static_members(context: Context) -> Findings:
     restart, and the member's JOIN_GROUP line in the request log.
 
     How to fix it: check after each restart instead of waiting. To make every member show its list,
-    restart one dynamic member, or keep one static member down for longer than session.timeout.ms
-    (its partitions stop for that long). Never start two processes with one instance id: the newer
+    restart one dynamic member, call Consumer.enforceRebalance() where the application exposes it
+    (KIP-568, Java from 2.5), or keep one static member down for longer than session.timeout.ms (its
+    partitions stop for that long). Never start two processes with one instance id: the newer
     one fences the older one.
     """
     named = [facts for facts in context.members if facts.static and facts not in context.settled]
