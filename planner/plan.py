@@ -116,57 +116,52 @@ class Setting(Record, frozen=True, kw_only=True, omit_defaults=False):
     text: str
 
 
-class Pace(Record, frozen=True, kw_only=True, omit_defaults=False):
+class Figures(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """Figures of a cost and of each of its paces; None: not computed.
+
+    `rebalances` counts the generations of a classic group and the epochs of a KIP-848 one,
+    `partitions_moved` changes of owner. `longest_seconds` is the longest time that one partition is
+    not consumed, as expected; the `worst_` figures assume that every wait lasts as long as the
+    members' timeouts allow. `about`: of a large group one restart of each kind was rehearsed and
+    counts for the others.
+    """
+
+    rebalances: int
+    partitions_moved: int
+    worst_seconds: float | None = None
+    worst_partition_seconds: float | None = None
+    longest_seconds: float | None = None
+    about: bool = False
+
+
+class Pace(Figures, frozen=True, kw_only=True, omit_defaults=False):
     """Cost of a step at one pace: `batch` members restart at a time.
 
     `seconds` is wall time, `partition_seconds` the sum over all partitions of how long each is not
-    consumed. Both are expected values; the `worst_` fields assume that every wait lasts as long as
-    the members' timeouts allow. `partitions_moved` counts changes of owner. `longest_seconds` is
-    the longest time that one partition is not consumed (None: not computed).
-
-    `about`: of a large group one restart of each kind was rehearsed and counts for the others; of
-    `kinds_left_out` kinds of restart none was.
+    consumed, both as expected. Of `kinds_left_out` kinds of restart none was rehearsed.
     """
 
     name: str
     batch: int
     seconds: float
     partition_seconds: float
-    rebalances: int
-    partitions_moved: int
-    worst_seconds: float | None = None
-    worst_partition_seconds: float | None = None
-    longest_seconds: float | None = None
-    worst_longest_seconds: float | None = None
-    about: bool = False
     kinds_left_out: int = 0
 
 
-class Cost(Record, frozen=True, kw_only=True, omit_defaults=False):
+class Cost(Figures, frozen=True, kw_only=True, omit_defaults=False):
     """Predicted cost of a step if one member restarts at a time (a cut-over: all at once).
 
-    `rebalances` counts the generations of a classic group and the epochs of a KIP-848 one.
     `partitions_stopped` is the sum over all rebalances of the partitions that stop at each;
-    `partitions_moved` counts changes of owner. `partition_seconds` is the sum over all partitions
-    of how long each is not consumed (None: not computed). `worst_seconds` and
-    `worst_partition_seconds` assume that every wait lasts as long as the members' own timeouts
-    allow. `longest_seconds` is the longest time that one partition is not consumed (None: not
-    computed). `about` is as a `Pace` has it. `paces` gives the cost one by one, in the batch that
-    was asked for, and all at once (in a cut-over the pace is that of the starts). `unit` is what is
-    counted: `partition`, or `task` of Connect workers (a connector counts as one task).
+    `seconds` and `partition_seconds` are as a `Pace` has them (None: not computed). `paces` gives
+    the cost one by one, in the batch that was asked for, and all at once (in a cut-over the pace is
+    that of the starts). `unit` is what is counted: `partition`, or `task` of Connect workers (a
+    connector counts as one task).
     """
 
-    rebalances: int
     partitions_stopped: int
-    partitions_moved: int
     text: str = ""
     seconds: float | None = None
     partition_seconds: float | None = None
-    worst_seconds: float | None = None
-    worst_partition_seconds: float | None = None
-    longest_seconds: float | None = None
-    worst_longest_seconds: float | None = None
-    about: bool = False
     paces: tuple[Pace, ...] = ()
     unit: str = "partition"
 

@@ -137,7 +137,6 @@ class RehearsedRoll:
             worst_seconds=round(max(worst.seconds, expected.seconds), 1),
             worst_partition_seconds=round(max(worst.unowned, expected.unowned), 1),
             longest_seconds=round(expected.longest, 1),
-            worst_longest_seconds=round(max(worst.longest, expected.longest), 1),
             about=not some.whole,
             kinds_left_out=some.left_out,
         )
@@ -305,7 +304,6 @@ def priced(
         worst_seconds=pace.worst_seconds,
         worst_partition_seconds=pace.worst_partition_seconds,
         longest_seconds=pace.longest_seconds,
-        worst_longest_seconds=pace.worst_longest_seconds,
         about=pace.about,
         paces=tuple(each.pace for each in made),
     )
