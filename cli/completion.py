@@ -2,7 +2,8 @@
 
 typer's own scripts complete neither `host:port` nor names from a cluster safely (its script for zsh
 evaluates them), so the scripts in `data/completion` print what `candidates` returns and the shell
-quotes it. Nothing here raises: without an answer the shell offers files.
+quotes it. The command's own parser reads what is typed so far, and forgives what is missing or
+wrong. Nothing here raises: without an answer the shell offers files.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+from typer import Context
 
 from rebal.cli.app import COMMANDS
 from rebal.cli.commands.simulate_cmd import OF_CONSUMERS, OF_WORKERS
@@ -37,39 +40,24 @@ class Candidate(NamedTuple):
     help: str = ""
 
 
-class _Typed(NamedTuple):
-    """A command line up to its last word: the command, what it has got, what is expected now.
-
-    `params` are all parameters of the command, `expected` is the one whose value comes next (None:
-    none); `values` holds the words of options by the parameter's name, `words` the arguments. Only
-    arguments follow once `only_words` holds.
-    """
-
-    command: str
-    params: Sequence[Any]
-    expected: Any
-    values: Mapping[str, list[str]]
-    words: Sequence[str]
-    only_words: bool
-
-
 def candidates(line: str) -> list[Candidate]:
     """Return the words that may stand at the end of `line`, which ends at the cursor."""
     *before, last = _split(line)
     entry, rest = _entry(before[1:])
     if not isinstance(entry, Entry):
         return _matching((Candidate(one.name, one.summary) for one in entry), last)
-    typed = _typed(entry.name, LazyCommand(entry).load().params, rest)
-    if typed.expected is None and not typed.only_words and last.startswith("-"):
+    typed = LazyCommand(entry).load().make_context(entry.name, [*rest], resilient_parsing=True)
+    by_name = _by_option(typed)
+    only_words = "--" in rest
+    expected = None if only_words else _open_option(by_name, rest)
+    if expected is None and not only_words and last.startswith("-"):
         name, equals, value = last.partition("=")
-        param = _by_option(typed.params).get(name)
-        if not equals or param is None:
+        if not equals or name not in by_name:
             return _matching(_options(typed), last)
-        found = _values(typed._replace(expected=param), value)
+        found = _values(typed, by_name[name], value)
         return [Candidate(f"{name}={each.value}", each.help) for each in found]
-    if typed.expected is None:
-        typed = typed._replace(expected=_argument(typed))
-    return _values(typed, last) if typed.expected is not None else []
+    expected = expected or _open_argument(typed)
+    return _values(typed, expected, last) if expected is not None else []
 
 
 def _split(line: str) -> list[str]:
@@ -100,67 +88,51 @@ def _entry(words: Sequence[str]) -> tuple[Entry | tuple[Entry, ...], Sequence[st
     return entries, ()
 
 
-def _by_option(params: Sequence[Any]) -> dict[str, Any]:
+def _by_option(typed: Context) -> dict[str, Any]:
+    params = typed.command.params
     return {name: one for one in params if one.param_type_name == "option" for name in one.opts}
 
 
-def _typed(command: str, params: Sequence[Any], words: Sequence[str]) -> _Typed:
-    """Return what the words before the last one have given to the command."""
-    by_name = _by_option(params)
-    values: dict[str, list[str]] = {}
-    arguments: list[str] = []
-    expected = None
-    only_words = False
-    for word in words:
-        option, equals, value = word.partition("=")
-        if only_words:
-            arguments.append(word)
-        elif expected is not None and not word.startswith("-"):
-            values.setdefault(expected.name, []).append(word)
-            expected = expected if expected.metavar in _GREEDY else None
-        elif word == "--":
-            only_words, expected = True, None
-        elif option in by_name and equals:
-            values.setdefault(by_name[option].name, []).append(value)
-            expected = None
-        elif word in by_name:
-            expected = None if by_name[word].is_flag else by_name[word]
-        elif word[:2] in by_name and not word.startswith("--"):
-            values.setdefault(by_name[word[:2]].name, []).append(word[2:])
-            expected = None
-        elif not word.startswith("-"):
-            arguments.append(word)
-    return _Typed(command, params, expected, values, arguments, only_words)
+def _open_option(by_name: Mapping[str, Any], words: Sequence[str]) -> Any:
+    """Return the option whose value comes next; None where none waits for one."""
+    options = [n for n, word in enumerate(words) if word.startswith("-")]
+    found = by_name.get(words[options[-1]]) if options else None
+    if found is None or found.is_flag:
+        return None
+    return found if options[-1] == len(words) - 1 or found.metavar in _GREEDY else None
 
 
-def _argument(typed: _Typed) -> Any:
+def _is_given(typed: Context, param: Any) -> bool:
+    source = typed.get_parameter_source(param.name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _open_argument(typed: Context) -> Any:
     """Return the argument that the next word is for; None where all have one."""
-    places = [one for one in typed.params if one.param_type_name == "argument"]
-    if places and places[-1].nargs == -1:
-        return places[min(len(typed.words), len(places) - 1)]
-    return places[len(typed.words)] if len(typed.words) < len(places) else None
+    places = (one for one in typed.command.params if one.param_type_name == "argument")
+    return next((one for one in places if one.nargs == -1 or not _is_given(typed, one)), None)
 
 
-def _options(typed: _Typed) -> Iterator[Candidate]:
+def _options(typed: Context) -> Iterator[Candidate]:
     """Yield the options that are not given yet, the repeatable ones always."""
-    for param in typed.params:
-        if param.param_type_name == "option" and (param.multiple or param.name not in typed.values):
-            longest = max(param.opts, key=len)
-            yield Candidate(longest, param.help or "")
+    for param in dict.fromkeys(_by_option(typed).values()):
+        if param.multiple or not _is_given(typed, param):
+            yield Candidate(max(param.opts, key=len), param.help or "")
     yield Candidate("--help", "Show this message and exit.")
 
 
-def _values(typed: _Typed, prefix: str) -> list[Candidate]:
-    """Return the values of the expected parameter that begin with `prefix`."""
-    param = typed.expected
+def _values(typed: Context, param: Any, prefix: str) -> list[Candidate]:
+    """Return the values of the parameter that begin with `prefix`, without those of an argument
+    that are typed already.
+    """
     choices = getattr(param.type, "choices", None)
     if choices:
         return _matching((Candidate(str(getattr(one, "value", one))) for one in choices), prefix)
     source = _BY_NAME.get(param.name) or _BY_METAVAR.get((param.metavar or "").strip("[]"))
     if source is None:
         return []
-    found = _matching(source(typed, prefix), prefix)
-    return [one for one in found if one.value not in typed.words]
+    there = typed.params[param.name] or () if param.nargs == -1 else ()
+    return [one for one in _matching(source(typed, prefix), prefix) if one.value not in there]
 
 
 def _matching(found: Iterable[Candidate], prefix: str) -> list[Candidate]:
@@ -168,11 +140,11 @@ def _matching(found: Iterable[Candidate], prefix: str) -> list[Candidate]:
     return [one for one in found if one.value.startswith(prefix) and one.value.isprintable()]
 
 
-def _documents(*kinds: str) -> Callable[[_Typed, str], Iterator[Candidate]]:
+def _documents(*kinds: str) -> Callable[[Context, str], Iterator[Candidate]]:
     """Return a source of folders, and of files that hold documents of these kinds."""
     schemas = re.compile(rf"rebal\.(?:{'|'.join(kinds)})/\d")
 
-    def source(_: _Typed, prefix: str) -> Iterator[Candidate]:
+    def source(_: Context, prefix: str) -> Iterator[Candidate]:
         from rebal.inspectors.files import expanded
 
         folder = prefix[: prefix.rfind("/") + 1]
@@ -193,7 +165,7 @@ def _head(path: Path) -> str:
         return ""
 
 
-def _scripts(typed: _Typed, prefix: str) -> Iterator[Candidate]:
+def _scripts(typed: Context, prefix: str) -> Iterator[Candidate]:
     """Yield the ready scripts, then the files of scripts."""
     from rebal.planner.rehearsal.scripts import READY
 
@@ -201,7 +173,7 @@ def _scripts(typed: _Typed, prefix: str) -> Iterator[Candidate]:
     yield from _documents("script")(typed, prefix)
 
 
-def _variants(_: _Typed, prefix: str) -> Iterator[Candidate]:
+def _variants(_: Context, prefix: str) -> Iterator[Candidate]:
     """Yield the names of --compare, after those that are typed already."""
     from rebal.planner.rehearsal.variants import VARIANTS
 
@@ -212,18 +184,18 @@ def _variants(_: _Typed, prefix: str) -> Iterator[Candidate]:
     )
 
 
-def _parameters(_: _Typed, __: str) -> Iterator[Candidate]:
+def _parameters(_: Context, __: str) -> Iterator[Candidate]:
     from rebal.planner.rehearsal.parameters import PARAMETERS
 
     yield from (Candidate(f"{name}=", one.about) for name, one in PARAMETERS.items())
 
 
-def _schemas(_: _Typed, __: str) -> Iterator[Candidate]:
+def _schemas(_: Context, __: str) -> Iterator[Candidate]:
     for file in sorted((files("rebal.cli") / "data" / "schemas").iterdir(), key=lambda f: f.name):
         yield Candidate(file.name.removesuffix(".json"))
 
 
-def _rules(_: _Typed, __: str) -> Iterator[Candidate]:
+def _rules(_: Context, __: str) -> Iterator[Candidate]:
     """Yield the ids of the rules by the names of their files: the rules themselves load slowly."""
     folder = files("rebal.planner") / "rules"
     names = chain.from_iterable(each.iterdir() for each in folder.iterdir() if each.is_dir())
@@ -233,8 +205,8 @@ def _rules(_: _Typed, __: str) -> Iterator[Candidate]:
         yield Candidate(rule)
 
 
-def _assignors(typed: _Typed, _: str) -> Iterator[Candidate]:
-    if typed.command == "simulate":
+def _assignors(typed: Context, _: str) -> Iterator[Candidate]:
+    if typed.info_name == "simulate":
         from rebal.cli.custom import custom_names
 
         yield from map(Candidate, (*OF_CONSUMERS, *OF_WORKERS, *custom_names()))
@@ -245,54 +217,46 @@ def _assignors(typed: _Typed, _: str) -> Iterator[Candidate]:
     yield from (Candidate(name) for name, one in assignors().items() if one.protocols != "depends")
 
 
-def _goals(_: _Typed, __: str) -> Iterator[Candidate]:
+def _goals(_: Context, __: str) -> Iterator[Candidate]:
     yield from map(Candidate, goals())
 
 
-def _libraries(_: _Typed, __: str) -> Iterator[Candidate]:
+def _libraries(_: Context, __: str) -> Iterator[Candidate]:
     from rebal.groups.clients import libraries
 
     yield from map(Candidate, libraries())
 
 
-def _families(_: _Typed, __: str) -> Iterator[Candidate]:
+def _families(_: Context, __: str) -> Iterator[Candidate]:
     from rebal.groups.clients import families
 
     yield from map(Candidate, families())
 
 
-def _profiles(_: _Typed, __: str) -> Iterator[Candidate]:
+def _profiles(_: Context, __: str) -> Iterator[Candidate]:
     from rebal.inspectors.connection.config import profiles
 
     yield from map(Candidate, profiles(os.environ))
 
 
-def _shells(_: _Typed, __: str) -> Iterator[Candidate]:
+def _shells(_: Context, __: str) -> Iterator[Candidate]:
     yield from map(Candidate, SHELLS)
 
 
-def _groups(typed: _Typed, _: str) -> Iterator[Candidate]:
+def _groups(typed: Context, _: str) -> Iterator[Candidate]:
     """Yield the groups of the cluster that the options typed so far name; none if it is slow."""
     names: list[str] = []
-    thread = threading.Thread(target=lambda: names.extend(_listed(typed.values)), daemon=True)
+    thread = threading.Thread(target=lambda: names.extend(_listed(typed.params)), daemon=True)
     thread.start()
     # A name that cannot be resolved, or a token that does not come, knows no time limit.
     thread.join(LIVE_SECONDS)
     yield from map(Candidate, sorted(names))
 
 
-def _listed(values: Mapping[str, list[str]]) -> Iterable[str]:
-    given = {name: values[name] for name in _CONNECTION if name in values}
-    overrides = given.pop("overrides", None)
-    single = {name: found[-1] for name, found in given.items()}
-    config_file = single.pop("command_config", None)
+def _listed(values: Mapping[str, Any]) -> Iterable[str]:
+    given = {name: values[name] for name in _CONNECTION if values.get(name)}
     try:
-        connection = Connection(
-            command_config=Path(config_file) if config_file else None,
-            overrides=overrides,
-            timeout=LIVE_SECONDS,
-            **single,
-        )
+        connection = Connection(timeout=LIVE_SECONDS, **given)
         if not connection.names_broker():
             return ()
         from rebal.inspectors.kafka.listing import group_names
@@ -302,12 +266,12 @@ def _listed(values: Mapping[str, list[str]]) -> Iterable[str]:
         return ()
 
 
-def _files_or_groups(typed: _Typed, prefix: str) -> Iterator[Candidate]:
+def _files_or_groups(typed: Context, prefix: str) -> Iterator[Candidate]:
     yield from _documents("plan", "snapshot")(typed, prefix)
     yield from _groups(typed, prefix)
 
 
-_BY_NAME: Final[Mapping[str, Callable[[_Typed, str], Iterator[Candidate]]]] = {
+_BY_NAME: Final[Mapping[str, Callable[[Context, str], Iterator[Candidate]]]] = {
     "assignors": _assignors,
     "to": _goals,
     "to_client": _libraries,
@@ -318,7 +282,7 @@ _BY_NAME: Final[Mapping[str, Callable[[_Typed, str], Iterator[Candidate]]]] = {
     "compare": _variants,
     "param": _parameters,
 }
-_BY_METAVAR: Final[Mapping[str, Callable[[_Typed, str], Iterator[Candidate]]]] = {
+_BY_METAVAR: Final[Mapping[str, Callable[[Context, str], Iterator[Candidate]]]] = {
     "PLAN": _documents("plan"),
     "A": _documents("plan", "snapshot"),
     "B": _files_or_groups,
