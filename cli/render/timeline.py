@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from rebal.cli.errors import UsageError
-from rebal.cli.output import View, escape, shown
+from rebal.cli.output import View, shown
+from rebal.cli.render.pages import html_page
 from rebal.cli.render.text import Column, FittingTable, Rows, count, facts, span_text
 from rebal.groups.model import Record
 from rebal.planner.verification.timeline import MemberTimeline, Timeline
@@ -63,25 +62,14 @@ def timeline_html(timeline: Timeline) -> str:
     Raises:
         UsageError: jinja2 is not installed.
     """
-    # The page alone needs jinja2, which comes with the extra `fleet`.
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError:
-        raise UsageError("-o html needs jinja2: pip install 'rebal[fleet]'.") from None
-    folder = files("rebal.cli").joinpath("data/timeline")
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    template = environment.from_string(folder.joinpath("page.html").read_text("utf-8"))
-    made = template.render(
+    return html_page(
+        "timeline",
         timeline=shown(timeline),
         headline=headline(timeline),
         sums=[(str(label), str(text)) for label, text in _sums(timeline)],
         bars=bars,
         clock=_clock,
-        style=folder.joinpath("page.css").read_text("utf-8"),
     )
-    return "\n".join(map(escape, made.split("\n")))
 
 
 def bars(timeline: Timeline, member: MemberTimeline) -> Iterator[Bar]:

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from rebal.cli.output import escape
+from rebal.cli.render.pages import ticks
 from rebal.cli.render.text import GAP
 from rebal.planner.rehearsal.lanes import Doing, Stretch, lanes
 from rebal.planner.rehearsal.outcome import Rehearsal
@@ -33,8 +34,6 @@ _LEGEND: Final = (
     (_REJECTED, "rejected"),
     (_TWICE, "owned twice"),
 )
-_STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200)
-_DAY: Final = 86_400
 
 
 class LanesView:
@@ -187,28 +186,14 @@ def _phases(run: Rehearsal, columns: int) -> str:
 
 
 def _axis(seconds: float, columns: int) -> str:
-    """Return marks of the time: `0       1 min     2 min`."""
-    least = seconds * 12 / columns
-    step = next((one for one in _STEPS if one >= least), _DAY * max(1, round(least / _DAY)))
+    """Return marks of the time: `0 s     1 min     2 min`."""
     line = ""
-    at = 0
-    while at <= seconds:
+    for at, mark in ticks(seconds, seconds * 12 / columns):
         place = round(at / max(seconds, 1e-9) * columns)
-        mark = _clock(at)
         if place + len(mark) > columns:
             break
         line = line.ljust(place) + mark
-        at += step
     return line
-
-
-def _clock(seconds: int) -> str:
-    if seconds == 0:
-        return "0"
-    for unit, name in ((3600, "h"), (60, "min")):
-        if seconds % unit == 0:
-            return f"{seconds // unit} {name}"
-    return f"{seconds} s" if seconds < 60 else f"{seconds // 60}:{seconds % 60:02d} min"
 
 
 def _folded(parts: Sequence[str], blank: str, width: int) -> Iterator[str]:

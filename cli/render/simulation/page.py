@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
-from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from rebal.cli.errors import UsageError
-from rebal.cli.output import escape, shown
+from rebal.cli.output import shown
+from rebal.cli.render.pages import html_page, ticks
 from rebal.cli.render.plans.costs import duration
 from rebal.cli.render.simulation.dangers import called, dangers, fine, sample_text
 from rebal.cli.render.text import count
@@ -57,19 +55,6 @@ def rehearsal_html(run: Rehearsal, group: str) -> str:
     Raises:
         UsageError: jinja2 is not installed.
     """
-    # The page alone needs jinja2, which comes with the extra `fleet`.
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError:
-        raise UsageError("-o html needs jinja2: pip install 'rebal[fleet]'.") from None
-    folder = files("rebal.cli").joinpath("data/rehearsal")
-
-    def read(name: str) -> str:
-        return folder.joinpath(name).read_text("utf-8")
-
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     tall = len(run.members) <= _FEW
     columns = _COLUMNS if tall else _FLAT_COLUMNS
     said, sums, found = fine(run), list(_sums(run)), list(dangers(run))
@@ -79,8 +64,10 @@ def rehearsal_html(run: Rehearsal, group: str) -> str:
     drawn = {shown(name): line for name, line in lanes(run, columns, usual=not tall).items()}
     gaps, total = _unowned(run), len(run.partitions)
     small = total <= _MOST_PARTITIONS and sum(len(p.owners) for p in run.partitions) <= _MOST_SPANS
+    length = max(run.measures.seconds, 1e-9)
     run = shown(run if small else replace(run, partitions=()))
-    made = environment.from_string(read("page.html")).render(
+    return html_page(
+        "rehearsal",
         run=run,
         group=str(shown(group)),
         verdict="" if found else said,
@@ -93,14 +80,11 @@ def rehearsal_html(run: Rehearsal, group: str) -> str:
         hues=_hues(run) if tall else {},
         marks=list(_marks(run)),
         unowned=gaps,
-        ticks=list(_ticks(run.measures.seconds)),
+        ticks=[(_WIDE * at / length, mark) for at, mark in ticks(length, length / 10)],
         notes=[note for note in run.notes if note.what != "ended"],
         clock=duration,
         data=_data(run, drawn, columns),
-        style=read("page.css"),
-        program=read("page.js"),
     )
-    return "\n".join(map(escape, made.split("\n")))
 
 
 def _sums(run: Rehearsal) -> Iterator[tuple[str, str]]:
@@ -213,15 +197,6 @@ def _unowned(run: Rehearsal) -> str:
         f"{column},{60 - 58 * max(value, 0) / total:.1f}" for column, value in enumerate(worst)
     ]
     return f"0,60 {' '.join(points)} {_WIDE},60"
-
-
-def _ticks(seconds: float) -> Iterator[tuple[float, str]]:
-    steps = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400)
-    step = steps[min(bisect_right(steps, seconds / 10), len(steps) - 1)]
-    at = 0
-    while at <= seconds:
-        yield _WIDE * at / max(seconds, 1e-9), duration(at)
-        at += step
 
 
 def _data(run: Rehearsal, drawn: dict[str, tuple[Stretch, ...]], columns: int) -> str:
