@@ -128,6 +128,6 @@ def restart_these(who: str, assignors: Sequence[str], *, before: str, after: str
     return f"{before} Restart {who}{brings}{after}.".lstrip()
 
 
-def start_all(change: str, warning: str = "") -> str:
-    """Return the instruction to start all members of an Empty group with a change."""
-    return f"start all members with {change}{f'; {warning}' if warning else ''}"
+def start_all(how: str, warning: str = "") -> str:
+    """Return the instruction to start all members of an Empty group, such as `with a change`."""
+    return f"start all members {how}{f'; {warning}' if warning else ''}"

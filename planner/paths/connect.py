@@ -20,7 +20,8 @@ from rebal.planner.advice.wording import (
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.kinds import PathKind
-from rebal.planner.paths.parts import PlannedPath, empty_now, everyone, gate_of, stop_all
+from rebal.planner.paths.parts import PlannedPath, everyone, gate_of
+from rebal.planner.paths.stops import empty_now, stop_all
 from rebal.planner.plan import Aim, Cost, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, offers
 from rebal.planner.rehearsal.costs.connect import by_workers, stop_workers

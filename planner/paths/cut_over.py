@@ -10,24 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri
-from rebal.planner.advice.wording import (
-    BACK_OVER_STOP,
-    STOP_THEN_START,
-)
 from rebal.planner.clients import speak_kip848, stays_eager
 from rebal.planner.commands import NamedCommand
-from rebal.planner.context import CONSUMER, Context, ids
-from rebal.planner.paths.parts import (
-    agreed,
-    everyone,
-    gate_of,
-    list_settings,
-    stop_all,
-    stop_cost,
-    stopping,
-)
-from rebal.planner.plan import Aim, Step, StepKind
-from rebal.planner.risks import Risk
+from rebal.planner.context import CONSUMER, Context
+from rebal.planner.paths.parts import everyone, gate_of, list_settings, stop_cost
+from rebal.planner.paths.stops import over_a_stop
+from rebal.planner.plan import Aim, Step
 
 
 def needs_cut_over(context: Context) -> bool:
@@ -45,31 +33,24 @@ def needs_cut_over(context: Context) -> bool:
 
 def cut_over(context: Context) -> tuple[Step, ...]:
     """Return the one step of the cut-over; its precondition is an agreed interruption."""
-    names = (context.target,)
-    return (
-        Step(
-            id=1,
-            title=STOP_THEN_START.format(whom="member", how=f"on {context.target}"),
-            kind=StepKind.CUT_OVER,
-            precondition=agreed(Risk.STOP),
-            precondition_holds=Tri.NO,
-            config=list_settings(context, names, context.members),
-            target_list=names,
-            why=("an Empty group admits any list that all its members share",),
-            order=(stop_all(context.snapshot.members),),
-            to_do=ids(facts for facts in context.members if facts not in context.settled),
-            done=ids(context.settled),
-            gate=gate_of(
-                context,
-                shows=f"{everyone(context)} uses {context.target} alone",
-                holds=Tri.NO,
-                aim=Aim.NARROW,
-            ),
-            rollback=BACK_OVER_STOP.format(change="the old list"),
-            commands=(*stopping(context, Risk.STOP), *_without_a_stop(context)),
-            cost=stop_cost(context),
+    step = over_a_stop(
+        context,
+        how=f"on {context.target}",
+        gate=gate_of(
+            context,
+            shows=f"{everyone(context)} uses {context.target} alone",
+            holds=Tri.NO,
+            aim=Aim.NARROW,
         ),
+        back="the old list",
+        config=list_settings(context, (context.target,), context.members),
+        target_list=(context.target,),
+        why=("an Empty group admits any list that all its members share",),
+        done=context.settled,
+        commands=_without_a_stop(context),
+        cost=stop_cost(context),
     )
+    return (step,)
 
 
 def _without_a_stop(context: Context) -> Iterator[NamedCommand]:

@@ -8,40 +8,26 @@ disabled). An Empty group is replaced by a classic one, whatever the policy.
 
 from __future__ import annotations
 
-from typing import Final
-
 from rebal.groups.model import Tri
-from rebal.planner.advice.wording import (
-    BACK_ONE_BY_ONE,
-    BACK_OVER_STOP,
-    STOP_THEN_START,
-    start_all,
-)
+from rebal.planner.advice.wording import BACK_ONE_BY_ONE
 from rebal.planner.clients import cooperative, speak_kip848
 from rebal.planner.context import Context, ids
 from rebal.planner.kinds import PathKind
 from rebal.planner.kip848 import Answer, allows, closed_online, conditions, needed
 from rebal.planner.paths.parts import (
-    agreed,
     everyone,
     gate_of,
     priced,
-    stop_all,
     stop_cost,
-    stopping,
 )
 from rebal.planner.paths.restarts import of_workloads, order_of, request_log
-from rebal.planner.plan import Aim, Cost, Gate, Setting, Step, StepKind
+from rebal.planner.paths.stops import over_a_stop
+from rebal.planner.plan import Aim, Gate, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.online import Move, move_online
 from rebal.planner.rehearsal.scene import default_server_side
 from rebal.planner.risks import Risk
 from rebal.planner.settings import classic_protocol_for
-from rebal.planner.timeouts import with_brokers_sessions
 from rebal.planner.verdict import exit_code
-
-_FIRST: Final = (
-    "a member that joins first with group.protocol=consumer makes it a KIP-848 group again"
-)
 
 
 def from_consumer(context: Context) -> tuple[PathKind, tuple[Step, ...], tuple[Answer, ...]]:
@@ -50,7 +36,7 @@ def from_consumer(context: Context) -> tuple[PathKind, tuple[Step, ...], tuple[A
     """
     common, online = conditions(context, up=False)
     if not context.members:
-        return PathKind.KIP848_BACK_OFFLINE, (_start(context, common),), common
+        return PathKind.KIP848_BACK_OFFLINE, (_offline(context, common, ()),), common
     closed = closed_online(context, up=False)
     if closed:
         return PathKind.KIP848_BACK_OFFLINE, (_offline(context, common, closed),), common
@@ -104,56 +90,25 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
 
 
 def _offline(context: Context, common: tuple[Answer, ...], closed: tuple[Answer, ...]) -> Step:
-    against = [answer.why for answer in closed]
-    return Step(
-        id=1,
-        title=STOP_THEN_START.format(
-            whom="member", how=f"with group.protocol=classic and {context.target}"
-        ),
-        kind=StepKind.CUT_OVER,
-        precondition=needed(common, agreed(Risk.STOP_FOR_KIP848)),
-        precondition_holds=Tri.NO,
+    """Return the step over a stop; `closed` is empty in a group without members."""
+    return over_a_stop(
+        context,
+        how=f"with group.protocol=classic and {context.target}",
+        gate=_gate(context, Tri.NO),
+        back="group.protocol=consumer",
         config=_settings(context),
         target_list=(context.target,),
         why=(
-            f"the online path is closed: {'; '.join(against)}",
             "an empty KIP-848 group is replaced by a classic one, whatever the migration policy "
             "says; committed offsets stay",
-            _FIRST,
         ),
-        order=(stop_all(with_brokers_sessions(context.snapshot)),),
-        to_do=ids(context.members),
-        gate=_gate(context, Tri.NO),
-        rollback=BACK_OVER_STOP.format(change="group.protocol=consumer"),
-        commands=stopping(context, Risk.STOP_FOR_KIP848),
+        risk=Risk.STOP_FOR_KIP848,
+        answers=common,
+        closed=closed,
+        first="a member that joins first with group.protocol=consumer makes it a KIP-848 group "
+        "again",
         cost=stop_cost(context),
         exit_code=exit_code(allows(common)),
-    )
-
-
-def _start(context: Context, common: tuple[Answer, ...]) -> Step:
-    """Return the step for a group without members: there is nothing to interrupt or reject."""
-    answer = allows(common)
-    return Step(
-        id=1,
-        title="The group has no members: "
-        + start_all(f"group.protocol=classic and {context.target}"),
-        kind=StepKind.CUT_OVER,
-        precondition=needed(common, "the group is Empty"),
-        precondition_holds=answer,
-        config=_settings(context),
-        target_list=(context.target,),
-        why=("an empty KIP-848 group is replaced by a classic one; committed offsets stay",),
-        order=(start_all("group.protocol=classic", _FIRST),),
-        gate=_gate(context, Tri.NO),
-        rollback=BACK_OVER_STOP.format(change="group.protocol=consumer"),
-        cost=Cost(
-            rebalances=1,
-            partitions_stopped=0,
-            partitions_moved=0,
-            text="nothing is consumed until the first members have joined",
-        ),
-        exit_code=exit_code(answer),
     )
 
 

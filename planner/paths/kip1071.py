@@ -9,29 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec.structs import replace
+
 from rebal.groups.commands import option
 from rebal.groups.model import Tri
-from rebal.planner.advice.wording import (
-    BACK_OVER_STOP,
-    STOP_THEN_START,
-    start_all,
-)
 from rebal.planner.commands import NamedCommand
-from rebal.planner.context import CLASSIC, STREAMS, Context, ids
+from rebal.planner.context import CLASSIC, STREAMS, Context
 from rebal.planner.facts import figure, owned
 from rebal.planner.kinds import PathKind
-from rebal.planner.kip848 import allows, needed
 from rebal.planner.kip1071 import conditions, crosses, needed_version
 from rebal.planner.paths.parts import (
     PlannedPath,
-    agreed,
     everyone,
     gate_of,
     priced,
-    stop_all,
-    stopping,
 )
-from rebal.planner.plan import Aim, Cost, Setting, Step, StepKind
+from rebal.planner.paths.stops import over_a_stop
+from rebal.planner.plan import Aim, Cost, Setting, Step
 from rebal.planner.rehearsal.costs.stop import empty_after
 from rebal.planner.risks import Risk
 from rebal.planner.settings import program_settings
@@ -89,36 +83,28 @@ def over_kip1071(context: Context) -> PlannedPath:
 
 def _step(context: Context) -> Step:
     """Return the step; in a group without members there is nothing to stop and to agree on."""
-    goal, members = context.goal, context.snapshot.members
+    goal = context.goal
     back = CLASSIC if goal == STREAMS else STREAMS
-    change = f"group.protocol={goal}"
-    answers = conditions(context)
-    needs = agreed(Risk.STOP_FOR_KIP848) if members else "the group is Empty"
-    title = f"The group has no members: {start_all(change)}"
-    how = stop_all(members) if members else start_all(change, _FIRST[goal])
-    return Step(
-        id=1,
-        title=STOP_THEN_START.format(whom="instance", how=f"with {change}") if members else title,
-        kind=StepKind.CUT_OVER,
-        precondition=needed(answers, needs),
-        precondition_holds=Tri.NO if members else allows(answers),
-        config=_settings(context),
-        why=(*_WHY[goal], *([_FIRST[goal]] if members else ())),
-        order=(*_SETTINGS_FIRST[goal], how),
-        to_do=ids(context.members),
+    step = over_a_stop(
+        context,
+        whom="instance",
+        how=f"with group.protocol={goal}",
         gate=gate_of(
             context,
             shows=f"type {goal}, {everyone(context)} present",
             holds=Tri.NO,
             aim=_AIMS[goal],
         ),
-        rollback=BACK_OVER_STOP.format(change=f"group.protocol={back}"),
-        commands=(
-            *(stopping(context, Risk.STOP_FOR_KIP848) if members else ()),
-            *(_group_settings(context) if goal == STREAMS else ()),
-        ),
+        back=f"group.protocol={back}",
+        config=_settings(context),
+        why=_WHY[goal],
+        risk=Risk.STOP_FOR_KIP848,
+        answers=conditions(context),
+        first=_FIRST[goal],
+        commands=_group_settings(context) if goal == STREAMS else (),
         cost=_cost(context),
     )
+    return replace(step, order=(*_SETTINGS_FIRST[goal], *step.order))
 
 
 def _settings(context: Context) -> tuple[Setting, ...]:

@@ -13,9 +13,7 @@ from collections.abc import Iterator, Sequence
 from rebal.groups.clients import WITHOUT_STATIC, Family, families
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
-    BACK_OVER_STOP,
     IN_ITS_OWN_GROUP,
-    STOP_THEN_START,
 )
 from rebal.planner.clients import cooperative
 from rebal.planner.commands import NamedCommand
@@ -25,16 +23,14 @@ from rebal.planner.kinds import PathKind
 from rebal.planner.paths.one_bounce import refresh
 from rebal.planner.paths.parts import (
     PlannedPath,
-    agreed,
     cost_of,
     everyone,
     gate_answer,
     gate_of,
-    stop_all,
     stop_cost,
-    stopping,
 )
 from rebal.planner.paths.restarts import commands_of, order_of
+from rebal.planner.paths.stops import over_a_stop
 from rebal.planner.paths.two_bounces import add_both
 from rebal.planner.plan import Aim, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.risks import Risk
@@ -163,12 +159,11 @@ def _over_a_stop(context: Context, usual: tuple[str, ...]) -> Step:
     """Return the step on which all members stop before the new library starts."""
     new, rest = _new(context), _left(context)
     apart = f"{context.group.group_id}-{context.client}"
-    return Step(
-        id=1,
-        title=STOP_THEN_START.format(whom="member", how=f"as {new.key} on {context.target}"),
-        kind=StepKind.CUT_OVER,
-        precondition=agreed(Risk.STOP_FOR_CLIENT),
-        precondition_holds=Tri.NO,
+    return over_a_stop(
+        context,
+        how=f"as {new.key} on {context.target}",
+        gate=_gate(context, rest),
+        back="the old library",
         config=_settings(context, usual),
         target_list=usual,
         why=(
@@ -176,15 +171,9 @@ def _over_a_stop(context: Context, usual: tuple[str, ...]) -> Step:
             "an Empty group admits any assignor list, and its committed offsets stay",
             IN_ITS_OWN_GROUP.format(group=apart, file=_OFFSETS),
         ),
-        order=(stop_all(context.snapshot.members),),
-        to_do=ids(rest),
-        done=ids(context.settled),
-        gate=_gate(context, rest),
-        rollback=BACK_OVER_STOP.format(change="the old library"),
-        commands=(
-            *stopping(context, Risk.STOP_FOR_CLIENT),
-            *_in_a_group_of_its_own(context, apart),
-        ),
+        risk=Risk.STOP_FOR_CLIENT,
+        done=context.settled,
+        commands=_in_a_group_of_its_own(context, apart),
         cost=stop_cost(context),
     )
 

@@ -8,17 +8,15 @@ from typing import Final
 
 from rebal.groups.clients import family as known_family
 from rebal.groups.clients import version_tuple
-from rebal.groups.model import GroupSnapshot, Member, RebalanceProtocol, Record, Tri
-from rebal.planner.advice.wording import ALL_AT_ONCE
+from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record, Tri
 from rebal.planner.clients import able, classes_of, cooperative
-from rebal.planner.commands import AGREED, NamedCommand
+from rebal.planner.commands import NamedCommand
 from rebal.planner.context import COOPERATIVE, EAGER, Context, Facts, ids
 from rebal.planner.kinds import PathKind
 from rebal.planner.plan import Aim, Cost, Gate, Setting, Step
 from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.rehearsal.costs.rounds import by_assignors
-from rebal.planner.rehearsal.costs.stop import Stop, see_it_empty, stop_and_start
-from rebal.planner.risks import Risk
+from rebal.planner.rehearsal.costs.stop import Stop, stop_and_start
 from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
 from rebal.planner.timeouts import of_families
 
@@ -71,16 +69,6 @@ def gate_of(
     )
 
 
-def agreed(risk: Risk) -> str:
-    """Return the precondition of a step that stops the whole group."""
-    return f"an interruption is agreed (accepting {risk.rule} records by whom)"
-
-
-def stop_all(members: Sequence[Member]) -> str:
-    """Return the instruction to stop these members, which are all of the group, and start them."""
-    return ALL_AT_ONCE.format(empty=see_it_empty(members))
-
-
 def _metrics_lines(context: Context) -> Iterator[str]:
     """Yield the metrics to watch, by the clients in the group (Java's for an unknown client)."""
     families = {context.client or facts.family for facts in context.members} or {None}
@@ -108,18 +96,6 @@ def _metrics_lines(context: Context) -> Iterator[str]:
 def again(context: Context) -> NamedCommand:
     """Return the command that plans the rollback to today's assignor."""
     return NamedCommand("plan the rollback", context.replan(to=back_goal(context)))
-
-
-def empty_now(context: Context) -> NamedCommand:
-    """Return the command that shows whether the group is Empty."""
-    return NamedCommand("see the group's state", context.given.look(context.group.group_id))
-
-
-def stopping(context: Context, risk: Risk) -> tuple[NamedCommand, ...]:
-    """Return the commands of a stop of all members: the one that accepts it as `risk`, and the one
-    that shows whether the group is Empty.
-    """
-    return context.accepting(risk.rule, AGREED), empty_now(context)
 
 
 def everyone(context: Context) -> str:

@@ -6,10 +6,7 @@ coordinator's memory. The first member that joins decides which lists are admitt
 
 from __future__ import annotations
 
-from typing import Final
-
 from rebal.groups.model import GroupState, GroupType, Tri
-from rebal.planner.advice.wording import BACK_OVER_STOP, start_all
 from rebal.planner.clients import is_mixed
 from rebal.planner.context import COOPERATIVE, EAGER, Context
 from rebal.planner.facts import listed
@@ -20,13 +17,10 @@ from rebal.planner.paths.parts import (
     gate_of,
     list_settings,
 )
-from rebal.planner.plan import Aim, Cost, Gate, Setting, Step, StepKind
+from rebal.planner.paths.stops import over_a_stop
+from rebal.planner.plan import Aim, Gate, Setting
 from rebal.planner.programs import below_cooperative
 from rebal.planner.settings import program_settings
-
-_FIRST: Final = (
-    "a member that joins first with the new configuration decides what is admitted after it"
-)
 
 
 def starts_again(context: Context, before: Context) -> bool:
@@ -48,12 +42,11 @@ def start_again(context: Context, before: Context) -> PlannedPath:
     assignors = _list(context, before) if consumers else ()
     what = f"[{', '.join(assignors)}]" if assignors else _what(before)
     who = listed([facts.name for facts in before.members], 20)
-    step = Step(
-        id=1,
-        title="The group has no members: " + start_all(what),
-        kind=StepKind.CUT_OVER,
-        precondition="the group is Empty: it admits any assignor list",
-        precondition_holds=Tri.YES,
+    step = over_a_stop(
+        context,
+        how=f"with {what}",
+        gate=_gate(context, before, what, consumers=consumers),
+        back="the new configuration",
         config=list_settings(before, assignors, before.members)
         if consumers
         else _settings(before, program),
@@ -62,15 +55,8 @@ def start_again(context: Context, before: Context) -> PlannedPath:
             "an Empty group has no list to fit, so nothing is rejected; committed offsets stay",
             f"the members were {who}",
         ),
-        order=(start_all(what, _FIRST),),
-        gate=_gate(context, before, what, consumers=consumers),
-        rollback=BACK_OVER_STOP.format(change="the new configuration"),
-        cost=Cost(
-            rebalances=1,
-            partitions_stopped=0,
-            partitions_moved=0,
-            text="nothing is consumed until the first members have joined",
-        ),
+        first="a member that joins first with the new configuration decides what is admitted after "
+        "it",
     )
     return PlannedPath(
         name=PathKind.START if consumers else PathKind(f"{program}_start"),

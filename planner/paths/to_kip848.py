@@ -11,15 +11,9 @@ full. An Empty group is replaced, whatever it was; only the limit of members cou
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from rebal.groups.clients import family as known_family
 from rebal.groups.model import GroupType, Tri
-from rebal.planner.advice.wording import (
-    BACK_OVER_STOP,
-    STOP_THEN_START,
-    start_all,
-)
 from rebal.planner.clients import speak_kip848
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.kinds import PathKind
@@ -34,23 +28,19 @@ from rebal.planner.kip848 import (
 )
 from rebal.planner.paths.parts import (
     again,
-    agreed,
     everyone,
     gate_of,
     priced,
-    stop_all,
     stop_cost,
-    stopping,
 )
 from rebal.planner.paths.restarts import of_workloads, order_of
-from rebal.planner.plan import Aim, Cost, Gate, Setting, Step, StepKind
+from rebal.planner.paths.stops import over_a_stop
+from rebal.planner.plan import Aim, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.online import Move, move_online
 from rebal.planner.rehearsal.scene import default_server_side
 from rebal.planner.risks import Risk
 from rebal.planner.settings import consumer_protocol_for, noted
 from rebal.planner.verdict import exit_code
-
-_FIRST: Final = "a member that joins first with its old configuration makes the group classic again"
 
 
 def to_consumer(context: Context) -> tuple[PathKind, tuple[Step, ...], tuple[Answer, ...]]:
@@ -59,7 +49,7 @@ def to_consumer(context: Context) -> tuple[PathKind, tuple[Step, ...], tuple[Ans
     """
     common, online = conditions(context, up=True)
     if not context.members:
-        return PathKind.KIP848_OFFLINE, (_start(context, common),), common
+        return PathKind.KIP848_OFFLINE, (_offline(context, common, ()),), common
     closed = closed_online(context, up=True)
     if closed:
         return PathKind.KIP848_OFFLINE, (_offline(context, common, closed),), common
@@ -113,27 +103,28 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
 
 
 def _offline(context: Context, common: Sequence[Answer], closed: Sequence[Answer]) -> Step:
-    against = [answer.why for answer in closed]
-    return Step(
-        id=1,
-        title=STOP_THEN_START.format(whom="member", how="with group.protocol=consumer"),
-        kind=StepKind.CUT_OVER,
-        precondition=needed(common, agreed(Risk.STOP_FOR_KIP848)),
-        precondition_holds=Tri.NO,
+    """Return the step over a stop; `closed` is empty in a group without members."""
+    return over_a_stop(
+        context,
+        how="with group.protocol=consumer",
+        gate=gate_of(
+            context,
+            shows=f"{everyone(context)} uses group.protocol=consumer",
+            holds=Tri.NO,
+            aim=Aim.CONSUMER,
+        ),
+        back="the old configuration",
         config=_settings(context, context.members),
         why=(
-            f"the online path is closed: {'; '.join(against)}",
             "an empty classic group is replaced by a KIP-848 group, whatever the migration policy "
             "says; it has no assignments, and committed offsets stay",
-            _FIRST,
             *_without_data(context),
             *_why(context),
         ),
-        order=(stop_all(context.snapshot.members),),
-        to_do=ids(context.members),
-        gate=_gate(context),
-        rollback=BACK_OVER_STOP.format(change="the old configuration"),
-        commands=stopping(context, Risk.STOP_FOR_KIP848),
+        risk=Risk.STOP_FOR_KIP848,
+        answers=common,
+        closed=closed,
+        first="a member that joins first with its old configuration makes the group classic again",
         cost=stop_cost(context, _server_side(context)),
         exit_code=exit_code(allows(common)),
     )
@@ -145,43 +136,6 @@ def _without_data(context: Context) -> Iterator[str]:
             "members no longer receive the user data of the assignor: check that the application "
             "works without it"
         )
-
-
-def _start(context: Context, common: tuple[Answer, ...]) -> Step:
-    """Return the step for a group without members: there is nothing to interrupt or reject."""
-    answer = allows(common)
-    return Step(
-        id=1,
-        title="The group has no members: " + start_all("group.protocol=consumer"),
-        kind=StepKind.CUT_OVER,
-        precondition=needed(common, "the group is Empty"),
-        precondition_holds=answer,
-        config=tuple(
-            setting
-            for key in sorted(speak_kip848())
-            for setting in consumer_protocol_for(key, context.group.group_id)
-        ),
-        why=("an empty group is replaced by a KIP-848 group; committed offsets stay",),
-        order=(start_all("group.protocol=consumer", _FIRST),),
-        gate=_gate(context),
-        rollback=BACK_OVER_STOP.format(change="the old configuration"),
-        cost=Cost(
-            rebalances=1,
-            partitions_stopped=0,
-            partitions_moved=0,
-            text="nothing is consumed until the first members have joined",
-        ),
-        exit_code=exit_code(answer),
-    )
-
-
-def _gate(context: Context) -> Gate:
-    return gate_of(
-        context,
-        shows=f"{everyone(context)} uses group.protocol=consumer",
-        holds=Tri.NO,
-        aim=Aim.CONSUMER,
-    )
 
 
 def _why(context: Context) -> Iterator[str]:
@@ -209,7 +163,7 @@ def _server_side(context: Context) -> str:
 
 def _settings(context: Context, members: Sequence[Facts]) -> tuple[Setting, ...]:
     made: list[Setting] = []
-    for key in sorted({facts.family for facts in members if facts.family}):
+    for key in sorted({facts.family for facts in members if facts.family} or speak_kip848()):
         mine = [facts for facts in members if facts.family == key]
         known = known_family(key)
         old = [facts for facts in mine if too_old(facts) is Tri.YES]
