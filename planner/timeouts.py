@@ -20,8 +20,6 @@ from rebal.groups.model import (
     Timeouts,
     Tri,
 )
-from rebal.planner.facts import figure
-from rebal.planner.plan import Pace
 
 _UNKNOWN_FAMILY: Final = "java"
 _CALLED: Final = {
@@ -197,15 +195,11 @@ def in_words(members: Sequence[Member]) -> str:
     return f"{first} ({session}), {second} ({rebalance})"
 
 
-def at_worst(pace: Pace, members: Sequence[Member], unit: str = "partition") -> str:
-    """Return the worst case of a pace in words, with the timeouts that it follows from."""
-    assert pace.worst_seconds is not None
-    assert pace.worst_partition_seconds is not None
-    stopped = pace.worst_partition_seconds
+def at_worst(members: Sequence[Member]) -> str:
+    """Return the worst case in words, with the timeouts that it follows from."""
     return (
-        f"worst case {f'{figure(stopped)} {unit}-seconds in ' if stopped else ''}"
-        f"{figure(pace.worst_seconds)} s: members are killed instead of stopped, and each "
-        f"rebalance waits as long as the timeouts allow: {in_words(members)}"
+        "worst case: members are killed instead of stopped and count until their sessions end, and "
+        f"each rebalance waits as long as the timeouts allow: {in_words(members)}"
     )
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
 from rebal.groups.clients import older
 from rebal.groups.model import GroupSnapshot, Member, Tri
 from rebal.planner.facts import figure
-from rebal.planner.plan import Cost, Pace
+from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.rehearsal.costs.rehearsed import priced
 from rebal.planner.rehearsal.costs.start import Roll
@@ -25,7 +24,7 @@ def by_workers(restarts: Restarts) -> Cost | None:
     What stops and moves are connectors and tasks: `unit` is `task`, and a connector counts as one.
     Where it is not known what the workers run, only rebalances and times are predicted.
     """
-    cost = _priced(restarts, 0, partial(_text, restarts))
+    cost = _priced(restarts, 0, _text(restarts))
     if cost is None or work_by_worker(restarts.snapshot) is not None or not cost.paces:
         return cost
     return Cost(
@@ -42,7 +41,6 @@ def by_workers(restarts: Restarts) -> Cost | None:
 def stop_workers(restarts: Restarts) -> Cost | None:
     """Return the cost where all that restart stop before the first of them starts again."""
     text = "nothing runs from the first stop to the end of the one rebalance"
-    total = work_of_all(restarts.snapshot)
     if work_by_worker(restarts.snapshot) is None:
         return Cost(
             rebalances=min(1, len(restarts.order)),
@@ -52,15 +50,11 @@ def stop_workers(restarts: Restarts) -> Cost | None:
             text=f"{text}; what the workers run is not known, so no more can be predicted",
         )
 
-    def told(pace: Pace) -> str:
-        return (
-            f"{text}: {total:,} connectors and tasks are stopped for about "
-            f"{figure(pace.seconds)} s, {figure(pace.partition_seconds)} task-seconds (a connector "
-            f"counts as a task), if a restart takes {figure(restarts.speed.restart)} s and workers "
-            f"send a heartbeat every {figure(restarts.speed.rebalance)} s; "
-            f"{at_worst(pace, restarts.snapshot.members, 'task')}"
-        )
-
+    told = (
+        f"{text} (a connector counts as a task), if a restart takes "
+        f"{figure(restarts.speed.restart)} s and workers send a heartbeat every "
+        f"{figure(restarts.speed.rebalance)} s; {at_worst(restarts.snapshot.members)}"
+    )
     return _priced(restarts, -1, told, together=True)
 
 
@@ -69,9 +63,7 @@ def work_of_all(snapshot: GroupSnapshot) -> int:
     return sum(map(len, (work_by_worker(snapshot) or {}).values()))
 
 
-def _priced(
-    restarts: Restarts, main: int, text: Callable[[Pace], str], *, together: bool = False
-) -> Cost | None:
+def _priced(restarts: Restarts, main: int, text: str, *, together: bool = False) -> Cost | None:
     roll = Roll(
         snapshot=restarts.snapshot,
         order=restarts.order,
@@ -83,22 +75,20 @@ def _priced(
     return None if cost is None else replace(cost, unit="task")
 
 
-def _text(restarts: Restarts, pace: Pace) -> str:
+def _text(restarts: Restarts) -> str:
     snapshot, speed = restarts.snapshot, restarts.speed
     now, then = snapshot.group.assignor == EAGER, restarts.eager_after
-    how = f"each stops all {work_of_all(snapshot):,} connectors and tasks"
+    how = f"each rebalance stops all {work_of_all(snapshot):,} connectors and tasks"
     if now and restarts.target_list and not then:
         how += " until no worker is eager any more, then only what moves"
     elif then and not now:
         how = f"once a worker is eager, {how}"
     elif not now:
-        how = "at each only what moves stops"
+        how = "at each rebalance only what moves stops"
     said = (
-        f"{pace.rebalances:,} rebalances; {how}; {pace.partitions_moved:,} changes of worker, "
-        f"{figure(pace.partition_seconds)} task-seconds stopped (a connector counts as a task), if "
-        f"a restart takes {figure(speed.restart)} s and workers send a heartbeat every "
-        f"{figure(speed.rebalance)} s (how long tasks take to stop and to start is not visible); "
-        f"{at_worst(pace, snapshot.members, 'task')}"
+        f"{how} (a connector counts as a task), if a restart takes {figure(speed.restart)} s and "
+        f"workers send a heartbeat every {figure(speed.rebalance)} s (how long tasks take to stop "
+        f"and to start is not visible); {at_worst(snapshot.members)}"
     )
     return "; ".join([said, *_doubts(snapshot.members)])
 

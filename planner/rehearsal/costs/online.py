@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from rebal.groups.model import GroupSnapshot, GroupType, Record
 from rebal.planner.facts import figure
-from rebal.planner.plan import Cost, Pace
+from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs.cost import FULL, Pricing
 from rebal.planner.rehearsal.costs.rehearsed import priced
 from rebal.planner.rehearsal.costs.start import Roll
@@ -58,14 +58,13 @@ def move_online(move: Move) -> Cost | None:
         eager_after=move.eager_after,
         speed=move.speed,
     )
-    return priced(roll, move.pricing, 0, lambda pace: _text(move, pace))
+    return priced(roll, move.pricing, 0, _text(move))
 
 
-def _text(move: Move, pace: Pace) -> str:
+def _text(move: Move) -> str:
     members = with_brokers_sessions(move.snapshot)
     static = sum(m.member_id in move.order and back_in_time(m, move.speed.restart) for m in members)
-    count = f"{pace.rebalances} rebalance{'' if pace.rebalances == 1 else 's'}"
-    parts = [count if pace.rebalances else "no rebalance"]
+    parts = []
     if static < len(move.order):
         parts.append(
             f"each leave and each join gives the group a new target ({move.server_side}), and only "
@@ -89,18 +88,9 @@ def _text(move: Move, pace: Pace) -> str:
         parts.append(
             f"{static} static: their partitions wait for them, and no other member rejoins"
         )
-    parts.append(
-        f"{pace.partitions_moved} changes of owner, {figure(pace.partition_seconds)} "
-        f"partition-seconds stopped, {_if(move)}"
-    )
-    return f"{'; '.join(parts)}; {at_worst(pace, members)}"
-
-
-def _if(move: Move) -> str:
-    """Return what the figures rest on."""
-    speed = move.speed
     default = "" if RECONCILE_INTERVAL in move.snapshot.cluster.settings else ", by default"
     return (
-        f"if a restart takes {figure(speed.restart)} s and what moves stops for up to "
-        f"{figure(speed.reconcile)} s ({RECONCILE_INTERVAL}{default})"
+        f"{'; '.join(parts)}, if a restart takes {figure(move.speed.restart)} s and what moves "
+        f"stops for up to {figure(move.speed.reconcile)} s ({RECONCILE_INTERVAL}{default}); "
+        f"{at_worst(members)}"
     )

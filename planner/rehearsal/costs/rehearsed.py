@@ -8,7 +8,7 @@ group one restart of each kind is rehearsed and counts for the others.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from typing import Final, NamedTuple
@@ -273,10 +273,9 @@ class RehearsedRoll:
         )
 
 
-def priced(
-    roll: Roll, pricing: Pricing | None, main: int, text: Callable[[Pace], str]
-) -> Cost | None:
-    """Return the cost of a roll-out, whose figures are those of the pace at `main`.
+def priced(roll: Roll, pricing: Pricing | None, main: int, text: str) -> Cost | None:
+    """Return the cost of a roll-out, whose figures are those of the pace at `main`; `text` says
+    what they rest on.
 
     Without a pricing there is none.
     """
@@ -298,7 +297,7 @@ def priced(
         rebalances=pace.rebalances,
         partitions_stopped=one.stopped,
         partitions_moved=pace.partitions_moved,
-        text="; ".join(filter(None, (text(pace), one.left_out, *notes))),
+        text="; ".join(filter(None, (text, one.left_out, *notes))),
         seconds=pace.seconds,
         partition_seconds=pace.partition_seconds,
         worst_seconds=pace.worst_seconds,

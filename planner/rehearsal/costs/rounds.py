@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rebal.groups.model import Member
 from rebal.planner.facts import all_partitions, figure, owned
-from rebal.planner.plan import Cost, Pace
+from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs.connect import by_workers
 from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.rehearsal.costs.rehearsed import priced
@@ -27,39 +27,33 @@ def by_assignors(restarts: Restarts) -> Cost | None:
         eager_after=restarts.eager_after,
         speed=restarts.speed,
     )
-    return priced(roll, restarts.pricing, 0, lambda pace: _text(restarts, pace))
+    return priced(roll, restarts.pricing, 0, _text(restarts))
 
 
-def _text(restarts: Restarts, pace: Pace) -> str:
-    if not pace.rebalances:
-        expected = (
-            "no rebalance if each static member restarts within session.timeout.ms; its partitions "
-            f"wait for it: {figure(pace.partition_seconds)} partition-seconds stopped"
-        )
-        return f"{expected}; {at_worst(pace, restarts.snapshot.members)}"
-    count = f"{pace.rebalances} rebalance{'' if pace.rebalances == 1 else 's'}"
+def _text(restarts: Restarts) -> str:
     if restarts.eager_after and len(restarts.eager_ids) == len(restarts.snapshot.members):
         everything = sum(map(owned, restarts.snapshot.members))
-        how = f"each stops {all_partitions(everything)}"
+        how = f"each rebalance stops {all_partitions(everything)}"
     elif restarts.eager_after:
-        how = "members that run EAGER stop all they own at each"
+        how = "members that run EAGER stop all they own at each rebalance"
     elif restarts.eager_ids:
-        how = "members that are not restarted yet stop all they own at each"
+        how = "members that are not restarted yet stop all they own at each rebalance"
     else:
-        how = "at each only what moves stops"
+        how = "at each rebalance only what moves stops"
     return (
-        f"{count}; {how}{_counts_on(restarts.snapshot.members)}; {pace.partitions_moved} changes "
-        f"of owner, {figure(pace.partition_seconds)} partition-seconds stopped, if a restart takes "
+        f"{how}{_counts_on(restarts.snapshot.members)}, if a restart takes "
         f"{figure(restarts.speed.restart)} s and members send a heartbeat every "
         f"{figure(restarts.speed.rebalance)} s (the members' own, and what their listeners do, is "
-        f"not visible); {at_worst(pace, restarts.snapshot.members)}"
+        f"not visible); {at_worst(restarts.snapshot.members)}"
     )
 
 
 def _counts_on(members: Sequence[Member]) -> str:
-    if not any(member.instance_id is None and not leaves(member) for member in members):
-        return ""
-    return (
-        "; a member that is closed does not leave: it counts until its session ends, and its next "
-        "join and its partitions wait for that"
-    )
+    if any(member.instance_id is None and not leaves(member) for member in members):
+        return (
+            "; a member that is closed does not leave: it counts until its session ends, and its "
+            "next join and its partitions wait for that"
+        )
+    if any(member.instance_id is not None for member in members):
+        return "; the partitions of a static member that restarts in time wait for it"
+    return ""

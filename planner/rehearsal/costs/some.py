@@ -8,7 +8,7 @@ from __future__ import annotations
 from rebal.groups.model import GroupSnapshot, Record, Tri
 from rebal.planner.clients import cooperative
 from rebal.planner.facts import figure
-from rebal.planner.plan import Cost, Pace
+from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs.cost import FULL, Pricing
 from rebal.planner.rehearsal.costs.rehearsed import priced
 from rebal.planner.rehearsal.costs.start import Roll
@@ -44,16 +44,11 @@ def stop_some(some: Some) -> Cost | None:
         together=True,
         speed=some.speed,
     )
-    return priced(roll, some.pricing, -1, lambda pace: _text(some, pace))
-
-
-def _text(some: Some, pace: Pace) -> str:
     how = "members that run EAGER stop all they own" if some.eager else "only what moves stops"
-    return (
-        f"{pace.rebalances} rebalances, one when they stop together and the rest when they start; "
-        f"at each {how}; {pace.partitions_moved} changes of owner, "
-        f"{figure(pace.partition_seconds)} partition-seconds stopped, if a restart takes "
-        f"{figure(some.speed.restart)} s and a rebalance {figure(some.speed.rebalance)} s; they "
-        "stop together at any pace, so the paces are those of the start; "
-        f"{at_worst(pace, some.snapshot.members)}"
+    text = (
+        "one rebalance when they stop together and the rest when they start; at each "
+        f"{how}, if a restart takes {figure(some.speed.restart)} s and a rebalance "
+        f"{figure(some.speed.rebalance)} s; they stop together at any pace, so the paces are those "
+        f"of the start; {at_worst(some.snapshot.members)}"
     )
+    return priced(roll, some.pricing, -1, text)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from rebal.groups.model import GroupSnapshot, Member, Record, Tri
 from rebal.planner.clients import cooperative
-from rebal.planner.facts import all_partitions, figure
-from rebal.planner.plan import Cost, Pace
+from rebal.planner.facts import figure
+from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs.cost import FULL, Pricing
 from rebal.planner.rehearsal.costs.rehearsed import priced
 from rebal.planner.rehearsal.costs.start import Roll
@@ -20,7 +20,7 @@ from rebal.planner.timeouts import (
     FIRST_DELAY,
     RECONCILE_INTERVAL,
     Speed,
-    in_words,
+    at_worst,
     leaves,
     waits,
     with_brokers_sessions,
@@ -67,13 +67,12 @@ def stop_and_start(stop: Stop) -> Cost | None:
         together=True,
         speed=stop.speed,
     )
-    return priced(roll, stop.pricing, -1, lambda pace: _text(stop, pace))
+    return priced(roll, stop.pricing, -1, _text(stop))
 
 
-def _text(stop: Stop, pace: Pace) -> str:
+def _text(stop: Stop) -> str:
     members = with_brokers_sessions(stop.snapshot)
     speed, settings = stop.speed, stop.snapshot.cluster.settings
-    owned = sum(len(numbers) for member in members for numbers in member.assignment.values())
     held = empty_after(members)
     parts = [f"the restart ({figure(speed.restart)} s)"]
     if held > speed.restart:
@@ -94,17 +93,10 @@ def _text(stop: Stop, pace: Pace) -> str:
             "; the first that joins gets all of them at once, and those that the others get from "
             f"it stop for up to {figure(speed.reconcile)} s more ({RECONCILE_INTERVAL}{default})"
         )
-    pause = pace.longest_seconds or 0.0
-    assert pace.worst_seconds is not None
-    stand = "stands" if owned == 1 else "stand"
-    still = f"{all_partitions(owned)} {stand} still for " if owned else ""
     return (
-        f"nothing is consumed for about {figure(pause)} s: {still}{listed}{then}; "
-        "all stop together at any pace, so the paces are those of the start, and "
-        "the first to start have everything until the next come; worst case "
-        f"{figure(pace.worst_seconds)} s: members are killed instead of stopped and count until "
-        "their sessions end, and a rebalance waits as long as the timeouts allow: "
-        f"{in_words(members)}"
+        f"nothing is consumed for {listed}{then}; all stop together at any pace, so the paces are "
+        "those of the start, and the first to start have everything until the next come; "
+        f"{at_worst(members)}"
     )
 
 
