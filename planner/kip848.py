@@ -52,7 +52,7 @@ def needed(answers: Sequence[Answer], first: str = "") -> str:
     one holds.
     """
     left = [answer.why for answer in answers if answer.allows is not Tri.YES]
-    return "; ".join([first] * bool(first) + left or [answer.why for answer in answers])
+    return "; ".join(filter(None, [first, *left])) or "; ".join(one.why for one in answers)
 
 
 def brokers(context: Context, kind: GroupType = GroupType.CONSUMER) -> Answer:

@@ -115,7 +115,7 @@ def _after(plan: Plan, step: Step) -> Rows:
     yield "", f"must show: {must_show(plan, step)}"
     yield from (("", hanging("·", need, 1)) for need in step.gate.needs)
     yield "rollback", step.rollback
-    yield from to_run(step.commands)
+    yield from labelled("commands", (text for _, text in to_run(step.commands)))
 
 
 def _marked(label: str, lines: Sequence[str]) -> Rows:

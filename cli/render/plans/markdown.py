@@ -100,6 +100,8 @@ def _step(plan: Plan, step: Step, config: tuple[Setting, ...]) -> Iterator[str]:
     )
     yield from (f"  - {plain(need)}" for need in step.gate.needs)
     yield f"- Rollback: {plain(step.rollback)}"
+    if step.commands:
+        yield "- Commands:"
     yield from _to_run(step.commands)
 
 
