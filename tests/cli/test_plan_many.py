@@ -62,7 +62,7 @@ def test_all_is_a_line_a_group_worst_first(cluster: Any, capsys: Said) -> None:
         ["unproven", "b-moving"],
         ["ready", "a-ready"],
     ]
-    assert "cut over" in lines[3]
+    assert "full cut-over" in lines[3]
     assert lines[-1].strip() == "rebal plan-upgrade c-blocked -b kafka-1:9092"
     assert told.err == "rebal: e-hidden: not allowed to read it.\n"
     assert cluster == [((), {"match": None, "all_groups": True})]

@@ -41,7 +41,6 @@ from rebal.cli.render.text import (
     hanging,
     labelled,
     listing,
-    path_words,
     severity_style,
     to_paste,
     to_run,
@@ -320,7 +319,7 @@ def plan_list_view(plans: Sequence[Plan], one: Command) -> View:
         return [Text("no group was found.")]
     counts = Counter(str(plan.verdict) for plan in plans)
     said = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
-    columns = [Column("VERDICT"), Column("GROUP"), Column("PATH"), Column("", rank=1)]
+    columns = [Column("VERDICT"), Column("GROUP"), Column("")]
     rows = [_row(shown(plan)) for plan in plans]
     return [
         Text(f"{count(len(plans), 'group')}: {said}"),
@@ -332,6 +331,6 @@ def plan_list_view(plans: Sequence[Plan], one: Command) -> View:
     ]
 
 
-def _row(plan: Plan) -> tuple[Text, str, str, str]:
+def _row(plan: Plan) -> tuple[Text, str, str]:
     verdict = Text(str(plan.verdict), style=VERDICT_STYLES[plan.verdict])
-    return verdict, plan.group_id, path_words(plan.path), plan.summary
+    return verdict, plan.group_id, plan.summary
