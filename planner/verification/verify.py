@@ -27,7 +27,6 @@ from rebal.planner.plan import (
     Accepted,
     Advice,
     Aim,
-    Brief,
     Finding,
     Gate,
     Plan,
@@ -78,7 +77,6 @@ _NO_STEP: Final = Step(
     precondition_holds=Tri.YES,
     gate=Gate(command="", shows="", aim=Aim.REFRESH),
     rollback="",
-    brief=Brief(),
 )
 """What stands for the step of a plan that has none."""
 OLD: Final = timedelta(days=7)
