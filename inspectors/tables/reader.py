@@ -51,17 +51,11 @@ class Tables:
             return Tables(self._place, self._finished.load(number), self._finished)
         cluster = self.manifest.cluster
         of = f" of the cluster {cluster}" if cluster != UNNAMED else ""
-        raise TablesError(f"{self._place}: scan {number}{of} {self._why_not(number)}")
-
-    def _why_not(self, number: int) -> str:
         first, last = self.scans[0], self.scans[-1]
-        known = f"scan {last}"
-        if len(self.scans) > 1:
-            known = f"scans {first} {'and' if len(self.scans) == 2 else 'to'} {last}"
-        if number >= first:
-            return f"was never finished; {known} can be read."
-        kept = _kept(self.manifest.retain)
-        return f"was removed: the lake keeps {kept}. {known.capitalize()} can be read."
+        known = f"scan {last}" if first == last else f"scans {first} to {last}"
+        raise TablesError(
+            f"{self._place}: scan {number}{of} was removed or never finished; {known} can be read."
+        )
 
     @property
     def place(self) -> Place:
@@ -175,16 +169,6 @@ def _last(place: Place, found: Finished) -> Tables:
     last = found.last()
     assert last is not None, "a cluster of the lake has a scan"
     return Tables(place, last, found)
-
-
-def _kept(retain: float | None) -> str:
-    """Return which scans a lake keeps that retains those of so many seconds."""
-    if not retain:
-        return "the last two scans, with --retain those of more time"
-    for unit, seconds in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
-        if retain >= 2 * seconds:
-            return f"the scans of {retain / seconds:.4g} {unit}"
-    return f"the scans of {retain:.4g} seconds"
 
 
 def _named(text: str, options: Mapping[str, str] | None) -> tuple[Place, str | None]:

@@ -279,8 +279,7 @@ def test_a_baseline_that_cannot_be_read_names_those_that_can(tmp_path: Path, cap
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err == (
-        f"rebal: {tmp_path}: scan 1 was removed: the lake keeps the last two scans, with "
-        "--retain those of more time. Scans 2 and 3 can be read.\n"
+        f"rebal: {tmp_path}: scan 1 was removed or never finished; scans 2 to 3 can be read.\n"
     )
     assert app.run([*report, "3"]) == 2
     assert capsys.readouterr().err == (

@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from msgspec.structs import replace
 
 from rebal.groups.errors import RebalError
 from rebal.groups.evidence.merge import merge
@@ -372,26 +371,6 @@ def test_reading_starts_no_jvm_and_imports_no_spark(scan: Path) -> None:
     assert "'pyarrow'" in done.stderr
     for heavy in ("pyspark", "py4j", "pandas", "confluent_kafka", "kafka"):
         assert f"'{heavy}'" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("retain", "kept"),
-    [
-        (7200.0, "the scans of 2 hours"),
-        (5400.0, "the scans of 90 minutes"),
-        (45.0, "the scans of 45 seconds"),
-        (90 * 86_400.0, "the scans of 90 days"),
-    ],
-)
-def test_a_removed_scan_is_said_with_the_time_that_was_to_be_kept(
-    retain: float, kept: str, tmp_path: Path
-) -> None:
-    for _ in range(2):
-        write_tables(tmp_path, {}, cluster="east")
-    tables = open_tables(str(tmp_path))
-    tables.manifest = replace(tables.manifest, retain=retain)
-    with pytest.raises(RebalError, match=f"was removed: the lake keeps {kept}. Scans 1 and 2"):
-        tables.of_scan(0)
 
 
 def test_without_pyarrow_it_says_what_to_install(
