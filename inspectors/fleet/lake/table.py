@@ -7,6 +7,7 @@ each table, ever sees anything else.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import random
@@ -170,29 +171,16 @@ class LakeTable:
         """Look and commit, anew when another commit came between: it may be of another cluster.
 
         Raises:
-            LakeError: others came first each time, or it failed though nobody else committed.
+            LakeError: others came first each time, or the table takes no commit.
         """
         from deltalake.exceptions import CommitFailedError
 
-        seen: int | None = None
         with self._place.errors():
             for failed in range(_RETRIES):
-                try:
+                with contextlib.suppress(CommitFailedError):
                     return made()
-                except CommitFailedError:
-                    before, seen = seen, self._version()
-                    if seen == before:
-                        raise
                 time.sleep(random.uniform(0, _PAUSE * min(failed + 1, 10)))
-        raise LakeError(
-            f"{self._place}: scans of other clusters came first {_RETRIES} times: scan again."
-        )
-
-    def _version(self) -> int:
-        from deltalake import DeltaTable
-
-        there = DeltaTable.is_deltatable(self._place.table(self._name), dict(self._place.options))
-        return self._open(None).version() if there else -1
+            return made()
 
     def _open(self, version: int | None) -> DeltaTable:
         from deltalake import DeltaTable
