@@ -2,26 +2,25 @@
 
 The driver and the executors open them alike, a store's by delta-rs. Its credentials come from the
 environment of the process that needs them, as a lake's do. A plain file of lines is split, and a
-line belongs to the part in which it begins; a packed one (gz or bz2, told by its first bytes) is
-one part. No Spark.
+line belongs to the part in which it begins; a packed one (gz, told by its first bytes) is one part.
+No Spark.
 """
 
 from __future__ import annotations
 
-import bz2
 import contextlib
+import gzip
 import hashlib
 import io
 import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Final, NamedTuple
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.files import opened
@@ -101,11 +100,7 @@ _HEAD: Final = 4096
 """Bytes by which a log is known again: a dozen lines, with their times."""
 _BLOCK: Final = 1 << 20
 _PACKED_BLOCK: Final = 1 << 16
-_GZIP_WINDOW: Final = 31
-_UNPACK: Final[dict[bytes, Callable[[], Any]]] = {
-    b"\x1f\x8b": partial(zlib.decompressobj, _GZIP_WINDOW),
-    b"BZ": bz2.BZ2Decompressor,
-}
+_GZIP: Final = b"\x1f\x8b"
 _TO_ITS_END: Final = sys.maxsize
 _SHORTER: Final = "the file became shorter while it was read, from here on; scan it again"
 _CUT_OFF: Final = "the packed file is cut off or damaged from here on; fetch it again"
@@ -146,10 +141,10 @@ def share_out(
         with opened_file(file) as stream:
             head = stream.read(_HEAD)
             size = stream.seek(0, 2)
-            unpack = _UNPACK.get(head[:2])
-            text = head if unpack is None else _first_text(stream, unpack)
-            begin = _read_until(text, known, sys.maxsize if unpack else size)
-            if unpack is None:
+            is_packed = head.startswith(_GZIP)
+            text = _first_text(stream) if is_packed else head
+            begin = _read_until(text, known, sys.maxsize if is_packed else size)
+            if not is_packed:
                 plain_files[file] = begin, size
                 logs.append(_as_read(text, max(begin, _last_line(stream, begin, size))))
             else:
@@ -202,8 +197,7 @@ def blocks(part: Part) -> Iterator[Block]:
         if part.end < _TO_ITS_END:
             yield from _plain(stream, part)
             return
-        unpack = _UNPACK[stream.read(2)]
-        yield from _packed(stream, unpack, part.begin)
+        yield from _packed(stream, part.begin)
 
 
 def _plain(stream: IO[bytes], part: Part) -> Iterator[Block]:
@@ -225,25 +219,23 @@ def _plain(stream: IO[bytes], part: Part) -> Iterator[Block]:
         position += len(text)
 
 
-def _first_text(stream: IO[bytes], make: Callable[[], Any]) -> bytes:
+def _first_text(stream: IO[bytes]) -> bytes:
     """Return the first bytes of a packed text, as many as it is known again by."""
     text = b""
     with contextlib.suppress(EOFError):
-        for piece in _unpacked(stream, make):
+        for piece in _unpacked(stream, 0):
             text += piece
             if len(text) >= _HEAD:
                 break
     return text
 
 
-def _packed(stream: IO[bytes], make: Callable[[], Any], begin: int) -> Iterator[Block]:
-    position, held, problem = 0, b"", None
-    pieces = _unpacked(stream, make)
+def _packed(stream: IO[bytes], begin: int) -> Iterator[Block]:
+    position, held, problem = begin, b"", None
+    pieces = _unpacked(stream, begin)
     while problem is None:
         try:
             held += next(pieces)
-            read = max(0, min(begin - position, len(held)))
-            position, held = position + read, held[read:]
         except StopIteration:
             break
         except EOFError:
@@ -258,20 +250,13 @@ def _packed(stream: IO[bytes], make: Callable[[], Any], begin: int) -> Iterator[
         yield Block(position, held, problem)
 
 
-def _unpacked(stream: IO[bytes], make: Callable[[], Any]) -> Iterator[bytes]:
+def _unpacked(stream: IO[bytes], begin: int) -> Iterator[bytes]:
     """Yield the text of all members of a packed file; EOFError where it is cut off or damaged."""
     stream.seek(0)
-    unpack = make()
-    while data := stream.read(_PACKED_BLOCK):
-        # Zeros may fill up the room after a member.
-        while data := data.lstrip(b"\0") if unpack.eof else data:
-            if unpack.eof:
-                unpack = make()
-            try:
-                text = unpack.decompress(data)
-            except (zlib.error, OSError):
-                raise EOFError from None
-            yield text
-            data = unpack.unused_data
-    if not unpack.eof:
-        raise EOFError
+    try:
+        with gzip.GzipFile(fileobj=stream) as text:
+            text.seek(begin)
+            while piece := text.read1(_PACKED_BLOCK):
+                yield piece
+    except (gzip.BadGzipFile, zlib.error):
+        raise EOFError from None

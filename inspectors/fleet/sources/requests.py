@@ -1,6 +1,6 @@
 """Lines of brokers' request logs → rows of `schemas.TIMELINE`; no Spark.
 
-Files may be plain (split among tasks) or packed (gz, bz2: one task a file), rotated, of several
+Files may be plain (split among tasks) or packed (gz: one task a file), rotated, of several
 brokers, in any order; folders are searched.
 
 A row holds the record that live evidence is made of (logs/requests/lines.py). What says nothing is
