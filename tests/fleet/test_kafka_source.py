@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -132,6 +133,14 @@ def test_a_broker_that_rejects_or_falls_silent_is_an_error(read: Any) -> None:
     assert broker.closed
     with pytest.raises(ConnectError, match=r"no answer within 60 s: .*connection lost"):
         list(read(Broker([Message(0, 3)])))
+
+
+def test_errors_alone_are_no_answer(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter(range(0, 1000, 40))
+    monkeypatch.setattr(kafka, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    down = [[Message(-1, -1, KafkaError._ALL_BROKERS_DOWN, topic=None)] for _ in range(5)]
+    with pytest.raises(ConnectError, match=r"no answer within 60 s: .*[Bb]roker"):
+        list(read(Broker(*down)))
 
 
 def test_tasks_share_the_offsets_and_need_no_pem_file(tmp_path: Any) -> None:

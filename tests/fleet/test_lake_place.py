@@ -49,20 +49,9 @@ def test_what_cannot_be_written_is_refused_before_anything_is_read(text: str) ->
     ],
 )
 def test_names_that_the_stores_client_mistakes_are_refused(text: str, says: str) -> None:
-    with pytest.raises(LakeError, match=says):
+    with pytest.raises(LakeError, match=says) as told:
         find_place(text)
-
-
-def test_a_secret_in_a_url_is_not_told() -> None:
-    for text in (
-        "https://host/lake?sig=secret",
-        "abfss://box/lake?sig=secret",
-        "s3://me:secret@bucket/a",
-        "gs://me:sec/ret@bucket/a#b",
-    ):
-        with pytest.raises(LakeError) as told:
-            find_place(text)
-        assert not re.search("secret|sec/ret", str(told.value))
+    assert not re.search("=secret|:sec/?ret", str(told.value))
 
 
 def test_an_endpoint_that_is_no_url_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

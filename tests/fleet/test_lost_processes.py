@@ -6,10 +6,8 @@ depends on how fast the machine is.
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -230,36 +228,3 @@ def test_a_process_lost_in_each_stage_changes_no_table(
             kill(above(job.wait_at(f"{stage}-{moment}"), victim))
         job.finish()
     assert facts(lake) == facts(undisturbed)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("seed", range(6))
-def test_processes_lost_at_random_moments_change_no_table(
-    words: list[str], undisturbed: Path, tmp_path: Path, seed: int
-) -> None:
-    chosen = random.Random(seed)
-    lake = tmp_path / "lake"
-    killed = 0
-    with cluster_of(tmp_path, hosts=_HOSTS) as master:
-        job = Faulty(master, tmp_path, [*words, "--out", str(lake)], **_SPECULATION)
-        job.start()
-        while job.running and killed < 6:
-            time.sleep(chosen.uniform(0.5, 5))
-            running = executors_in(tmp_path)
-            if running:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(chosen.choice(running), signal.SIGKILL)
-                    killed += 1
-        job.finish()
-    assert killed
-    assert facts(lake) == facts(undisturbed)
-
-
-def executors_in(folder: Path) -> list[int]:
-    """The executors, and the Python processes of their tasks, below the workers' folders."""
-    found: list[int] = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if Path(os.readlink(entry / "cwd")).is_relative_to(folder):
-                found += [int(entry.name)] if "app-" in os.readlink(entry / "cwd") else []
-    return sorted(found)

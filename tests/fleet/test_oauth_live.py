@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -193,25 +192,6 @@ def test_markers_of_an_aborted_transaction_are_no_records(
     scan("--command-config", file, "--out", out)
     assert last_scan(out).read == before.read
     assert last_scan(out).offsets == before.offsets
-
-
-@pytest.mark.full
-def test_executors_of_a_cluster(
-    broker: Broker, plain: object, issuer: Issuer, cluster: str, tmp_path: Path
-) -> None:
-    command = [
-        test_cluster.REBAL, "fleet", "scan", "--out", tmp_path / "out", "--master", cluster,
-        "--command-config", properties(broker, issuer.url, tmp_path),
-        "--spark-conf", "spark.driver.memory=512m", "--spark-conf", "spark.executor.memory=512m",
-    ]  # fmt: skip
-    issuer.asked.clear()
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
-    assert done.returncode == 0, done.stderr
-    assert without_sources(read_tables(tmp_path / "out")) == plain
-    logs = [path.read_text() for path in tmp_path.glob("work*/app-*/*/std*")]
-    assert logs, "no executor ran"
-    assert "s3cret" not in "".join(logs)
-    assert len(issuer.asked) > 1
 
 
 @pytest.mark.parametrize(

@@ -5,23 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaError
 
 from rebal.cli.app import run
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.errors import ConnectError
 from rebal.inspectors.fleet.intake.read import check_records, check_request_logs
 from rebal.inspectors.fleet.job import ScanOrder, run_scan
 from rebal.inspectors.fleet.lake.place import find_place
-from rebal.inspectors.fleet.sources import kafka
 from rebal.inspectors.fleet.sources.captured import find_files, read_lines
 from rebal.inspectors.fleet.sources.files import Part, share_out
 from rebal.inspectors.fleet.sources.segments import find_segments
@@ -187,29 +181,3 @@ def test_a_request_log_without_a_request_is_an_error() -> None:
     check_request_logs(["a.log"], {"lines": 9, "requests": 1})
     with pytest.raises(DocumentError, match="none of 1,200 lines is a request log's"):
         check_request_logs(["a.png"], {"lines": 1200, "requests": 0})
-
-
-def test_errors_of_a_consumer_without_an_answer_end_a_scan(monkeypatch) -> None:
-    trouble = SimpleNamespace(
-        error=lambda: KafkaError(KafkaError._ALL_BROKERS_DOWN), topic=lambda: None
-    )
-
-    class Down:
-        def __init__(self, settings: object) -> None: ...
-
-        def assign(self, places: object) -> None: ...
-
-        def poll(self, wait: float) -> object:
-            time.sleep(0.2)
-            return trouble
-
-        def consume(self, most: int, wait: float) -> list[object]:
-            return []
-
-        def close(self) -> None: ...
-
-    monkeypatch.setattr(kafka, "Consumer", Down)
-    monkeypatch.setattr(kafka, "_PATIENCE", 0)
-    parts = [kafka.PartitionRange(0, 0, 5)]
-    with pytest.raises(ConnectError, match=r"no answer within 1 s: .*[Bb]roker"):
-        list(kafka.read_partitions(parts, ClusterConfig(bootstrap="b", timeout_ms=1000)))

@@ -43,11 +43,6 @@ def test_a_document_says_all_that_the_state_holds() -> None:
     assert back.members["a"].member.assignment.count == 1
 
 
-def test_its_size_goes_by_the_members_and_not_by_the_history() -> None:
-    few, many = (len(encode(told(count))) for count in (300, 1_200))
-    assert many < 1.3 * few
-
-
 class _Command:
     """Stands for what somebody else may put into a lake."""
 
