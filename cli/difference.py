@@ -15,7 +15,7 @@ from rebal.cli.verifying import check_same, read_plan
 from rebal.groups.model import GroupSnapshot
 from rebal.planner.difference import Change, Difference, changes_since, difference
 from rebal.planner.plan import Plan
-from rebal.planner.verification.plan_context import PlanContext
+from rebal.planner.verification.journal import PlanContext
 
 _PLAN: Final = re.compile(r"rebal\.plan/\d")
 _HEAD: Final = 200

@@ -38,8 +38,7 @@ from rebal.planner.plan import Cost, Plan, Verdict, dump_plan
 from rebal.planner.rules import rules
 from rebal.planner.timeouts import Speed
 from rebal.planner.verdict import BLOCKED, UNPROVEN, worst_code
-from rebal.planner.verification.journal import JournalEntry, remembered
-from rebal.planner.verification.plan_context import departed_since, here_again
+from rebal.planner.verification.journal import JournalEntry, departed_since, here_again, remembered
 
 if TYPE_CHECKING:
     from rebal.inspectors.kafka.listing import GroupFailure

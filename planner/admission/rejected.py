@@ -42,22 +42,6 @@ def rejected_again(memory: CoordinatorMemory, one: Refusal) -> Admission:
     )
 
 
-def may_be_back(snapshot: GroupSnapshot, one: Refusal) -> bool:
-    """Return whether a member with the client's id may be the client that was rejected."""
-    if one.instance_id or not one.client_id:
-        return False
-    namesakes = [
-        (each, each.first_joined_at or each.joined_at)
-        for each in snapshot.members
-        if each.client_id == one.client_id and each.instance_id is None
-    ]
-    return any(
-        (one.at is None or came is None or came > one.at)
-        and not (one.host and each.host and address(one.host) != address(each.host))
-        for each, came in namesakes
-    )
-
-
 def label(one: Refusal) -> str:
     """Return the client's name for texts."""
     name = one.instance_id or one.client_id or "a client"

@@ -114,10 +114,9 @@ def _rejected(out: Sequence[Outsider], context: Context) -> Iterator[Danger]:
     ]
     because = f" for sharing no assignor with {context.named(causes)}," if causes else ""
     errors = ", ".join(sorted({one.error for one in out if one.error}))
-    absent = "not known to be back" if any(one.may_be_back for one in out) else "not back"
     yield Danger(
         kind=DangerKind.REJECTED,
-        message=f"{whom}: rejected ({errors}){because} and {absent}. A Java or "
+        message=f"{whom}: rejected ({errors}){because} and not known to be back. A Java or "
         "kafka-python client stops after one rejection; librdkafka and franz-go retry and look "
         "alive.",
         fix="Follow `next`: it names the list that is admitted, or what must come first."

@@ -32,8 +32,7 @@ from rebal.planner.context import COOPERATIVE, Context, Facts
 from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, offers
 from rebal.planner.verdict import agreed, opposite
-from rebal.planner.verification.journal import JournalEntry, assumed, looks_of
-from rebal.planner.verification.plan_context import PlanContext
+from rebal.planner.verification.journal import JournalEntry, PlanContext, assumed, looks_of
 
 _NOT_SHOWN: Final = (
     "its rebalance protocol is not known: add --client-log of its start, or --request-log across "

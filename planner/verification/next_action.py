@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from rebal.groups.model import GroupType, Knowledge, Tri
 from rebal.planner.admission.check import Needs
-from rebal.planner.admission.rejected import rejected_again, still_out
+from rebal.planner.admission.rejected import address, rejected_again, still_out
 from rebal.planner.advice import actions as advised
 from rebal.planner.advice.steps import Actions, step_action, wide_list, with_setting
 from rebal.planner.advice.wording import by_word
@@ -204,7 +204,9 @@ def start_rejected(look: Look) -> Advice | None:
     if not out or unsettled or look.starts_alike or look.others_stop_first:
         return None
     # A rejected client under another name may be the dynamic member that is missing.
-    renamed = any(not (one.was_member or one.may_be_back) for one in out)
+    dynamic = [facts.member for facts in context.members if not facts.static]
+    here = {(each.client_id, at) for each in dynamic for at in ("", address(each.host))}
+    renamed = any(not (one.was_member or (one.client_id, one.host) in here) for one in out)
     gone = look.out(OutsiderKind.MISSING)
     out += [one for one in gone if one.instance_id or not renamed]
     return _counted(context, _start(look, out, look.lists(out)), out)

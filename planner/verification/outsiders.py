@@ -28,7 +28,6 @@ from rebal.groups.model import (
 from rebal.groups.reloads import CLOCKS
 from rebal.planner.admission.rejected import (
     address,
-    may_be_back,
     still_out,
 )
 from rebal.planner.clients import able
@@ -39,12 +38,12 @@ from rebal.planner.timeouts import longest_session
 from rebal.planner.verdict import worst
 from rebal.planner.verification.journal import (
     JournalEntry,
+    PlanContext,
     known_before,
     looks_of,
     same_since,
     successors,
 )
-from rebal.planner.verification.plan_context import PlanContext
 
 
 class OutsiderKind(StrEnum):
@@ -79,7 +78,6 @@ class Outsider(Record, frozen=True, kw_only=True, omit_defaults=False):
     list. `since` is when it was rejected. `until` ends the doubt about a stopped member's entry, or
     a rejection's weight in a group that has the given number of members.
     `behind` are the static members that may be such an entry. `was_member`: it is a missing member.
-    `may_be_back`: a member with its client id may be this client.
     """
 
     kind: OutsiderKind
@@ -96,7 +94,6 @@ class Outsider(Record, frozen=True, kw_only=True, omit_defaults=False):
     until: Moment | None = None
     behind: tuple[str, ...] = ()
     was_member: bool = True
-    may_be_back: bool = False
     evidence: tuple[Evidence, ...] = ()
 
     @property
@@ -314,7 +311,6 @@ def _rejections(
             since=one.at,
             until=until if doubt in (Doubt.ENTRY, Doubt.NONE) else None,
             behind=behind if doubt is Doubt.ENTRY else (),
-            may_be_back=may_be_back(context.snapshot, one),
             evidence=(one.evidence,),
         )
 

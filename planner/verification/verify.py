@@ -44,9 +44,13 @@ from rebal.planner.verification.dangers import (
 )
 from rebal.planner.verification.gates import Ledger
 from rebal.planner.verification.journal import (
+    GOALS,
     Confirmation,
     JournalEntry,
+    PlanContext,
+    as_stated,
     assumed,
+    here_again,
     known_before,
     look_of,
     looks_of,
@@ -67,7 +71,6 @@ from rebal.planner.verification.outsiders import (
     missing_text,
     outsiders_of,
 )
-from rebal.planner.verification.plan_context import GOALS, PlanContext, as_stated, here_again
 
 _NO_STEP: Final = Step(
     id=0,

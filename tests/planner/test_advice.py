@@ -204,7 +204,7 @@ def test_a_client_that_was_rejected_minutes_ago_comes_before_any_restart() -> No
     assert (danger.kind, danger.message.partition(". ")[0]) == (
         "rejected",
         "c (10.0.0.3) [cooperative-sticky]: rejected (INCONSISTENT_GROUP_PROTOCOL) "
-        "for sharing no assignor with b, and not back",
+        "for sharing no assignor with b, and not known to be back",
     )
     assert (standing.advice.action, standing.advice.names) == ("start", ("c",))
     assert (standing.advice.verdict, "range" in standing.advice.assignors) == (Tri.YES, True)

@@ -15,9 +15,8 @@ from rebal.groups.model import GroupSnapshot, Knowledge, Tri
 from rebal.planner.admission.check import admitted, restart
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
-from rebal.planner.verification.journal import remembered
+from rebal.planner.verification.journal import PlanContext, remembered
 from rebal.planner.verification.members import contrary_evidence
-from rebal.planner.verification.plan_context import PlanContext
 from rebal.planner.verification.verify import (
     AnsweredError,
     NothingToConfirmError,

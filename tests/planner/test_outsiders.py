@@ -63,6 +63,19 @@ def test_rejected_client_is_remembered_when_its_log_is_rotated(begun: Plan) -> N
     assert verify(begun, tell.entries, done(31), expect_members=2).finished
 
 
+def test_rejection_in_a_journal_of_an_older_version_is_dated_by_its_entry(begun: Plan) -> None:
+    tell, undated = Story(begun), [{**OUT, "at": None}]
+    tell(done(2, refusals=undated))
+    tell.entries = [
+        replace(one, rejected=tuple(replace(each, shown_at=None) for each in one.rejected))
+        for one in tell.entries
+    ]
+    assert shown(tell(done(30, refusals=undated))) == [
+        (OutsiderKind.REJECTED, "app-9", Doubt.COUNT)
+    ]
+    assert tell(done(31, refusals=undated), expect_members=2).finished
+
+
 def test_advice_on_a_rejection_that_the_given_number_settles_says_when(begun: Plan) -> None:
     """The number of members, given once, changes nothing when it is given again."""
     tell, rejected = Story(begun), [{**OUT, "at": 1.9}]

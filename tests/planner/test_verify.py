@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rebal.groups.model import Coordinator, CoordinatorKind, Evidence, GroupSnapshot, Source, Tri
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Aim, Plan
-from rebal.planner.verification.plan_context import PlanContext
+from rebal.planner.verification.journal import PlanContext
 from rebal.planner.verification.verify import Standing, verify
 from tests.planner.looks import Story, app, bare, id_of, look, pods
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from rebal.groups.compact import Partitions
 from rebal.groups.model import Evidence, GroupSnapshot, Refusal, Source
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Plan
+from rebal.planner.plan import Accepted, Plan
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.verify import Standing, entry_of, verify
 from tests.planner.builder import group_of
@@ -18,6 +19,7 @@ from tests.planner.looks import Story, app, bare, id_of, look
 
 MIXED = ["cooperative-sticky", "range"]
 FINAL = "cooperative-sticky"
+NO_LIMIT = {"settings": {"group.max.size": "2147483647"}}
 
 
 def test_a_member_that_came_back_without_the_target_stops_the_roll_out(plan: Plan) -> None:
@@ -193,6 +195,35 @@ def test_a_rejected_static_member_is_out_while_its_session_may_count_it() -> Non
     undated = held(4, at=None)
     assert (undated.finished, undated.advice.evidence_needed) == (False, ("log timezone",))
     assert "--log-timezone" in undated.next
+
+
+def test_a_plan_without_steps_is_not_finished_while_a_danger_stands() -> None:
+    """What a plan that is made now says has no past: its dangers are those of any look."""
+    alone = [{"id": n, "client": n, "instance": n, "list": [FINAL],
+              "timeouts": [300_000, 60_000], "joined": 0} for n in "ab"]  # fmt: skip
+    more: dict[str, Any] = {"elected": FINAL, "cluster": NO_LIMIT}
+    tell = Story(make_plan(look(0, alone, **more)))
+    assert (tell.plan.steps, tell(look(1, alone, **more)).finished) == ((), True)
+    out = {"client": "a", "instance": "a", "list": [FINAL], "at": 1.5}
+    kept = tell(look(2, alone, **more, refusals=[out]))
+    assert (kept.advice.action, kept.exit_code, kept.finished) == ("start", 3, False)
+    assert kept.advice.names == ("a",)
+    other = {"client": "d", "list": [FINAL], "at": 1.5}
+    for given, action in ((None, "evidence"), (2, "wait")):
+        asks = verify(tell.plan, [], look(4, alone, **more, refusals=[other]), expect_members=given)
+        assert (asks.advice.action, asks.exit_code, asks.finished) == (action, 4, False)
+    gone = look(2, alone[1:], **more, refusals=[{**out, "list": ["range"]}])
+    stops = verify(tell.plan, [], gone)
+    assert (stops.advice.action, stops.exit_code) == ("stop", 3), "nobody waits for a rejected one"
+    loops = Story(tell.plan)
+    for n in range(8):
+        last = loops(look(1 + n / 3, [alone[0], {**alone[1], "id": f"b.{n}"}], **more))
+    assert ([one.kind for one in last.dangers], last.next, last.exit_code, last.finished) == (
+        ["storm"], "restart nothing more until this is dealt with", 3, False,
+    )  # fmt: skip
+    left = Accepted(departed=("b",))
+    loops(look(5, alone[:1], **more), accepted=left)
+    assert (loops.entries[-1].departed, loops(look(20, alone[:1], **more)).present) == (("b",), 1)
 
 
 @pytest.mark.parametrize("at", [-0.5, 1])
