@@ -162,7 +162,9 @@ def outsiders_of(
     often = Counter([*here, *(one.client_id for one in found)])
     return tuple(
         replace(one, name=one.label)
-        if often[one.client_id] > 1 or is_automatic(context.group.group_id, one.client_id)
+        if often[one.client_id] > 1
+        or not one.client_id
+        or is_automatic(context.group.group_id, one.client_id)
         else one
         for one in found
     )

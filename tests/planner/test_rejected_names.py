@@ -55,6 +55,7 @@ def names(plan: Plan, out: dict[str, Any], host: str, *here: str) -> tuple[str, 
         ({"client": AUTOMATIC, "instance": "pod-3"}, "/10.0.0.9", ("/10.0.0.1",), "pod-3"),
         ({"client": "orders"}, "/10.0.0.9", ("/10.0.0.1",), "orders (10.0.0.9)"),
         ({"client": "orders"}, "/10.0.0.9", (), "orders"),
+        ({"client": ""}, "/10.0.0.9", (), "a client (10.0.0.9)"),
     ],
 )
 def test_rejected_client_has_its_address_where_its_name_is_shared(
