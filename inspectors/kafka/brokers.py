@@ -10,7 +10,12 @@ from rebal.groups.model import Cluster, CoordinatorKind, Record
 
 _OTHER_GROUPS: Final = ("group.share.", "group.streams.")
 _SETTINGS: Final = frozenset(
-    {"process.roles", "inter.broker.protocol.version", "group.streams.max.size"}
+    {
+        "process.roles",
+        "inter.broker.protocol.version",
+        "group.streams.max.size",
+        "group.streams.initial.rebalance.delay.ms",
+    }
 )
 
 

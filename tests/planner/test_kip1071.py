@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rebal.cli.planning import Wishes, way_back
+from rebal.inspectors.kafka.brokers import group_settings
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
 from rebal.planner.rehearsal.outcome import Rehearsal
@@ -217,6 +219,12 @@ def test_the_way_there_waits_for_the_sessions_and_for_the_first_assignment() -> 
     assert (last.began, last.members) == (75.0, 2)
     assert last.ended is not None
     assert 5 < last.ended - last.began < 6
+    made = up()
+    read = group_settings({"group.streams.initial.rebalance.delay.ms": "9000"})
+    base = replace(made.baseline, cluster=replace(made.baseline.cluster, settings=read))
+    slow = rehearsed(replace(made, baseline=base)).rebalances[-1]
+    assert slow.ended is not None
+    assert slow.ended - slow.began > 9, "the brokers' setting, as rebal reads it"
 
 
 def test_the_way_back_stops_without_a_wait() -> None:
