@@ -324,8 +324,8 @@ def confirm(
 
     `now` is the standing of the current step, `asked` that of `step`. `names` is the assignor list
     that the members run, where the step brings one; a step that changes another setting is
-    confirmed for all members that only the operator can answer, if none is named. The confirmation
-    holds for the present member ids; a member that joins later needs a new confirmation.
+    confirmed for every member that it concerns, if none is named. The confirmation holds for the
+    present member ids; a member that joins later needs a new confirmation.
 
     Raises:
         NothingToConfirmError: the step is not begun, or the options do not fit it.

@@ -93,8 +93,8 @@ def _sums(run: Rehearsal) -> Iterator[tuple[str, str]]:
         yield "about", sample_text(run.sampled)
     yield "takes", duration(measures.seconds)
     yield "ends", f"{run.state}, assignor {run.assignor or 'none'}"
-    last = max((one.ended for one in run.rebalances if one.ended is not None), default=None)
-    ends = "" if last is None else f", the last ends at {duration(last)}"
+    ended = [one.ended or 0.0 for one in run.rebalances]
+    ends = f", the last ends at {duration(max(ended))}" if ended and run.at_rest else ""
     yield "rebalances", f"{measures.rebalances:,}{ends}"
     if run.unit == "none":
         yield "downtime", "not modelled"
@@ -170,9 +170,9 @@ def _marks(run: Rehearsal) -> Iterator[tuple[float, str]]:
     length = max(run.measures.seconds, 1e-9)
     for phase in run.phases:
         yield _WIDE * phase.began / length, phase.name
-    ended = [one.ended for one in run.rebalances]
-    if ended and run.at_rest and None not in ended:
-        yield _WIDE * max(filter(None, ended)) / length, "at rest"
+    ended = [one.ended or 0.0 for one in run.rebalances]
+    if ended and run.at_rest:
+        yield _WIDE * max(ended) / length, "at rest"
 
 
 def _unowned(run: Rehearsal) -> str:
