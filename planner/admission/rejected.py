@@ -34,11 +34,18 @@ def rejected_again(memory: CoordinatorMemory, one: Refusal) -> Admission:
     """
     if not one.list:
         return Admission(verdict=Tri.CANNOT_TELL, reason="its list is not known")
-    kind = memory.protocol_type or "consumer"
+    # Every Connect worker offers `default`: who joined a group of workers without it is none.
+    stranger = memory.protocol_type == "connect" and "default" not in one.list
     # Error 23 comes after the check of the group's size (81): there was room for it.
     return admitted(
         replace(memory, room=max(memory.room, 1)),
-        [Join(assignors=one.list, instance_id=one.instance_id, protocol_type=kind)],
+        [
+            Join(
+                assignors=one.list,
+                instance_id=one.instance_id,
+                protocol_type="consumer" if stranger else memory.protocol_type or "consumer",
+            )
+        ],
     )
 
 
