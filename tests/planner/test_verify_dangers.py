@@ -213,16 +213,16 @@ def test_a_plan_without_steps_is_not_finished_while_a_danger_stands() -> None:
         asks = verify(tell.plan, [], look(4, alone, **more, refusals=[other]), expect_members=given)
         assert (asks.advice.action, asks.exit_code, asks.finished) == (action, 4, False)
     gone = look(2, alone[1:], **more, refusals=[{**out, "list": ["range"]}])
-    stops = verify(tell.plan, [], gone)
-    assert (stops.advice.action, stops.exit_code) == ("stop", 3), "nobody waits for a rejected one"
+    left = verify(tell.plan, [], gone)
+    assert (left.advice.action, left.exit_code) == ("start", 3), "nobody waits for a rejected one"
+    assert left.advice.assignors == (FINAL,)
     loops = Story(tell.plan)
     for n in range(8):
         last = loops(look(1 + n / 3, [alone[0], {**alone[1], "id": f"b.{n}"}], **more))
     assert ([one.kind for one in last.dangers], last.next, last.exit_code, last.finished) == (
         ["storm"], "restart nothing more until this is dealt with", 3, False,
     )  # fmt: skip
-    left = Accepted(departed=("b",))
-    loops(look(5, alone[:1], **more), accepted=left)
+    loops(look(5, alone[:1], **more), accepted=Accepted(departed=("b",)))
     assert (loops.entries[-1].departed, loops(look(20, alone[:1], **more)).present) == (("b",), 1)
 
 
