@@ -95,9 +95,10 @@ class CallbackTimes(Record, frozen=True, kw_only=True):
 class MemberStory(Record, frozen=True, kw_only=True):
     """One member at the end, and KIP-429's metrics of its process that ran last.
 
-    `state` is running, rejected or stopped (no process runs). `owned` are its partitions. The
-    metrics are rebalance-total, rebalance-rate-per-hour, rebalance-latency (average, maximum,
-    total), the failed ones, last-rebalance-seconds-ago (None: never), and the callbacks' latencies.
+    `state` is running, rejected or stopped (no process runs), `protocol` its rebalance protocol
+    (not modelled: where its assignor is not). `owned` are its partitions. The metrics are
+    rebalance-total, rebalance-rate-per-hour, rebalance-latency (average, maximum, total), the
+    failed ones, last-rebalance-seconds-ago (None: never), and the callbacks' latencies.
     """
 
     name: str

@@ -164,7 +164,7 @@ class _Run:
             notes=tuple(_note(one) for one in world.happened),
             partitions=self._partitions(),
             members=tuple(
-                _member(consumer, self._set[name], world.agenda.now)
+                _member(consumer, self._set[name], world.agenda.now, modelled=not world.opaque)
                 for name, consumer in world.consumers.items()
             ),
             assumes=tuple(map(_not_modelled, sorted(world.opaque))),
@@ -351,14 +351,15 @@ def _note(one: Happened) -> Note:
     return Note(at=one.at, who=one.who, what=one.what, detail=one.detail)
 
 
-def _member(consumer: Member, process: Process, now: float) -> MemberStory:
+def _member(consumer: Member, process: Process, now: float, *, modelled: bool) -> MemberStory:
     """Return a member's state and the metrics that its client would report (KIP-429)."""
+    known = modelled or process.protocol != "classic"
     did, hours = consumer.rebalances, max(now, 1e-9) / _HOUR
     state = "running" if consumer.alive else "stopped"
     return MemberStory(
         name=process.name,
         state=_REJECTED if consumer.rejected else state,
-        protocol=str(consumer.protocol),
+        protocol=str(consumer.protocol) if known else "not modelled",
         owned=len(consumer.owned),
         rebalance_total=did.count,
         rebalance_rate_per_hour=did.count / hours,
