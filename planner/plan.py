@@ -187,10 +187,10 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     `id` counts from 1. `precondition` is what must hold before it, or the part that does not.
     `order` are the instructions that keep the members safe, a line each; `why` gives the reasons
-    for the step's form. `target_list` is the assignor
-    list that the step brings, in order. `to_do` and `done` are member ids; `unknown` are those that
-    are not verified. `left_out` are the client families that the step leaves unchanged. `commands`
-    are the commands that `order` and `rollback` speak of.
+    for the step's form. `target_list` is the assignor list that the step brings, in order. `to_do`
+    and `done` are member ids; `unknown` are those that are not verified. `left_out` are the client
+    families that the step leaves unchanged. `commands` are the commands that `order` and `rollback`
+    speak of.
     """
 
     id: int

@@ -138,13 +138,12 @@ def command(
     Exits with 0 when the gate holds, 4 when it does not hold yet or cannot be proven, 3 when a
     danger shows (a rejected member, a rebalance storm, a member that owns nothing or commits
     nothing, or a blocking finding; with --fail-on warning a new warning too), 1 when the first look
-    fails.
-    A --watch that cannot read the group reports since when, and continues; --until waits without
-    redrawing the screen, for scripts, and exits with 4 when the time is over. With --abort it
-    prints a plan, and exits with that plan's code. Nothing is changed. Each look, and each option
-    by which you accept or confirm something, is recorded in the plan's journal for later looks.
-    The connection, the probe and the evidence are those that the plan was made with; an option that
-    is given again takes their place.
+    fails. A --watch that cannot read the group reports since when, and continues; --until waits
+    without redrawing the screen, for scripts, and exits with 4 when the time is over. With --abort
+    it prints a plan, and exits with that plan's code. Nothing is changed. Each look, and each
+    option by which you accept or confirm something, is recorded in the plan's journal for later
+    looks. The connection, the probe and the evidence are those that the plan was made with; an
+    option that is given again takes their place.
     """
     lake = params.lake_of(evidence, lake_option)
     looking = watch or until is not None

@@ -103,14 +103,14 @@ class JournalEntry(Record, frozen=True, kw_only=True):
     """One look at the group; `blind` is the reason where the look failed.
 
     `plan` is `plan_key`. `step` is the step that the group was in, `gate` the answer of its gate,
-    `finished`: the plan was carried out.
-    `behind` are the offsets of the owned partitions that had lag (None: not read, or not kept at
-    this look). `rejected` are the rejections that this look or an earlier one showed, `dangers` the
-    kinds of the dangers. `accepted` is what the user accepted at this look, a sentence each,
-    `confirmed` what the operator confirmed by hand, `left_out` the ids of members that `step` does
-    not concern, `advised` its advice where somebody joins, or waits instead. `departed` are the
-    clients that left for good and `expected` is the number of members, both by the user's word.
-    `broker_id` is the coordinator's, `leader_epoch` that of its partition (None: not read).
+    `finished`: the plan was carried out. `behind` are the offsets of the owned partitions that had
+    lag (None: not read, or not kept at this look). `rejected` are the rejections that this look or
+    an earlier one showed, `dangers` the kinds of the dangers. `accepted` is what the user accepted
+    at this look, a sentence each, `confirmed` what the operator confirmed by hand, `left_out` the
+    ids of members that `step` does not concern, `advised` its advice where somebody joins, or waits
+    instead. `departed` are the clients that left for good and `expected` is the number of members,
+    both by the user's word. `broker_id` is the coordinator's, `leader_epoch` that of its partition
+    (None: not read).
     """
 
     at: Moment

@@ -63,8 +63,8 @@ class Look:
     """One look at a plan's group, and what was found of it before the next action is chosen.
 
     `seen` are the earlier looks, oldest first. `step` is the plan's step that the group is in,
-    `current` its standing, `later` the step after it. `ignore` is rule id → reason.
-    `fresh` is the plan that would be made now, if this one has no steps.
+    `current` its standing, `later` the step after it. `ignore` is rule id → reason. `fresh` is the
+    plan that would be made now, if this one has no steps.
     """
 
     plan: Plan

@@ -76,8 +76,8 @@ class Outsider(Record, frozen=True, kw_only=True, omit_defaults=False):
     list that was rejected, or that the missing member had (empty: not known), `error` Kafka's name
     of the rejection. `takes_mixed`: its client starts with eager and cooperative assignors in one
     list. `since` is when it was rejected. `until` ends the doubt about a stopped member's entry, or
-    a rejection's weight in a group that has the given number of members.
-    `behind` are the static members that may be such an entry. `was_member`: it is a missing member.
+    a rejection's weight in a group that has the given number of members. `behind` are the static
+    members that may be such an entry. `was_member`: it is a missing member.
     """
 
     kind: OutsiderKind

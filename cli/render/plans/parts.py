@@ -84,7 +84,7 @@ def short_state(plan: Plan, step: Step) -> str:
 
 def must_show(plan: Plan, step: Step) -> str:
     """Return the state in which the step's gate holds, and how its command shows that."""
-    again = "" if plan.given.plan is not None else ", another next step or none"
+    again = "" if plan.given.plan is not None else ", and this step is no longer the next one"
     return f"{step.gate.shows} (exit code 0{again})"
 
 
