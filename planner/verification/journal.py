@@ -267,7 +267,8 @@ def _rejoined(member: Member, snapshot: GroupSnapshot, entries: Sequence[Journal
     """Return the member; one that gave up what an earlier look shows it with runs EAGER.
 
     That look shows the generation before the one that the member joined with nothing owned. A
-    COOPERATIVE member names what it owns at each join (KIP-429).
+    COOPERATIVE member names what it owns at each join (KIP-429). Not every client names the
+    generation that it was in; a dynamic one has joined the group's, a static one may be down.
     """
     sent = member.subscription
     if member.ran is not None or sent is None or sent.owned_partitions is None or sent.owned_count:
@@ -278,8 +279,12 @@ def _rejoined(member: Member, snapshot: GroupSnapshot, entries: Sequence[Journal
         for seen in entry.members
         if seen.member_id == member.member_id
     ]
-    joined = snapshot.group.generation
-    before = sent.generation_id if joined is None else joined - 1
+    joined = snapshot.group.generation if member.instance_id is None else None
+    before = (
+        joined - 1
+        if joined is not None and sent.generation_id in (None, -1)
+        else sent.generation_id
+    )
     gave_up = [
         entry.at
         for entry, seen in looks

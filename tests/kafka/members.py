@@ -6,7 +6,6 @@ events are what the client itself printed. `Members` is what the `members` fixtu
 starts members by software name and ends them with the test.
 """
 
-import contextlib
 import shutil
 import tempfile
 import time
@@ -112,9 +111,7 @@ class Member:
     def stop(self, timeout: float = 20) -> None:
         """A clean close; returns when the client has left and closed."""
         if not self.closed and self.host.process.alive and not self.ended:
-            # A client that was rejected ends its process by itself, perhaps just now.
-            with contextlib.suppress(BrokenPipeError):
-                self.host.process.say(f"stop\t{self.id}")
+            self.host.process.say(f"stop\t{self.id}")
             wait_for(
                 f"{self.id} to close",
                 lambda: self.ended or not self.host.process.alive,

@@ -63,10 +63,11 @@ class ChildProcess:
         return f"--- {self.name} (pid {self.pid}, {state}) {self.log_path}\n{text}"
 
     def say(self, line: str) -> None:
-        """Write one line to the standard input of the process."""
+        """Write one line to the standard input; a process that has just ended hears nothing."""
         assert self.popen.stdin is not None
-        self.popen.stdin.write((line + "\n").encode())
-        self.popen.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):
+            self.popen.stdin.write((line + "\n").encode())
+            self.popen.stdin.flush()
 
     def terminate(self, timeout: float = 20) -> None:
         """SIGTERM, then SIGKILL when it has not ended within `timeout` seconds."""

@@ -62,6 +62,4 @@ class Rebal:
         """End the process."""
         child, self._child = self._child, None
         if child is not None:
-            assert child.stdin is not None
-            child.stdin.close()
-            child.wait(10)
+            child.communicate(timeout=10)
