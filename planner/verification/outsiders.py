@@ -283,10 +283,11 @@ def _rejections(
         at = one.at if compared or when(one.at) < began - timedelta(days=1) else None
         latest = min(at or shown_at, shown_at)
         until, behind = _hidden_until(plan, seen, context, latest, counted)
+        # A load of the coordinator may bring back the entry of a dynamic member that has left.
         lasts = longest_session(
             f.member
             for f in context.members
-            if at is None or (f.static and f.member.instance_id == one.instance_id)
+            if at is None or f.member.instance_id == one.instance_id
         )
         # Its own old entry, with the id that it had, does not stand for it.
         open_ = full and at is None and behind and one.instance_id not in behind
@@ -323,13 +324,18 @@ def _settled(
     """Yield a time for each earlier look that no member was missing from: a client that was
     rejected before it had rejoined, as no stopped member's entry is that old.
 
-    A stopped static member's entry lasts longer: only the plan counts one, but not one that is gone
-    since, nor the client's own.
+    An entry outlasts its member: the plan's number may include static members that are gone since,
+    and the client itself.
     """
     if len(plan.baseline.members) >= (plan.expected_members or 0):
         here = {facts.member.instance_id for facts in context.members} - {one.instance_id} | {None}
-        static = [member for member in plan.baseline.members if member.instance_id not in here]
-        hidden = longest_session(static) if static else timedelta()
+        left = [
+            member
+            for member in plan.baseline.members
+            if member.instance_id not in here
+            or (member.instance_id == one.instance_id and member.client_id == one.client_id)
+        ]
+        hidden = longest_session(left) if left else timedelta()
         made_at = plan.baseline.captured_at
         # What no evidence of the plan showed may have a time of another machine's clock.
         known = one.shown_at == made_at
