@@ -31,6 +31,8 @@ _BROKERS_SESSION: Final = "group.consumer.session.timeout.ms"
 _HELD_BACK_MS: Final = 300_000
 # Rejected clients that retry do so within seconds; a container's crash loop waits up to minutes.
 _RECENT: Final = timedelta(seconds=60)
+# The brokers' own default of group.max.session.timeout.ms.
+MOST_SESSION: Final = timedelta(minutes=30)
 FIRST_DELAY: Final = "group.initial.rebalance.delay.ms"
 RECONCILE_INTERVAL: Final = "group.consumer.heartbeat.interval.ms"
 
@@ -216,7 +218,21 @@ def _by(sources: Sequence[tuple[tuple[Source, ...], str]]) -> str:
 
 
 def longest_session(members: Iterable[Member]) -> timedelta:
-    """Return the longest session timeout of these members, at least a minute."""
-    timeouts = (member.timeouts for member in members)
-    known = (one.session_ms for one in timeouts if one is not None)
-    return max([_RECENT, *(timedelta(milliseconds=ms) for ms in known if ms is not None)])
+    """Return the longest session timeout that these members may have, at least a minute.
+
+    That of a static member is set to outlast its restart; an unknown one may be as long as brokers
+    admit by default.
+    """
+    return max([_RECENT, *map(_session, members)])
+
+
+def until_session_ends(static: Iterable[Member]) -> str:
+    """Return the clause on how long a stopped one of these static members is counted."""
+    unknown = any(one.timeouts is None or one.timeouts.session_ms is None for one in static)
+    return "until its session ends" + (" (not known: 30 min at most)" if unknown else "")
+
+
+def _session(member: Member) -> timedelta:
+    known = member.timeouts.session_ms if member.timeouts is not None else None
+    unknown = MOST_SESSION if member.instance_id is not None else _RECENT
+    return unknown if known is None else timedelta(milliseconds=known)

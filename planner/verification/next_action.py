@@ -39,7 +39,7 @@ from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind, Verdict
 from rebal.planner.rules import Trait, has, rules
 from rebal.planner.settings import consumer_change
-from rebal.planner.timeouts import longest_session
+from rebal.planner.timeouts import longest_session, until_session_ends
 from rebal.planner.verification.dangers import Danger, DangerKind, decides
 from rebal.planner.verification.journal import JournalEntry, same_since
 from rebal.planner.verification.lag import owner_for, unread
@@ -191,8 +191,9 @@ def _instead(look: Look, made: Advice) -> Advice:
         return made
     waits = advised.wait(
         f"the rebalance changed nothing, so one of {look.context.named(static)} may have stopped: "
-        "the coordinator counts a stopped static member until its session ends, and each rebalance "
-        f"begins that anew. Restart nothing and look again after {until:%H:%M:%SZ}",
+        "the coordinator counts a stopped static member "
+        f"{until_session_ends(f.member for f in static)}, and each rebalance begins that anew. "
+        f"Restart nothing and look again after {until:%H:%M:%SZ}",
     )
     return replace(waits, instead_of=made.action, commands=look.context.removals(static))
 
@@ -458,8 +459,8 @@ def _wait_for_entry(look: Look, hidden: Sequence[Outsider]) -> Advice:
     behind = [facts for facts in look.context.members if facts.name in last.behind]
     waits = advised.wait(
         f"{last.label} was rejected and no log shows that it rejoined; "
-        f"{who} may have stopped: the coordinator counts a stopped static "
-        f"member until its session ends. Look again after {last.until:%H:%M:%SZ}",
+        f"{who} may have stopped: the coordinator counts a stopped static member "
+        f"{until_session_ends(f.member for f in behind)}. Look again after {last.until:%H:%M:%SZ}",
     )
     return replace(waits, commands=look.context.removals(behind))
 

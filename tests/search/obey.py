@@ -6,6 +6,7 @@ import re
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, time
 from random import Random
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ LIMITS = Limits(
 )
 # What differs between two violations of one kind.
 _DETAIL = re.compile(r"\([^)]*\)?|\[[^\]]*\]?|[\d.]+ s\b|\b(?:app|more|old|tmp|orders|pod)-\d+|\d+")
+_LOOK_AGAIN = re.compile(r"look again after (\d\d:\d\d:\d\d)Z", re.IGNORECASE)
 # rebal takes a rejection for settled when a full group has stood so long.
 _RECENT = 75.0
 _WRONG = (
@@ -457,11 +459,25 @@ class Rehearsed(Story):
         if advice["error"] == "GROUP_MAX_SIZE_REACHED":
             raise Over("blocked: group.max.size")
         patience = self.world.session_seconds + self.world.rebalance_seconds + _RECENT
-        if advice["action"] != "stop" and before - self._progress < patience:
+        named = self._named(advice["text"])
+        if named > 0:
+            # It looks again sooner too, more often as that time comes near.
+            self.world.sleep(named / 3)
+            self._progressed()
+        elif advice["action"] != "stop" and before - self._progress < patience:
             self.world.sleep(1.5)
         else:
             super()._wait(advice)
         self.world.sleep(max(0.0, self._waits - (self.world.now() - before)))
+
+    def _named(self, text: str) -> float:
+        """Return in how many seconds the last look says to look again; 0 where it names no time."""
+        told, body = _LOOK_AGAIN.search(text), self.outcome.last[-1]
+        if told is None or "at" not in body:
+            return 0.0
+        at = datetime.fromisoformat(body["at"])
+        until = datetime.combine(at, time.fromisoformat(told[1]), at.tzinfo)
+        return (until - at).total_seconds()
 
     def _asked(self, advice: dict[str, Any]) -> None:
         """End where only a person can answer: what an own class supports, or what a client is."""

@@ -404,6 +404,7 @@ class SimulatedWorld:
             "withheld": [_plain(one) for one in standing.withheld],
             "exit_code": standing.exit_code,
             "finished": standing.finished,
+            "at": standing.at.isoformat(),
             "dangers": [str(one.message) for one in standing.dangers],
             "step": standing.step,
         }

@@ -9,11 +9,9 @@ from rebal.planner.admission.rejected import if_renamed, label, rejected_again, 
 from rebal.planner.advice.steps import start_fix
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import narrowing_step, stable
-from rebal.planner.timeouts import longest_session
+from rebal.planner.timeouts import MOST_SESSION, longest_session
 from rebal.planner.verdict import opposite
 
-# The brokers' own default of group.max.session.timeout.ms.
-_MOST_SESSION: Final = timedelta(minutes=30)
 _OTHER_GROUP: Final = "Give that client a group id of its own."
 
 
@@ -82,7 +80,7 @@ def _has_its_place(context: Context, one: Refusal) -> bool:
         return False
     members = context.snapshot.members
     known = all(m.timeouts is not None and m.timeouts.session_ms is not None for m in members)
-    session = longest_session(members) if known else _MOST_SESSION
+    session = longest_session(members) if known else MOST_SESSION
     clocks = timedelta(seconds=5) if context.snapshot.clock_compared else timedelta(days=1)
     age = context.snapshot.captured_at - one.at
     old = (m for m in members if m.instance_id and (m.joined_at is None or m.joined_at <= one.at))
