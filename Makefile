@@ -116,7 +116,7 @@ bench: $(READY)
 
 # Refuses to change what a reader of the same major version relies on.
 schemas: $(READY)
-	$(BIN)/python -m rebal.cli.render.schemas cli/data/schemas
+	$(BIN)/python -m bench.schemas cli/data/schemas
 
 pictures: $(READY)
 	$(BIN)/python -m bench.pictures docs

@@ -11,10 +11,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from bench.schemas import EXIT_CODES, incompatible, kinds, main, schema_of, text_of
 from rebal.cli import app, output
 from rebal.cli.journal import Journal
 from rebal.cli.render.inspection.document import InspectDocument, inspected_group
-from rebal.cli.render.schemas import EXIT_CODES, incompatible, kinds, main, schema_of, text_of
 from rebal.cli.render.simulation.document import simulate_text
 from rebal.cli.render.verification import verify_line
 from rebal.cli.report import make_report
