@@ -9,6 +9,7 @@
     check         commands/check_cmd.py         what a change of a repository does to its groups
     diff          commands/diff_cmd.py          two snapshots, or a plan and the live group
     simulate      commands/simulate_cmd.py      an assignor, offline, on a snapshot
+    rehearse      commands/rehearse_cmd.py      a plan or a script, second by second, offline
     explain       commands/explain_cmd.py       the documentation of a rule
     fleet scan    commands/fleet_scan_cmd.py    a cluster's history, into tables
     fleet report  commands/fleet_report_cmd.py  its groups, in the order to take them
@@ -93,7 +94,7 @@ COMMANDS: Final = (
             Entry(
                 "compact",
                 "fleet_compact_cmd",
-                "Put a lake's small files together; remove what no kept scan needs.",
+                "Remove at once what no kept scan of a lake needs.",
             ),
         ),
     ),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rebal.cli import sources
 from rebal.cli.errors import FileError, UsageError
 from rebal.cli.files import read_snapshot, read_text
-from rebal.cli.params import ENDINGS, Connection, Lake
+from rebal.cli.params import ENDINGS
 from rebal.cli.render.difference import SideDocument
+from rebal.cli.sources import Source
 from rebal.cli.verifying import check_same, read_plan
 from rebal.groups.model import GroupSnapshot
 from rebal.planner.difference import Change, Difference, changes_since, difference
@@ -41,15 +42,6 @@ class Side(NamedTuple):
         )
 
 
-class Reading(NamedTuple):
-    """The options with which the live group is read."""
-
-    connection: Connection
-    probe: bool
-    files: sources.EvidenceFiles
-    scan: Lake | None
-
-
 def is_plan(path: Path) -> bool:
     """Return whether the file holds a plan; raise FileError where it cannot be read."""
     return _PLAN.search(read_text(path)[:_HEAD]) is not None
@@ -69,7 +61,7 @@ def side_of(path: Path, plan: Plan | None = None) -> Side:
     return Side("snapshot", str(path), read_snapshot(path))
 
 
-def other_side(first: Side, word: str | None, reading: Reading) -> Side:
+def other_side(first: Side, word: str | None, live: Source) -> Side:
     """Return what `first` is compared with: a file, or a live group (None: that of `first`).
 
     Raises:
@@ -84,15 +76,7 @@ def other_side(first: Side, word: str | None, reading: Reading) -> Side:
         raise UsageError(f"there is no file {word}; give a plan, a snapshot, or a group's name.")
     else:
         group = word if word is not None else first.seen.group.group_id
-        seen = sources.snapshot_for(
-            group,
-            None,
-            reading.connection,
-            probe=reading.probe,
-            files=reading.files,
-            scan=reading.scan,
-        )
-        made = Side("live", group, seen)
+        made = Side("live", group, replace(live, group=group).read())
     if first.plan is not None:
         check_same(first.plan, made.seen)
     if first.seen.redacted != made.seen.redacted:

@@ -41,14 +41,6 @@ class OutputError(RebalError):
     """A stdout that cannot be written: closed, or on a full disk."""
 
 
-class ListenError(RebalError):
-    """An address that cannot be listened on."""
-
-
-class ExtraError(RebalError):
-    """A package that is not installed, and the extra that brings it."""
-
-
 class FileError(RebalError):
     """A file that cannot be read or written."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,9 +15,6 @@ from rebal.cli.errors import FileError, UsageError
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot, file_stem, format_of, load_snapshot
 from rebal.inspectors import files as text_files
-
-if sys.platform != "win32":
-    import fcntl
 
 ENDING: Final = ".rebal.yaml"
 
@@ -156,14 +153,9 @@ def read_snapshot(path: Path) -> GroupSnapshot:
 
 def save_snapshot(snapshot: GroupSnapshot, path: Path) -> Path:
     """Write `snapshot` to `path` (or into that folder) by its ending, and return the path."""
-    made = path / snapshot_name(snapshot.group.group_id) if path.is_dir() else path
+    made = path / f"{file_stem(snapshot.group.group_id)}{ENDING}" if path.is_dir() else path
     write_text(made, dump_snapshot(snapshot, format_of(str(made))))
     return made
-
-
-def snapshot_name(group_id: str) -> str:
-    """Return the file name that `--save` gives a group; it is safe for any group id."""
-    return file_stem(group_id) + ENDING
 
 
 def the_one_snapshot(folder: Path) -> Path:
@@ -191,8 +183,6 @@ def _lock(handle: int, *, alone: bool) -> None:
 
     One that is only read is shared with others that read it.
     """
-    if sys.platform == "win32":
-        return
     with suppress(OSError):
         fcntl.flock(handle, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
 
@@ -209,8 +199,6 @@ def _mode(target: Path) -> int:
 
 def _sync_folder(folder: Path) -> None:
     """Sync the folder, so that the rename survives a power failure."""
-    if os.name == "nt":
-        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -6,7 +6,7 @@ Here the tables and the planner meet: tables → snapshots → plans → the ord
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from rebal.cli.errors import FailOn, UsageError
 from rebal.cli.forked import mapped
 from rebal.cli.params import Lake
-from rebal.cli.planning import goal_named
+from rebal.cli.planning import goal_named, planned
 from rebal.cli.sources import whole_name
 from rebal.cli.trend import CHANGES, UNCLEAR, NoTrend, Trend, sum_of, trend_of
 from rebal.groups.commands import rebal
@@ -30,7 +30,6 @@ from rebal.inspectors.tables.history import (
     read_standings,
 )
 from rebal.inspectors.tables.reader import Tables, TablesError, open_tables
-from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Plan, Verdict
 from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse
 from rebal.planner.rehearsal.costs.cost import FULL, Pricing
@@ -240,19 +239,19 @@ def make_fleet_report(
     rough = Pricing(rough=True)
 
     def rehearsed(name: str, pricing: Pricing = FULL) -> Readiness:
-        return _ready(_planned(scanned.snapshot(name), to, pricing), history[name])
+        return _ready(planned(scanned.snapshot(name), to, pricing), history[name])
 
     def estimated(name: str) -> Readiness:
         return rehearsed(name, rough)
 
     members = sum(one.members or 0 for one in history.values())
-    each = mapped if members > _MANY else _one_by_one
+    many = members > _MANY
     if group is not None:
-        ordered = in_order(each(rehearsed, alive))
+        ordered = in_order([rehearsed(group)] if alive else [])
     else:
-        ordered = in_order(each(estimated, alive))
+        ordered = in_order(mapped(estimated, alive, worth_it=many))
         first = to_rehearse(ordered, max(_LEAST, _ENOUGH - _A_MEMBER * members))
-        exact = dict(zip(first, each(rehearsed, first), strict=True))
+        exact = dict(zip(first, mapped(rehearsed, first, worth_it=many), strict=True))
         ordered = in_order(exact.get(one.plan.group_id, one) for one in ordered)
     by_name = {one.plan.group_id: one for one in ordered}
     names = (*by_name, *(name for name, one in history.items() if one.is_gone))
@@ -293,17 +292,6 @@ def pauses_of(history: GroupHistory) -> Pauses:
         stopped=history.stopped,
         moved=history.moved,
     )
-
-
-def _one_by_one(work: Callable[[str], Readiness], names: Sequence[str]) -> Sequence[Readiness]:
-    return list(map(work, names))
-
-
-def _planned(snapshot: GroupSnapshot, to: str, pricing: Pricing | None) -> Plan:
-    try:
-        return make_plan(snapshot, to, pricing=pricing)
-    except NotPlannedError as error:
-        raise UsageError(str(error)) from None
 
 
 def _ready(plan: Plan, history: GroupHistory) -> Readiness:
@@ -358,7 +346,7 @@ class _Compared:
             return None
         if self._standings[name].is_gone:
             return GONE
-        return _planned(self._scanned.snapshot(name), self._to, None).verdict.value
+        return planned(self._scanned.snapshot(name), self._to, None).verdict.value
 
 
 def _earlier(tables: Tables, baseline: int | None) -> Tables | None:

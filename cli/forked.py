@@ -17,7 +17,7 @@ _work: Callable[[Any], Any]
 _items: Sequence[Any]
 
 
-def mapped(work: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
+def mapped(work: Callable[[_T], _R], items: Sequence[_T], *, worth_it: bool = True) -> list[_R]:
     """Return the results of `work` for the items, in order; the results must be picklable.
 
     Child processes inherit the data read so far and send back only results. If one fails, this
@@ -25,7 +25,7 @@ def mapped(work: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
     """
     # Children inherit both: only numbers are sent to them.
     global _work, _items
-    count = min(_processors(), len(items))
+    count = min(_processors(), len(items)) if worth_it else 1
     if count < 2:
         return list(map(work, items))
     from concurrent.futures import ProcessPoolExecutor

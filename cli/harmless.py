@@ -44,11 +44,6 @@ def is_harmless(pair: str) -> bool:
     return _FORMS.fullmatch(value.strip()) is not None or os.path.isfile(file)
 
 
-def without_logins(message: str) -> str:
-    """Return `message` without the user names and passwords of the addresses in it."""
-    return _LOGIN.sub("[login]", message)
-
-
 def without_values(message: str, args: Sequence[str], env: Mapping[str, str]) -> str:
     """Return an error's message without the typed values that may be secret.
 
@@ -58,7 +53,7 @@ def without_values(message: str, args: Sequence[str], env: Mapping[str, str]) ->
     if hidden:
         pattern = "|".join(map(re.escape, hidden))
         message = re.sub(rf"(?<!\w)(?:{pattern})(?!\w)", _HIDDEN, message)
-    return without_logins(message)
+    return _LOGIN.sub("[login]", message)
 
 
 def without_typed(message: str, args: Sequence[str], env: Mapping[str, str]) -> str:

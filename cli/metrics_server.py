@@ -12,8 +12,9 @@ from socket import SOCK_STREAM, AddressFamily, getaddrinfo, socket
 from socketserver import TCPServer
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from rebal.cli.errors import ListenError, UsageError
+from rebal.cli.errors import UsageError
 from rebal.cli.output import say
+from rebal.groups.errors import RebalError
 
 if TYPE_CHECKING:
     from prometheus_client import MetricsHandler
@@ -56,7 +57,7 @@ def serve(address: tuple[str, int], collector: Collector, ready: Callable[[str],
     it.
 
     Raises:
-        ListenError: the port is in use or not allowed, or the host is not one of this machine.
+        RebalError: the port is in use or not allowed, or the host is not one of this machine.
     """
     from prometheus_client import CollectorRegistry, MetricsHandler
 
@@ -69,10 +70,10 @@ def serve(address: tuple[str, int], collector: Collector, ready: Callable[[str],
         answering = MetricsHandler.factory(registry)
         server = _Server(family, (str(found[0]), int(found[1])), answering)
     except UnicodeError:
-        raise ListenError(f"--listen {named}: cannot listen there: it is no host name.") from None
+        raise RebalError(f"--listen {named}: cannot listen there: it is no host name.") from None
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise ListenError(f"--listen {named}: cannot listen there: {why}.") from None
+        raise RebalError(f"--listen {named}: cannot listen there: {why}.") from None
     with server:
         ready(f"http://{named.rpartition(':')[0]}:{server.server_address[1]}/metrics")
         server.serve_forever()

@@ -19,7 +19,7 @@ from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from rebal.cli.errors import OutputError
-from rebal.cli.plain import is_ascii_only, shortened, spelled, spelled_view
+from rebal.cli.plain import is_ascii_only, spelled, spelled_line
 
 if TYPE_CHECKING:
     from msgspec import Struct
@@ -75,20 +75,16 @@ def shown(record: _R) -> _R:
 def say(message: str, *commands: Command) -> None:
     """Print `rebal: message` on stderr, and each command on a line of its own.
 
-    A stderr that cannot be written gets nothing.
+    An empty message is none; a stderr that cannot be written gets nothing.
     """
+    if not message:
+        return
     lines = [f"rebal: {escape(' '.join(message.split()))}", *(f"  {line}" for line in commands)]
     text = "\n".join(lines)
     try:
         print(spelled(text) if is_ascii_only(sys.stderr) else text, file=sys.stderr, flush=True)
     except OSError:
         _abandon(sys.stderr)
-
-
-def hint(message: str) -> None:
-    """Print a message on stderr, as `say` does; nothing where it is empty."""
-    if message:
-        say(message)
 
 
 def write(text: str) -> None:
@@ -185,8 +181,8 @@ def paged(view: Iterable[RenderableType | Lines], *, wide: bool = False) -> Iter
         width = _UNLIMITED
     else:
         width = min(_UNLIMITED, max(40, shutil.get_terminal_size((100, 24)).columns))
-    colour = terminal and _colour_wanted()
-    return _rendered(view, width, colour=colour, plain=is_ascii_only(sys.stdout))
+    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb")
+    return _rendered(view, width, colour=terminal and wanted, plain=is_ascii_only(sys.stdout))
 
 
 def render(
@@ -231,28 +227,18 @@ def _rendered(
             continue
         console.file = made = StringIO()
         console.print(
-            Segments(_safe(console.render(spelled_view(part) if plain else part), plain)),
+            Segments(map(_safe, console.render(part))),
             end="",
             crop=False,
         )
-        pieces.append([f"{line.rstrip()}\n" for line in made.getvalue().split("\n")[:-1]])
+        laid = [line.rstrip() for line in made.getvalue().split("\n")[:-1]]
+        pieces.append([f"{spelled_line(line) if plain else line}\n" for line in laid])
     return chain.from_iterable(pieces)
 
 
-def _safe(segments: Iterable[Segment], plain: bool) -> Iterable[Segment]:
-    from rich.segment import Segment
-
-    for segment in segments:
-        if segment.text == "\n":
-            yield segment
-        else:
-            text = "\n".join(map(escape, segment.text.split("\n")))
-            text = shortened(text) if plain else text
-            yield Segment(text, segment.style)
-
-
-def _colour_wanted() -> bool:
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb")
+def _safe(segment: Segment) -> Segment:
+    text = "\n".join(map(escape, segment.text.split("\n")))
+    return segment._replace(text=text)
 
 
 @lru_cache(maxsize=4096)

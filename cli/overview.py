@@ -1,6 +1,6 @@
 """The groups of a cluster, one line each: what `rebal groups` prints.
 
-Each line's verdict is that of the group's plan (`make_plan`); here the snapshots and the planner
+Each line's verdict is that of the group's plan (`planned`); here the snapshots and the planner
 meet. Costs are not rehearsed: the list shows none.
 """
 
@@ -16,8 +16,8 @@ from msgspec import field
 from msgspec.structs import replace
 
 from rebal.cli import output
-from rebal.cli.errors import FailOn, UsageError, did_you_mean
-from rebal.cli.params import goals
+from rebal.cli.errors import FailOn
+from rebal.cli.planning import ORDER, planned
 from rebal.cli.render.documents import Document, FailureDocument
 from rebal.cli.render.text import known_lag
 from rebal.groups.errors import RebalError
@@ -30,12 +30,10 @@ from rebal.groups.model import (
 )
 from rebal.groups.protocol import KIPS, classic_members_of_a_consumer_group, group_protocol
 from rebal.planner.facts import natural
-from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Verdict
 from rebal.planner.verdict import FAILED, judged, worst_code
 
 NONE: Final = "none"
-_ORDER: Final = (Verdict.BLOCKED, Verdict.UNPROVEN, Verdict.READY, Verdict.DONE)
 
 
 class GroupLine(Document, frozen=True, kw_only=True):
@@ -76,7 +74,7 @@ class Overview(Document, frozen=True, kw_only=True):
     def counts(self) -> dict[str, int]:
         """The number of groups with each verdict; verdicts without a group are left out."""
         found = Counter(line.verdict for line in self.groups)
-        return {verdict.value: found[verdict] for verdict in _ORDER if found[verdict]}
+        return {verdict.value: found[verdict] for verdict in ORDER if found[verdict]}
 
     @property
     def exit_code(self) -> int:
@@ -100,7 +98,7 @@ def overview_of(
         UsageError: there is no such goal.
     """
     lines = [_line(each, to, fail_on, exit_zero) for each in snapshots]
-    lines.sort(key=lambda line: (_ORDER.index(line.verdict), natural(line.group_id)))
+    lines.sort(key=lambda line: (ORDER.index(line.verdict), natural(line.group_id)))
     return Overview(
         at=datetime.now(UTC),
         groups=lines,
@@ -110,10 +108,7 @@ def overview_of(
 
 
 def _line(snapshot: GroupSnapshot, to: str, fail_on: FailOn, exit_zero: bool) -> GroupLine:
-    try:
-        plan = make_plan(snapshot, to, pricing=None)
-    except NotPlannedError as error:
-        raise UsageError(f"{error}{did_you_mean(to, goals())}") from None
+    plan = planned(snapshot, to, None)
     group, lag = snapshot.group, known_lag(snapshot)
     return GroupLine(
         group_id=group.group_id,

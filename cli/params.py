@@ -348,7 +348,8 @@ class Connection:
         settings = self._settings()
         words += options("-X", list(filter(is_harmless, settings)))
         words += () if self.timeout == TIMEOUT else ("--timeout", f"{self.timeout:g}")
-        left_out = [_variable(pair) for pair in settings if not is_harmless(pair)]
+        hidden = (pair.partition("=")[0] for pair in settings if not is_harmless(pair))
+        left_out = [f"REBAL_X_{key.upper().replace('.', '_')}" for key in hidden]
         properties = self.command_config or os.environ.get("REBAL_COMMAND_CONFIG")
         brokers, client = self._reached()
         return Given(
@@ -446,11 +447,6 @@ def key_and_value(name: str, text: str) -> tuple[str, str]:
         # Not repeated: it may be a secret that was typed without its key, which may end with `=`.
         raise UsageError(f"{name}: expected KEY=VALUE (yours is not repeated here).")
     return key.strip(), value
-
-
-def _variable(pair: str) -> str:
-    """Return the environment variable that sets the key of KEY=VALUE."""
-    return f"REBAL_X_{pair.partition('=')[0].upper().replace('.', '_')}"
 
 
 def ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:

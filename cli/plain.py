@@ -1,17 +1,13 @@
 """Screens in ASCII, for a terminal or a locale that has nothing else.
 
-Symbols become their usual spelling (`->`, `...`, `>=`) before a view is laid out, so that columns
-stay aligned; other characters become escapes such as `\\xe9`.
+Symbols become their usual spelling (`->`, `...`, `>=`), other characters escapes such as `\\xe9`.
 """
 
 from __future__ import annotations
 
 import os
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, TextIO
-
-if TYPE_CHECKING:
-    from rich.text import Text
+import re
+from typing import Final, TextIO
 
 _SPELLINGS: Final = {
     "→": "->", "↔": "<->", "…": "...", "·": "-", "–": "-", "≥": ">=", "≤": "<=", "×": "x",
@@ -20,6 +16,7 @@ _SPELLINGS: Final = {
     "▒": "=", "░": ".",
 }  # fmt: skip
 _PROBE: Final = "".join(_SPELLINGS)
+_COLUMNS: Final = re.compile("( *)([^ ]+(?: [^ ]+)*)")
 
 
 def is_ascii_only(stream: TextIO) -> bool:
@@ -40,45 +37,18 @@ def spelled(text: str) -> str:
     return text if text.isascii() else "".join(map(_spelling, text))
 
 
-def spelled_view(part: Any) -> Any:
-    """Return a renderable of a view (texts, tables and groups of them) with its texts in ASCII."""
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
+def spelled_line(line: str) -> str:
+    """Return a laid-out line in ASCII; blanks between its columns make room for longer spellings.
 
-    if isinstance(part, str):
-        return spelled(part)
-    if isinstance(part, Text):
-        return _spelled_text(part)
-    if isinstance(part, Group):
-        return Group(*map(spelled_view, part.renderables))
-    if isinstance(part, Padding):
-        part.renderable = spelled_view(part.renderable)
-    elif isinstance(part, Table):
-        for column in part.columns:
-            column.header = spelled_view(column.header)
-            column._cells = [spelled_view(cell) for cell in column.cells]
-    elif hasattr(part, "with_cells"):
-        return part.with_cells(spelled_view)
-    return part
-
-
-def shortened(text: str) -> str:
-    """Return laid-out text in ASCII; the mark of a cut takes the place of what it cut."""
-    if text.endswith("…") and len(text) > len("..."):
-        text = text[: -len("...")] + "..."
-    return spelled(text)
-
-
-def _spelled_text(text: Text) -> Text:
-    from rich.text import Span
-
-    if text.plain.isascii():
-        return text
-    made = text.blank_copy(spelled(text.plain))
-    starts = [0, *accumulate(len(_spelling(char)) for char in text.plain)]
-    made.spans = [Span(starts[span.start], starts[span.end], span.style) for span in text.spans]
+    The mark of a cut takes the place of what it cut.
+    """
+    if line.endswith("…"):
+        line = line[: -len("...")] + "..."
+    made, longer = "", 0
+    for blanks, words in _COLUMNS.findall(line):
+        spared = min(longer, max(0, len(blanks) - 1))
+        made += blanks[spared:] + spelled(words)
+        longer += len(spelled(words)) - len(words) - spared
     return made
 
 

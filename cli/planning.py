@@ -35,6 +35,7 @@ from rebal.planner.facts import stated_in
 from rebal.planner.goals import goal_back
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Cost, Plan, Verdict, dump_plan
+from rebal.planner.rehearsal.costs.cost import Pricing
 from rebal.planner.rules import rules
 from rebal.planner.timeouts import Speed
 from rebal.planner.verdict import BLOCKED, UNPROVEN, worst_code
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
 
 _MARGIN: Final = 1.5
 """Factor on a longest stop that is about right: another restart may stop a partition for longer."""
-_ORDER: Final = ("blocked", "unproven", "ready", "done")
+ORDER: Final = (Verdict.BLOCKED, Verdict.UNPROVEN, Verdict.READY, Verdict.DONE)
+"""Verdicts, the most urgent first."""
 
 
 class PlanLine(Document, frozen=True, kw_only=True, rename={"runs": "from"}):
@@ -101,6 +103,18 @@ def goal_named(to: str, client: str | None) -> str:
         known = ", ".join(libraries())
         raise UsageError(f"--to-client {client[:60]}: expected one of {known}.{hint}")
     return client
+
+
+def planned(seen: GroupSnapshot, to: str, pricing: Pricing | None) -> Plan:
+    """Return the plan of a group to the goal `to`, as it is without an option.
+
+    Raises:
+        UsageError: there is no such goal.
+    """
+    try:
+        return make_plan(seen, to, pricing=pricing)
+    except NotPlannedError as error:
+        raise UsageError(f"{error}{did_you_mean(to, goals())}") from None
 
 
 def plan_of(
@@ -258,20 +272,21 @@ def check_free(out: Path | None, going_on: Command, *, new_attempt: bool) -> Non
     `going_on` is the command that goes on with it, and records what was stated for a new plan.
 
     Raises:
-        UsageError: the plan has a journal; the message names the step and the last look. Or the
-            journal is that of another file.
+        UsageError: the plan has a journal; the message names the step and the last look. Or a plan
+            in another format has the same name.
     """
-    if out is None or not (journal := journal_path(out)).exists():
+    if out is None:
         return
-    plans = [out.with_suffix(ending) for ending in ENDINGS if out.with_suffix(ending).exists()]
-    if plans and out not in plans:
+    others = (out.with_suffix(ending) for ending in ENDINGS if ending != out.suffix)
+    for other in filter(Path.exists, others):
         raise UsageError(
-            f"{journal} is the journal of {plans[0]}: give --out another name, or the name of "
-            "that plan."
+            f"{other} is a plan of the same name, and both would have one journal: give --out "
+            "another name, or the name of that plan."
         )
-    if new_attempt:
+    journal = journal_path(out)
+    if new_attempt or not journal.exists():
         return
-    if not plans:
+    if not out.exists():
         raise UsageError(
             f"{journal} is the journal of a roll-out whose plan {out} is gone: put the plan back, "
             "or add --new-attempt, which keeps the journal under another name."
@@ -343,7 +358,7 @@ def print_plans(
     wide: bool,
 ) -> None:
     """Print one line a group, the worst first."""
-    plans.sort(key=lambda plan: (_ORDER.index(plan.verdict), plan.group_id))
+    plans.sort(key=lambda plan: (ORDER.index(plan.verdict), plan.group_id))
     if form == "text":
         given = wishes.given
         one = given.plan_upgrade(plans[0].group_id, wishes.to) if plans else Command()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -177,28 +178,21 @@ def is_file(script: str) -> bool:
     return Path(script).suffix.lower() in ENDINGS or Path(script).is_file()
 
 
+@contextmanager
+def _nearest_names() -> Iterator[None]:
+    """Add the nearest names that there are to an error of a script."""
+    try:
+        yield
+    except ScriptError as error:
+        hint = did_you_mean(error.word, error.known) if error.word else ""
+        raise ScriptError(f"{error}{hint}") from None
+
+
+@_nearest_names()
 def _script_text(script: str | None) -> ScriptText | None:
     if script is None or not is_file(script):
         return None
-    text = read_text(Path(script))
-    try:
-        return load_script(text, format_of(script), script)
-    except ScriptError as error:
-        raise _hinted(error) from None
-
-
-def _hinted(error: ScriptError) -> ScriptError:
-    """Return the error with the nearest names that there are."""
-    return ScriptError(f"{error}{did_you_mean(error.word, error.known) if error.word else ''}")
-
-
-def _set_by(source: ScriptText | None) -> dict[str, float]:
-    if source is None:
-        return {}
-    try:
-        return source.parameters()
-    except ScriptError as error:
-        raise _hinted(error) from None
+    return load_script(read_text(Path(script)), format_of(script), script)
 
 
 def _parameters(texts: Sequence[str]) -> dict[str, float]:
@@ -216,6 +210,7 @@ def _parameters(texts: Sequence[str]) -> dict[str, float]:
     return made
 
 
+@_nearest_names()
 def rehearsed(story: Story, *, keep: bool = False) -> RehearsalDocument:
     """Rehearse the story under every variant that is asked for.
 
@@ -232,7 +227,8 @@ def rehearsed(story: Story, *, keep: bool = False) -> RehearsalDocument:
             f"--compare {others[0]}: the members of {found.group.group_id} assign tasks by their "
             f"own protocol: only {PLAN} and {NOW} apply."
         )
-    given = {**_set_by(story.source), **_parameters(asked.parameters)}
+    set_by = {} if story.source is None else story.source.parameters()
+    given = {**set_by, **_parameters(asked.parameters)}
     scene, assumes = scene_of(
         found,
         speed=Speed(restart=given.get("restart", Speed().restart)),
@@ -314,17 +310,14 @@ def _of_file(
             f"{asked.plan}: no event of {source.name} is a step of the plan: add `- step: 1`, or "
             "leave out the plan."
         )
-    try:
-        return script_of(
-            source,
-            scene,
-            plan=story.plan,
-            batch=1 if asked.batch is None else asked.batch,
-            metadata=given.get("metadata", METADATA_AGE),
-            assignors=custom,
-        )
-    except ScriptError as error:
-        raise _hinted(error) from None
+    return script_of(
+        source,
+        scene,
+        plan=story.plan,
+        batch=1 if asked.batch is None else asked.batch,
+        metadata=given.get("metadata", METADATA_AGE),
+        assignors=custom,
+    )
 
 
 def _ready(found: GroupSnapshot, scene: Scene, asked: Asked) -> Script:

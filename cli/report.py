@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rebal.groups.classes import borrowed_names
-from rebal.groups.evidence.logs import LogCoverage, log_coverage
 from rebal.groups.model import Evidence, GroupSnapshot, RebalanceProtocol, Record
 from rebal.groups.protocol import (
     CommonAssignors,
@@ -34,7 +33,6 @@ class Report(Record, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...] = ()
     member_runs: Mapping[str, RebalanceProtocol] = {}
     common: CommonAssignors = CommonAssignors()
-    client_log: LogCoverage = LogCoverage()
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -61,6 +59,5 @@ def make_report(snapshot: GroupSnapshot, given: Given | None = None) -> Report:
         evidence=runs.evidence,
         member_runs={member_id: answer.value for member_id, answer in members.items()},
         common=common_assignors(snapshot),
-        client_log=log_coverage(snapshot),
         findings=evaluate(Context(snapshot, given=given)),
     )

@@ -67,7 +67,7 @@ def command(
     """
     lake = params.lake_of(evidence, lake_option)
     from rebal.cli import sources
-    from rebal.cli.difference import Reading, compare, other_side, side_of
+    from rebal.cli.difference import compare, other_side, side_of
     from rebal.cli.render.difference import DiffDocument, diff_view
     from rebal.cli.render.documents import document_of
 
@@ -76,7 +76,7 @@ def command(
     )
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
     first = side_of(before, context.obj)
-    second = other_side(first, after, Reading(connection, probe, files, lake))
+    second = other_side(first, after, sources.Source(None, None, connection, probe, files, lake))
     found, drift = compare(first, second)
     code = DIFFERS if exit_code and found.found else DONE
     if form == "text":

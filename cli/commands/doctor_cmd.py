@@ -48,7 +48,7 @@ def command(
             output.shown(report), output.shown(settings), managed, again, switch=switch
         )
         output.page(view, wide=wide)
-        output.hint(given.note if again else "")
+        output.say(given.note if again else "")
     else:
         body = document_of(
             DoctorDocument, report, settings=settings, managed=managed, request_log=switch

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from rebal.cli import output, params
-from rebal.cli.errors import DONE, ExtraError, UsageError
+from rebal.cli.errors import DONE, UsageError
+from rebal.groups.errors import RebalError
 
 _ENDING = ".prom"
 
@@ -54,7 +55,7 @@ def command(
     if out is not None and out.suffix != _ENDING:
         raise UsageError(f"--out {out}: node_exporter reads only files whose names end in .prom.")
     if find_spec("prometheus_client") is None:
-        raise ExtraError("metrics need prometheus-client: pip install 'rebal[lake]'.")
+        raise RebalError("metrics need prometheus-client: pip install 'rebal[lake]'.")
     from rebal.cli.metrics import LakeMetrics
 
     metrics = LakeMetrics(params.Lake(lake, params.lake_options(lake_option)), match=match, to=to)

@@ -84,7 +84,7 @@ def command(
     if form == "text":
         output.page(overview_view(found, given, to=to, wide=wide), wide=wide)
         for note in (*found.notes, given.note):
-            output.hint(note)
+            output.say(note)
     else:
         output.write(output.envelope("groups", found, found.exit_code, form))
         for failure in found.failures:

@@ -188,7 +188,6 @@ def _print(
         return "".join(output.paged(view, wide=wide))
 
     # Each screen takes milliseconds of one processor.
-    each = mapped if len(reports) > _MANY else map
-    for n, text in enumerate(each(screen, reports)):
+    for n, text in enumerate(mapped(screen, reports, worth_it=len(reports) > _MANY)):
         output.stream(["\n" if n else "", text])
-    output.hint(given.note)
+    output.say(given.note)

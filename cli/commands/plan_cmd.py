@@ -177,7 +177,7 @@ def command(
             codes += [planning.too_long(plan, limit, wishes.batch, 0)[0] for plan in plans]
         code = worst_code([*codes, *(FAILED for _ in failures)])
         planning.print_plans(plans, failures, wishes, code, form, wide=wide)
-        output.hint(given.note)
+        output.say(given.note)
         return code
     one = sources.snapshot_for(
         group,
@@ -200,7 +200,7 @@ def command(
     planning.print_plan(plan, form, snapshot, now=now, details=details, wide=wide)
     for sentence in passed:
         output.say(sentence)
-    output.hint(given.note)
+    output.say(given.note)
     return code
 
 

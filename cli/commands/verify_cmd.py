@@ -252,7 +252,7 @@ def command(
             else verifying.judge(look())
         )
         print_standing(standing, form, wide=wide)
-        output.hint(given.note)
+        output.say(given.note)
         return DONE if exit_zero else standing.exit_code
     # What readers say of their files would be said at each look, and through the live view.
     with (

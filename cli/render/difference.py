@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rebal.cli.output import View, shown
 from rebal.cli.render.documents import Document
-from rebal.cli.render.text import Rows, count, facts, when
+from rebal.cli.render.text import Rows, count, cut, facts, when
 from rebal.groups.model import Moment
 from rebal.planner.difference import Change, Changed, Difference, MemberChange, MemberEvent
 
@@ -126,4 +126,4 @@ def _values(change: Changed, wide: bool) -> str:
 def _short(value: str | None, wide: bool) -> str:
     if not value:
         return "none"
-    return value if wide or len(value) <= _LONG else f"{value[: _LONG - 1]}…"
+    return value if wide else cut(value, _LONG)

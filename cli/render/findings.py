@@ -172,16 +172,12 @@ def _result(
             "result": finding.result.value,
             "severity": finding.severity.value,
             "reference": finding.reference,
-            "evidence": [_evidence(item.source, item.detail) for item in finding.evidence],
+            "evidence": [": ".join(filter(None, (e.source, e.detail))) for e in finding.evidence],
         },
     }
     if finding.ignored is not None:
         made["suppressions"] = [{"kind": "external", "justification": finding.ignored}]
     return made
-
-
-def _evidence(source: str, detail: str) -> str:
-    return f"{source}: {detail}" if detail else str(source)
 
 
 def _location(group: str, members: Iterable[str], file: Path | None) -> dict[str, Any]:

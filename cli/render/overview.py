@@ -9,10 +9,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.live import Live
-from rich.segment import Segment
 from rich.text import Text
 
 from rebal.cli import output
@@ -20,7 +18,7 @@ from rebal.cli.output import View, shown
 from rebal.cli.overview import NONE, GroupLine, Overview, changes
 from rebal.cli.plain import is_ascii_only
 from rebal.cli.render.plans.parts import VERDICT_STYLES
-from rebal.cli.render.text import GAP, Column, count, drawn, facts, listing
+from rebal.cli.render.text import GAP, Column, WideTable, count, cut, facts, listing
 from rebal.planner.commands import COOPERATIVE, Given
 from rebal.planner.plan import Verdict
 
@@ -90,34 +88,19 @@ class _Table:
     def __init__(self, rows: Sequence[Sequence[str | Text]], *, wide: bool) -> None:
         self._rows = rows
         self._wide = wide
-        self._sizes = [len(column.header) for column in _COLUMNS]
-        for row in rows:
-            sizes = [cell_len(str(cell)) for cell in row]
-            if sizes[1] > _LONG:
-                sizes[1] = 0
-            self._sizes = list(map(max, self._sizes, sizes))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the header, then line by line."""
+        """Yield the columns that fit, and the names of the others."""
+        widths = WideTable(_COLUMNS, self._rows, _LONG).widths()
         for most in range(max(column.rank for column in _COLUMNS), -1, -1):
             kept = [n for n, column in enumerate(_COLUMNS) if column.rank <= most]
-            before = sum(self._sizes[n] + GAP for n in kept if n != _WHY)
-            room = options.max_width - before
+            room = options.max_width - sum(widths[n] + GAP for n in kept if n != _WHY)
             if self._wide or room >= (_SHORT if _WHY in kept else -GAP) or not most:
                 break
-        head = [Text(column.header, style="bold") for column in _COLUMNS]
-        for row in (head, *self._rows):
-            for n in kept:
-                cell = row[n]
-                if n == _WHY and not self._wide and len(str(cell)) > room:
-                    cell = f"{str(cell)[: room - 1]}…"
-                blank = " " * (self._sizes[n] - cell_len(str(cell)))
-                if _COLUMNS[n].right:
-                    yield Segment(blank)
-                yield from drawn(console, cell)
-                if n != kept[-1]:
-                    yield Segment(" " * GAP if _COLUMNS[n].right else blank + " " * GAP)
-            yield Segment.line()
+        rows = [[row[n] for n in kept] for row in self._rows]
+        if _WHY in kept and not self._wide:
+            rows = [[*row[:-1], cut(str(row[-1]), room)] for row in rows]
+        yield WideTable([_COLUMNS[n] for n in kept], rows, _LONG)
         if len(kept) < len(_COLUMNS):
             hidden = [column.header for n, column in enumerate(_COLUMNS) if n not in kept]
             yield Text(f"(no room for {listing(hidden)}: --wide)", style="dim")

@@ -6,9 +6,9 @@ Members are named by `planner.context.names`, so that tables and findings use th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from rich.cells import cell_len
 from rich.console import Group
@@ -42,19 +42,16 @@ LONG: Final = 20
 """Cells up to which a column is never folded."""
 
 
-class Column:
+class Column(NamedTuple):
     """A table column; `rank` 0 is always shown, higher ranks go first when the width is short.
 
     `under` names the column below whose text this one goes, on a line of its own, instead.
     """
 
-    def __init__(
-        self, header: str, *, right: bool = False, rank: int = 0, under: str | None = None
-    ) -> None:
-        self.header = header
-        self.right = right
-        self.rank = rank
-        self.under = under
+    header: str
+    right: bool = False
+    rank: int = 0
+    under: str | None = None
 
 
 class FittingTable:
@@ -68,14 +65,8 @@ class FittingTable:
     def __init__(self, columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> None:
         self._columns = tuple(columns)
         self._rows = tuple(tuple(row) for row in rows)
-        self._widest = [
-            max((_cells(cell) for cell in (self._columns[n].header, *self._column(n))), default=0)
-            for n in range(len(self._columns))
-        ]
-
-    def with_cells(self, spell: Callable[[str | Text], str | Text]) -> FittingTable:
-        """Return the table with each cell changed by `spell`."""
-        return FittingTable(_headed(self._columns, spell), _spelled(self._rows, spell))
+        heads = [column.header for column in self._columns]
+        self._widest = [max(map(_cells, column)) for column in zip(heads, *self._rows, strict=True)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the widest form that fits."""
@@ -100,9 +91,6 @@ class FittingTable:
                     yield Text(f"(no room for {listing(hidden)}: --wide)", style="dim")
                 return
         yield self._blocks()
-
-    def _column(self, number: int) -> list[str | Text]:
-        return [row[number] for row in self._rows]
 
     def _of(self, kept: Sequence[int]) -> FittingTable:
         rows = [[row[n] for n in kept] for row in self._rows]
@@ -170,10 +158,6 @@ class Forms:
     def __init__(self, *forms: str | Text) -> None:
         self._forms = tuple(map(Text.assemble, forms))
 
-    def with_cells(self, spell: Callable[[str | Text], str | Text]) -> Forms:
-        """Return the line with all forms changed by `spell`."""
-        return Forms(*map(spell, self._forms))
-
     def at(self, width: int) -> Text:
         """Return the form that fits in `width` cells."""
         fitting = (form for form in self._forms if form.cell_len <= width)
@@ -195,24 +179,6 @@ def _above(upper: str | Text, lower: str | Text) -> Text:
     )
 
 
-def _headed(columns: Sequence[Column], spell: Callable[[str | Text], str | Text]) -> list[Column]:
-    return [
-        Column(
-            str(spell(column.header)),
-            right=column.right,
-            rank=column.rank,
-            under=column.under,
-        )
-        for column in columns
-    ]
-
-
-def _spelled(
-    rows: Iterable[Sequence[str | Text]], spell: Callable[[str | Text], str | Text]
-) -> list[list[str | Text]]:
-    return [list(map(spell, row)) for row in rows]
-
-
 class Labelled:
     """Lines of a label and a text; a long text wraps under itself.
 
@@ -226,12 +192,6 @@ class Labelled:
         self._wide = wide
         self._gap = gap
         self._indent = indent
-
-    def with_cells(self, spell: Callable[[Any], Any]) -> Labelled:
-        """Return the lines with each label and text changed by `spell`."""
-        rows = [(spell(name), spell(text)) for name, text in self._rows]
-        wide = max([self._wide, *(name.cell_len for name, _ in rows)])
-        return Labelled(rows, wide, self._gap, self._indent)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield line by line; a table of rich takes ten times as long."""
@@ -251,13 +211,11 @@ def _lines(
     """Return the lines of `text`; one that fits is not searched for where it could be folded."""
     if isinstance(text, Forms):
         text = text.at(options.max_width)
-    if isinstance(text, str | Text) and _is_one_line(str(text), options.max_width):
-        return [drawn(console, text)]
+    if isinstance(text, str | Text):
+        line = str(text)
+        if "\n" not in line and cell_len(line) <= options.max_width:
+            return [drawn(console, text)]
     return Segment.split_lines(console.render(text, options))
-
-
-def _is_one_line(text: str, width: int) -> bool:
-    return "\n" not in text and cell_len(text) <= width
 
 
 def drawn(console: Console, text: str | Text) -> Iterable[Segment]:
@@ -272,15 +230,12 @@ def facts(
     rows: Iterable[tuple[str | Text, RenderableType]], *, label: int = FACTS, indent: int = 0
 ) -> Labelled:
     """Return lines of a label and a text; a long text wraps under itself, a command never."""
-    kept = [(Text.assemble(name), _unfolded(text)) for name, text in rows]
+    kept = [
+        (Text.assemble(name), to_paste(text, 0, "bold") if isinstance(text, Command) else text)
+        for name, text in rows
+    ]
     wide = max([label, *(name.cell_len for name, _ in kept)])
     return Labelled(kept, wide, GAP, indent)
-
-
-def _unfolded(text: RenderableType) -> RenderableType:
-    if not isinstance(text, Command):
-        return text
-    return Text(text, style="bold", no_wrap=True, overflow="ignore")
 
 
 def hanging(mark: str | Text, text: RenderableType, gap: int = GAP) -> Labelled:
@@ -289,13 +244,18 @@ def hanging(mark: str | Text, text: RenderableType, gap: int = GAP) -> Labelled:
     return Labelled([(name, text)], name.cell_len, gap)
 
 
-def urgent_view(findings: Iterable[Finding]) -> list[RenderableType]:
-    """Return the first lines of a screen where a client is kept out of the group, else nothing."""
+def urgent_view(
+    findings: Iterable[Finding], dangers: Iterable[tuple[str, str]] = ()
+) -> list[RenderableType]:
+    """Return the first lines of a screen where a client is kept out of the group, else nothing.
+
+    `dangers` say the same of a roll-out, each with its fix.
+    """
+    found = [one for one in findings if one.urgent and not one.ignored]
     rows: list[tuple[str | Text, RenderableType]] = []
-    for finding in findings:
-        if finding.urgent and not finding.ignored:
-            rows.append((Text("REJECTED", style="bold red"), f"{finding.rule} {finding.message}"))
-            rows += [("", hanging("→", finding.fix, 1))] if finding.fix else []
+    for message, fix in (*dangers, *((f"{one.rule} {one.message}", one.fix) for one in found)):
+        rows.append((Text("REJECTED", style="bold red"), message))
+        rows += [("", hanging("→", fix, 1))] if fix else []
     return [facts(rows), Text("")] if rows else []
 
 
@@ -330,6 +290,11 @@ def listing(names: Sequence[str], most: int = 6) -> str:
     if len(names) > most:
         return f"{', '.join(names[:most])} and {len(names) - most:,} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text of one line in at most so many cells; `…` stands for what is cut off."""
+    return text if cell_len(text) <= most else f"{text[: most - 1]}…"
 
 
 def when(at: datetime, now: datetime) -> str:
@@ -444,9 +409,9 @@ def lag_by_member(
     return made
 
 
-def to_paste(line: str, indent: int = 2) -> Text:
+def to_paste(line: str, indent: int = 2, style: str = "") -> Text:
     """Return a line to copy; it is never folded, so a terminal still copies one line."""
-    return Text(" " * indent + line, no_wrap=True, overflow="ignore")
+    return Text(" " * indent + line, style, no_wrap=True, overflow="ignore")
 
 
 def path_words(path: str) -> str:
@@ -455,26 +420,33 @@ def path_words(path: str) -> str:
 
 
 class WideTable:
-    """A table of one line for each row, whatever the width; nothing is left out or folded."""
+    """A table of one line for each row, whatever the width; nothing is left out or folded.
 
-    def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
+    A cell that is longer than `longest` lengthens its own line alone.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        rows: Iterable[Sequence[str | Text]],
+        longest: int | None = None,
+    ) -> None:
         self._columns = columns
-        self._rows = rows
+        self._rows = ([Text(column.header, style="bold") for column in columns], *rows)
+        self._longest = longest
 
-    def with_cells(self, spell: Callable[[str | Text], str | Text]) -> WideTable:
-        """Return the table with each cell changed by `spell`."""
-        return WideTable(_headed(self._columns, spell), _spelled(self._rows, spell))
+    def widths(self) -> list[int]:
+        """Return the width of each column."""
+        sizes = ([cell_len(str(row[n])) for row in self._rows] for n in range(len(self._columns)))
+        most = self._longest
+        return [max(n for n in column if most is None or n <= most) for column in sizes]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the header, then line by line."""
-        head = [Text(column.header, style="bold") for column in self._columns]
-        sizes = [[cell_len(str(cell)) for cell in row] for row in (head, *self._rows)]
-        widths = [max(column) for column in zip(*sizes, strict=True)]
-        for row, lengths in zip((head, *self._rows), sizes, strict=True):
-            for column, cell, length, width in zip(
-                self._columns, row, lengths, widths, strict=True
-            ):
-                blank = " " * (width - length)
+        widths = self.widths()
+        for row in self._rows:
+            for column, cell, width in zip(self._columns, row, widths, strict=True):
+                blank = " " * (width - cell_len(str(cell)))
                 if column.right:
                     yield Segment(blank)
                 yield from drawn(console, cell)

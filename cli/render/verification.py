@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
@@ -28,7 +28,6 @@ from rebal.cli.render.text import (
     count,
     evidence_text,
     facts,
-    hanging,
     labelled,
     to_run,
     urgent_view,
@@ -56,8 +55,9 @@ _LINES: Final = 8
 def verify_view(standing: Standing, *, wide: bool = False, rows: int = _ROWS) -> View:
     """Return the standing as text; at most `rows` members, open ones first, unless `wide`."""
     standing = shown(standing)
+    kept_out = (one for one in standing.dangers if one.kind is DangerKind.REJECTED)
     view: View = [
-        *_rejected(standing),
+        *urgent_view(standing.findings, ((one.message, one.fix) for one in kept_out)),
         Text.assemble((standing.group_id, "bold"), f": {_where(standing)}"),
         facts([_verdict(standing)]),
         Text(""),
@@ -73,17 +73,6 @@ def verify_view(standing: Standing, *, wide: bool = False, rows: int = _ROWS) ->
         view.append(Text(""))
     view.append(facts(_rows(standing)))
     return view
-
-
-def _rejected(standing: Standing) -> View:
-    """Return the first lines where a client is kept out of the group, else nothing."""
-    rows: list[tuple[str | Text, RenderableType]] = []
-    for danger in standing.dangers:
-        if danger.kind is DangerKind.REJECTED:
-            rows.append((Text("REJECTED", style="bold red"), danger.message))
-            rows.append(("", hanging("→", danger.fix, 1)))
-    before: View = [facts(rows), Text("")] if rows else []
-    return [*before, *urgent_view(standing.findings)]
 
 
 def headline(standing: Standing) -> str:

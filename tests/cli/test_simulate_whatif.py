@@ -185,15 +185,11 @@ def test_a_leader_near_its_timeout_is_predicted(group: Make) -> None:
     )
 
 
-def test_two_thousand_members_are_still_a_picture(group: Make) -> None:
+def test_two_thousand_members_fit_a_screen(group: Make) -> None:
     owned = ["0-39", *[""] * 19, *(f"{n * 2}-{n * 2 + 1}" for n in range(20, 2000))]
     snapshot = group(members=members(owned), topics=(Topic(name="orders", partitions=4000),))
     made = simulate(snapshot, "cooperative-sticky", Changes(remove_members=("pod-7",)))
     text = render(simulate_view(made, "test", "rebal"), width=100)
-    assert "(a cell is the fullest of 4 members)" in text
-    (picture,) = (line for line in text.splitlines() if line.startswith("each now"))
-    assert picture.split()[2].startswith("█····▁▁")
-    assert "each then    2–3" in text
     assert "pod-7 (leaves)" in text
     assert len(text.splitlines()) < 36
     assert max(map(len, text.splitlines())) <= 100

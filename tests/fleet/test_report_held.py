@@ -113,7 +113,7 @@ def test_a_held_group_stands_apart_in_every_form(tmp_path: Path, capsys: Said) -
     take = page[page.index("<h2>Take first") :].split("</section>")[0]
     assert NAME not in take
     assert said in page[page.index("<h2>Held") :].split("</section>")[0]
-    assert f"{ready} of 29 groups can start now, 3 are held" in page
+    assert f"groups: {ready} ready, 3 held, " in page
     assert f"Held: {NAME}: " in "\n".join(report_lines(tmp_path, capsys, "-o", "markdown"))
 
 

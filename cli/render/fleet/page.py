@@ -20,7 +20,7 @@ from typing import Final
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from rebal.cli.fleet import GONE, FleetGroup, FleetReport, hurts
+from rebal.cli.fleet import FleetGroup, FleetReport, hurts
 from rebal.cli.forked import mapped
 from rebal.cli.output import escape
 from rebal.cli.render.fleet.terms import COSTS, RATES, incident_terms, plan_terms
@@ -50,6 +50,7 @@ from rebal.cli.render.fleet.words import (
     time_text,
     troubles_text,
     verdict_text,
+    verdicts_text,
 )
 from rebal.planner.rules import rules
 
@@ -105,11 +106,11 @@ def _template(name: str) -> Template:
     words = (
         *(change_text, extrapolated_text, group_trend_text, trend_text, verdict_text, shown_counts),
         *(age_text, cost_text, costs_are, hindrance_text, hours_text, metrics_text, number_text),
-        *(path_text, plan_command, runs_text, time_text, troubles_text),
+        *(path_text, plan_command, runs_text, time_text, troubles_text, verdicts_text),
         *(group_html, hurts, timeline),
     )
     made.filters |= {word.__name__: word for word in words}
-    made.filters |= {"answer_text": _answer, "is_hurt": _is_hurt, "sha256_text": _sha256}
+    made.filters |= {"is_hurt": _is_hurt, "sha256_text": _sha256}
     made.globals["axis"] = _axis
     return made.from_string(source)
 
@@ -131,20 +132,6 @@ def _visible(value: object) -> object:
 
 def _sha256(source: str) -> str:
     return b64encode(sha256(source.encode()).digest()).decode()
-
-
-def _answer(report: FleetReport) -> str:
-    counts = report.counts
-    alive = sum(number for verdict, number in counts.items() if verdict != GONE)
-    ready, blocked = counts.get("ready", 0), counts.get("blocked", 0)
-    if not alive:
-        return "No consumer group is there"
-    if counts.get("done", 0) == alive:
-        return f"All {alive:,} groups are done"
-    held = len(report.to_hold)
-    said = f"{ready - held:,} of {alive:,} groups can start now"
-    said += f", {held:,} {'is' if held == 1 else 'are'} held" if held else ""
-    return f"{said}, {blocked:,} are blocked" if blocked else said
 
 
 def _terms(report: FleetReport) -> dict[str, str]:

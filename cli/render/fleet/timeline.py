@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from rebal.cli.output import escape
 from rebal.cli.render.fleet.words import time_text
+from rebal.cli.render.text import cut
 from rebal.groups.model import Tri
 from rebal.inspectors.tables.history import GroupHistory, ListSeen, Rebalance
 from rebal.planner.clients import cooperative
@@ -229,6 +230,4 @@ def ticks_of(low: int, high: int) -> Iterator[tuple[int, str, str]]:
 
 
 def _cut(label: str, room: float) -> str:
-    most = max(1, int(room / _CHAR))
-    shown = escape(label)
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+    return cut(escape(label), max(1, int(room / _CHAR)))

@@ -59,9 +59,11 @@ def details_view(
     found = list(_findings(plan, labels, wide))
     if found:
         view += [Text(""), facts(found, label=LABEL)]
+    marked = (hanging("·", line, 1) for line in plan.not_checked)
+    unchecked = labelled(Text("not checked", style="dim"), marked)
     view += [
         Text(""),
-        facts(_unproven(plan), label=LABEL),
+        facts([*_marked("assumed", plan.assumptions), *unchecked], label=LABEL),
         facts(kept_rows(plan, now) if kept else advice_rows(plan), label=LABEL),
     ]
     return view
@@ -138,9 +140,3 @@ def _findings(plan: Plan, labels: dict[str, str], wide: bool) -> Rows:
             yield from to_run(finding.commands)
         if wide and finding.members:
             yield "", Text(listing([labels.get(m, m) for m in finding.members], 1000), style="dim")
-
-
-def _unproven(plan: Plan) -> Rows:
-    yield from _marked("assumed", plan.assumptions)
-    unchecked = [hanging("·", line, 1) for line in plan.not_checked]
-    yield from labelled(Text("not checked", style="dim"), unchecked)

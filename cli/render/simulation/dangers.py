@@ -53,14 +53,19 @@ def dangers(run: Rehearsal, spread: Distribution | None = None) -> Iterator[Dang
         found.append(Danger("danger", text))
     yield from found
     if measures.twice_past > NEVER:
-        late = dict.fromkeys(note.who for note in run.notes if note.what in _LATE)
+        late = list(dict.fromkeys(note.who for note in run.notes if note.what in _LATE))
+        goes, keeps = ("goes", "keeps its") if len(late) == 1 else ("go", "keep their")
         text = (
-            f"{listing(list(late))} goes past a timeout and owns on until its next poll, which "
-            f"gives {measures.twice_past:,.0f} {run.unit}-seconds with two owners"
+            f"{listing(late)} {goes} past a timeout and {keeps} {run.unit}s until the next poll: "
+            f"{measures.twice_past:,.0f} {run.unit}-seconds with two owners"
         )
         yield Danger("late", text, severe=False)
     deleted = {note.detail for note in run.notes if note.what == "topic deleted"}
-    left = [one for one in run.partitions if one.topic not in deleted and _is_left(one)]
+    left = [
+        one
+        for one in run.partitions
+        if one.topic not in deleted and one.owners and all(s.end is not None for s in one.owners)
+    ]
     if left:
         verb, some = ("has", "") if len(left) == 1 else ("have", "such as ")
         text = f"{count(len(left), run.unit)} {verb} no owner at the end, {some}"
@@ -88,10 +93,6 @@ def sample_text(found: Sampled) -> str:
         "counts for the others, so all figures are about right. A danger that comes by chance in "
         "one of the others, or follows from one that goes wrong, is not shown"
     )
-
-
-def _is_left(story: PartitionStory) -> bool:
-    return bool(story.owners) and all(span.end is not None for span in story.owners)
 
 
 def called(story: PartitionStory, unit: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from rebal.cli.output import escape
 from rebal.cli.render.pages import ticks
-from rebal.cli.render.text import GAP
+from rebal.cli.render.text import GAP, cut
 from rebal.planner.rehearsal.lanes import Doing, Stretch, lanes
 from rebal.planner.rehearsal.outcome import Rehearsal
 
@@ -43,22 +43,15 @@ class LanesView:
     A line of several members shows a danger of any of them, and who is down.
     """
 
-    def __init__(
-        self, run: Rehearsal, spell: Callable[[str | Text], str | Text] | None = None
-    ) -> None:
+    def __init__(self, run: Rehearsal) -> None:
         self._run = run
-        self._spell = spell or (lambda text: text)
         self._usual = _usual(run)
-
-    def with_cells(self, spell: Callable[[str | Text], str | Text]) -> LanesView:
-        """Return the lanes with each text changed by `spell`."""
-        return LanesView(self._run, spell)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the phases, a line for each lane, the time, and the legend."""
         width = min(options.max_width, _WIDEST)
         rows = _rows(self._run)
-        labels = [_cut(escape(label)) for label, _ in rows]
+        labels = [cut(escape(label), _LONGEST_NAME) for label, _ in rows]
         head = max(map(cell_len, labels), default=0)
         columns = max(_LEAST, width - head - GAP)
         run = _with_rest(self._run)
@@ -71,15 +64,14 @@ class LanesView:
             cells = [
                 _cells(worst[name], most[name], self._usual.get(name, 1), columns) for name in names
             ]
-            line = Text(label + " " * (head + GAP - cell_len(label)))
             made = _together(cells, columns)
             marks.update(made)
-            lines.append(line.append_text(_coloured(made)))
+            coloured = ((mark, _STYLES.get(mark, "")) for mark in made)
+            lines.append(Text.assemble(label, " " * (head + GAP - cell_len(label)), *coloured))
         lines.append(Text(blank + _axis(run.measures.seconds, columns), style="dim"))
         legend = [f"{mark} {what}" for mark, what in _LEGEND if mark in marks]
-        lines += [Text(text, style="dim") for text in _folded(legend, blank, width)]
-        for line in lines:
-            yield self._spell(line)
+        yield from lines
+        yield from (Text(text, style="dim") for text in _folded(legend, blank, width))
 
 
 def _with_rest(run: Rehearsal) -> Rehearsal:
@@ -120,7 +112,7 @@ def _rows(run: Rehearsal) -> list[tuple[str, list[str]]]:
     for first in range(0, len(rest), size):
         some = rest[first : first + size]
         more = f" and {len(some) - 1} more" if len(some) > 1 else ""
-        made.append((f"{_cut(some[0], _LONGEST_NAME - len(more))}{more}", some))
+        made.append((f"{cut(some[0], _LONGEST_NAME - len(more))}{more}", some))
     return made
 
 
@@ -168,13 +160,6 @@ def _together(cells: Sequence[str], columns: int) -> str:
     return "".join(made)
 
 
-def _coloured(cells: str) -> Text:
-    made = Text()
-    for mark in cells:
-        made.append(mark, _STYLES.get(mark, ""))
-    return made
-
-
 def _phases(run: Rehearsal, columns: int) -> str:
     """Return the names of the phases above the moments at which they begin."""
     line = ""
@@ -206,7 +191,3 @@ def _folded(parts: Sequence[str], blank: str, width: int) -> Iterator[str]:
         else:
             line = longer
     yield blank + line
-
-
-def _cut(name: str, most: int = _LONGEST_NAME) -> str:
-    return name if cell_len(name) <= most else f"{name[: most - 1]}…"

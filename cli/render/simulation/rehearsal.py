@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
 from rich.text import Text
 
 from rebal.cli.output import View, shown
@@ -49,7 +50,7 @@ def rehearsal_view(
     """
     one = document.runs[0]
     whole, run = one.rehearsal, shown(short(one.rehearsal))
-    plain = shown(_bare(document))
+    plain = shown(replace(document, runs=()))
     found = list(_dangers(whole, one.distribution))
     top: View = [_head(plain, source), facts(found, label=_LABEL) if found else _fine(plain, run)]
     parts: list[View] = [top]
@@ -69,14 +70,19 @@ def rehearsal_view(
         parts.append([_rebalances(run, whole=details)])
     if details:
         parts += [[_metrics(run)]] if run.members else []
-        parts.append([facts(_happened(run), label=_LABEL)])
+        told = (note for note in run.notes if note.what != "ended")
+        happened = (
+            (moment(one.at), " ".join(filter(None, (one.who, one.what, one.detail))))
+            for one in told
+        )
+        parts.append([facts(happened, label=_LABEL)])
     parts.append([facts(_ending(plain, document.runs, next_command), label=_LABEL)])
     return [line for part in parts for line in (Text(""), *part)][1:]
 
 
 def comparison_view(document: RehearsalDocument, source: str, next_command: Command) -> View:
     """Return the screen of several rehearsals side by side."""
-    plain = shown(_bare(document))
+    plain = shown(replace(document, runs=()))
     view: View = [_head(plain, source)]
     for one in document.runs:
         found = list(_dangers(one.rehearsal, one.distribution, f"{one.name}: "))
@@ -96,12 +102,6 @@ def _how_to_read(document: RehearsalDocument) -> str:
         f"{restarts}; {document.unit.upper()}-S are the seconds without an owner of all "
         f"{document.unit}s together, and less is better in each column."
     )
-
-
-def _bare(document: RehearsalDocument) -> RehearsalDocument:
-    from msgspec.structs import replace
-
-    return replace(document, runs=())
 
 
 def _head(document: RehearsalDocument, source: str) -> Text:
@@ -186,9 +186,8 @@ def _figures(found: Distribution, unit: str) -> RenderableType:
     return FittingTable(columns, rows)
 
 
-def _spanned(found: Range, text: object) -> tuple[str, str, str]:
-    made = text if callable(text) else _plain
-    return made(found.median), made(found.p5), made(found.p95)
+def _spanned(found: Range, text: Callable[[float], str]) -> tuple[str, str, str]:
+    return text(found.median), text(found.p5), text(found.p95)
 
 
 def _plain(value: float) -> str:
@@ -354,12 +353,6 @@ def _metrics(run: Rehearsal) -> RenderableType:
 
 def _callback(one: CallbackTimes) -> str:
     return f"{one.average:.1f}/{one.longest:.1f} s" if one.count else "none"
-
-
-def _happened(run: Rehearsal) -> Rows:
-    for note in run.notes:
-        if note.what != "ended":
-            yield moment(note.at), " ".join(filter(None, [note.who, f"{note.what}", note.detail]))
 
 
 # The end

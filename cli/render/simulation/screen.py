@@ -32,8 +32,6 @@ _BAR: Final = 24
 _FOLD_FROM: Final = 25
 _FOLD_ROWS: Final = 3
 _MOST_ROWS: Final = 16
-_LEVELS: Final = "·▁▂▃▄▅▆▇█"
-_MOST_CELLS: Final = 600
 
 
 def simulate_view(
@@ -62,8 +60,8 @@ def simulate_view(
         view += [Text(""), Lines(owned_lines(simulation))]
         if simulation.failure is None:
             view += [Text(""), _topics(simulation)]
-    view += [Text(""), facts(_assumed(simulation, next_command), label=LABEL)]
-    return view
+    last = [*labelled("assumes", simulation.assumes), (Text("next:", style="bold"), next_command)]
+    return [*view, Text(""), facts(last, label=LABEL)]
 
 
 def _change(simulation: Simulation) -> Text:
@@ -220,36 +218,9 @@ def _members(simulation: Simulation, wide: bool) -> View:
         return [WideTable(columns, [_row(shift.name, shift, scale) for shift in shifts])]
     named, more = _folded(shifts)
     view: View = [FittingTable(columns, [_row(name, shift, scale) for name, shift in named])]
-    if len(shifts) >= _FOLD_FROM:
-        view = [facts(_strips(shifts, scale), label=LABEL), Text(""), *view]
     if more:
         view.append(Text(f"(and {count(more, 'member')} more with other counts: --wide)", "dim"))
     return view
-
-
-def _strips(shifts: Sequence[MemberShift], scale: int) -> Iterator[tuple[str, str]]:
-    """Yield one cell for each member, its height the number of partitions; a dot is none.
-
-    Of very many members several share a cell, which shows the fullest of them.
-    """
-    now = [shift.keeps + shift.gives for shift in shifts if shift.change != "joins"]
-    then = [shift.keeps + shift.gets for shift in shifts if shift.change != "leaves"]
-    share = -(-max(len(now), len(then)) // _MOST_CELLS)
-    drawn = False
-    for label, sizes in (("each now", now), ("each then", then)):
-        low, high = min(sizes, default=0), max(sizes, default=0)
-        if high - low <= 1:
-            # A strip of equal cells would only take up the screen.
-            yield label, range_text(low, high)
-        else:
-            fullest = [max(sizes[n : n + share]) for n in range(0, len(sizes), share)]
-            yield (
-                label,
-                "".join(_LEVELS[-(-size * (len(_LEVELS) - 1) // scale)] for size in fullest),
-            )
-            drawn = True
-    if drawn and share > 1:
-        yield "", f"(a cell is the fullest of {share:,} members)"
 
 
 def _folded(shifts: Sequence[MemberShift]) -> tuple[list[tuple[str, MemberShift]], int]:
@@ -315,11 +286,6 @@ def _topics(simulation: Simulation) -> WideTable:
             for one in simulation.topics
         ],
     )
-
-
-def _assumed(simulation: Simulation, next_command: Command) -> Rows:
-    yield from labelled("assumes", simulation.assumes)
-    yield Text("next:", style="bold"), next_command
 
 
 def range_text(low: int, high: int) -> str:

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from rebal.cli.output import View
 from rebal.cli.render.plans.costs import duration, partition_seconds_text
-from rebal.cli.render.text import Column, FittingTable, Rows, count, facts, listing
+from rebal.cli.render.text import Column, FittingTable, count, facts, listing
 from rebal.groups.commands import Command
 from rebal.planner.plan import Pace
 from rebal.planner.rehearsal.whatif.workers import WorkersSimulation
@@ -37,13 +37,14 @@ def workers_view(made: WorkersSimulation, source: str, next_command: Command) ->
         for run in made.runs
         for first, pace in ((pace is run.cost.paces[0], pace) for pace in run.cost.paces)
     ]
+    legend = ((run.protocol, run.cost.text) for run in made.runs)
     return [
         head,
         Text(f"restart: {listing(made.restarted, 12)}"),
         Text(""),
         FittingTable(columns, rows),
         Text(""),
-        facts(_legend(made, next_command), label=10),
+        facts([*legend, (Text("next:", style="bold"), next_command)], label=10),
     ]
 
 
@@ -57,9 +58,3 @@ def _row(protocol: str, pace: Pace) -> list[str | Text]:
         duration(pace.seconds),
         "" if pace.worst_seconds is None else duration(pace.worst_seconds),
     ]
-
-
-def _legend(made: WorkersSimulation, next_command: Command) -> Rows:
-    for run in made.runs:
-        yield Text(run.protocol), run.cost.text
-    yield Text("next:", style="bold"), next_command
