@@ -174,15 +174,19 @@ def page(view: Iterable[RenderableType | Lines], *, wide: bool = False) -> None:
     stream(paged(view, wide=wide))
 
 
+def is_screen() -> bool:
+    """Return whether stdout is a terminal that shows colours and can be redrawn."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
 def paged(view: Iterable[RenderableType | Lines], *, wide: bool = False) -> Iterable[str]:
     """Return the text that `page` prints, piece by piece."""
-    terminal = sys.stdout.isatty()
-    if wide or not (terminal or os.environ.get("COLUMNS", "").isdecimal()):
+    if wide or not (sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()):
         width = _UNLIMITED
     else:
         width = min(_UNLIMITED, max(40, shutil.get_terminal_size((100, 24)).columns))
-    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb")
-    return _rendered(view, width, colour=terminal and wanted, plain=is_ascii_only(sys.stdout))
+    colour = is_screen() and not os.environ.get("NO_COLOR")
+    return _rendered(view, width, colour=colour, plain=is_ascii_only(sys.stdout))
 
 
 def render(

@@ -342,12 +342,14 @@ class Connection:
         folder = os.path.relpath(Path.cwd(), beside)
         from rebal.planner.commands import OFFLINE, Given
 
-        words = option("-b", self.bootstrap) if self.bootstrap else ()
-        words += option("--command-config", str(self.command_config)) if self.command_config else ()
-        words += option("--profile", self.profile) if self.profile else ()
         settings = self._settings()
-        words += options("-X", list(filter(is_harmless, settings)))
-        words += () if self.timeout == TIMEOUT else ("--timeout", f"{self.timeout:g}")
+        words = (
+            *(option("-b", self.bootstrap) if self.bootstrap else ()),
+            *(option("--command-config", str(self.command_config)) if self.command_config else ()),
+            *(option("--profile", self.profile) if self.profile else ()),
+            *options("-X", list(filter(is_harmless, settings))),
+            *(() if self.timeout == TIMEOUT else ("--timeout", f"{self.timeout:g}")),
+        )
         hidden = (pair.partition("=")[0] for pair in settings if not is_harmless(pair))
         left_out = [f"REBAL_X_{key.upper().replace('.', '_')}" for key in hidden]
         properties = self.command_config or os.environ.get("REBAL_COMMAND_CONFIG")

@@ -136,7 +136,12 @@ class Verifying:
             standing = self._verify(seen, self._first)
         entry = self._entry(begun, seen)
         last = self._book.entries[-1] if self._book.entries else None
-        if not self._watching or last is None or _news(last, entry):
+        if (
+            not self._watching
+            or last is None
+            or entry.at - last.at >= _KEEP
+            or _plain(last, entry) != _plain(entry, entry)
+        ):
             self._book.append(entry)
         return self._strict(standing)
 
@@ -250,11 +255,6 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return ""
-
-
-def _news(last: JournalEntry, entry: JournalEntry) -> bool:
-    unchanged = _plain(last, entry) == _plain(entry, entry)
-    return not unchanged or entry.at - last.at >= _KEEP
 
 
 def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -126,7 +125,7 @@ def overview_shower(
     """Yield a function that shows one look: it redraws a terminal, and elsewhere prints the first
     look and a line for each change.
     """
-    if sys.stdout.isatty() and not wide and os.environ.get("TERM", "") not in ("", "dumb"):
+    if output.is_screen() and not wide:
         yield from _live(datetime.now(UTC) + timedelta(seconds=seconds), given, to)
         return
     before: list[Overview] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -331,26 +330,20 @@ def shower(seconds: float, *, jsonl: bool, plain: bool) -> Iterator[Callable[[St
     prints a line for each change.
     """
     told = _Shower()
-    if jsonl:
-        yield lambda standing: _jsonl(told, standing)
-    elif sys.stdout.isatty() and not plain and os.environ.get("TERM", "") not in ("", "dumb"):
+    if output.is_screen() and not (jsonl or plain):
         until = datetime.now(UTC) + timedelta(seconds=seconds)
         yield from _live(told, until)
     else:
-        yield lambda standing: _lines(told, standing)
-        if told.before is not None and told.before.exit_code == BLOCKED:
+        yield lambda standing: _print(told.news(standing), standing, jsonl=jsonl)
+        if not jsonl and told.before is not None and told.before.exit_code == BLOCKED:
             output.say(f"next: {told.before.next}")
 
 
-def _lines(told: _Shower, standing: Standing) -> None:
-    for line in told.news(standing):
-        output.tell(f"{standing.at:%H:%M:%SZ} {output.escape(line)}\n")
-
-
-def _jsonl(told: _Shower, standing: Standing) -> None:
-    found = told.news(standing)
-    if found:
-        output.write(verify_line(standing, found))
+def _print(news: Sequence[str], standing: Standing, *, jsonl: bool) -> None:
+    if jsonl and news:
+        output.write(verify_line(standing, news))
+    elif news:
+        output.tell("".join(f"{standing.at:%H:%M:%SZ} {output.escape(line)}\n" for line in news))
 
 
 def _live(told: _Shower, until: datetime) -> Iterator[Callable[[Standing], None]]:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import UNSET, UnsetType
 
 from rebal.cli.fleet import GONE, FleetGroup, FleetReport
 from rebal.cli.render.documents import Document, document_of
 from rebal.cli.render.fleet.trend import trend_text
-from rebal.cli.trend import Measure, Trend
+from rebal.cli.trend import NoTrend, Trend
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.clock import moment
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.tables.history import GroupHistory, Incident, ListSeen, Rebalance
 from rebal.planner.readiness import Blocker, MissingEvidence, Outlay, Readiness
+
+_T = TypeVar("_T", bound="_Trend")
 
 
 class _Scan(Document, frozen=True, kw_only=True):
@@ -163,7 +165,7 @@ def fleet_document(report: FleetReport, *, whole: bool) -> FleetDocument:
             records_unreadable=report.unread,
             partitions_with_missing_records=sorted(manifest.breaks),
         ),
-        trend=_fleet_trend(report),
+        trend=_trend(_FleetTrend, report.trend, report),
         no_trend=trend_text(report) if report.trend is None else None,
         baseline=_baseline(report),
         to=report.to,
@@ -186,27 +188,17 @@ def summary_document(manifest: Manifest, out: str) -> SummaryDocument:
     )
 
 
-def _trend(trend: Trend, report: FleetReport) -> dict[str, Any]:
-    assert report.earlier is not None
-    return {
-        "scan": report.earlier.run,
-        "change": trend.change,
-        "rebalances_per_hour": _rate(trend.rebalances),
-        "partition_seconds_stopped_per_hour": None
-        if trend.downtime is None
-        else _rate(trend.downtime),
-        "seconds_before": trend.seconds_before,
-        "seconds_since": trend.seconds_since,
-    }
-
-
-def _rate(measure: Measure) -> _Rate:
-    return _Rate(before=measure.before, since=measure.since, change=measure.change)
-
-
-def _fleet_trend(report: FleetReport) -> _FleetTrend | None:
-    trend = report.trend
-    return None if trend is None else _FleetTrend(**_trend(trend, report), groups=trend.groups)
+def _trend(kind: type[_T], trend: Trend | NoTrend | None, report: FleetReport) -> _T | None:
+    """Return a trend as a document has it; None where there is none."""
+    if report.earlier is None or not isinstance(trend, Trend):
+        return None
+    return document_of(
+        kind,
+        trend,
+        scan=report.earlier.run,
+        rebalances_per_hour=trend.rebalances,
+        partition_seconds_stopped_per_hour=trend.downtime,
+    )
 
 
 def _baseline(report: FleetReport) -> _Baseline | None:
@@ -233,7 +225,7 @@ def _group(group: FleetGroup, report: FleetReport, whole: bool) -> _Group:
         members=history.members,
         partition_seconds_stopped_per_hour=group.stands_still,
         rates_observed_seconds=group.observed_seconds,
-        trend=_Trend(**_trend(group.trend, report)) if isinstance(group.trend, Trend) else None,
+        trend=_trend(_Trend, group.trend, report),
         no_trend=_no_trend(group),
         verdict_before=group.before if report.baseline else UNSET,
         metrics=history.metrics,

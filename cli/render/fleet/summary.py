@@ -23,9 +23,11 @@ _GROUPED: Final = (
 def summary_lines(manifest: Manifest, out: str) -> Iterator[str]:
     """Yield one sentence each: the records read, the rows written, the next command."""
     if manifest.read:
+        others = "".join(
+            f", {number:,} {name}" for name, number in manifest.skipped.items() if number
+        )
         yield (
-            f"{manifest.read:,} records of __consumer_offsets: {_kinds(manifest.records)}"
-            f"{_others(manifest.skipped)}."
+            f"{manifest.read:,} records of __consumer_offsets: {_kinds(manifest.records)}{others}."
         )
     if manifest.requests:
         lines, about = (manifest.requests.get(name, 0) for name in ("lines", "parsed"))
@@ -52,8 +54,3 @@ def _kinds(records: Mapping[str, int]) -> str:
             parts.append(f"{amount:,} {words}")
     unknown = sorted(kind for kind in records if kind.startswith("UNKNOWN_KIND_"))
     return ", ".join(parts) + (f" ({', '.join(unknown)})" if unknown else "")
-
-
-def _others(counts: Mapping[str, int]) -> str:
-    """Return the other counts, such as `, 12 control records`."""
-    return "".join(f", {amount:,} {name}" for name, amount in counts.items() if amount)

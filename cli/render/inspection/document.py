@@ -22,9 +22,7 @@ from rebal.groups.model import (
     Member,
     Moment,
     RebalanceProtocol,
-    Refusal,
     Software,
-    Subscription,
     Timeouts,
     Tri,
 )
@@ -261,7 +259,15 @@ def inspected_group(report: Report) -> InspectedGroup:
         lag=sum(lag.values()) if lag else None,
         topics=[_Topic(topic=one.name, partitions=one.partitions) for one in snapshot.topics],
         members=[_member(member, report, lags[member.member_id]) for member in snapshot.members],
-        refusals=[_refusal(one) for one in snapshot.refusals],
+        refusals=[
+            document_of(
+                _Refusal,
+                one,
+                software=software_text(one.software) if one.software else None,
+                evidence=(one.evidence,),
+            )
+            for one in snapshot.refusals
+        ],
         departed=[
             document_of(_Departed, one, evidence=(one.evidence,)) for one in snapshot.departed
         ],
@@ -275,7 +281,7 @@ def inspected_group(report: Report) -> InspectedGroup:
 
 
 def _member(member: Member, report: Report, lag: int | None) -> _Member:
-    declared = member.declared
+    declared, sent = member.declared, member.subscription
     return document_of(
         _Member,
         member,
@@ -283,19 +289,10 @@ def _member(member: Member, report: Report, lag: int | None) -> _Member:
         rebalance_protocol=report.member_runs.get(member.member_id),
         timeouts=member.timeouts or Timeouts(),
         next_start=declared and document_of(_NextStart, declared, evidence=(declared.evidence,)),
-        subscription=_subscription(member.subscription),
+        subscription=_Subscription()
+        if sent is None
+        else document_of(_Subscription, sent, owned_partitions=owned_of(sent.owned_partitions)),
         assignment=owned_of(member.assignment),
         target_assignment=owned_of(member.target_assignment),
         lag=lag,
     )
-
-
-def _subscription(sent: Subscription | None) -> _Subscription:
-    if sent is None:
-        return _Subscription()
-    return document_of(_Subscription, sent, owned_partitions=owned_of(sent.owned_partitions))
-
-
-def _refusal(one: Refusal) -> _Refusal:
-    software = software_text(one.software) if one.software else None
-    return document_of(_Refusal, one, software=software, evidence=(one.evidence,))

@@ -191,18 +191,12 @@ def _supports(report: Report, now: datetime) -> Iterator[tuple[str, Text, str]]:
     snapshot = report.snapshot
     probe = snapshot.probe
     answers = {answer.assignor: answer for answer in (probe.answers if probe else ())}
-    for name in report.common.supported:
-        yield (
-            name,
-            Text("all members", style="green"),
-            _source(answers.pop(name, None), Tri.YES, report, now),
-        )
-    for name in report.common.unsupported:
-        yield (
-            name,
-            Text("NOT all members", style="yellow"),
-            _source(answers.pop(name, None), Tri.NO, report, now),
-        )
+    for said, found, verdict in (
+        (Tri.YES, report.common.supported, Text("all members", style="green")),
+        (Tri.NO, report.common.unsupported, Text("NOT all members", style="yellow")),
+    ):
+        for name in found:
+            yield name, verdict, _source(answers.pop(name, None), said, report, now)
     for name in report.common.doubtful:
         answer = answers.pop(name, None)
         at = f", {when(answer.at, now)}" if answer else ""
@@ -212,8 +206,8 @@ def _supports(report: Report, now: datetime) -> Iterator[tuple[str, Text, str]]:
             f"probe said no{at}: {_worthless(snapshot)}",
         )
     for name, answer in answers.items():
-        said = f"no answer ({answer.error})" if answer.error else str(answer.supported)
-        yield name, Text("cannot tell", style="yellow"), f"probe: {said}"
+        told = f"no answer ({answer.error})" if answer.error else str(answer.supported)
+        yield name, Text("cannot tell", style="yellow"), f"probe: {told}"
     if probe is not None and probe.refused:
         yield "", Text("not probed", style="yellow"), probe.refused
 

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING
 
-from rich.table import Table
-from rich.text import Text
-
-from rebal.cli.render.text import GAP, count
+from rebal.cli.render.text import Column, FittingTable, count
 from rebal.groups.model import GroupSnapshot
 from rebal.planner.facts import all_partitions, owned
 from rebal.planner.plan import Cost, Pace, Step, StepKind
 from rebal.planner.rehearsal.costs.connect import work_of_all
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 
 def cost_text(step: Step, baseline: GroupSnapshot) -> str:
@@ -74,20 +67,20 @@ def _rounded_up(seconds: float) -> str:
     return duration(ceil(seconds / unit) * unit)
 
 
-def pace_table(cost: Cost) -> RenderableType:
+def pace_table(cost: Cost) -> FittingTable:
     """Return the cost of each pace, side by side; narrow enough for 80 columns."""
-    made = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
-    head = ("pace", "takes", f"{cost.unit}-s", "rebalances", "worst case")
-    made.add_row(*(Text(word, style="bold") for word in head))
-    for pace in cost.paces:
-        made.add_row(
+    heads = ("pace", "takes", f"{cost.unit}-s", "rebalances", "worst case")
+    rows = (
+        (
             pace.name,
             duration(pace.seconds),
             partition_seconds_text(pace),
             str(pace.rebalances),
             "" if pace.worst_seconds is None else duration(pace.worst_seconds),
         )
-    return made
+        for pace in cost.paces
+    )
+    return FittingTable([Column(head) for head in heads], rows)
 
 
 def partition_seconds_text(pace: Pace) -> str:

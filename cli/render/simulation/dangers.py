@@ -1,10 +1,11 @@
-"""Dangers of a rehearsal in words, for the screen and for the HTML page."""
+"""Dangers and costs of a rehearsal in words, for the screen and for the HTML page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from rebal.cli.render.plans.costs import duration
 from rebal.cli.render.text import count, listing, moment
 from rebal.groups.wire.user_data import CONNECTOR
 from rebal.planner.rehearsal.lanes import overlaps
@@ -12,6 +13,7 @@ from rebal.planner.rehearsal.outcome import (
     Distribution,
     Note,
     PartitionStory,
+    Rebalance,
     Rehearsal,
     Sampled,
 )
@@ -84,6 +86,38 @@ def fine(run: Rehearsal) -> str:
     if run.sampled is None:
         return said.capitalize()
     return f"In one restart of each kind, {said}"
+
+
+def sums(run: Rehearsal) -> Iterator[tuple[str, str]]:
+    """Yield how long the rehearsal takes, and what it costs: a label and a text each."""
+    measures = run.measures
+    longest = max(map(lasting, run.rebalances), default=0.0)
+    rebalances = count(measures.rebalances, "rebalance") if measures.rebalances else "no rebalance"
+    rebalances += f", the longest {time_text(longest)}" if longest else ""
+    yield "takes", f"{duration(measures.seconds)}, {rebalances}"
+    if run.unit == "none":
+        yield "downtime", "not modelled"
+    elif not measures.unowned:
+        yield "downtime", f"none: every {run.unit} has an owner all the time"
+    else:
+        yield (
+            "downtime",
+            f"at most {time_text(measures.longest)} for one {run.unit}; {measures.unowned:,.0f} "
+            f"{run.unit}-seconds in {count(measures.stopped, 'stop')}; "
+            f"{count(measures.moved, 'move')}",
+        )
+
+
+def lasting(one: Rebalance) -> float:
+    """Return the seconds that a rebalance lasts; 0 where it does not end."""
+    return 0.0 if one.ended is None else one.ended - one.began
+
+
+def time_text(seconds: float) -> str:
+    """Return `3.6 s` below a minute, else `4 min 12 s`."""
+    if seconds >= 60:
+        return duration(seconds)
+    return f"{seconds:.1f} s".replace(".0 s", " s")
 
 
 def sample_text(found: Sampled) -> str:

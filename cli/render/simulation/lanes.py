@@ -54,7 +54,9 @@ class LanesView:
         labels = [cut(escape(label), _LONGEST_NAME) for label, _ in rows]
         head = max(map(cell_len, labels), default=0)
         columns = max(_LEAST, width - head - GAP)
-        run = _with_rest(self._run)
+        # Some rest at the end shows the outcome.
+        seconds = self._run.measures.seconds * (1 + _REST) + 1
+        run = replace(self._run, measures=replace(self._run.measures, seconds=seconds))
         worst, most = lanes(run, columns), lanes(run, columns, usual=True)
         blank = " " * (head + GAP)
         phases = _phases(run, columns)
@@ -72,12 +74,6 @@ class LanesView:
         legend = [f"{mark} {what}" for mark, what in _LEGEND if mark in marks]
         yield from lines
         yield from (Text(text, style="dim") for text in _folded(legend, blank, width))
-
-
-def _with_rest(run: Rehearsal) -> Rehearsal:
-    """Return the rehearsal with some rest at its end, so that its outcome is seen."""
-    seconds = run.measures.seconds * (1 + _REST) + 1
-    return replace(run, measures=replace(run.measures, seconds=seconds))
 
 
 def _usual(run: Rehearsal) -> dict[str, int]:

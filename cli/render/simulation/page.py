@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rebal.cli.output import shown
 from rebal.cli.render.pages import html_page, ticks
 from rebal.cli.render.plans.costs import duration
-from rebal.cli.render.simulation.dangers import called, dangers, fine, sample_text
+from rebal.cli.render.simulation.dangers import called, dangers, fine, sample_text, sums
 from rebal.cli.render.text import count
 from rebal.planner.rehearsal.lanes import Doing, Stretch, lanes
 from rebal.planner.rehearsal.outcome import Rehearsal
@@ -57,7 +57,10 @@ def rehearsal_html(run: Rehearsal, group: str) -> str:
     """
     tall = len(run.members) <= _FEW
     columns = _COLUMNS if tall else _FLAT_COLUMNS
-    said, sums, found = fine(run), list(_sums(run)), list(dangers(run))
+    said, found = fine(run), list(dangers(run))
+    about = [("about", sample_text(run.sampled))] if run.sampled is not None else []
+    ends = ("ends", f"{run.state}, assignor {run.assignor or 'none'}")
+    costs = [*about, *sums(run), ends]
     if run.at_rest:
         longer = run.measures.seconds * _AFTER
         run = replace(run, measures=replace(run.measures, seconds=longer))
@@ -72,7 +75,7 @@ def rehearsal_html(run: Rehearsal, group: str) -> str:
         group=str(shown(group)),
         verdict="" if found else said,
         dangers=shown([f"{one.label}: {one.text}" for one in found]),
-        sums=shown(sums),
+        sums=shown(costs),
         total=total,
         members=list(_member_rows(run, drawn, columns, tall=tall)),
         row=_TALL if tall else _FLAT,
@@ -85,26 +88,6 @@ def rehearsal_html(run: Rehearsal, group: str) -> str:
         clock=duration,
         data=_data(run, drawn, columns),
     )
-
-
-def _sums(run: Rehearsal) -> Iterator[tuple[str, str]]:
-    measures = run.measures
-    if run.sampled is not None:
-        yield "about", sample_text(run.sampled)
-    yield "takes", duration(measures.seconds)
-    yield "ends", f"{run.state}, assignor {run.assignor or 'none'}"
-    ended = [one.ended or 0.0 for one in run.rebalances]
-    ends = f", the last ends at {duration(max(ended))}" if ended and run.at_rest else ""
-    yield "rebalances", f"{measures.rebalances:,}{ends}"
-    if run.unit == "none":
-        yield "downtime", "not modelled"
-        return
-    yield "downtime", f"{measures.unowned:,.1f} {run.unit}-seconds"
-    yield "longest", f"{measures.longest:,.1f} s without an owner, for one {run.unit}"
-    yield "moved", f"{measures.moved:,} changes of owner"
-    if measures.twice_past:
-        late = f"{measures.twice_past:,.1f} {run.unit}-seconds"
-        yield "past a timeout", f"{late} with a second owner that has not polled"
 
 
 def _member_rows(

@@ -11,9 +11,17 @@ from rich.text import Text
 
 from rebal.cli.output import View, shown
 from rebal.cli.render.plans.costs import duration
-from rebal.cli.render.simulation.dangers import NEVER, dangers, fine, sample_text
+from rebal.cli.render.simulation.dangers import (
+    NEVER,
+    dangers,
+    fine,
+    lasting,
+    sample_text,
+    sums,
+    time_text,
+)
 from rebal.cli.render.simulation.lanes import LanesView
-from rebal.cli.render.simulation.rehearsal_document import RehearsalDocument, RunDocument, short
+from rebal.cli.render.simulation.rehearsal_document import RehearsalDocument, RunDocument
 from rebal.cli.render.text import Column, FittingTable, Rows, count, facts, moment, spread
 from rebal.groups.commands import Command
 from rebal.planner.rehearsal.outcome import (
@@ -49,13 +57,14 @@ def rehearsal_view(
     members' metrics (KIP-429).
     """
     one = document.runs[0]
-    whole, run = one.rehearsal, shown(short(one.rehearsal))
+    # Partitions' owners, of which a large group has millions, show no name but in the lanes.
+    whole, run = one.rehearsal, shown(replace(one.rehearsal, partitions=()))
     plain = shown(replace(document, runs=()))
     found = list(_dangers(whole, one.distribution))
     top: View = [_head(plain, source), facts(found, label=_LABEL) if found else _fine(plain, run)]
     parts: list[View] = [top]
     if one.distribution is None:
-        top.append(facts(_sums(run), label=_LABEL))
+        top.append(facts(sums(run), label=_LABEL))
     else:
         parts.append([_figures(one.distribution, run.unit)])
         if details or len(run.phases) > 1 or run.unit != _NONE:
@@ -147,25 +156,6 @@ def _dangers(run: Rehearsal, spread_: Distribution | None, prefix: str = "") -> 
 # What it costs
 
 
-def _sums(run: Rehearsal) -> Rows:
-    measures = run.measures
-    longest = max((_lasts(one) for one in run.rebalances), default=0.0)
-    rebalances = count(measures.rebalances, "rebalance") if measures.rebalances else "no rebalance"
-    rebalances += f", the longest {_seconds(longest)}" if longest else ""
-    yield "takes", f"{duration(measures.seconds)}, {rebalances}"
-    if run.unit == _NONE:
-        yield "downtime", "not modelled"
-    elif not measures.unowned:
-        yield "downtime", f"none: every {run.unit} has an owner all the time"
-    else:
-        yield (
-            "downtime",
-            f"at most {_seconds(measures.longest)} for one {run.unit}; {measures.unowned:,.0f} "
-            f"{run.unit}-seconds in {count(measures.stopped, 'stop')}; "
-            f"{count(measures.moved, 'move')}",
-        )
-
-
 def _figures(found: Distribution, unit: str) -> RenderableType:
     columns = [
         Column(f"OVER {count(found.runs, 'RUN').upper()}"),
@@ -174,12 +164,12 @@ def _figures(found: Distribution, unit: str) -> RenderableType:
         Column("95 %", right=True),
     ]
     rows = [
-        ("takes", *_spanned(found.seconds, _seconds)),
+        ("takes", *_spanned(found.seconds, time_text)),
         ("rebalances", *_spanned(found.rebalances, _plain)),
     ]
     if unit != _NONE:
         rows += [
-            (f"longest downtime of a {unit}", *_spanned(found.longest, _seconds)),
+            (f"longest downtime of a {unit}", *_spanned(found.longest, time_text)),
             (f"{unit}-seconds", *_spanned(found.unowned, _plain)),
             ("moves", *_spanned(found.moved, _plain)),
         ]
@@ -221,7 +211,7 @@ def _cells(measures: Measures) -> tuple[str, ...]:
     return (
         duration(measures.seconds),
         f"{measures.rebalances:,}",
-        _seconds(measures.longest),
+        time_text(measures.longest),
         f"{measures.unowned:,.0f}",
         f"{measures.moved:,}",
     )
@@ -249,7 +239,7 @@ def _compared_row(one: RunDocument, unit: str) -> tuple[str, ...]:
         cells = (
             duration(found.seconds.median),
             _plain(found.rebalances.median),
-            _seconds(found.longest.median),
+            time_text(found.longest.median),
             _plain(found.unowned.median),
             _plain(found.moved.median),
         )
@@ -297,9 +287,9 @@ def _rebalance_row(same: Sequence[Rebalance], bare: bool) -> tuple[str, ...]:
     when = moment(first.began)
     if len(same) > 1:
         when += f" to {moment(last.began)}"
-    lasts = sorted(_lasts(one) for one in same)
-    lasted = _seconds(lasts[-1])
-    if len(same) > 1 and _seconds(lasts[0]) != lasted:
+    lasts = sorted(map(lasting, same))
+    lasted = time_text(lasts[-1])
+    if len(same) > 1 and time_text(lasts[0]) != lasted:
         lasted = f"{lasts[0]:.1f} to {lasted}"
     return (
         when,
@@ -309,10 +299,6 @@ def _rebalance_row(same: Sequence[Rebalance], bare: bool) -> tuple[str, ...]:
         spread(one.members for one in same),
         first.assignor or "none",
     )
-
-
-def _lasts(one: Rebalance) -> float:
-    return 0.0 if one.ended is None else one.ended - one.began
 
 
 # Details
@@ -344,7 +330,7 @@ def _metrics(run: Rehearsal) -> RenderableType:
             *map(_callback, (one.revoked, one.assigned, one.lost)),
             ""
             if one.last_rebalance_seconds_ago is None
-            else _seconds(one.last_rebalance_seconds_ago),
+            else time_text(one.last_rebalance_seconds_ago),
         )
         for one in run.members
     ]
@@ -381,15 +367,8 @@ def _times(found: Sequence[Used]) -> str:
     for one in found:
         if not one.given and (not one.most or one.name == "metadata"):
             continue
-        text = f"{one.most:.0%}" if one.name == "spread" else _seconds(one.most)
+        text = f"{one.most:.0%}" if one.name == "spread" else time_text(one.most)
         if one.least != one.most:
             text = f"{one.least:g} to {text}"
         made.append(f"{one.name} {text}{' (set)' if one.given else ''}")
     return f"{', '.join(made)}; change one: --param NAME=TIME"
-
-
-def _seconds(seconds: float) -> str:
-    """Return `3.6 s` below a minute, else `4 min 12 s`."""
-    if seconds >= 60:
-        return duration(seconds)
-    return f"{seconds:.1f} s".replace(".0 s", " s")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from msgspec.structs import replace
-
 from rebal.groups.model import Record
 from rebal.planner.rehearsal.outcome import Distribution, Rehearsal, endangered
 from rebal.planner.rehearsal.parameters import Used
@@ -54,11 +52,6 @@ def code_of(runs: Sequence[RunDocument], *, exit_zero: bool) -> int:
     if exit_zero:
         return SAFE
     return worst_code(map(_code, runs))
-
-
-def short(run: Rehearsal) -> Rehearsal:
-    """Return the rehearsal without the partitions' owners, of which a large group has millions."""
-    return replace(run, partitions=())
 
 
 def _code(one: RunDocument) -> int:

@@ -295,10 +295,9 @@ def range_text(low: int, high: int) -> str:
 
 def apart(simulation: Simulation, *, then: bool) -> int:
     """Return the largest difference between two subscribers of one topic, over all topics."""
-    spreads = [topic.balance for topic in simulation.topics]
-    if then:
-        return max((one.then_max - one.then_min for one in spreads), default=0)
-    return max((one.now_max - one.now_min for one in spreads), default=0)
+    of = [topic.balance for topic in simulation.topics]
+    spreads = (b.then_max - b.then_min if then else b.now_max - b.now_min for b in of)
+    return max(spreads, default=0)
 
 
 def verdict(simulation: Simulation) -> Text:
