@@ -18,7 +18,7 @@ from rebal.planner.commands import Given
 from rebal.planner.goals import goal_back
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Aim, Plan, dump_plan, load_plan
-from tests.planner.looks import id_of, look, pods
+from tests.planner.looks import look, pods
 
 Said = pytest.CaptureFixture[str]
 MIXED = ["cooperative-sticky", "range"]
@@ -60,28 +60,6 @@ def test_the_way_back_is_the_plan_to_what_ran_before(folder: Path, capsys: Said,
     assert not any(folder.glob("*.jsonl")), "asking for the way back is no look of the roll-out"
 
 
-def test_from_the_first_bounce_the_members_take_their_old_list_again(
-    folder: Path, capsys: Said
-) -> None:
-    code, found = back(capsys, "half")
-    step = found.step(found.next_step)
-    assert step is not None
-    assert code == 0
-    assert (step.target_list, list(step.to_do)) == (("range",), [id_of(0, 2)])
-
-
-def test_from_the_second_bounce_nobody_is_sent_to_the_old_list_straight(
-    folder: Path, capsys: Said
-) -> None:
-    _, found = back(capsys, "narrowed")
-    first = next(step for step in found.steps if step.id == found.next_step)
-    assert "cooperative-sticky" in first.target_list, "what is elected stays until none needs it"
-
-
-def test_what_never_began_is_back_already(folder: Path, capsys: Said) -> None:
-    assert back(capsys, "untouched")[0] == 0
-
-
 def test_the_plan_is_kept_and_its_commands_name_it(folder: Path, capsys: Said) -> None:
     code = app.run(
         ["verify", "a.plan.yaml", "--snapshot", "narrowed.yaml", "--abort", "--out", "b.yaml"]
@@ -100,30 +78,6 @@ def test_a_roll_out_under_way_is_not_overwritten(folder: Path, capsys: Said) -> 
     words = ["verify", "a.plan.yaml", "--snapshot", "half.yaml", "--abort", "--out", "b.yaml"]
     assert app.run(words) == 2
     assert load_plan(Path("b.yaml").read_text(), "yaml") == make_plan(BEFORE)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--out", "b.yaml"], "add --abort"),
-        (["--abort", "--out", "a.plan.yaml"], "give it another name"),
-        (["--abort", "--out", "back.txt"], "use .yaml, .yml or .json"),
-        (["--abort", "--step", "1"], "leave out --watch"),
-        (["--abort", "--until", "gate"], "leave out --watch"),
-        (["--abort", "-o", "jsonl"], "text, json or yaml"),
-        (["--until", "done", "--snapshot", "half.yaml"], "--until reads the live group"),
-        (["--until", "gate", "-o", "json"], "use -o jsonl"),
-        (["--until", "gate", "--timeout", "15m"], "'--timeout': '15m' is not a valid"),
-        (["--until", "gate", "--for", "soon"], "expected a duration"),
-        (["--watch", "--for", "99999999h"], "at most 365 days"),
-        (["--watch", "--every", "nan"], "expected a number of seconds"),
-    ],
-)
-def test_words_that_do_not_fit_are_refused(
-    folder: Path, capsys: Said, words: list[str], said: str
-) -> None:
-    assert app.run(["verify", "a.plan.yaml", *words]) == 2
-    assert said in capsys.readouterr().err
 
 
 def group(**more: object) -> GroupSnapshot:

@@ -178,11 +178,6 @@ def test_script_of_each_shell_is_printed(shell: str, capsys: Said) -> None:
         subprocess.run([shell, "-n", SCRIPTS / f"rebal.{shell}"], check=True)
 
 
-def test_an_unknown_shell_is_wrong_usage(capsys: Said) -> None:
-    assert app.run(["completion", "bsh"]) == 2
-    assert "there is bash, zsh, fish. Did you mean bash?" in capsys.readouterr().err
-
-
 def bash(line: str, path: Path) -> list[str]:
     """Return what bash would offer at the end of `line`, with its own splitting into words."""
     breaks = line

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from rebal.cli import app, files
 from rebal.groups.model import GroupSnapshot
-from rebal.groups.snapshot.redact import redact
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import dump_plan
 from tests.cli.conftest import exact, member
@@ -91,11 +90,6 @@ def test_no_difference_is_said_and_exits_0(words: list[str], before: Path, capsy
     assert "no difference: 3 members unchanged" in capsys.readouterr().out
 
 
-def test_difference_exits_0_unless_asked(before: Path, after: Path) -> None:
-    assert app.run(["diff", str(before), str(after)]) == 0
-    assert app.run(["diff", str(before), str(after), "--exit-code"]) == 3
-
-
 def test_plan_alone_is_compared_with_its_live_group(
     plan: Path, live: list[Any], capsys: Said
 ) -> None:
@@ -119,33 +113,3 @@ def test_plan_that_the_group_has_left_behind_is_called_outdated(
     live[0] = replace(live[0], group=replace(live[0].group, assignor="range"))
     assert app.run(["diff", str(plan), "-b", "k:1"]) == 0
     assert said not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "says"),
-    [
-        (["nothing.yaml"], 1, "nothing.yaml"),
-        (["{before}", "nothing.yaml"], 2, "there is no file nothing.yaml"),
-        (["{before}", "{redacted}"], 1, "holds pseudonyms"),
-        (["{plan}", "{other}"], 1, "the plan is for group checkout"),
-    ],
-)
-def test_sides_that_cannot_be_compared(
-    words: list[str],
-    code: int,
-    says: str,
-    *,
-    before: Path,
-    plan: Path,
-    group: Make,
-    tmp_path: Path,
-    capsys: Said,
-) -> None:
-    named = {
-        "before": before,
-        "plan": plan,
-        "redacted": files.save_snapshot(redact(group()), tmp_path / "redacted.yaml"),
-        "other": files.save_snapshot(group(group_id="other"), tmp_path / "other.yaml"),
-    }
-    assert app.run(["diff", *(word.format(**named) for word in words)]) == code
-    assert says in capsys.readouterr().err

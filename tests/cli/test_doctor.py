@@ -61,30 +61,16 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[object
     return start
 
 
-def test_the_screen_shows_each_source_and_how_to_grant_the_missing_ones(
+def test_what_two_sources_lack_is_granted_once(
     examined: Callable[..., object], capsys: Said
 ) -> None:
     examined(*ROWS)
     assert app.run(["doctor", "checkout", "-b", "kafka-1:9092"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    assert out.splitlines() == [
-        "checkout on kafka-1:9092, as User:alice",
-        "settings    -b, REBAL_CONFIG",
-        "profiles    none: there is no no/config.yaml",
-        "",
-        "yes          login  logged in",
-        "no           probe  no READ on the group; it would show what probe adds",
-        "no           twin  no READ either; it would show what twin adds",
-        "cannot tell  offsets topic  the broker does not tell; it would show what "
-        "offsets topic adds",
-        "",
-        "to get what is missing, an administrator runs:",
-        "  # probe, twin",
-        f"  {ACL}",
-        "",
-        "next:  rebal inspect checkout --probe -b kafka-1:9092",
-    ]
+    assert f"an administrator runs:\n  # probe, twin\n  {ACL}\n\n" in out
+    assert "profiles    none: there is no no/config.yaml" in out
+    assert out.endswith("\nnext:  rebal inspect checkout --probe -b kafka-1:9092\n")
 
 
 def test_the_screen_names_no_administrator_when_nothing_is_missing(

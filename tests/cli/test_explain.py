@@ -37,35 +37,6 @@ def test_json_lists_every_rule(capsys: Said) -> None:
     assert [one["rule"] for one in body["rules"]] == list(rules())
 
 
-def test_an_unknown_rule_is_a_usage_error(capsys: Said) -> None:
-    assert app.run(["explain", "RB000"]) == 2
-    assert "no rule RB000" in capsys.readouterr().err
-
-
-SHIPPING = ["--snapshot", str(DEMO / "shipping.rebal.yaml")]
-
-
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (["explain", "102"], "Did you mean RB102"),
-        (["explain", "nothing"], "lists them all.\n"),
-        (["plan-upgrade", "g", "--ignore", "RB10", "--reason", "x"], "Did you mean RB10"),
-        (["simulate", "--assignor", "cooperative-stiky"], "Did you mean cooperative-sticky"),
-        (["simulate", "--assignor", "com.example.RackAssignor"], "consumer:range.\n"),
-        (["schema", "plam"], "Did you mean plan?"),
-        (["plan-upgrade", "--to", "cooprative", *SHIPPING], "Did you mean cooperative"),
-        (["plan-upgrade", "--assume-family", "librdkafk", *SHIPPING], "Did you mean librdkafka?"),
-        (["inspct"], "Did you mean inspect?"),
-    ],
-)
-def test_the_nearest_names_are_offered(words: list[str], hint: str, capsys: Said) -> None:
-    assert app.run(words) == 2
-    said = capsys.readouterr().err
-    assert hint in said
-    assert said.count("\n") == 1
-
-
 @pytest.mark.parametrize("prefix", ["org.apache.kafka.clients.consumer.", ""])
 def test_a_class_is_accepted_where_an_assignor_is(prefix: str, capsys: Said) -> None:
     snapshot = ["--snapshot", str(DEMO / "shipping.rebal.yaml"), "-o", "json"]

@@ -228,23 +228,6 @@ def test_watch_off_a_terminal_prints_the_groups_and_then_changes(
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--watch", "-o", "json"], "--watch prints text"),
-        (["--watch", "soon"], "--watch soon: expected a duration"),
-        (["--watch", "0.1"], "give at least 1 second"),
-        (["--watch", "--evidence", "x"], "--watch reads live groups"),
-        (["--for", "never"], "--for never: expected a duration"),
-    ],
-)
-def test_wrong_usage_is_said_before_a_broker_is_asked(
-    words: list[str], says: str, capsys: Said
-) -> None:
-    assert app.run(["groups", *words]) == 2
-    assert says in capsys.readouterr().err
-
-
 def test_unread_group_stays_unread_not_new(group: Make) -> None:
     before, after = made([], HIDDEN), made([replace_id(group(), "hidden")])
     assert list(changes(before, after)) == [

@@ -15,10 +15,17 @@ from rebal.cli.files import save_snapshot
 from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot, Member, Topic
 
-WORDS = (["inspect"], ["plan-upgrade"], ["simulate", "--assignor", "cooperative-sticky"])
+WORDS = (
+    ["inspect"],
+    ["plan-upgrade"],
+    ["verify"],
+    ["simulate", "--assignor", "cooperative-sticky"],
+    ["simulate", "--assignor", "sticky", "--assignor", "uniform", "--remove-member", "FIRST"],
+    ["rehearse", "--script", "rolling", "--details"],
+)
 FORMS = ([], ["--wide"], ["-o", "json"], ["-o", "yaml"])
 COMMANDS = [[*words, *form] for words in WORDS for form in FORMS]
-COMMANDS += [["plan-upgrade", "-o", "markdown"]]
+COMMANDS += [["plan-upgrade", "-o", "markdown"], ["plan-upgrade", "--details"]]
 
 
 @pytest.mark.parametrize("static", [False, True])
@@ -46,10 +53,14 @@ def test_a_hostile_client_id_reaches_no_output_as_control_characters(
     )
     snapshot = group(
         members=members, topics=(Topic(name=f"orders{hostile}", partitions=3),), lag=(),
-        group_id=f"g\n{hostile}",
+        group_id=f"g\n{hostile}", notes=(hostile,),
     )  # fmt: skip
-    path = save_snapshot(snapshot, tmp_path / "s.yaml")
-    assert app.run([*command, "--snapshot", str(path)]) in (0, 3, 4)
+    path, plan = str(save_snapshot(snapshot, tmp_path / "s.yaml")), str(tmp_path / "p.yaml")
+    if command[0] == "verify":
+        app.run(["plan-upgrade", "--snapshot", path, "--out", plan])
+    words = [f"{hostile}0" if word == "FIRST" else word for word in command]
+    words[1:1] = [plan] if command[0] == "verify" else []
+    assert app.run([*words, "--snapshot", path]) in (0, 3, 4)
     out, err = capsys.readouterr()
     hidden = {c for c in out + err if c != "\n" and unicodedata.category(c) in ("Cc", "Cf")}
     assert not hidden

@@ -139,14 +139,6 @@ def test_a_member_of_which_little_is_known_has_the_same_keys(
     assert shape(a) == shape(b)
 
 
-def test_text_on_a_file_ends_with_a_command_that_reads_the_file(saved: str, capsys: Said) -> None:
-    assert app.run(["inspect", "--snapshot", saved]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    assert out.startswith("checkout    Stable · classic · 3 members")
-    assert out.splitlines()[-1] == f"next:  rebal plan-upgrade --snapshot {saved}"
-
-
 def test_groups_are_shown_when_another_could_not_be_read(
     cluster: Callable[..., Cluster], group: Make, capsys: Said
 ) -> None:
@@ -200,14 +192,9 @@ def test_findings_of_several_groups_are_exported_together(
         Failure("billing", "billing: no DESCRIBE right", "authorization"),
     )  # fmt: skip
     words = ["inspect", "checkout", "shipping", "-b", "127.0.0.1:1"]
-    assert app.run([*words, "-o", "sarif"]) == 0
-    (run,) = json.loads(capsys.readouterr().out)["runs"]
-    assert [
-        (found["ruleId"], found["locations"][0]["logicalLocations"][0]["name"])
-        for found in run["results"]
-    ] == [("RB109", "checkout"), ("RB109", "shipping")]
     assert app.run([*words, "-o", "sarif", "--fail-on", "warning"]) == 3
-    capsys.readouterr()
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert [found["ruleId"] for found in run["results"]] == ["RB109", "RB109"]
     assert app.run([*words, "billing", "-o", "github"]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "::warning title=RB109 checkout::static.",
@@ -226,20 +213,6 @@ def test_the_probe_and_its_assignors_reach_the_reader(
     assert capsys.readouterr().out.splitlines()[-1] == (
         "next:  rebal plan-upgrade checkout -b h:1 --probe --assignor a --assignor b"
     )
-
-
-def test_secrets_never_stand_in_the_next_command(
-    cluster: Callable[..., Cluster], group: Make, capsys: Said
-) -> None:
-    cluster(group())
-    assert app.run(
-        ["inspect", "checkout", "-b", "h:1", "-X", "sasl.password=hunter2",
-         "-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN",
-         "-X", "sasl.username=me"]
-    ) == 0  # fmt: skip
-    out, err = capsys.readouterr()
-    assert "hunter2" not in out + err
-    assert "-X security.protocol=SASL_PLAINTEXT" in out
 
 
 def test_screens_of_many_groups_are_those_of_each(
@@ -297,28 +270,6 @@ def test_save_writes_one_snapshot_for_each_group(
     assert files.read_snapshot(tmp_path / "one.json").redacted
     assert app.run(["inspect", "checkout", "../up", "-b", "h:1", "--save-to", "two.yaml"]) == 2
     assert "several groups need a folder" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        ([], "no group is named: give GROUP, --all"),
-        (["g", "--redact"], "--redact changes only what is saved"),
-        (["g", "--assignor", "x"], "add --probe"),
-        (["g", "--snapshot", "f.yaml"], "not both"),
-        (["--snapshot", "f.yaml", "--probe"], "--probe reads a live group"),
-        (["--snapshot", "none.yaml"], "there is no such file"),
-    ],
-)
-def test_what_cannot_be_meant_is_said_in_one_line(
-    args: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert app.run(["inspect", *args]) in (1, 2)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    assert said in err
 
 
 def test_a_shell_pattern_of_logs_is_files_not_groups(

@@ -60,21 +60,6 @@ def test_the_environment_comes_before_the_folder_and_the_option_before_both(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(
-    ("group_id", "snapshot", "probe", "said"),
-    [
-        (None, None, False, "rebal inspect GROUP --save"),
-        ("g", Path("f.yaml"), False, "not both"),
-        (None, Path("f.yaml"), True, "--probe reads a live group"),
-    ],
-)
-def test_what_is_missing_is_said(
-    folder: Path, group_id: str | None, snapshot: Path | None, probe: bool, said: str
-) -> None:
-    with pytest.raises(UsageError, match=said):
-        snapshot_for(group_id, snapshot, probe=probe)
-
-
 def test_a_live_group_is_read_and_its_failure_is_the_error(
     folder: Path, group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,26 +48,6 @@ def plan(path: str, *more: str) -> int:
     return app.run(["plan-upgrade", "--snapshot", path, *more])
 
 
-def test_the_text_answers_first_and_ends_with_what_was_not_checked(
-    group: Make, save: Any, capsys: Said
-) -> None:
-    assert plan(save(group()), "--details") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "checkout: EAGER (range) → COOPERATIVE (cooperative-sticky)"
-    assert lines[1].startswith("ready  two bounces · cooperative-sticky is in 1 of 3 lists")
-    text = "\n".join(lines)
-    assert re.search(r"to do +checkout-2", text)
-    assert re.search(r"unknown +checkout-3", text)
-    assert (
-        "\n                partition.assignment.strategy=org.apache.kafka.clients.consumer."
-        "CooperativeStickyAssignor,org.apache.kafka.clients.consumer.RangeAssignor\n" in text
-    )
-    assert "never straight back" in text
-    assert "step 2: not yet" in text
-    assert text.index("not checked") > text.index("RB901")
-    assert lines[-1].split()[0] == "next:"
-
-
 def test_times_of_a_saved_group_are_not_those_of_its_capture(
     group: Make, save: Any, capsys: Said
 ) -> None:
@@ -139,11 +119,6 @@ def test_json_begins_with_the_schema_and_ends_with_the_exit_code_and_the_seal(
         *("Java properties", "Spring YAML", "Spring environment", "Kubernetes ConfigMap"),
         *("Quarkus properties", "Java code"),
     ]
-    spring = next(s for s in first["config"] if s["format"] == "Spring YAML")
-    assert yaml.safe_load(spring["text"])["spring"]["kafka"]["consumer"]["properties"] == {
-        "partition.assignment.strategy": "org.apache.kafka.clients.consumer."
-        "CooperativeStickyAssignor,org.apache.kafka.clients.consumer.RangeAssignor"
-    }
 
 
 @pytest.mark.parametrize("ending", ["yaml", "json"])
@@ -212,53 +187,6 @@ def test_ci_gets_the_plan_as_sarif_and_as_workflow_commands(
     assert lines[0].startswith("::notice title=rebal checkout ready::")
     assert any(line.startswith("::warning title=RB102 checkout::") for line in lines)
     assert not any(line.startswith("::error") for line in lines), "the next step can start"
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--to", "fastest"], "expected cooperative"),
-        (["--ignore", "RB102"], "--ignore RULE needs --reason"),
-        (["--reason", "why not"], "--ignore RULE needs --reason"),
-        (["--ignore", "RB102", "--reason", " "], "--ignore RULE needs --reason"),
-        (["--ignore", "RB000", "--reason", "x"], "no such rule"),
-        (["--assume-family", "cobol"], "expected [CLIENT_ID=]FAMILY, the family one of java"),
-        (["--assume-family", "a="], "the family one of java"),
-        (["--out", "plan.txt"], "use .yaml, .yml or .json"),
-        (["--expect-members", "0"], "--expect-members"),
-        (["--probe"], "live group"),
-        (["--assignor", "sticky"], "add --probe"),
-        (["checkout"], "not both"),
-        (["-o", "csv"], "--output"),
-    ],
-)
-def test_wrong_usage_is_one_sentence(
-    group: Make, save: Any, capsys: Said, words: list[str], says: str
-) -> None:
-    assert plan(save(group()), *words) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert says in told.err
-    assert told.err.count("\n") == 1
-
-
-def test_without_a_group_the_one_snapshot_here_is_read(
-    group: Make, save: Any, capsys: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save(group())
-    monkeypatch.chdir(tmp_path)
-    assert app.run(["plan-upgrade"]) == 0
-    assert "checkout.rebal.yaml" in capsys.readouterr().err
-
-
-def test_gates_repeat_how_the_cluster_is_reached(
-    group: Make, save: Any, capsys: Said, tmp_path: Path
-) -> None:
-    assert plan(save(group()), "-b", "kafka-1:9092", "-X", "sasl.password=secret") == 0
-    said = capsys.readouterr()
-    assert "rebal plan-upgrade checkout -b kafka-1:9092" in said.out
-    assert "=secret" not in said.out + said.err
-    assert "set REBAL_X_SASL_PASSWORD" in said.err
 
 
 def test_the_plan_is_dated_by_its_evidence(group: Make, save: Any, capsys: Said) -> None:

@@ -90,27 +90,6 @@ def test_match_plans_only_for_the_groups_that_match(cluster: Any, capsys: Said) 
     assert cluster == [((), {"match": "a-.*", "all_groups": False})]
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["g", "--all"], "GROUP is for one group"),
-        (["--all", "--out", "p.yaml"], "--out is for one group"),
-        (["--all", "--snapshot", "s.yaml"], "--snapshot is for one group"),
-        (["--match", "x", "--assume", "client-id=a:range"], "--assume is for one group"),
-        (["--all", "-o", "markdown"], "-o markdown is for one group"),
-        (["--all", "--batch", "none"], "--batch none"),
-        (["--all", "--to", "fastest"], "expected cooperative"),
-    ],
-)
-def test_options_for_one_group_are_usage_errors_with_all_or_match(
-    cluster: Any, capsys: Said, words: list[str], says: str
-) -> None:
-    assert app.run(["plan-upgrade", *words, "-b", "kafka-1:9092"]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert says in told.err
-
-
 def test_paces_stand_side_by_side(group: Make, tmp_path: Path, capsys: Said) -> None:
     path = str(files.save_snapshot(group(), tmp_path))
     words = ["plan-upgrade", "--snapshot", path, "--restart-seconds", "60", "--batch", "2"]

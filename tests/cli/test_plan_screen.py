@@ -86,19 +86,6 @@ def test_a_step_of_a_bundled_group_takes_six_lines_at_80_columns(name: str, goal
         assert len(re.findall("^how  ", text, re.MULTILINE)) == 1
 
 
-@pytest.mark.parametrize("path", PLANS)
-def test_a_step_of_any_path_takes_six_lines_and_what_is_its_own(path: str) -> None:
-    """More configuration than a line, and instructions that other steps do not share, add to it."""
-    for found in steps_of(screen(PLANS[path]())):
-        later = (n for n, line in enumerate(found) if line.startswith("   not yet"))
-        lines = found[: next(later, None)]
-        first = next((n for n, line in enumerate(lines) if re.match(r"   (cost|how) ", line)), 3)
-        own = sum(line.startswith("   how") for line in lines)
-        rest = [line for line in lines[first:] if not line.startswith("   how")]
-        assert len(rest) - own <= 3, lines
-        assert sum(line.startswith("   cost") for line in lines) <= 1
-
-
 def test_a_step_names_as_many_members_as_there_is_room_for() -> None:
     members = [java(f"checkout-consumer-7d9f8b6c5d-{n:05}") for n in range(4)]
     lines = steps_of(screen(plan(members)))[0]
@@ -158,13 +145,6 @@ def test_a_surge_is_named_with_its_workload() -> None:
     text = " ".join(screen(make_plan(replace(snapshot, members=members))).split())
     assert "Deployment orders: pause autoscaler and GitOps sync; set maxSurge 0" in text
     assert "and maxUnavailable 1 (maxSurge is 25%)" in text
-
-
-def test_no_cost_says_that_all_0_partitions_stop() -> None:
-    members = [{**java(f"a-{n}"), "owned": {}} for n in range(3)]
-    text = screen(plan(members, topics={}))
-    assert "all 0 partitions" not in text
-    assert "of 0 partitions" not in text
 
 
 def test_three_blocking_findings_are_whole_and_the_others_are_counted() -> None:

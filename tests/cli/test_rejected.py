@@ -28,49 +28,31 @@ def saved(tmp_path: Path) -> Any:
     return save
 
 
-def test_inspect_names_the_rejected_client_first_and_exits_3(saved: Any, capsys: Said) -> None:
-    file = saved({**RANGE, "refusals": [REJECTED]})
-    assert app.run(["inspect", "--snapshot", file]) == 3
-    text = capsys.readouterr().out
-    first = text.splitlines()[0]
-    assert first.startswith("REJECTED    RB904 c was rejected once")
-    assert text.count("RB904") == 1
-    assert "before step 2  RB904" not in text
-    assert app.run(["inspect", "--snapshot", file, "-o", "json"]) == 3
-    body = json.loads(capsys.readouterr().out)
-    assert body["exit_code"] == 3
-    found = body["groups"][0]["findings"][0]
-    assert (found["rule"], found["urgent"]) == ("RB904", True)
-
-
-def test_a_rejection_that_is_not_proven_to_repeat_is_first_and_exits_4(
-    saved: Any, capsys: Said
+@pytest.mark.parametrize(
+    ("command", "refusals", "code", "times"),
+    [
+        (["inspect"], [REJECTED], 3, 1),
+        (["inspect"], [{"client": "c", "list": []}], 4, 1),
+        (["inspect"], [], 0, 0),
+        (["plan-upgrade"], [REJECTED], 0, 1),
+        (["plan-upgrade", "--details"], [REJECTED], 0, 2),
+        (["plan-upgrade", "--ignore", "RB904", "--reason", "an old canary"], [REJECTED], 0, 0),
+    ],
+)
+def test_a_rejected_client_leads_the_screen(
+    command: list[str], refusals: list[Any], code: int, times: int, *, saved: Any, capsys: Said
 ) -> None:
-    file = saved({**RANGE, "refusals": [{"client": "c", "list": []}]})
-    assert app.run(["inspect", "--snapshot", file]) == 4
-    assert "may be rejected again" in " ".join(capsys.readouterr().out.split("\n\n")[0].split())
-
-
-def test_a_group_without_a_rejection_exits_0(saved: Any, capsys: Said) -> None:
-    assert app.run(["inspect", "--snapshot", saved(RANGE)]) == 0
-    assert "REJECTED" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("more", [(), ("--details",)])
-def test_a_plan_names_the_rejected_client_first(
-    saved: Any, capsys: Said, more: tuple[str, ...]
-) -> None:
-    app.run(["plan-upgrade", "--snapshot", saved({**RANGE, "refusals": [REJECTED]}), *more])
+    """A rejection that is not proven to repeat exits with 4."""
+    file = saved({**RANGE, "refusals": refusals})
+    assert app.run([*command, "--snapshot", file]) == code
     text = capsys.readouterr().out
-    assert text.startswith("REJECTED    RB904 c was rejected once")
-    assert text.count("RB904 c was rejected once") == 1 + bool(more)
-
-
-def test_a_plan_does_not_lead_with_a_rejection_that_is_ignored(saved: Any, capsys: Said) -> None:
-    file = saved({**RANGE, "refusals": [REJECTED]})
-    words = ["--ignore", "RB904", "--reason", "an old canary"]
-    app.run(["plan-upgrade", "--snapshot", file, *words])
-    assert "REJECTED" not in capsys.readouterr().out
+    assert text.startswith("REJECTED    RB904 c was rejected once") is bool(times)
+    assert text.count("RB904 c was rejected once") == times
+    if command == ["inspect"]:
+        assert app.run([*command, "--snapshot", file, "-o", "json"]) == code
+        body = json.loads(capsys.readouterr().out)
+        urgent = [one["rule"] for one in body["groups"][0]["findings"] if one["urgent"]]
+        assert (body["exit_code"], urgent) == (code, ["RB904"] * times)
 
 
 def test_verify_names_the_rejected_client_first_and_exits_3(

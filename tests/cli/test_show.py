@@ -166,23 +166,6 @@ def test_documents_and_the_runbook_are_those_of_plan_upgrade(plan: Path, capsys:
     assert shown(capsys, str(plan), "-o", "markdown").startswith("# checkout: EAGER")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--step", "9"), "there is no step 9; it has steps 1 to 2."),
-        (("--set", "--as", "toml"), "--as toml: there is java-properties, spring-yaml"),
-        (("--as", "spring-yaml"), "add --set."),
-        (("--family", "java"), "add --set."),
-        (("--set", "-o", "json"), "-o json prints the whole plan"),
-        (("--step", "1", "-o", "markdown"), "-o markdown prints the whole plan"),
-    ],
-)
-def test_a_wrong_choice_is_refused(
-    plan: Path, words: tuple[str, ...], message: str, capsys: Said
-) -> None:
-    assert message in refused(capsys, str(plan), *words)
-
-
 def test_a_finished_plan_has_nothing_to_configure(plan: Path, capsys: Said) -> None:
     final = look(0, pods(1, 1, list=["cooperative-sticky"]), elected="cooperative-sticky")
     plan.with_name("group.yaml").write_text(dump_snapshot(final))

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from msgspec.structs import replace
 
 from rebal.cli.app import run
 from rebal.cli.output import render
@@ -16,8 +15,8 @@ from rebal.cli.render.simulation.screen import compare_view, simulate_view
 from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot, GroupType, Member, Subscription, Topic
 from rebal.groups.snapshot.documents import dump_snapshot
-from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import simulate
+from tests.cli.test_simulate import members
 
 Make = Callable[..., GroupSnapshot]
 
@@ -30,18 +29,6 @@ def saved(tmp_path: Path, group: Make) -> Callable[..., str]:
         return str(path)
 
     return save
-
-
-def members(owned: list[str], topics: tuple[str, ...] = ("orders",)) -> tuple[Member, ...]:
-    return tuple(
-        Member(
-            member_id=f"pod-{n}-id",
-            client_id=f"pod-{n}",
-            subscription=Subscription(version=3, topics=topics),
-            assignment={"orders": Partitions.parse(text)} if text else {},
-        )
-        for n, text in enumerate(owned)
-    )
 
 
 def test_a_what_if_says_what_happens_round_by_round(saved, capsys) -> None:
@@ -103,17 +90,6 @@ def test_several_assignors_side_by_side(saved, capsys) -> None:
     }
 
 
-def test_a_what_if_does_not_obey_the_names_in_it(saved, capsys, hostile: str) -> None:
-    two = members(["0-5", "6-11"])
-    path = saved(members=(two[0], replace(two[1], client_id=hostile)))
-    for names in (["sticky"], ["sticky", "uniform"]):
-        words = ["simulate", "--snapshot", path, "--remove-member", hostile]
-        assert run([*words, *(w for name in names for w in ("--assignor", name))]) == 0
-        out = capsys.readouterr().out
-        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(out)
-        assert "[red]boss[/red] :boom:" in out
-
-
 def test_the_comparison_fits_a_narrow_terminal(group: Make) -> None:
     snapshot = group()
     made = [simulate(snapshot, name) for name in ("sticky", "uniform", "range")]
@@ -143,23 +119,6 @@ def test_a_kip848_group_is_simulated_with_the_brokers_assignors_only(saved, caps
     assert "by uniform or range, and asks no client-side assignor" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--remove-member", "nobody"], "no member is called nobody; there are checkout-1, "),
-        (["--add-partitions", "ghost=1"], "--add-partitions ghost: the snapshot has no such topic"),
-        (["--rack", "a="], "--rack a=: write MEMBER=RACK, or RACK for added members."),
-        (["--topics", "orders"], "--topics says what added members subscribe to"),
-    ],
-)
-def test_what_cannot_happen_is_wrong_usage(words: list[str], sentence: str, saved, capsys) -> None:
-    assert run(["simulate", "--snapshot", saved(), "--assignor", "range", *words]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert sentence in err
-    assert len(err.splitlines()) == 1
-
-
 def test_contradictory_owners_are_one_sentence(saved, capsys) -> None:
     path = saved(members=members(["0-5", "5-11"]))
     assert run(["simulate", "--snapshot", path, "--assignor", "range"]) == 1
@@ -183,16 +142,6 @@ def test_a_leader_near_its_timeout_is_predicted(group: Make) -> None:
     assert "may compute" not in render(
         simulate_view(simulate(snapshot, "range"), "test", "rebal"), width=400
     )
-
-
-def test_two_thousand_members_fit_a_screen(group: Make) -> None:
-    owned = ["0-39", *[""] * 19, *(f"{n * 2}-{n * 2 + 1}" for n in range(20, 2000))]
-    snapshot = group(members=members(owned), topics=(Topic(name="orders", partitions=4000),))
-    made = simulate(snapshot, "cooperative-sticky", Changes(remove_members=("pod-7",)))
-    text = render(simulate_view(made, "test", "rebal"), width=100)
-    assert "pod-7 (leaves)" in text
-    assert len(text.splitlines()) < 36
-    assert max(map(len, text.splitlines())) <= 100
 
 
 @pytest.mark.parametrize(("ids", "told"), [("AC", False), ("AQ", True)])

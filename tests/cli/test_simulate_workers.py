@@ -57,21 +57,6 @@ def test_each_worker_restarts_where_none_is_named(tmp_path: Path, capsys: Said) 
     assert (one["protocol"], one["cost"]["unit"], one["cost"]["rebalances"]) == ("eager", "task", 6)
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--assignor", "sessioned", "--restart-member", "x"], "no worker x: name one of w0, w1"),
-        (["--assignor", "sessioned", "--add-member", "1"], "only --restart-member applies"),
-        (["--assignor", "sessioned", "--assignor", "range"], "cannot be combined"),
-    ],
-)
-def test_options_that_do_not_apply_to_workers_are_usage_errors(
-    tmp_path: Path, capsys: Said, words: list[str], says: str
-) -> None:
-    assert run(["simulate", "--snapshot", saved(tmp_path, workers("sessioned")), *words]) == 2
-    assert says in capsys.readouterr().err
-
-
 def test_groups_without_known_connect_work_are_rejected(tmp_path: Path, capsys: Said) -> None:
     group = workers("sessioned")
     blind = tuple(replace(m, worker=WorkerState(url="")) for m in group.members)

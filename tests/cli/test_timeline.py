@@ -91,22 +91,6 @@ def test_a_hostile_name_is_text_on_the_page() -> None:
     assert "default-src 'none'" in page
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["-o", "html"], "add --timeline"),
-        (["--timeline", "-o", "sarif"], "text, json, yaml or html"),
-        (["--timeline", "--set"], "leave out --step and --set"),
-        (["--journal", "x.jsonl"], "add --timeline"),
-    ],
-)
-def test_words_that_do_not_fit_are_refused(
-    kept: Path, capsys: Said, words: list[str], said: str
-) -> None:
-    code, _, err = shown(capsys, str(kept), *words)
-    assert (code, said in err) == (2, True), err
-
-
 def test_without_a_journal_it_says_that_nothing_was_looked_at(tmp_path: Path, capsys: Said) -> None:
     path = tmp_path / "a.plan.json"
     path.write_text(dump_plan(upgrade().plan, "json"))

@@ -179,32 +179,6 @@ def test_confirm_is_rejected_when_a_log_contradicts_it(streams: Path, capsys: Sa
         assert not any("confirmed" in each for each in looks("b"))
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--confirm", "1"], "--reason"),
-        (["--confirm", "1", "--reason", " "], "--reason"),
-        (["--confirm", "1", "--reason", "a", "--watch"], "cannot be combined with"),
-        (["--confirm", "7", "--reason", "a"], "has 2 steps"),
-        (["--confirm", "1", "--reason", "a"], "is recorded in a journal"),
-        (["--confirm", "2", "--reason", "a", *BOOK], "is in step 1"),
-        (["--ignore", "RB901"], "--ignore RULE needs --reason"),
-        (["--ignore", "RB000", "--reason", "a"], "no such rule"),
-        (["--assume-family", "cobol"], "the family one of"),
-        (["--assume", "client-id=nobody:range"], "no member has the client id nobody"),
-    ],
-)
-def test_wrong_words_are_one_sentence(
-    folder: Path, words: list[str], says: str, capsys: Said
-) -> None:
-    snapshot = [] if "--watch" in words else ["--snapshot", "unknown.yaml"]
-    assert run("plan.yaml", *snapshot, *words) == 2
-    told = capsys.readouterr()
-    assert says in told.err
-    assert "Traceback" not in told.err
-    assert not told.out
-
-
 def test_findings_of_one_rule_are_folded(folder: Path, capsys: Said) -> None:
     hasty = pods(2, 2, list=["range"], declared=["cooperative-sticky"])
     save("hasty.yaml", look(1, hasty))
@@ -217,17 +191,6 @@ def test_findings_of_one_rule_are_folded(folder: Path, capsys: Said) -> None:
 
 
 # --- the journal ------------------------------------------------------------------------------
-
-
-def test_a_line_torn_in_the_middle_is_left_out_and_said(folder: Path, capsys: Said) -> None:
-    for name in ("half", "unknown", "unknown"):
-        run("plan.yaml", "--snapshot", f"{name}.yaml", *BOOK)
-    lines = Path("book.jsonl").read_text().splitlines()
-    Path("book.jsonl").write_text("\n".join([lines[0][:99], *lines[1:]]) + "\n")
-    capsys.readouterr()
-    assert run("plan.yaml", "--snapshot", "half.yaml", *BOOK) == 4
-    assert "line 1 is incomplete" in capsys.readouterr().err
-    assert len(Path("book.jsonl").read_text().splitlines()) == 4
 
 
 @pytest.mark.parametrize(
