@@ -20,6 +20,7 @@ from rebal.planner.plan import Plan, load_plan
 from rebal.planner.verification.journal import JOURNAL_SCHEMA, JournalEntry, plan_key
 
 ENDING: Final = ".journal.jsonl"
+PLAN_ENDINGS: Final = (".yaml", ".yml", ".json")
 _Version: TypeAlias = tuple[int, int, int, int] | None
 
 
@@ -155,7 +156,7 @@ class Journal:
         if entry.plan != plan_key(plan):
             raise FileError(
                 f"{where}: belongs to another plan ({entry.plan}, not {plan_key(plan)}): "
-                "give the plan's file another name, or name another journal with --journal."
+                "name another file with --journal."
             )
         return entry
 
@@ -175,7 +176,37 @@ def _version_of(found: os.stat_result) -> _Version:
 def journal_path(plan_file: Path) -> Path:
     """Return the default path of a plan's journal: `a.plan.yaml` → `a.plan.journal.jsonl`.
 
-    It stands beside the file itself, not beside a link to it.
+    It stands beside the file itself, not beside a link to it. Where plans of other formats have the
+    same name, that journal is the one of the plan that it names, and each other plan has its own:
+    `a.plan.json` → `a.plan.json.journal.jsonl`.
     """
     file = Path(os.path.realpath(plan_file)) if plan_file.is_symlink() else plan_file
-    return file.with_suffix(ENDING)
+    shared, own = file.with_suffix(ENDING), file.with_name(file.name + ENDING)
+    alike = [path for path in map(file.with_suffix, PLAN_ENDINGS) if path.exists()]
+    if file not in alike or alike == [file]:
+        return shared if not own.exists() else own
+    if own.exists():
+        return own
+    if not shared.exists():
+        return shared if alike[0] == file else own
+    named, key = _named_by(shared), _key_of(file)
+    return shared if key is not None and named in (key, None) else own
+
+
+def _named_by(journal: Path) -> str | None:
+    """Return the key of the plan that a journal's first whole line names; None without one."""
+    for line in read_text(journal).splitlines():
+        try:
+            plan = json.loads(line)["plan"]
+        except (ValueError, RecursionError, KeyError, TypeError):
+            continue
+        return str(plan)
+    return None
+
+
+def _key_of(file: Path) -> str | None:
+    """Return the key of the plan in `file`; None where it is damaged."""
+    try:
+        return plan_key(load_plan(read_text(file), format_of(str(file)), str(file)))
+    except RebalError:
+        return None

@@ -272,21 +272,20 @@ def check_free(out: Path | None, going_on: Command, *, new_attempt: bool) -> Non
     `going_on` is the command that goes on with it, and records what was stated for a new plan.
 
     Raises:
-        UsageError: the plan has a journal; the message names the step and the last look. Or a plan
-            in another format has the same name.
+        UsageError: the plan has a journal; the message names the step and the last look. Or the
+            journal is that of another file.
     """
-    if out is None:
+    if out is None or not (journal := journal_path(out)).exists():
         return
-    others = (out.with_suffix(ending) for ending in ENDINGS if ending != out.suffix)
-    for other in filter(Path.exists, others):
+    plans = [out.with_suffix(ending) for ending in ENDINGS if out.with_suffix(ending).exists()]
+    if plans and out not in plans:
         raise UsageError(
-            f"{other} is a plan of the same name, and both would have one journal: give --out "
-            "another name, or the name of that plan."
+            f"{journal} is the journal of {plans[0]}: give --out another name, or the name of "
+            "that plan."
         )
-    journal = journal_path(out)
-    if new_attempt or not journal.exists():
+    if new_attempt:
         return
-    if not out.exists():
+    if not plans:
         raise UsageError(
             f"{journal} is the journal of a roll-out whose plan {out} is gone: put the plan back, "
             "or add --new-attempt, which keeps the journal under another name."

@@ -90,19 +90,52 @@ def test_a_damaged_plan_with_a_journal_is_kept_too(out: Path, damage: str, capsy
     assert Path("checkout.plan.1.journal.jsonl").read_text() == journal
 
 
-@pytest.mark.parametrize("more", [(), ("--new-attempt",)])
-def test_a_plan_of_the_same_name_in_another_format_is_refused(
-    out: Path, more: tuple[str, ...], capsys: Said
-) -> None:
-    """Both would have one journal."""
+def test_plans_of_one_name_do_not_share_their_history(out: Path, capsys: Said) -> None:
+    other = out.with_suffix(".json")
+    first = under_way(other)
+    plan_upgrade(other, "--new-attempt")
+    under_way(other)
+    capsys.readouterr()
+    for more in ([], ["--new-attempt"]):
+        assert plan_upgrade(out, *more) == 2
+        assert "is the journal of checkout.plan.json" in capsys.readouterr().err
+    assert not out.exists()
+    assert Path("checkout.plan.1.journal.jsonl").read_text() == first
+    assert plan_upgrade(other, "--new-attempt") != 2
+    assert Path("checkout.plan.1.journal.jsonl").read_text() == first
+    assert Path("checkout.plan.2.journal.jsonl").exists()
+
+
+@pytest.mark.parametrize("first", [".yaml", ".json"])
+def test_plans_of_one_name_have_a_journal_each(out: Path, first: str) -> None:
+    """Both were written before the first look at either of them."""
+    files = [out.with_suffix(first), out.with_suffix(".json" if first == ".yaml" else ".yaml")]
+    for file, goal in zip(files, ("cooperative", "roundrobin"), strict=True):
+        assert plan_upgrade(file, "--to", goal) != 2
+    looks = []
+    for file in files:
+        plan = read_plan(file)
+        book = Journal(journal_path(file), plan)
+        assert book.entries == []
+        book.append(entry_of(plan, verify(plan, (), BEFORE), BEFORE))
+        looks.append(journal_path(file))
+    assert len(set(looks)) == 2
+    assert [journal_path(file) for file in files] == looks
+    for file in files:
+        assert len(Journal(journal_path(file), read_plan(file)).entries) == 1
+
+
+def test_a_journal_of_before_stays_with_the_plan_that_it_names(out: Path) -> None:
+    """Earlier versions of rebal gave both plans the same journal."""
     other = out.with_suffix(".json")
     journal = under_way(other)
-    capsys.readouterr()
-    assert plan_upgrade(out, *more) == 2
-    assert "checkout.plan.json is a plan of the same name" in capsys.readouterr().err
-    assert not out.exists()
-    assert plan_upgrade(other, "--new-attempt") != 2
-    assert Path("checkout.plan.1.journal.jsonl").read_text() == journal
+    shared = journal_path(other)
+    plan_upgrade(Path("new.yaml"), "--to", "roundrobin")
+    Path("new.yaml").rename(out)
+    assert journal_path(other) == shared
+    assert journal_path(out) == Path("checkout.plan.yaml.journal.jsonl")
+    assert Journal(journal_path(other), read_plan(other)).entries
+    assert shared.read_text() == journal
 
 
 def test_a_journal_without_its_plan_is_kept(out: Path, capsys: Said) -> None:
@@ -147,3 +180,8 @@ def test_a_linked_plan_has_its_journal_beside_the_file(out: Path, capsys: Said) 
         "checkout.plan.1.yaml",
         "checkout.plan.yaml",
     ]
+
+
+def test_new_attempt_needs_a_file(capsys: Said) -> None:
+    assert app.run(["plan-upgrade", "g", "--new-attempt"]) == 2
+    assert "add --out FILE" in capsys.readouterr().err
