@@ -10,7 +10,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.groups import compact
 from rebal.groups.compact import Partitions, TopicReader, fold, unfold
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Group, GroupSnapshot, Member, Subscription
@@ -129,17 +128,11 @@ def test_any_line_is_read_part_by_part(line: str) -> None:
     assert made == expected
 
 
-def test_what_comes_again_is_the_same_object(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_again_is_the_same_object() -> None:
     reader = TopicReader()
     first = reader.by_topic("a 0-3; b 5; c 0-3")
     assert reader.by_topic("a 0-3; b 5; c 0-3") is first
     assert reader.by_topic({"x": "0-3"})["x"] is first["a"] is first["c"]
-    monkeypatch.setattr(compact, "_MOST_KEPT", 8)
-    reader = TopicReader()
-    for _ in range(3):
-        assert reader.by_topic("a 10-13; b 5,7; c 8")["b"] == Partitions([5, 7])
-        assert len(reader._words) < 3
-        assert reader.by_topic("a 1") == {"a": Partitions([1])}
 
 
 @pytest.mark.parametrize(
