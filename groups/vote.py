@@ -11,7 +11,7 @@ member ids too (names with colliding hashes), the tie is left open.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from rebal.groups.jvmhash import scala_improved, string_hash
@@ -73,7 +73,7 @@ def _first(leading: list[str], voted: list[str], kind: CoordinatorKind) -> str |
     return winners[0] if len(winners) == 1 else None
 
 
-def _java_places(names: list[str]) -> dict[str, int] | None:
+def _java_places(names: list[str]) -> dict[str, tuple[int, ...]] | None:
     """Return each name's bucket in a HashMap of `names`.
 
     None when a bucket is so full that the map would resize or turn it into a tree.
@@ -82,30 +82,31 @@ def _java_places(names: list[str]) -> dict[str, int] | None:
     while len(names) > capacity * 3 // 4:
         capacity *= 2
     hashes = {name: string_hash(name) for name in names}
-    places = {name: (h ^ h >> 16) & (capacity - 1) for name, h in hashes.items()}
+    places: dict[str, tuple[int, ...]] = {
+        name: ((h ^ h >> 16) & (capacity - 1),) for name, h in hashes.items()
+    }
     if max(Counter(places.values()).values()) >= _TREE_BIN:
         return None
     return places
 
 
-def _scala_places(names: list[str]) -> dict[str, int]:
-    """Return each name's position in a Scala 2.13 immutable HashMap; equal hashes share one."""
+def _scala_places(names: list[str]) -> dict[str, tuple[int, ...]]:
+    """Return each name's place in a Scala 2.13 immutable HashMap; equal hashes have one place."""
     hashes = {name: scala_improved(string_hash(name)) for name in names}
-    places: dict[str, int] = {}
+    return {name: _scala_place(own, hashes.values()) for name, own in hashes.items()}
 
-    def walk(node: list[str], shift: int) -> None:
-        if shift >= _HASH_BITS:
-            places.update(dict.fromkeys(node, len(places)))
-            return
-        branches: dict[int, list[str]] = {}
-        for name in node:
-            branches.setdefault(hashes[name] >> shift & 31, []).append(name)
-        ordered = [branches[branch] for branch in sorted(branches)]
-        # a node's own entries come before everything in its sub-nodes
-        for alone in (branch for branch in ordered if len(branch) == 1):
-            places[alone[0]] = len(places)
-        for shared in (branch for branch in ordered if len(branch) > 1):
-            walk(shared, shift + _LEVEL_BITS)
 
-    walk(names, 0)
-    return places
+def _scala_place(own: int, hashes: Collection[int]) -> tuple[int, ...]:
+    """Return a hash's branch at each level of the table, down to the one that it has for itself.
+
+    Before each branch comes whether others share it: a node's own entries come before everything
+    in its sub-nodes.
+    """
+    place: tuple[int, ...] = ()
+    for shift in range(0, _HASH_BITS, _LEVEL_BITS):
+        so_far = (1 << shift + _LEVEL_BITS) - 1
+        shared = sum((own ^ other) & so_far == 0 for other in hashes) > 1
+        place += (shared, own >> shift & 31)
+        if not shared:
+            break
+    return place

@@ -17,7 +17,7 @@ from itertools import cycle
 from math import log
 from typing import Final
 
-from rebal.groups.assignors.java.javatable import HashTable, hash_order
+from rebal.groups.assignors.java.javatable import HashTable, hash_order, table_size
 from rebal.groups.jvmhash import string_hash, utf16
 from rebal.groups.model import Record, Running
 from rebal.groups.wire.user_data import CONNECTOR, ConnectorTasks
@@ -146,7 +146,7 @@ def _sorted(items: Iterable[Item]) -> list[Item]:
 
 def _hash_set(items: Collection[Item]) -> HashTable[Item]:
     """Return `new HashSet<>(items)` in iteration order; all are connectors, or all tasks."""
-    table: HashTable[Item] = HashTable(1 << max(4, int(len(items) / 0.75).bit_length()))
+    table: HashTable[Item] = HashTable(table_size(len(items)))
     for name, number in items:
         hash_ = string_hash(name)
         if number != CONNECTOR:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import msgspec
 
+from rebal.groups.jvmhash import utf16
 from rebal.groups.model import RebalanceProtocol
 
 TopicPartition = tuple[str, int]
@@ -34,6 +35,17 @@ class SpecMember(msgspec.Struct, frozen=True, kw_only=True):
     owned: Owned = ()
     generation: int | None = None
     user_data: bytes | None = None
+
+
+def by_instance(members: Sequence[SpecMember]) -> list[int]:
+    """Return the places of static members by instance id, then of dynamic ones by member id; equal
+    ids keep their order.
+    """
+    keys = [
+        (1, utf16(m.member_id)) if m.instance_id is None else (0, utf16(m.instance_id))
+        for m in members
+    ]
+    return sorted(range(len(keys)), key=keys.__getitem__)
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):

@@ -335,19 +335,6 @@ class Message:
     def _schema(self) -> Schema:
         return schema(self._name)
 
-    @cached_property
-    def _title(self) -> str:
-        return self._schema.title
-
-    @cached_property
-    def _version(self) -> Read:
-        return _FIXED["int16" if self._schema.form == "int16" else "int32"][0]
-
-    @cached_property
-    def _range(self) -> tuple[int, int]:
-        low, _, high = self._schema.versions.partition("-")
-        return int(low), int(high)
-
     def read(self, data: bytes, *, version: int | None = None, lenient: bool = False) -> Found:
         """Return the fields in `data`; `version` is needed where the bytes hold none.
 
@@ -355,14 +342,14 @@ class Message:
             WireError: a version that rebal does not know, a field that is cut off, a length that is
                 negative or larger than the bytes left, or text that is null or not UTF-8.
         """
-        cursor = Cursor(data, self._title, lenient)
+        cursor = Cursor(data, self._schema.title, lenient)
         if version is None:
-            version = self._version(cursor, "the version")
+            version = _FIXED[self._schema.form][0](cursor, "the version")
         body = self._bodies.get(version) or self._body(version, cursor)
         return version, body(cursor, ""), cursor
 
     def _body(self, version: int, cursor: Cursor) -> Read:
-        low, high = self._range
+        low, high = map(int, self._schema.versions.split("-"))
         if version > high and self._schema.newer == "as-highest":
             version = high
         if not low <= version <= high:

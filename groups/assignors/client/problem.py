@@ -17,6 +17,7 @@ from rebal.groups.assignors.spec import (
     Spec,
     SpecMember,
     TopicPartition,
+    by_instance,
 )
 from rebal.groups.errors import LeaderWouldFail
 from rebal.groups.jvmhash import string_hash, utf16
@@ -77,14 +78,8 @@ class Problem:
 
     @cached_property
     def by_instance(self) -> list[int]:
-        """Static members by instance id, then dynamic ones by member id; equal ids keep their
-        order.
-        """
-        keys = [
-            (1, utf16(m.member_id)) if m.instance_id is None else (0, utf16(m.instance_id))
-            for m in self.members
-        ]
-        return sorted(range(len(keys)), key=keys.__getitem__)
+        """Members in the order of `by_instance`."""
+        return by_instance(self.members)
 
     @cached_property
     def topic_hashes(self) -> list[int]:

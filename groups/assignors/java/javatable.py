@@ -31,18 +31,24 @@ def hash_order(texts: Iterable[str]) -> list[str]:
     texts = list(texts)
     if (quick := _without_long_slots(texts)) is not None:
         return quick
-    table: HashTable[str] = HashTable()
-    for text in texts:
-        table.add(text, string_hash(text), utf16(text))
-    return list(table)
+    return list(_table_of(texts))
 
 
 def hash_slots(texts: Iterable[str]) -> list[list[str]]:
     """Return the same order as `hash_order`, with one list for each slot."""
+    return _table_of(texts).slots()
+
+
+def _table_of(texts: Iterable[str]) -> HashTable[str]:
     table: HashTable[str] = HashTable()
     for text in texts:
         table.add(text, string_hash(text), utf16(text))
-    return table.slots()
+    return table
+
+
+def table_size(keys: int) -> int:
+    """Return the number of slots of `new HashSet<>(collection)` for so many keys, up to Java 18."""
+    return 1 << max(4, int(keys / 0.75).bit_length())
 
 
 def _without_long_slots(texts: list[str]) -> list[str] | None:
@@ -77,9 +83,6 @@ class HashTable(Generic[_K]):
 
     def __len__(self) -> int:
         return len(self._where)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._where
 
     def __iter__(self) -> Iterator[_K]:
         return chain.from_iterable(self._slots[index] for index in sorted(self._slots))

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from itertools import chain, islice, repeat
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
-from rebal.groups.assignors.java.javatable import HashTable, hash_order, hash_slots
-from rebal.groups.assignors.spec import Assignment, Owned, Spec, SpecMember, TopicPartition
+from rebal.groups.assignors.java.javatable import HashTable, hash_order, hash_slots, table_size
+from rebal.groups.assignors.spec import (
+    Assignment,
+    Owned,
+    Spec,
+    SpecMember,
+    TopicPartition,
+    by_instance,
+)
 from rebal.groups.jvmhash import string_hash, utf16
 from rebal.groups.model import RebalanceProtocol
 
 _COOPERATIVE: Final = frozenset({RebalanceProtocol.COOPERATIVE})
-_K = TypeVar("_K", bound=Hashable)
 Slots = Sequence[Sequence[int]]
 """Topics in the order of a table, those that share a place in it together."""
 
@@ -110,15 +116,13 @@ class ServerProblem:
         by_id = {member.member_id: member for member in spec.members}
         self.members: list[SpecMember] = [by_id[name] for name in hash_order(by_id)]
         wanted = set().union(*{member.topics for member in self.members})
-        names: HashTable[str] = _SizedTable(len(wanted))
+        names: HashTable[str] = HashTable(table_size(len(wanted)))
         for name in dict.fromkeys((*self.members[0].topics, *sorted(wanted))):
             names.add(name, string_hash(name), utf16(name))
         known = [name for name in names if spec.partitions.get(name, 0) > 0]
         self._bits = {name: _bits(topic_ids.get(name)) for name in known}
         # A HashSet made of another collection is sized at once.
-        slots = self._slots(
-            known, _SizedTable(sum(bits is not None for bits in self._bits.values()))
-        )
+        slots = self._slots(known, HashTable(table_size(sum(map(bool, self._bits.values())))))
         self.topics: list[str] = list(chain.from_iterable(slots))
         self.number = {name: n for n, name in enumerate(self.topics)}
         self.slots: Slots = [[self.number[name] for name in slot] for slot in slots]
@@ -205,13 +209,6 @@ class ServerProblem:
             self._tables[key] = [[self.number[name] for name in slot] for slot in slots]
         return self._tables[key]
 
-    def by_instance(self) -> list[int]:
-        """Return static members by instance id, then the others by member id."""
-        keys = [
-            (1, m.member_id) if m.instance_id is None else (0, m.instance_id) for m in self.members
-        ]
-        return sorted(range(len(keys)), key=lambda n: (keys[n][0], utf16(keys[n][1])))
-
     def by_topic_id(self, topic: int) -> tuple[int, int, int, str]:
         """Return a sort key for a topic: its id as two signed halves; topics without an id come
         last.
@@ -222,7 +219,7 @@ class ServerProblem:
 
     def set_order(self, partitions: list[int]) -> list[int]:
         """Return `partitions` in the iteration order of the set that stores a target."""
-        table: HashTable[int] = _SizedTable(len(partitions))
+        table: HashTable[int] = HashTable(table_size(len(partitions)))
         for partition in partitions:
             table.add(partition, partition, partition)
         return list(table)
@@ -238,18 +235,6 @@ class ServerProblem:
                 mixed = (bits[0] ^ bits[1]) & 0xFFFFFFFFFFFFFFFF
                 table.add(name, (mixed >> 32) ^ (mixed & 0xFFFFFFFF), bits)
         return [*table.slots(), *sorted(rest)]
-
-
-class _SizedTable(HashTable[_K]):
-    """A table made for `expected` keys, as `new HashSet<>(collection)` makes it."""
-
-    __slots__ = ()
-
-    def __init__(self, expected: int) -> None:
-        super().__init__()
-        wanted = max(int(expected / 0.75) + 1, 16)
-        while self._size < wanted:
-            self._size *= 2
 
 
 def _bits(topic_id: str | None) -> tuple[int, int] | None:
@@ -270,7 +255,7 @@ def assign_range(problem: ServerProblem) -> Targets:
     one to the other keeps its assignment.
     """
     takers: list[list[int]] = [[] for _ in problem.topics]
-    for member in problem.by_instance():
+    for member in by_instance(problem.members):
         for topic in problem.subscribed[member]:
             takers[topic].append(member)
     result: list[list[int]] = [[] for _ in problem.members]
