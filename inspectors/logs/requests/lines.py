@@ -51,8 +51,6 @@ _PLAIN_APIS: Final = frozenset(api.encode() for api in _APIS)
 _MEMBER_ID_REQUIRED: Final = error_code("MEMBER_ID_REQUIRED")
 FENCED: Final = error_code("FENCED_INSTANCE_ID")
 _IS_FENCED: Final = re.compile(rb'"errorCode\\*":\s*%d\b' % FENCED)
-# The start of msgspec's message for a text that is no base64.
-_BASE64_ERROR: Final = "Invalid base64"
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
 
@@ -229,10 +227,6 @@ class _Line(msgspec.Struct, rename="camel"):
     client_information: _Software | None = None
 
 
-class _HeaderOnly(msgspec.Struct, rename="camel"):
-    request_header: _Header
-
-
 _DECODER: Final = msgspec.json.Decoder(_Line)
 
 
@@ -365,28 +359,14 @@ def _decode(rest: bytes) -> _Line | Unread:
     while end > 0:
         try:
             return _DECODER.decode(rest[: end + 1])
-        except msgspec.ValidationError as error:
-            return _no_base64(rest[: end + 1]) if _BASE64_ERROR in str(error) else _BROKEN
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             # A layout may put braces after the JSON; one that ends inside the JSON is cut off.
             if "trailing characters" not in str(error):
                 return _BROKEN
         except UnicodeDecodeError:
             return _decode(rest.decode("utf-8", "replace").encode())
-        except RecursionError:
-            return _BROKEN
         end = rest.rfind(b"}", 0, end)
     return _BROKEN
-
-
-def _no_base64(data: bytes) -> Unread:
-    """Return the problem of a line whose bytes are no base64, with the request's name."""
-    try:
-        header = msgspec.json.decode(data, type=_HeaderOnly).request_header
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # The line is damaged behind these bytes too.
-        return _BROKEN
-    return Unread(f"{header.request_api_key_name}: bytes that are no base64")
 
 
 def _time(prefix: bytes, zone: Zone) -> Stamp | None:
