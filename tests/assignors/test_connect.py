@@ -1,4 +1,4 @@
-"""How Connect's leaders share work out: recorded rebalances of the real jar, and KIP-415's stories.
+"""How Connect's leaders share work out: recorded rebalances of the real jar.
 
 data/connect/rebalances.jsonl.gz holds random histories with what the assignors of connect-runtime
 4.1.1 gave on OpenJDK 17, a line a rebalance (tests/assignors/connect_jar.py wrote it).
@@ -16,8 +16,6 @@ from rebal.groups.assignors.connect import (
     Given,
     Memory,
     Round,
-    Work,
-    after,
     by_connector,
     eager,
     incremental,
@@ -26,8 +24,6 @@ from rebal.groups.assignors.connect import (
 from rebal.groups.wire.user_data import CONNECTOR
 
 RECORDED = Path(__file__).parents[1] / "data" / "connect" / "rebalances.jsonl.gz"
-MAX = 300_000
-ALL = (("a", CONNECTOR), *(("a", n) for n in range(5)))
 
 
 def recorded() -> Iterator[dict[str, Any]]:
@@ -75,90 +71,3 @@ def test_every_recorded_rebalance_is_exact() -> None:
 
 def _plain(sent: Any) -> list[Any]:
     return [[name, list(numbers)] for name, numbers in sent]
-
-
-class Group:
-    """Workers that do what they are told; `leader` remembers."""
-
-    def __init__(self, *workers: str, max_delay_ms: int = MAX) -> None:
-        self.held: dict[str, Work] = dict.fromkeys(workers, ())
-        self.memory = Memory()
-        self.now = 1_000_000
-        self.max_delay_ms = max_delay_ms
-        self.settle()
-
-    def rebalance(self) -> dict[str, Given]:
-        given, self.memory = incremental(
-            Round(
-                workers=self.held,
-                configured=frozenset(ALL),
-                generation=self.memory.generation + 1,
-                last_generation=self.memory.generation,
-                now_ms=self.now,
-                max_delay_ms=self.max_delay_ms,
-            ),
-            self.memory,
-        )
-        self.held = {worker: after(self.held[worker], one) for worker, one in given.items()}
-        return given
-
-    def settle(self) -> int:
-        """Rebalances until nobody stops anything; how many they were."""
-        count = 1
-        while any(one.revoked for one in self.rebalance().values()):
-            count += 1
-        return count
-
-    @property
-    def running(self) -> set[Any]:
-        return {item for work in self.held.values() for item in work}
-
-
-def test_a_worker_that_comes_back_gets_its_work_when_the_delay_is_over() -> None:
-    group = Group("w1", "w2", "w3")
-    away = group.held.pop("w3")
-    assert away
-    assert {one.delay_ms for one in group.rebalance().values()} == {MAX}
-    assert group.running == set(ALL) - set(away), "nobody takes it over"
-    group.now += 30_000
-    group.held["back"] = ()
-    assert {one.delay_ms for one in group.rebalance().values()} == {MAX - 30_000}
-    assert group.held["back"] == (), "and it does not get it back at once either"
-    group.now += MAX - 30_000
-    assert group.settle() == 1
-    assert set(group.held["back"]) == set(away)
-
-
-def test_work_of_one_that_stays_away_goes_to_the_others() -> None:
-    group = Group("w1", "w2", "w3")
-    del group.held["w3"]
-    group.rebalance()
-    group.now += MAX
-    group.settle()
-    assert group.running == set(ALL)
-
-
-def test_a_new_leader_knows_of_no_lost_work_and_gives_it_out_at_once() -> None:
-    group = Group("w1", "w2", "w3")
-    del group.held["w3"]
-    group.memory = Memory(generation=group.memory.generation - 1)
-    given = group.rebalance()
-    assert {one.delay_ms for one in given.values()} == {0}
-    assert group.running == set(ALL)
-
-
-def test_without_a_delay_work_moves_at_once_and_back_again() -> None:
-    group = Group("w1", "w2", max_delay_ms=0)
-    del group.held["w2"]
-    assert group.settle() == 1
-    assert group.running == set(ALL)
-    group.held["w2"] = ()
-    assert group.settle() == 2, "one that takes, one that gives"
-    assert sorted(sum(n != CONNECTOR for _, n in work) for work in group.held.values()) == [2, 3]
-
-
-def test_eager_gives_connectors_first_and_then_tasks_in_turn() -> None:
-    assert eager(["w2", "w1"], [("b", CONNECTOR), ("a", 1), ("a", 0), ("a", CONNECTOR)]) == {
-        "w1": (("a", CONNECTOR), ("a", 0)),
-        "w2": (("b", CONNECTOR), ("a", 1)),
-    }

@@ -23,16 +23,6 @@ def test_the_example_in_the_documentation_is_true() -> None:
     assert not tried.failed
 
 
-def test_the_four_names() -> None:
-    assert NAMES == ("range", "roundrobin", "sticky", "cooperative-sticky")
-    assert [get(name).name for name in NAMES] == list(NAMES)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_version_is_that_of_the_java_client(name: str) -> None:
-    assert get(name).version == 0
-
-
 @pytest.mark.parametrize(
     ("name", "protocols"),
     [
@@ -42,8 +32,11 @@ def test_version_is_that_of_the_java_client(name: str) -> None:
         ("cooperative-sticky", {EAGER, COOPERATIVE}),
     ],
 )
-def test_supported_protocols(name: str, protocols: set[RebalanceProtocol]) -> None:
-    assert get(name).supported_protocols == protocols
+def test_an_assignor_is_that_of_the_java_client(
+    name: str, protocols: set[RebalanceProtocol]
+) -> None:
+    assignor = get(name)
+    assert (assignor.name, assignor.version, assignor.supported_protocols) == (name, 0, protocols)
 
 
 def test_an_unknown_name_says_which_there_are() -> None:

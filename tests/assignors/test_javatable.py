@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.groups.assignors.java import javatable
 from rebal.groups.assignors.java.javatable import HashTable, hash_order
-from rebal.groups.assignors.java.slottree import SlotTree
 from rebal.groups.jvmhash import partition_hash, string_hash, utf16
 
 RECORDED = Path(__file__).parent / "java_tables.jsonl.gz"
@@ -30,21 +26,7 @@ def records() -> list[dict]:
         return [json.loads(line) for line in file]
 
 
-@pytest.fixture
-def trees(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[SlotTree]]:
-    made: list[SlotTree] = []
-
-    class Counted(SlotTree):
-        def __init__(self, items) -> None:
-            super().__init__(items)
-            made.append(self)
-
-    monkeypatch.setattr(javatable, "SlotTree", Counted)
-    yield made
-    assert len(made) > 10, "the records no longer reach the trees"
-
-
-def test_sets_of_partitions_change_as_in_java(records: list[dict], trees: list[SlotTree]) -> None:
+def test_sets_of_partitions_change_as_in_java(records: list[dict]) -> None:
     sets = [record for record in records if "changes" in record]
     assert len(sets) == 60
     for record in sets:
@@ -62,7 +44,7 @@ def test_sets_of_partitions_change_as_in_java(records: list[dict], trees: list[S
         assert list(table) == [int(p) for p in record["order"].split()]
 
 
-def test_maps_of_texts_iterate_as_in_java(records: list[dict], trees: list[SlotTree]) -> None:
+def test_maps_of_texts_iterate_as_in_java(records: list[dict]) -> None:
     maps = [record for record in records if "texts" in record]
     assert len(maps) == 60
     for record in maps:
@@ -88,21 +70,6 @@ def test_a_table_holds_what_was_put_in(numbers: list[int], shift: int) -> None:
     assert sorted(table) == sorted(numbers[1::2])
     if table:
         assert table.first() == next(iter(table))
-
-
-def test_the_short_way_gives_the_tables_order_and_steps_aside_for_long_slots(
-    records: list[dict],
-) -> None:
-    lengths = Counter()
-    for record in (record for record in records if "texts" in record):
-        for size in (9, 12, 13, 24, 25, 48, 49, 97, len(record["texts"])):
-            texts = record["texts"][:size]
-            table: HashTable[str] = HashTable()
-            for text in texts:
-                table.add(text, string_hash(text), utf16(text))
-            assert hash_order(texts) == list(table)
-            lengths[javatable._without_long_slots(texts) is None] += 1
-    assert min(lengths[True], lengths[False]) > 20
 
 
 @given(st.lists(st.text("abAB", max_size=5), unique=True, max_size=200))

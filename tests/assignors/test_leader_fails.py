@@ -26,11 +26,3 @@ def test_what_kills_the_leader_is_said(case: dict) -> None:
     assert set(error.members) <= {member["member_id"] for member in case["members"]}
     assert error.topics
     assert set(error.topics) <= set(case["topics"])
-
-
-def test_both_ways_to_fail_are_recorded() -> None:
-    assert {case["java"] for case in CASES} == {
-        "never ends",
-        "NullPointerException",
-        "IllegalStateException",
-    }

@@ -55,16 +55,6 @@ def test_any_bytes_are_read_as_the_codec_reads_them(data: bytes | None) -> None:
         assert Memories(some).read(data) == by_the_codec(some, data)
 
 
-def test_usual_bytes_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    previous = (("orders", 3), ("orders", 1), ("no-such-topic", 0), ("payments", 7))
-    data = encode_sticky(StickyUserData(previous=previous, generation=4))
-    some = problem()
-    expected = by_the_codec(some, data)
-    monkeypatch.delattr("rebal.groups.assignors.client.claims.decode_sticky")
-    assert Memories(some).read(data) == expected
-    assert expected[1] == 4
-
-
 @st.composite
 def claims(draw: st.DrawFn) -> Spec:
     """Members that claim what they like, of any generation, and their topics at random."""

@@ -1,4 +1,4 @@
-"""What must hold for any group: one owner each, balance, stickiness, the same answer again."""
+"""What must hold for any group, beside the results that Java gave: one owner each, stickiness."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ ROUNDS = 50
 
 
 @st.composite
-def specs(draw: st.DrawFn, *, alike: bool = False, racks: bool = False) -> Spec:
+def specs(draw: st.DrawFn, *, racks: bool = False) -> Spec:
     counts = {name: draw(st.integers(1, 9)) for name in TOPICS[: draw(st.integers(1, 5))]}
     some = st.lists(st.sampled_from(sorted(counts)), unique=True, min_size=1)
-    common = tuple(draw(some))
     ids = draw(st.lists(st.text(min_size=1, max_size=8), unique=True, min_size=1, max_size=7))
     rack = st.sampled_from([None, "", "a", "b"]) if racks else st.none()
     return Spec(
         members=tuple(
             SpecMember(
                 member_id=name,
-                topics=common if alike else tuple(draw(some)),
+                topics=tuple(draw(some)),
                 instance_id=draw(st.none() | st.sampled_from([f"i{n}", f"j{n}"])),
                 rack=draw(rack),
             )
@@ -66,10 +65,6 @@ def everything(spec: Spec) -> Counter:
     return Counter((t, p) for t in wanted for p in range(spec.partitions[t]))
 
 
-def sizes(result: Assignment) -> list[int]:
-    return [len(owned) for owned in result.values()]
-
-
 @pytest.mark.parametrize("name", NAMES)
 @given(spec=specs(racks=True))
 def test_each_partition_gets_one_subscribed_owner(name: str, spec: Spec) -> None:
@@ -77,40 +72,6 @@ def test_each_partition_gets_one_subscribed_owner(name: str, spec: Spec) -> None
     assert Counter(owned for list_ in result.values() for owned in list_) == everything(spec)
     topics = {member.member_id: member.topics for member in spec.members}
     assert all(t in topics[member] for member, list_ in result.items() for t, _ in list_)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@given(spec=specs())
-def test_the_same_input_gives_the_same_answer(name: str, spec: Spec) -> None:
-    assert assign(name, spec) == assign(name, spec)
-    assert set(assign(name, spec)) == {member.member_id for member in spec.members}
-
-
-@pytest.mark.parametrize("name", ["roundrobin", "sticky", "cooperative-sticky"])
-@given(spec=specs(alike=True, racks=True))
-def test_members_that_subscribe_alike_differ_by_one_at_most(name: str, spec: Spec) -> None:
-    _, result = settled(name, spec)
-    assert max(sizes(result)) - min(sizes(result)) <= 1
-
-
-@given(spec=specs(racks=True))
-def test_range_differs_by_one_at_most_within_each_topic(spec: Spec) -> None:
-    result = assign("range", spec)
-    for topic in spec.partitions:
-        takers = [m.member_id for m in spec.members if topic in m.topics]
-        counts = [sum(t == topic for t, _ in result[taker]) for taker in takers]
-        assert max(counts, default=0) - min(counts, default=0) <= 1
-
-
-@pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
-@given(spec=specs())
-def test_nobody_could_take_from_one_with_two_more(name: str, spec: Spec) -> None:
-    _, result = settled(name, spec)
-    for member in spec.members:
-        mine = len(result[member.member_id])
-        for other, owned in result.items():
-            if len(owned) > mine + 1:
-                assert not any(topic in member.topics for topic, _ in owned), other
 
 
 @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import permutations, product
 
+import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
@@ -98,41 +99,6 @@ def test_it_speaks_exactly_when_another_order_gives_another_result(
     assert told.topics <= shared
 
 
-def spec(counts: dict[str, int], *owned: list[tuple[str, int]]) -> Spec:
-    return Spec(
-        members=tuple(
-            SpecMember(member_id=f"m-{n}", topics=tuple(counts), owned=tuple(some))
-            for n, some in enumerate(owned)
-        ),
-        partitions=counts,
-    )
-
-
-def undecided(given_: Spec, ids: dict[str, str], name: str = "uniform") -> set[str]:
-    return set(server_assignor(name, ids).assign_and_tell(given_)[1].topics)
-
-
-def test_a_member_that_gives_up_part_of_two_topics_at_one_place() -> None:
-    whole = [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
-    given_ = spec({"a": 2, "b": 2}, whole, [])
-    near = {"a": topic_id(3, 0), "b": topic_id(3, 1)}
-    assert undecided(given_, near) == {"a", "b"}
-    assert undecided(given_, {"a": topic_id(3, 0), "b": topic_id(4, 1)}) == set()
-    assert undecided(given_, near, "range") == set()
-    # Nobody gives anything up, and one member gets all that is free.
-    assert undecided(spec({"a": 2, "b": 2}, whole[:2], []), near) == set()
-    # Two members share what is free.
-    assert undecided(spec({"a": 2, "b": 2}, [], []), near) == {"a", "b"}
-
-
-def test_members_with_different_topics_are_served_in_the_order_of_ids() -> None:
-    given_ = spec({"a": 2, "b": 2}, [("a", 0), ("a", 1), ("b", 0), ("b", 1)], [])
-    odd = SpecMember(member_id="odd", topics=("a",))
-    near = {"a": topic_id(3, 0), "b": topic_id(3, 1)}
-    mixed = Spec(members=(*given_.members, odd), partitions=given_.partitions)
-    assert undecided(mixed, near) == set()
-
-
 NEAR = ("a", "q", "b", "r", "c", "s", "\x81")
 """Member ids of which a table of 16 keeps three at one place, and two at each of two others."""
 # Every order of the members is tried.
@@ -178,8 +144,13 @@ def every_result(
     return results, set(assignor.assign_and_tell(given_)[1].members)
 
 
-@given(groups(mixed=False))
-def test_it_speaks_of_members_exactly_when_another_order_gives_another_result(given_: Spec) -> None:
+@pytest.mark.parametrize("mixed", [False, True])
+@examples(80, full=300)
+@given(data=st.data())
+def test_it_speaks_of_members_exactly_when_another_order_gives_another_result(
+    data: st.DataObject, mixed: bool
+) -> None:
+    given_ = data.draw(groups(mixed))
     results, members = every_result(given_)
     event(f"{len(results) > 1}")
     assert bool(members) == (len(results) > 1)
@@ -198,11 +169,3 @@ def test_three_members_at_one_place_are_tried_in_every_order() -> None:
     )
     results, members = every_result(group)
     assert (len(results), members) == (4, {"a", "q", "\x81"})
-
-
-@examples(80, full=300)
-@given(groups(mixed=True))
-def test_it_speaks_of_members_with_different_topics_too(given_: Spec) -> None:
-    results, members = every_result(given_)
-    event(f"{len(results) > 1}")
-    assert bool(members) == (len(results) > 1)
