@@ -66,11 +66,8 @@ def test_no_spelling_names_two_assignors():
     [
         ("apache-kafka-java", "3.9.1", "java"),
         ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0", "librdkafka"),
-        ("confluent-kafka-dotnet", "2.3.0", "librdkafka"),
         ("somebody's-binding", "0.1-rdkafka-1.9.2", "librdkafka"),
-        ("librdkafka", "2.2.0", "librdkafka"),
         ("kgo", "v1.22.2", "franz-go"),
-        ("kafka-python", "3.0.12", "kafka-python"),
         ("unknown", "unknown", None),
         (None, None, None),
     ],
@@ -103,14 +100,9 @@ def test_version_tuple(text, expected):
     ("key", "version", "expected"),
     [
         ("java", "2.8.2", ("range",)),
-        ("java", "2.3.1", ("range",)),
         ("java", "3.0.0", ("range", "cooperative-sticky")),
-        ("java", "4.1.1", ("range", "cooperative-sticky")),
         ("java", None, None),
-        ("kafka-python", "3.0.12", ("range", "roundrobin")),
         ("librdkafka", None, ("range", "roundrobin")),
-        ("franz-go", None, ("cooperative-sticky",)),
-        ("kafkajs", None, ("RoundRobinAssigner",)),
         ("connect", None, None),
         ("nobody", "1", None),
     ],
@@ -125,17 +117,12 @@ def test_default_lists(key, version, expected):
         ("java", "2.3.1", Tri.NO, Tri.NO),
         ("java", "2.4.0", Tri.YES, Tri.NO),
         ("java", "3.10.0", Tri.YES, Tri.NO),
-        ("java", "4.0.0", Tri.YES, Tri.YES),
         ("java", None, Tri.CANNOT_TELL, Tri.CANNOT_TELL),
-        ("librdkafka", "1.5.3", Tri.NO, Tri.NO),
         ("librdkafka", "2.16.1-rdkafka-2.11.0", Tri.YES, Tri.NO),
         ("librdkafka", "2.16.1-rdkafka-2.16.0", Tri.YES, Tri.YES),
         ("kafkajs", None, Tri.NO, Tri.NO),
-        ("sarama", "v1.60.2", Tri.NO, Tri.NO),
-        ("sarama", "v1.61.0", Tri.YES, Tri.NO),
         ("sarama", None, Tri.CANNOT_TELL, Tri.NO),
         ("franz-go", None, Tri.YES, Tri.CANNOT_TELL),
-        ("franz-go", "v1.21.7", Tri.YES, Tri.NO),
         ("franz-go", "v1.22.2", Tri.YES, Tri.YES),
     ],
 )
@@ -146,22 +133,10 @@ def test_what_a_version_can_do(key, version, cooperative, kip848):
     assert family.kip848(version) is kip848
 
 
-def test_mixed_lists():
-    mixed = {key: family.mixed for key, family in clients.families().items()}
-    assert mixed["java"] is mixed["franz-go"] is mixed["sarama"] is Tri.YES
-    assert mixed["librdkafka"] is mixed["kafka-python"] is mixed["kafkajs"] is Tri.NO
-    assert [key for key, family in clients.families().items() if family.follows_vote] == [
-        "franz-go"
-    ]
-
-
 @pytest.mark.parametrize(
     ("spelling", "name"),
     [
         (JAVA_CLASS + "RangeAssignor", "range"),
-        (JAVA_CLASS + "RoundRobinAssignor", "roundrobin"),
-        (JAVA_CLASS + "StickyAssignor", "sticky"),
-        (JAVA_CLASS + "CooperativeStickyAssignor", "cooperative-sticky"),
         (f"class {JAVA_CLASS}CooperativeStickyAssignor", "cooperative-sticky"),
         (" 'cooperative-sticky' ", "cooperative-sticky"),
         ("sarama.NewBalanceStrategySticky()", "sticky"),
@@ -189,45 +164,33 @@ def test_protocols():
     assert clients.eager_only("mine") is Tri.CANNOT_TELL
 
 
-def test_no_guess_about_a_captured_member_is_wrong(captures, capsys):
+def test_no_guess_about_a_captured_member_is_wrong(captures):
     """The real client is the guessed one, or among those that the bytes leave."""
-    seen: Counter[str] = Counter()
+    guessed = set()
     for request in captures.requests("JOIN_GROUP"):
         asked, answer = request["request"], request["response"]
         if asked["protocolType"] != "consumer":
             continue
-        software = request["clientInformation"]
-        client_id, version = request["requestHeader"]["clientId"], software["softwareVersion"]
+        client_id = request["requestHeader"]["clientId"]
+        version = request["clientInformation"]["softwareVersion"]
         start = captures.start_of(asked["groupId"], client_id, request)
         real = real_software.family(start["software"])
         for protocol in asked["protocols"]:
-            guess = identify(
-                client_id,
-                answer["memberId"],
-                decode_subscription(base64.b64decode(protocol["metadata"])),
-                protocol["name"],
-            )
+            sent = decode_subscription(base64.b64decode(protocol["metadata"]))
+            guess = identify(client_id, answer["memberId"], sent, protocol["name"])
             if guess is None:
-                seen[f"{real}: no guess"] += 1
                 continue
             assert guess.evidence
             assert guess.version is None
+            guessed.add(guess.family)
             if guess.family is None:
                 assert guess.version_range is not None
-                kind = "java" if real in real_software.JAVA else real
-                assert kind in guess.version_range
-                seen[f"{real}: {guess.version_range}"] += 1
+                assert ("java" if real in real_software.JAVA else real) in guess.version_range
                 continue
             assert guess.family == real
             if guess.version_range and version != "unknown":
                 assert_within(version, guess.version_range)
-            seen[f"{real}: {guess.family} {guess.version_range or ''}"] += 1
-    assert seen
-    if captures.bundled:
-        assert seen["librdkafka: librdkafka >= 2.2"]
-        assert seen["kafkajs: kafkajs "]
-    with capsys.disabled():
-        print(f"\nguesses from the bytes alone: {dict(seen)}")
+    assert guessed >= ({"librdkafka", "kafkajs"} if captures.bundled else {None})
 
 
 def assert_within(version: str, text: str) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import LogRead, Observation, Refused
@@ -29,8 +30,6 @@ def broker(zone: timedelta, **fields: object) -> list[Observation]:
         evidence=Evidence(source=Source.REQUEST_LOG, at=at(50) + zone), **where,  # type: ignore[arg-type]
     )  # fmt: skip
     evidence = Evidence(source=Source.REQUEST_LOG, at=local)
-    from msgspec.structs import replace
-
     read = LogRead(log="k.log", origin="k", local=True, last_at=at(50) + zone, read_at=NOW)
     return [replace(join, at=local, evidence=evidence), refused, replace(read, **fields)]
 
@@ -89,8 +88,6 @@ def test_a_join_that_another_log_dates_tells_the_zone(zone: timedelta) -> None:
 def test_one_log_dates_the_next() -> None:
     """A client's start line dates its join, and that join the broker's log."""
     client = {"log": "c.log", "origin": "c", "local": True}
-    from msgspec.structs import replace
-
     own = replace(joined("a", *MIXED, generation_id=4, **client), at=at(30) + NEW_YORK)
     read = LogRead(
         log="c.log", origin="c", kind="client", local=True, anchors=((at(29) + NEW_YORK, at(29)),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from rebal.groups.evidence.merge import merge
@@ -62,6 +63,23 @@ def test_files_that_all_say_the_same_speak_for_every_member():
     merged = merge(snapshot, [declared("deploy.yaml", *MIXED, replicas=2)])
     assert [m.assignors.list for m in merged.members] == [MIXED, MIXED]
     assert merged.expected_members == 2
+
+
+@pytest.mark.parametrize(
+    ("files", "classic_only", "surge"),
+    [
+        ([{"classic_only": ("session.timeout.ms",)}, {"max_surge": "0"}], True, "0"),
+        # Of two deployments the one that surges counts.
+        ([{"max_surge": "0"}, {"max_surge": "1"}], False, "1"),
+        ([{"classic_only": ("session.timeout.ms",), "max_surge": "25%"}], True, "25%"),
+    ],
+)
+def test_other_settings_of_files_that_name_one_list_are_put_together(files, classic_only, surge):
+    seen = [declared(f"file-{n}", "range", **more) for n, more in enumerate(files)]
+    for one in merge(group(member("a"), member("b")), seen).members:
+        assert one.declared is not None
+        assert (one.declared.list, one.declared.max_surge) == (("range",), surge)
+        assert one.declared.classic_only == (("session.timeout.ms",) if classic_only else ())
 
 
 def test_files_that_start_fewer_processes_than_there_are_members_speak_for_nobody():

@@ -81,21 +81,6 @@ def test_a_key_is_looked_up_wherever_it_stands() -> None:
     assert caught.value.problem_mark.line == 3
 
 
-@pytest.mark.slow
-def test_many_small_facts_are_read_in_bounded_memory() -> None:
-    """Nodes of 15,000 lines take 13 MB; the data itself a few."""
-    import tracemalloc
-
-    text = "".join(f"topic-{n}: {n}-{n + 3}\n" for n in range(15_000))
-    tracemalloc.start()
-    made = read_yaml(text)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert isinstance(made, dict)
-    assert len(made) == 15_000
-    assert peak < 7_500_000
-
-
 NUMBERS = st.lists(st.integers(0, 40) | st.just(2**31 - 1), max_size=12)
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-from datetime import UTC, datetime
+from collections import Counter
+from typing import Any
 
 import pytest
 
-from rebal.groups.clients import family_of
 from rebal.groups.compact import Partitions
-from rebal.groups.evidence.merge import merge
-from rebal.groups.evidence.observations import Joined
 from rebal.groups.model import (
     AssignorList,
     Coordinator,
     Evidence,
-    Group,
     GroupSnapshot,
     GroupState,
     GroupType,
@@ -30,9 +26,8 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.protocol import common_assignors, group_protocol, member_protocol
-from rebal.groups.wire.consumer_protocol import decode_subscription
-from rebal.groups.wire.offsets_topic import GroupMetadataKey, decode_group_metadata, decode_key
 from tests.groups.stable import NOW, stable_group
+from tests.planner.captured import BUNDLED, FOLDER, stories
 from tests.software import family
 
 COOP = "cooperative-sticky"
@@ -231,176 +226,42 @@ def test_common_assignors_of_a_group_without_lists():
     assert common_assignors(group()).supported == ()
 
 
-# --- the captured groups, as describe, the offsets topic and the request log show them at the end
-
-EAGER_NAMES = {"range", "roundrobin", "sticky", "RoundRobinAssigner", "default"}
+EAGER_NAMES = {"range", "roundrobin", "sticky", "RoundRobinAssigner"}
 
 
-@pytest.fixture(scope="module")
-def running(captures) -> dict[str, list[dict]]:
-    """Group → the start of each member that still ran when describe was taken."""
-    found: dict[str, list[dict]] = {}
-    end = captures.document("describe.json")["t_ms"]
-    for name, told in captures.document("truth.json")["groups"].items():
-        alive: list[dict] = []
-        for event in sorted(told["timeline"], key=lambda e: e["t_ms"]):
-            if event["t_ms"] > end:
-                continue
-            if event["action"] == "start":
-                alive.append(event)
-            elif event["action"] in ("stop", "kill", "died"):
-                # processes with one client id are alike
-                alive.remove(next(e for e in alive if e["client_id"] == event["client_id"]))
-        found[name] = alive
-    return found
-
-
-def start_of(member_: Member, alive: list[dict]) -> dict:
-    """The member's process; one that took a static member's place keeps its client id."""
-    name = member_.client_id.split("-StreamThread")[0]
-    named = [event for event in alive if event["client_id"] == name]
-    same = [e for e in alive if e["instance_id"] and e["instance_id"] == member_.instance_id]
-    return (named or same)[0]
-
-
-@pytest.fixture(scope="module")
-def snapshots(captures) -> dict[str, GroupSnapshot]:
-    described = captures.document("describe.json")
-    stored: dict[str, dict[str, bytes]] = {}
-    for record in captures.offsets_topic():
-        key = decode_key(base64.b64decode(record["key"]))
-        if isinstance(key, GroupMetadataKey) and record["value"]:
-            value = decode_group_metadata(base64.b64decode(record["value"]))
-            stored[key.group_id] = {m.member_id: m.subscription for m in value.members}
-    made = {}
-    for one in described["groups"]:
-        subscriptions = stored.get(one["group"], {})
-        classic = one["type"] == "CLASSIC"
-        members = tuple(
-            Member(
-                member_id=m["member_id"],
-                client_id=m["client_id"],
-                instance_id=m["instance_id"],
-                subscription=decode_subscription(subscriptions[m["member_id"]])
-                if m["member_id"] in subscriptions and classic
-                else None,
-            )
-            for m in one["members"]
-        )
-        made[one["group"]] = GroupSnapshot(
-            group=Group(
-                group_id=one["group"],
-                state=GroupState(one["state"].title()),
-                type=GroupType(one["type"].lower()),
-                protocol_type="consumer",
-                assignor=one["partition_assignor"] or None,
-            ),
-            captured_at=datetime.fromtimestamp(described["t_ms"] / 1000, UTC),
-            members=members,
-        )
-    return made
-
-
-@pytest.fixture(scope="module")
-def joins(captures) -> list[Joined]:
-    found = []
-    for request in captures.requests("JOIN_GROUP"):
-        asked, answer = request["request"], request["response"]
-        if answer["errorCode"] not in (0, 79) or not answer["memberId"]:
-            continue
-        at = datetime.strptime(request["stamp"], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
-        told = request["clientInformation"]
-        key = family_of(told["softwareName"], told["softwareVersion"])
-        evidence = Evidence(source=Source.REQUEST_LOG, at=at)
-        found.append(
-            Joined(
-                group_id=asked["groupId"],
-                member_id=answer["memberId"],
-                list=tuple(protocol["name"] for protocol in asked["protocols"]),
-                at=at,
-                client_id=request["requestHeader"]["clientId"],
-                instance_id=asked.get("groupInstanceId"),
-                software=Software(
-                    family=key, name=told["softwareName"], version=told["softwareVersion"]
-                )
-                if key
-                else None,
-                evidence=evidence,
-                protocol_type=asked["protocolType"],
-            )
-        )
-    return found
-
-
-def truth(start: dict, elected: str) -> RebalanceProtocol | None:
+def truth(start: dict[str, Any], elected: str) -> RebalanceProtocol | None:
     """What Kafka's rules make of the list that was really configured (README of the captures).
 
     None: an assignor of the application's own decides it.
     """
     kind = family(start["software"])
-    if kind in ("streams", "connect"):
-        return EAGER if elected == "default" else COOPERATIVE
+    if kind == "streams":
+        return COOPERATIVE
     names = {elected} if kind == "franz-go" else set(start["assignors"])
     if names & EAGER_NAMES:
         return EAGER
     return COOPERATIVE if names == {COOP} else None
 
 
-@pytest.fixture(scope="module")
-def bound(snapshots, joins) -> dict[bool, list[GroupSnapshot]]:
-    """The snapshots without and with what the request log says."""
-    return {
-        with_log: [merge(one, joins if with_log else []) for one in snapshots.values()]
-        for with_log in (False, True)
-    }
-
-
-def test_with_the_request_log_every_captured_list_is_the_one_that_was_configured(
-    captures, bound, running
-):
-    checked = 0
-    for merged in bound[True]:
-        name = merged.group.group_id
-        assert merged.contradictions == (), name
-        for member_ in merged.members:
-            start = start_of(member_, running[name])
-            if start["group_protocol"] != "classic" or family(start["software"]) == "streams":
-                continue
-            assert member_.assignors.knowledge is Knowledge.EXACT, (name, member_.client_id)
-            assert member_.assignors.list == tuple(start["assignors"]), (name, member_.client_id)
-            checked += 1
-    assert checked > (25 if captures.bundled else 0)
-
-
-@pytest.mark.parametrize("with_log", [True, False])
-def test_no_captured_member_is_said_to_run_what_it_does_not(
-    captures, bound, running, with_log, capsys
-):
-    told = open_ = 0
-    said = {}
-    for merged in bound[with_log]:
-        name = merged.group.group_id
-        values = set()
-        for one in merged.members:
-            start = start_of(one, running[name])
-            if merged.group.type is not GroupType.CLASSIC:
-                continue
-            expected = truth(start, merged.group.assignor or "")
-            values.add(expected)
-            answer = member_protocol(one, merged).value
-            if expected is None:
-                continue
-            assert answer in (expected, CANNOT_TELL), (name, one.client_id)
-            told += answer is expected
-            open_ += answer is CANNOT_TELL
-        whole = group_protocol(merged)
-        said[name] = str(whole.value)
-        if values - {None} and whole.value is not CANNOT_TELL:
-            assert whole.value is (MIXED if len(values) > 1 else values.pop()), name
-    assert told
-    if captures.bundled:
-        assert told > open_
-        assert not with_log or open_ <= 2
-    with capsys.disabled():
-        kind = "with" if with_log else "without"
-        print(f"\n{kind} the request log: {told} members told, {open_} left open; {said}")
+@pytest.mark.parametrize("log", [True, False])
+def test_no_captured_member_is_said_to_run_what_it_does_not(log: bool) -> None:
+    answers: Counter[RebalanceProtocol] = Counter()
+    for story in stories(log, FOLDER).values():
+        for snapshot in story.snapshots:
+            alive = story.running(snapshot.captured_at)
+            expected = {
+                member_.member_id: truth(alive[name], snapshot.group.assignor or "")
+                for member_ in snapshot.members
+                if (name := member_.client_id.partition("-StreamThread-")[0]) in alive
+            }
+            for member_ in snapshot.members:
+                answer = member_protocol(member_, snapshot).value
+                answers[answer] += 1
+                if (value := expected.get(member_.member_id)) is not None:
+                    assert answer in (value, CANNOT_TELL), (story.name, member_.client_id)
+            whole = group_protocol(snapshot).value
+            if whole is not CANNOT_TELL and len(expected) == len(snapshot.members):
+                values = set(expected.values())
+                assert whole is MIXED or whole in values, story.name
+                assert (whole is MIXED) == (len(values) > 1), story.name
+    assert min(answers[EAGER], answers[COOPERATIVE]) > (10 if FOLDER == BUNDLED else 0)
