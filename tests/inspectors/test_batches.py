@@ -72,15 +72,12 @@ def looks(
     return [look.described.group_id for look in found], failures
 
 
-def test_fifty_groups_share_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fifty_groups_share_a_request_and_a_silent_broker_is_asked_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked = Asked()
     assert looks(Raw(), asked, monkeypatch) == (NAMES, {})
     assert asked.sizes == [50, 50, 20]
-
-
-def test_silent_broker_is_asked_once_and_all_its_other_groups_fail(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     raw = Raw(silent_from=2)
     found, failures = looks(raw, Asked(), monkeypatch)
     assert raw.calls == 2

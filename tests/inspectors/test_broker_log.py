@@ -103,9 +103,8 @@ def test_lines_of_older_brokers_are_read() -> None:
     [
         lambda text: f"2026-11-24T17:14:05.000Z {text}",
         lambda text: json.dumps({"log": f"{text}\n", "time": "2026-11-24T17:14:05Z"}),
-        lambda text: json.dumps({"@timestamp": "2026-11-24T17:14:05Z", "message": text}),
     ],
-    ids=["aws logs tail", "docker", "logstash"],
+    ids=["aws logs tail", "docker"],
 )
 def test_a_wrapped_line_is_read_at_the_time_of_its_wrapper(wrap) -> None:
     reading = read(wrap(printed("[GroupCoordinator 3]: Stabilized group g generation 7")))

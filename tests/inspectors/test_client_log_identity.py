@@ -171,6 +171,9 @@ def test_restarts_in_one_file_are_told_apart(static: str, tmp_path: Path) -> Non
     assert lists(killed, tmp_path) == {"a-1": (RANGE,), "b-1": (COOP,)}
     closed = [*a.start(), *a.close(), *b.start()]
     assert lists(closed, tmp_path) == {"a-2": (RANGE,), "b-2": (COOP,)}
+    if not static:
+        again = Pod("a", COOP)
+        assert lists([*again.start(), *again.lose()], tmp_path) == {"a-1": (COOP,), "a-2": (COOP,)}
     # A rotated file begins within a's life; b's is whole.
     rotated = [*a.rejoin(), *a.close(), *b.start()]
     assert lists(rotated, tmp_path) == {"b-3": (COOP,)}
@@ -182,19 +185,6 @@ def test_more_member_ids_than_configurations_leave_all_unknown(tmp_path: Path) -
     reading = read([*b.start(), *a.rejoin()], tmp_path)
     assert reading.observations == ()
     assert "--prefix" in reading.notes[0]
-
-
-def test_a_rejoin_while_an_equal_list_has_no_member_yet_borrows_none(tmp_path: Path) -> None:
-    one, cut, foreign = (Pod(name, RANGE, version="2.8.2") for name in "abc")
-    foreign.ids = 1
-    again = foreign.rejoin()
-    merged = [*one.start()[:2], cut.config(), *one.given(), one.joined(), *again]
-    assert set(lists(merged, tmp_path)) <= {"a-2"}
-
-
-def test_a_client_that_lost_its_id_keeps_its_list(tmp_path: Path) -> None:
-    a = Pod("a", COOP)
-    assert lists([*a.start(), *a.lose()], tmp_path) == {"a-1": (COOP,), "a-2": (COOP,)}
 
 
 def test_an_id_given_beside_a_lost_one_leaves_the_next_id_unknown_too(tmp_path: Path) -> None:
@@ -212,6 +202,9 @@ def test_a_static_member_s_list_is_its_instance_s(tmp_path: Path) -> None:
     a, b = Pod("a", RANGE, static="i-0"), Pod("b", COOP, static="i-1")
     both = [a.config(), b.config(), *b.start()[1:], *a.start()[1:]]
     assert lists(both, tmp_path) == {"a-1": (RANGE,), "b-1": (COOP,)}
+    # A fenced client was a member: it keeps its list.
+    fenced = f"{a._who}JoinGroup failed due to fatal error: The group instance id i-0 is fenced"
+    assert lists([*both, fenced], tmp_path) == {"a-1": (RANGE,), "b-1": (COOP,)}
 
 
 def test_a_rejection_has_the_list_of_its_own_client(tmp_path: Path) -> None:

@@ -46,16 +46,11 @@ def k8s(pod: int) -> dict[str, object]:
 
 
 LINE_BY_LINE: dict[str, Wrap] = {
-    "stern": lambda p, n, s: f"app-6c9d-{p} app {s}",
     "stern with times": lambda p, n, s: f"app-6c9d-{p} app {time(n):%Y-%m-%dT%H:%M:%S.%f}999Z {s}",
-    "kubectl --prefix": lambda p, n, s: f"[pod/app-{p}/main] {s}",
     "kubectl --prefix --timestamps": lambda p, n, s: f"[pod/app-{p}/x] {time(n).isoformat()} {s}",
     "one name begins with another": lambda p, n, s: f"app{'-1' * p} | {s}",
-    "compose": lambda p, n, s: f"app-{p}  | {s}",
     "compose with colours": lambda p, n, s: f"\x1b[3{p + 2}mapp-{p}  |\x1b[0m {s}",
     "compose pasted without escapes": lambda p, n, s: f"[3{p + 2}mapp-{p}  |[0m {s}",
-    "swarm": lambda p, n, s: f"app.{p}.x8f2k@node-{p}    | {s}",
-    "aws logs tail": lambda p, n, s: f"{time(n).isoformat()} app/main/{_ODD[p:]} {s}",
     "aws logs, text": lambda p, n, s: f"EVENTS\t{n + 10**55}\tapp/{p}\t{s}\t{1795540241893 + n}",
     "heroku": lambda p, n, s: f"{time(n).isoformat()} app[worker.{p}]: {s}",
     "syslog": lambda p, n, s: f"<30>Nov 24 17:10:{41 + n % 9} node-{p} app[17]: {s}",
@@ -63,32 +58,16 @@ LINE_BY_LINE: dict[str, Wrap] = {
         "\t", "#011"
     ),
     "syslog, RFC 5424": lambda p, n, s: f"<14>1 {time(n).isoformat()} node app {p + 100} - - {s}",
-    "journalctl": lambda p, n, s: f"Nov 24 17:10:41 node app[{p + 1720}]: {s}",
     "journalctl, monotonic": lambda p, n, s: f"[{n:5}.{n:06}] node app[{p + 1720}]: {s}",
     "logcli": lambda p, n, s: f'{time(n).isoformat()} {{pod="app-{p}", container="main"}} {s}',
     "CRI": lambda p, n, s: f"app-{p} {time(n).isoformat()} stderr F {s}",
-    "quoted": lambda p, n, s: f"> app-{p}| {s}",
-    "commented": lambda p, n, s: f"# app-{p} {s}",
     "without indentation": lambda p, n, s: f"app-{p} {s.lstrip()}",
-    "grep -n": lambda p, n, s: f"{n + 1}:app-{p} {s}",
     "cat -n": lambda p, n, s: f"{n + 1:6}\tapp-{p} {s}",
     "Docker's JSON": lambda p, n, s: as_json(p, n, log=f"{s}\n", stream="stderr"),
     "Docker's JSON with --prefix": lambda p, n, s: f"[pod/app-{p}/main] "
     + json.dumps({"log": f"{s}\n", "stream": "stderr", "time": time(n).isoformat()}),
     "journalctl -o json": lambda p, n, s: json.dumps(
         {"MESSAGE": s, "_PID": str(17 + p), "__REALTIME_TIMESTAMP": str(1795540241893000 + n)}
-    ),
-    "Cloud Logging": lambda p, n, s: json.dumps(
-        {
-            "insertId": f"{n:032x}",
-            "receiveTimestamp": time(n + 5000).isoformat(),
-            "resource": {"labels": {"pod_name": f"app-{p}"}},
-            "textPayload": s,
-            "timestamp": time(n).isoformat(),
-        }
-    ),
-    "logcli -o jsonl": lambda p, n, s: json.dumps(
-        {"labels": {"pod": f"app-{p}"}, "line": s, "timestamp": time(n).isoformat()}
     ),
 }  # fmt: skip
 
@@ -110,7 +89,6 @@ def flattened(event: str, gap: str) -> str:
 
 # One event of several lines at a time, as agents send them that know Java's logs.
 BY_EVENT: dict[str, Wrap] = {
-    "ECS": lambda p, n, s: json.dumps({"@timestamp": time(n).isoformat(), "message": s, **k8s(p)}),
     "Elasticsearch export": lambda p, n, s: json.dumps(
         {"_id": f"{n}", "_source": {"@timestamp": time(n).isoformat(), "message": s, **k8s(p)}}
     ),
@@ -127,9 +105,6 @@ BY_EVENT: dict[str, Wrap] = {
             "full_message": s,
             "timestamp": 1795540241.893 + n,
         }
-    ),
-    "jsonPayload": lambda p, n, s: json.dumps(
-        {"jsonPayload": {"message": s, "thread": "main"}, "labels": {"k8s-pod/app": f"app-{p}"}}
     ),
     "Splunk JSON": lambda p, n, s: json.dumps(
         {"preview": False, "result": {"_raw": s, "_time": time(n).isoformat(), "host": f"h{p}"}}

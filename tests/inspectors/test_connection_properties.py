@@ -38,33 +38,6 @@ def test_a_broken_escape_names_its_line() -> None:
         parse_properties("a=1\n\nb=\\u00", "f")
 
 
-def stored(text: str, *, key: bool) -> str:
-    """What java.util.Properties.store writes."""
-    special = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f", "\\": "\\\\"}
-    special |= {char: "\\" + char for char in "=:#!"}
-    made = []
-    for place, char in enumerate(text):
-        if char == " " and (key or place == 0):
-            made.append("\\ ")
-        elif char in special:
-            made.append(special[char])
-        elif " " <= char <= "~":
-            made.append(char)
-        else:
-            units = char.encode("utf-16-be")
-            made += [f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2)]
-    return "".join(made)
-
-
-PLAIN = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=("Cs",)), max_size=12)
-
-
-@given(st.dictionaries(PLAIN, PLAIN, max_size=5))
-def test_what_java_stores_is_read_back(properties: dict[str, str]) -> None:
-    lines = [f"{stored(k, key=True)}={stored(v, key=False)}" for k, v in properties.items()]
-    assert parse_properties("\n".join(lines), "f") == properties
-
-
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     refused = "f line"

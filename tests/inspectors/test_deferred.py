@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,12 +14,9 @@ from rebal.inspectors.deferred import defer
 
 # `ready` shows how often `__init__` ran; `part` asks its own package for a name that is not there.
 INIT = """
-import builtins, time
+import builtins
 builtins.deferred_runs = getattr(builtins, "deferred_runs", 0) + 1
 from deferred_case import part
-time.sleep(0.05)
-if builtins.deferred_runs == builtins.deferred_fails:
-    raise RuntimeError("not yet")
 ready = "ready"
 """
 PART = """
@@ -38,7 +34,6 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (folder / "plain.py").write_text("value = 7\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("builtins.deferred_runs", 0, raising=False)
-    monkeypatch.setattr("builtins.deferred_fails", -1, raising=False)
     yield
     for name in [name for name in sys.modules if name.partition(".")[0] == "deferred_case"]:
         del sys.modules[name]
@@ -65,27 +60,6 @@ def test_the_init_runs_once_for_the_first_name_that_is_missing() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = package.nothing
     assert runs() == 1
-
-
-def test_an_init_that_fails_says_so_and_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("builtins.deferred_fails", 1)
-    defer("deferred_case")
-    package = importlib.import_module("deferred_case")
-    with pytest.raises(RuntimeError, match="not yet"):
-        _ = package.ready
-    assert (package.ready, runs()) == ("ready", 2)
-
-
-def test_threads_wait_for_the_init_that_another_thread_runs() -> None:
-    defer("deferred_case")
-    package = importlib.import_module("deferred_case")
-    found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(package.ready)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (found, runs()) == (["ready"] * 8, 1)
 
 
 def test_a_package_that_is_imported_or_not_installed_stays_as_it_is() -> None:

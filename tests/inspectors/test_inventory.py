@@ -20,28 +20,17 @@ def test_a_java_clients_properties():
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    "text",
     [
-        (
-            "c.properties",
-            "bootstrap.servers=b:9092\ngroup.id=g\nsession.timeout.ms=45000\nheartbeat.interval.ms=3000\n",
-        ),
-        ("c.yaml", "kafka:\n  group.id: g\n  session.timeout.ms: 1\n  heartbeat-interval-ms: 2\n"),
-        (
-            "c.properties",
-            "bootstrap.servers=b:9092\ngroup.id=g\nsession.timeout.ms=${X}\nheartbeat.interval.ms=3\n",
-        ),
+        "heartbeat.interval.ms=3000\nsession.timeout.ms=45000",
+        "heartbeat-interval-ms=3000\nsession.timeout.ms=${X}",
     ],
 )
-def test_settings_that_kip_848_clients_refuse(tmp_path, name, text):
-    declared, _ = one(write(tmp_path, name, text))
+def test_settings_that_kip_848_clients_refuse(tmp_path, text):
+    fixed = "bootstrap.servers=b:9092\ngroup.id=g\n"
+    declared, _ = one(write(tmp_path, "c.properties", fixed + text))
     assert declared.classic_only == ("heartbeat.interval.ms", "session.timeout.ms")
-
-
-def test_a_session_timeout_of_something_else_is_not_the_consumers(tmp_path):
-    text = "server.servlet.session.timeout=30m\nspring.kafka.consumer.group-id=g\n"
-    declared, _ = one(write(tmp_path, "application.properties", text))
-    assert declared.classic_only == ()
+    assert (declared.list, declared.list_set) == ((), False)
 
 
 def test_librdkafkas_short_names_in_json_and_yaml():
@@ -96,61 +85,49 @@ def test_spellings(tmp_path, name, text, expected):
     assert (declared.group_id, declared.list, declared.list_set) == ("g", expected, True)
 
 
-def test_an_unset_list_is_not_a_list(tmp_path):
-    declared, _ = one(write(tmp_path, "a.properties", "bootstrap.servers=x\ngroup.id=g"))
-    assert (declared.list, declared.list_set) == ((), False)
-
-
-def test_a_list_that_is_not_known_is_no_unset_list(tmp_path):
-    text = "group.id=g\nbootstrap.servers=x\npartition.assignment.strategy=${ASSIGNORS:range}"
-    reading = read_inventory(write(tmp_path, "a.properties", text))
-    assert reading.declared == ()
-    assert any("partition.assignment.strategy" in note for note in reading.notes)
-
-
-def test_a_streams_application_is_its_application_id(tmp_path):
-    text = "application.id=agg\nbootstrap.servers=x\nnum.stream.threads=2"
-    declared, _ = one(write(tmp_path, "a.properties", text))
-    assert (declared.group_id, declared.family, declared.list_set) == ("agg", "streams", False)
+@pytest.mark.parametrize(
+    ("line", "offers", "held_back"),
+    [
+        ("", (), None),
+        ("connect.protocol=eager\nscheduled.rebalance.max.delay.ms=soon", ("default",), None),
+        (
+            "connect.protocol=compatible\nscheduled.rebalance.max.delay.ms=0",
+            ("compatible", "default"),
+            0,
+        ),
+        (
+            "CONNECT_CONNECT_PROTOCOL=Sessioned\nscheduled.rebalance.max.delay.ms=60000",
+            ("sessioned", "compatible", "default"),
+            60_000,
+        ),
+    ],
+)
+def test_a_connect_worker_declares_what_it_will_offer(tmp_path, line, offers, held_back):
+    text = (
+        "group.id=workers\nbootstrap.servers=x\nconfig.storage.topic=c\nconsumer.group.id=g\n"
+        "session.timeout.ms=12000\nrebalance.timeout.ms=70000\nconsumer.session.timeout.ms=1\n"
+    )
+    declared, notes = one(write(tmp_path, "connect.properties", text + line))
+    assert (declared.group_id, declared.family, declared.list) == ("workers", "connect", offers)
+    assert declared.list_set is bool(offers)
+    timeouts = (declared.session_timeout_ms, declared.max_poll_interval_ms, declared.held_back_ms)
+    assert timeouts == (12_000, 70_000, held_back)
+    assert notes == ()
 
 
 @pytest.mark.parametrize(
-    ("line", "offers", "is_set"),
+    ("text", "named"),
     [
-        ("", (), False),
-        ("connect.protocol=eager", ("default",), True),
-        ("connect.protocol=compatible", ("compatible", "default"), True),
-        ("CONNECT_CONNECT_PROTOCOL=Sessioned", ("sessioned", "compatible", "default"), True),
+        ("config.storage.topic=c\nconnect.protocol=${PROTOCOL}", "connect.protocol"),
+        ("config.storage.topic=c\nconnect.protocol=newest", "connect.protocol"),
+        ("partition.assignment.strategy=${ASSIGNORS:range}", "partition.assignment.strategy"),
     ],
 )
-def test_a_connect_worker_declares_what_it_will_offer(tmp_path, line, offers, is_set):
-    fixed = "group.id=workers\nbootstrap.servers=x\nconfig.storage.topic=c\nconsumer.group.id=g\n"
-    text = f"{fixed}{line}"
-    reading = read_inventory(write(tmp_path, "connect.properties", text))
-    (one,) = reading.declared
-    assert (one.group_id, one.family, one.list, one.list_set) == (
-        "workers", "connect", offers, is_set,
-    )  # fmt: skip
-    assert reading.notes == ()
-
-
-def test_a_connect_worker_declares_its_timeouts(tmp_path):
-    text = (
-        "group.id=w\nconfig.storage.topic=c\nsession.timeout.ms=12000\nrebalance.timeout.ms=70000\n"
-        "scheduled.rebalance.max.delay.ms={}\nconsumer.session.timeout.ms=1\n"
-    )
-    for value, read in (("0", 0), ("60000", 60_000), ("soon", None)):
-        (one,) = read_inventory(write(tmp_path, "w.properties", text.format(value))).declared
-        timeouts = (one.session_timeout_ms, one.max_poll_interval_ms, one.held_back_ms)
-        assert timeouts == (12_000, 70_000, read)
-
-
-def test_a_connect_worker_whose_protocol_is_not_known_declares_nothing(tmp_path):
-    for value in ("${PROTOCOL}", "newest"):
-        text = f"group.id=w\nconfig.storage.topic=c\nconnect.protocol={value}"
-        reading = read_inventory(write(tmp_path, "connect.properties", text))
-        assert reading.declared == ()
-        assert "connect.protocol" in reading.notes[0]
+def test_a_consumer_whose_list_is_not_known_declares_nothing(tmp_path, text, named):
+    fixed = "group.id=g\nbootstrap.servers=x\n"
+    reading = read_inventory(write(tmp_path, "connect.properties", fixed + text))
+    assert reading.declared == ()
+    assert named in reading.notes[0]
 
 
 @pytest.mark.parametrize(

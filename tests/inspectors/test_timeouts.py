@@ -2,66 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from rebal.cli.output import render
-from rebal.cli.render.inspection.document import inspected_group
 from rebal.cli.render.inspection.screen import inspect_view
 from rebal.cli.report import make_report
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Declared, Joined
 from rebal.groups.model import Evidence, GroupSnapshot, Source, Timeouts
-from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
-from rebal.groups.snapshot.redact import redact
-from rebal.groups.wire.offsets_topic import GroupMetadataKey, decode_group_metadata, decode_key
 from rebal.inspectors.inventory.reader import read_inventory
-from rebal.inspectors.logs.client.reader import read_client_logs
-from rebal.inspectors.logs.requests.reader import read_request_log
-from tests.groups.conftest import DATA, Captures
 from tests.planner.builder import group_of
-
-LOGS = Path(__file__).parents[1] / "data/client_logs"
-
-
-def test_the_request_log_and_the_offsets_topic_say_the_same() -> None:
-    reading = read_request_log([DATA / "kafka-request.log.gz"])
-    logged = {
-        (one.group_id, one.member_id): (one.session_timeout_ms, one.rebalance_timeout_ms)
-        for one in reading.observations
-        if isinstance(one, Joined)
-    }
-    stored = {}
-    for record in Captures(DATA).offsets_topic():
-        key = decode_key(base64.b64decode(record["key"]))
-        if isinstance(key, GroupMetadataKey) and record["value"] is not None:
-            value = decode_group_metadata(base64.b64decode(record["value"]))
-            for member in value.members:
-                stored[key.group_id, member.member_id] = (
-                    member.session_timeout_ms,
-                    member.rebalance_timeout_ms,
-                )
-    both = logged.keys() & stored.keys()
-    assert len(both) > 80
-    assert {key: logged[key] for key in both} == {key: stored[key] for key in both}
-    assert len({stored[key] for key in both}) > 2
-
-
-@pytest.mark.parametrize("name", ["java-2.8.2-joined", "java-3.9.1-static", "java-4.1.1-joined"])
-def test_a_java_log_prints_them_at_start(name: str) -> None:
-    printed = {}
-    for line in (LOGS / f"{name}.log").read_text().splitlines():
-        key, _, value = line.strip().partition(" = ")
-        printed[key] = value
-    (join,) = (o for o in read_client_logs([LOGS / f"{name}.log"]).observations
-               if isinstance(o, Joined))  # fmt: skip
-    assert join.session_timeout_ms == int(printed["session.timeout.ms"])
-    assert join.rebalance_timeout_ms == int(printed["max.poll.interval.ms"])
 
 
 @pytest.mark.parametrize(
@@ -163,21 +116,6 @@ def test_they_are_facts_of_the_member_that_joined(merged: GroupSnapshot) -> None
     assert (b.declared.session_timeout_ms, b.declared.max_poll_interval_ms) == (20_000, None)
 
 
-def test_they_go_through_documents_pseudonyms_and_the_answer(merged: GroupSnapshot) -> None:
-    for form in ("yaml", "json"):
-        text = dump_snapshot(merged, form)  # type: ignore[arg-type]
-        assert load_snapshot(text, form) == merged  # type: ignore[arg-type]
-    hidden = redact(merged)
-    kept = hidden.members[0].timeouts
-    assert kept is not None
-    assert (kept.session_ms, kept.rebalance_ms) == (45_000, 300_000)
-    assert [item.detail for item in kept.evidence] == ["file:1", "file:1"]
-    a, b = msgspec.to_builtins(inspected_group(make_report(merged)))["members"]
-    assert (a["timeouts"]["session_ms"], a["timeouts"]["rebalance_ms"]) == (45_000, 300_000)
-    assert b["timeouts"] == {"session_ms": None, "rebalance_ms": None, "evidence": ()}
-    assert b["next_start"]["session_timeout_ms"] == 20_000
-
-
 def test_the_wide_screen_tells_them_and_what_is_a_default(merged: GroupSnapshot) -> None:
     def screen(snapshot: GroupSnapshot, *, wide: bool) -> str:
         return render(inspect_view(make_report(snapshot), "", wide=wide), width=200)
@@ -188,13 +126,6 @@ def test_the_wide_screen_tells_them_and_what_is_a_default(merged: GroupSnapshot)
     assert f"rebalance timeout up to 300 s {by}" in line
     assert "waits" not in screen(merged, wide=False)
     assert "waits" not in screen(group_of({"members": [{"id": "a"}]}), wide=True)
-
-
-def test_a_document_from_before_is_still_read() -> None:
-    text = dump_snapshot(group_of({"members": [{"id": "a"}]}), "json")
-    (member,) = json.loads(text)["members"]
-    assert "timeouts" not in member
-    assert load_snapshot(text, "json").members[0].timeouts is None
 
 
 def test_the_newest_word_counts() -> None:

@@ -16,7 +16,6 @@ import trustme
 from rebal.inspectors.connection import tokens
 from rebal.inspectors.connection.auth import URL, OAuth
 from rebal.inspectors.errors import ConnectError
-from rebal.inspectors.kafka.login import TokenProvider
 from tests.kafka.issuer import Issuer, token
 
 SECRET = "client s3cret+"
@@ -61,8 +60,12 @@ def test_a_token_serves_for_four_fifths_of_its_life(
     assert renewed.expires > first.expires
     assert len(issuer.asked) == 2
     tokens.forget(oauth)
-    tokens.token_of(oauth, 5)
+    last = tokens.token_of(oauth, 5)
     assert len(issuer.asked) == 3
+    # It must be valid until the operation ends.
+    monkeypatch.setattr(time, "time", lambda: last.expires - 19)
+    assert tokens.token_of(oauth, 18) is last
+    assert tokens.token_of(oauth, 20) is not last
 
 
 def test_the_login_is_encoded_where_that_is_asked_for(issuer: Issuer) -> None:
@@ -83,7 +86,6 @@ def test_the_login_is_encoded_where_that_is_asked_for(issuer: Issuer) -> None:
         ({"access_token": "opaque", "expires_in": 30}, 30),
         ({"access_token": "opaque"}, 300),
         ({"access_token": "a.b.c", "expires_in": 30}, 30),
-        ({"access_token": "opaque", "expires_in": "soon"}, 300),
     ],
 )
 def test_a_token_that_only_its_issuer_can_read(
@@ -101,8 +103,6 @@ def test_a_token_that_only_its_issuer_can_read(
     [
         (b"<html>", "did not answer in JSON"),
         (b"[]", "answered without a token"),
-        (b"\xff\xfe", "did not answer in JSON"),
-        (b"{}", "answered without a token"),
         (b'{"access_token": 7}', "answered without a token"),
         (b'{"access_token": "a\\u0001auth=b"}', "answered without a token"),
     ],
@@ -158,13 +158,10 @@ def test_an_endpoint_with_tls_is_trusted_by_its_authority_alone(tmp_path: Path) 
         assert tokens.token_of(client(issuer, ca=str(tmp_path / "ca.pem")), 5).value
         for ca in (str(tmp_path / "other.pem"), None):
             assert "certificate verify failed" in refused(client(issuer, ca=ca))
+        (tmp_path / "other.pem").write_text("x")
+        text = refused(client(issuer, ca=str(tmp_path / "other.pem")))
+        assert "https.ca.location: the file holds no certificate in PEM" in text
         assert len(issuer.asked) == 1
-
-
-def test_an_authority_that_is_no_certificate(issuer: Issuer, tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").write_text("x")
-    text = refused(client(issuer, ca=str(tmp_path / "ca.pem")))
-    assert "https.ca.location: the file holds no certificate in PEM" in text
 
 
 def test_a_file_is_read_at_each_login(tmp_path: Path) -> None:
@@ -181,10 +178,3 @@ def test_a_file_is_read_at_each_login(tmp_path: Path) -> None:
         assert tokens.token_of(oauth, 5).value == text
     file.write_text(token(-1, sub="me"))
     assert "replace it" in refused(oauth)
-
-
-def test_what_kafka_python_is_given(issuer: Issuer) -> None:
-    oauth = client(issuer, extensions=(("logicalCluster", "lkc-1"),))
-    provider = TokenProvider(oauth, 5)
-    assert provider.token() == tokens.token_of(oauth, 5).value
-    assert provider.extensions() == {"logicalCluster": "lkc-1"}
