@@ -19,7 +19,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from sys import intern
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, overload
 
 _TOKEN: Final = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?\Z")
 _NUMBERS: Final = re.compile(r"[0-9]{1,10}(?:,[0-9]{1,10})*\Z")
@@ -294,7 +294,11 @@ class Replicas(Sequence[tuple[int, ...]]):
         made._sets = tuple(map(known.__getitem__, words))
         return made
 
-    def __getitem__(self, at: Any) -> Any:
+    @overload
+    def __getitem__(self, at: int) -> tuple[int, ...]: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[tuple[int, ...], ...]: ...
+    def __getitem__(self, at: int | slice) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
         return self._sets[at]
 
     def __len__(self) -> int:
