@@ -136,11 +136,10 @@ def _look(order: ScanOrder, previous: Manifest | None) -> Source | None:
 
     `previous` is the scan that this one goes on from (None: it reads everything).
     """
-    from rebal.inspectors.fleet.sources.files import list_files, opened_file
+    from rebal.inspectors.fleet.sources.files import head_of, list_files
 
     for log in (file for path in order.request_logs for file in list_files(path)):
-        with opened_file(log):
-            pass
+        head_of(log)
     if order.config is not None:
         from rebal.inspectors.fleet.sources.kafka import find_records
 

@@ -219,6 +219,26 @@ def test_noise_and_cut_off_lines_are_counted(lines: list[bytes], tmp_path: Path)
     assert (counts["lines"], counts["requests"], counts["cut_off"]) == (6, 3, 1)
 
 
+def test_a_last_line_that_is_half_written_is_left_to_the_next_scan(
+    lines: list[bytes], tmp_path: Path
+) -> None:
+    join, other = [line for line in lines if b'"JOIN_GROUP"' in line][:2]
+    log, packed = tmp_path / "kafka-request.log", tmp_path / "cut.log.gz"
+    half = join + other[: len(other) // 2]
+    log.write_bytes(half)
+    rows, counts = read(log)
+    assert rows["problem"].to_pylist() == [None]
+    assert counts["cut_off"] == 1
+    log.write_bytes(half + b"\n")
+    packed.write_bytes(gzip.compress(half))
+    for written in (log, packed):
+        rows, counts = read(written)
+        assert rows["problem"].to_pylist()[1] == "the line is cut off, or is no valid JSON"
+        assert counts["cut_off"] == 0
+    log.write_bytes(join + other.rstrip(b"\n"))
+    assert read(log)[0]["problem"].to_pylist() == [None, None]
+
+
 @pytest.mark.live
 def test_lines_that_cannot_be_read_are_errors_once(
     scan: Callable[..., str], lines: list[bytes], tmp_path: Path

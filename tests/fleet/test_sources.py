@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 import os
@@ -90,13 +91,16 @@ def test_wrong_usage(
     assert says in capsys.readouterr().err
 
 
-def test_a_request_log_that_is_not_there_ends_a_scan_before_spark_starts(
+def test_a_request_log_that_cannot_be_read_ends_a_scan_before_spark_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rebal.inspectors.fleet.job.require", lambda *_, **__: None)
     monkeypatch.setattr("rebal.inspectors.fleet.job.spark_session", None)
     order = ScanOrder(out=find_place(str(tmp_path / "out")), request_logs=(str(tmp_path / "no"),))
     with pytest.raises(DocumentError, match="no: no such file"):
+        run_scan(order, print)
+    (tmp_path / "no").write_bytes(bz2.compress(REQUEST))
+    with pytest.raises(DocumentError, match="no: bz2 is not read; unpack the file, or pack it as"):
         run_scan(order, print)
 
 

@@ -27,6 +27,7 @@ from rebal.inspectors.fleet.sources.files import (
     Part,
     absolute,
     blocks,
+    head_of,
     is_folder,
     list_files,
     opened_file,
@@ -151,11 +152,10 @@ def _files(path: str) -> list[str]:
 
 def _form(path: str) -> str:
     """Return what a file is by its first bytes; of lines the tasks see whether they are packed."""
-    with opened_file(path) as stream:
-        head = stream.read(len(_PARQUET_MAGIC))
+    head = head_of(path)
     if not head:
         raise DocumentError(f"{path}: is empty; capture the records of {TOPIC} again.")
-    return "parquet" if head == _PARQUET_MAGIC else "text"
+    return "parquet" if head.startswith(_PARQUET_MAGIC) else "text"
 
 
 def plan_parquet(paths: Sequence[str], least: int) -> list[list[RowGroup]]:

@@ -101,9 +101,24 @@ _HEAD: Final = 4096
 _BLOCK: Final = 1 << 20
 _PACKED_BLOCK: Final = 1 << 16
 _GZIP: Final = b"\x1f\x8b"
+_OTHERS: Final = {b"BZh": "bz2", b"\xfd7zXZ": "xz", b"(\xb5/\xfd": "zst"}
 _TO_ITS_END: Final = sys.maxsize
 _SHORTER: Final = "the file became shorter while it was read, from here on; scan it again"
 _CUT_OFF: Final = "the packed file is cut off or damaged from here on; fetch it again"
+
+
+def head_of(path: str) -> bytes:
+    """Return the first bytes of a file.
+
+    Raises:
+        DocumentError: it cannot be read, or is packed otherwise than as gz.
+    """
+    with opened_file(path) as stream:
+        head = stream.read(_HEAD)
+    for magic, form in _OTHERS.items():
+        if head.startswith(magic):
+            raise DocumentError(f"{path}: {form} is not read; unpack the file, or pack it as gz.")
+    return head
 
 
 @dataclass(frozen=True)

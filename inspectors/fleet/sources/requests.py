@@ -34,7 +34,7 @@ from rebal.inspectors.logs.requests.lines import (
 
 COUNTS: Final = ("lines", "requests", "parsed", "cut_off")
 """What is counted of lines: all, those of the request logger, those of them that concern a group,
-and those that end before they say what they are."""
+and those that end before they say what they are, or at the end of a file that may still grow."""
 SYNCED: Final = "group_id string, generation long, at long"
 """Rows of `read_syncs`; times are microseconds since 1970."""
 _SYNC: Final = SYNC.encode()
@@ -50,9 +50,10 @@ def read_parts(
     for part in parts:
         name = Path(part.path).name
         for position, text, problem in blocks(part):
-            found.read(text, name, position)
+            end = position + len(text)
+            found.read(text, name, position, growing=end >= part.end)
             if problem is not None:
-                found.add_problem(problem, name, position + len(text))
+                found.add_problem(problem, name, end)
             if len(found) >= _ROWS:
                 yield found.take()
     yield found.take()
@@ -91,17 +92,20 @@ class RequestLines:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def read(self, text: bytes, source: str, position: int) -> None:
-        """Whole lines of the file `source`; the first begins at `position`."""
-        lines = text.split(b"\n")
-        if not lines[-1]:
-            lines.pop()
+    def read(self, text: bytes, source: str, position: int, *, growing: bool = False) -> None:
+        """Lines of the file `source`; the first begins at `position`.
+
+        The last line of a `growing` file may be half written: the next scan reads it whole.
+        """
+        *lines, rest = text.split(b"\n")
+        if rest:
+            lines.append(rest)
         self._counts["lines"] += len(lines)
         for line in lines:
             if MARK in line:
                 self._counts["requests"] += 1
                 if may_concern_group(line, heartbeats=True):
-                    self._read(line, source, position)
+                    self._read(line, source, position, half=growing and line is rest)
                 elif is_cut_off(line):
                     self._counts["cut_off"] += 1
             position += len(line) + 1
@@ -115,11 +119,13 @@ class RequestLines:
         rows, self._rows = self._rows, []
         return pa.Table.from_pylist(rows, TIMELINE)
 
-    def _read(self, line: bytes, source: str, position: int) -> None:
+    def _read(self, line: bytes, source: str, position: int, *, half: bool) -> None:
         self._counts["parsed"] += 1
         found = parse(line, source, position, self._zone, heartbeats=True)
         if not isinstance(found, Request):
-            if found.problem:
+            if half:
+                self._counts["cut_off"] += bool(found.problem)
+            elif found.problem:
                 self.add_problem(found.problem, source, position)
         elif not _says_nothing(found, self._steady):
             row = {"group_id": found.group_id, "at": found.at, "value": pack_request(found)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rebal.groups.model import GroupType, RebalanceProtocol
+from rebal.inspectors.fleet.timeline.facts import MILLI
 from rebal.inspectors.fleet.timeline.protocol import Kind, group_ran, ran
 from rebal.inspectors.fleet.timeline.rebalances import (
     Generation,
@@ -66,6 +67,8 @@ def cost_of(of: Rebalance) -> tuple[str | None, int | None]:
         had, who, gave_up = span.member.assignment, member.identity, False
         if member is not span.member:
             span.kept, gave_up = _showed(of, span, member)
+            if _never_opened(of, span, member):
+                had = Assignment(NOTHING)
         asked = software.get(who.member_id), span.kept, gave_up, who.protocol_type
         protocol = now[asked]
         if then is not now:
@@ -93,6 +96,19 @@ def _showed(of: Rebalance, span: MemberSpan, member: Member) -> tuple[bool, bool
     synced = of.before is not None and member.member_id in of.before.synced
     rejoined = of.members[member] == of.old.number
     return False, synced and said.owned is not None and rejoined
+
+
+def _never_opened(of: Rebalance, span: MemberSpan, member: Member) -> bool:
+    """Return whether a static member restarted with other topics than those of its assignment.
+
+    The process before it had closed them. The new one got the assignment without a rebalance,
+    drops it because it does not subscribe to all of its topics, and rejoins at once.
+    """
+    old, had, topics = of.old, span.member.assignment.partitions, member.subscription.topics
+    joined, longest = span.joined_at or 0, member.identity.rebalance_timeout_ms or 0
+    if old is None or joined <= old.completed or had is None or topics is None:
+        return False
+    return of.new.ended - joined <= longest * MILLI and not set(had.topics) <= set(topics)
 
 
 def _revoked_late(of: Rebalance, member: Member) -> int | None:

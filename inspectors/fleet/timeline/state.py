@@ -139,7 +139,7 @@ class GroupState(Struct, kw_only=True, array_like=True):
         return next(iter(self.newest.items()), (None, None))
 
 
-_ANEW: Final = " in the lake: scan again with --full, which makes all states anew."
+_ANEW: Final = "scan again with --full, which reads all that the sources still hold."
 _ENCODER: Final = Encoder()
 _DECODER: Final = Decoder(GroupState)
 
@@ -158,7 +158,9 @@ def decode(data: bytes, group_id: str) -> GroupState:
     try:
         state = _DECODER.decode(data)
     except (MsgspecError, ValueError) as error:
-        raise DocumentError(f"the state of group {group_id} is damaged ({error}){_ANEW}") from None
+        raise DocumentError(
+            f"the lake's state of group {group_id} is damaged ({error}): {_ANEW}"
+        ) from None
     if state.group_id != group_id:
-        raise DocumentError(f"the state of group {group_id} is another group's{_ANEW}")
+        raise DocumentError(f"the lake's state of group {group_id} is another group's: {_ANEW}")
     return state
