@@ -203,8 +203,8 @@ def _explained(row: Mapping[str, Any], writer: PartWriter) -> dict[str, Any]:
     what = kind_name(int.from_bytes(row["key"][:2], "big"))
     # A broken key is that of all its records; of a broken value only the newest was looked at.
     broken = row["records"] if row["group_id"] is None else 1
-    writer.count(UNREADABLE, broken)
-    writer.count(what, -broken)
+    writer.said.records[UNREADABLE] += broken
+    writer.said.records[what] -= broken
     more = f" {broken} records have this key." if broken > 1 else ""
     return error_row(row, what, row["group_id"], row["error"] + more)
 

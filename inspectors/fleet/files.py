@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Final
 
 import pyarrow as pa
@@ -26,50 +25,32 @@ _BETWEEN: Final = "\0"
 """No name of a group holds it."""
 
 
-@contextmanager
-def opened(place: Place, path: str) -> Iterator[pq.ParquetFile]:
-    """Open a file of the lake.
-
-    Raises:
-        LakeError: the store does not give the file.
-    """
-    with place.errors(), place.files().open_input_file(path) as found:
-        yield pq.ParquetFile(found)
-
-
-def rows_in(file: pq.ParquetFile, columns: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows of an open file in these columns; one that the file does not have is null."""
-    for batch in file.iter_batches(_at_once(columns), columns=columns.names):
-        yield in_columns(batch, columns)
-
-
 def read_rows(
     place: Place, path: str, columns: pa.Schema, wanted: pc.Expression | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the rows of a file of the lake in these columns: those `wanted` (None: all).
+    """Yield the rows of a file of the lake: those `wanted` (None: all), in these columns.
+
+    A column that the file does not have is null.
 
     Raises:
         LakeError: the store does not give the file.
     """
-    if wanted is None:
-        with opened(place, path) as file:
-            yield from rows_in(file, columns)
-        return
-    # It loads pandas, which readers of whole tables do without.
-    from pyarrow.dataset import ParquetFileFormat
-
+    at_once = _ROWS if _LARGE.isdisjoint(columns.names) else _FEW
     with place.errors():
+        if wanted is None:
+            with place.files().open_input_file(path) as opened:
+                for batch in pq.ParquetFile(opened).iter_batches(at_once, columns=columns.names):
+                    yield in_columns(batch, columns)
+            return
+        # It loads pandas, which readers of whole tables do without.
+        from pyarrow.dataset import ParquetFileFormat
+
         file = ParquetFileFormat().make_fragment(path, filesystem=place.files())
-        found = file.to_batches(
-            schema=columns, filter=wanted, batch_size=_at_once(columns), use_threads=False
-        )
-        for batch in found:
+        for batch in file.to_batches(
+            schema=columns, filter=wanted, batch_size=at_once, use_threads=False
+        ):
             if len(batch):
                 yield in_columns(batch, columns)
-
-
-def _at_once(columns: pa.Schema) -> int:
-    return _ROWS if _LARGE.isdisjoint(columns.names) else _FEW
 
 
 def of_groups(groups: pa.Array) -> pc.Expression:

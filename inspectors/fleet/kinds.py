@@ -22,7 +22,7 @@ from rebal.groups.wire.offsets_topic import (
     kind_name,
 )
 from rebal.inspectors.fleet.sources.source import SKIPPED
-from rebal.inspectors.fleet.writer import PartWriter, add_up
+from rebal.inspectors.fleet.writer import PartWriter
 
 UNREADABLE: Final = "UNREADABLE"
 REPEATED: Final = "REPEATED"
@@ -104,9 +104,9 @@ def explain(writer: PartWriter, rows: pa.Table) -> None:
     """Count rows that are not plain history, and say what is wrong with the broken ones."""
     skipped = pc.fill_null(pc.starts_with(rows["problem"], SKIPPED), False)
     for problem in rows["problem"].filter(skipped).to_pylist():
-        add_up(writer.said.skipped, {problem.removeprefix(SKIPPED): 1})
+        writer.said.skipped[problem.removeprefix(SKIPPED)] += 1
     broken = rows.filter(pc.invert(skipped))
-    writer.count(UNREADABLE, len(broken))
+    writer.said.records[UNREADABLE] += len(broken)
     writer.add("broken", [_explained(row) for row in broken.to_pylist()])
 
 

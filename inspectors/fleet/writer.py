@@ -198,10 +198,6 @@ class PartWriter:
             ((largest, _),) = self._sizes.most_common(1)
             self._write_file(largest)
 
-    def count(self, name: str, amount: int = 1) -> None:
-        """Add to the number of records of this kind."""
-        self.said.records[name] = self.said.records.get(name, 0) + amount
-
     def report(self) -> Iterator[pa.RecordBatch]:
         """Write what is held and say what there is: a row of `REPORT`."""
         for kind in list(self._held):

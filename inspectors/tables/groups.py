@@ -308,7 +308,7 @@ def _member(
         assignment_user_data=row.assignment_user_data,
         target_assignment=None if row.target is None else _named(row.target, names),
         member_epoch=row.last_generation if kind is GroupType.CONSUMER else None,
-        protocol_type=_spoken(row.protocol_type) if kind is GroupType.CONSUMER else None,
+        protocol_type=row.protocol_type if kind is GroupType.CONSUMER else None,
         joined_at=moment(row.joined_at),
         join_reason=row.joined_reason,
     )
@@ -345,7 +345,3 @@ def _notes(members: Sequence[Member], topics: Sequence[Topic], known: _Known) ->
     if all(topic.name in known.counts for topic in topics):
         return known.notes
     return (*known.notes, "how many partitions a topic has: taken to be as many as are owned")
-
-
-def _spoken(text: str | None) -> str | None:
-    return text if text in ("classic", "consumer") else None

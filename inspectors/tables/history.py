@@ -285,7 +285,12 @@ def _down(
     Client ids may be equal in all processes, so each later arrival replaces one member at most, and
     a group with as many members as before misses none.
     """
-    lost = [run for run in runs if run.incarnation == incarnation and _timed_out(run.left_reason)]
+    lost = [
+        run
+        for run in runs
+        if run.incarnation == incarnation
+        and (run.left_reason in _TIMED_OUT or is_slow(run.left_reason))
+    ]
     if not lost:
         return ()
     here = {run.member_id for run in runs if run.current}
@@ -308,10 +313,6 @@ def _down(
         elif run.member_id not in here and members < (counts.get(run.last_generation) or inf):
             found.append(run.instance_id or run.client_id or run.member_id)
     return tuple(dict.fromkeys(found))
-
-
-def _timed_out(reason: str | None) -> bool:
-    return reason in _TIMED_OUT or is_slow(reason)
 
 
 def _when(one: Rebalance) -> tuple[int, int]:

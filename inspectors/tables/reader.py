@@ -98,18 +98,16 @@ class Tables:
     def _parts(self, path: str, rows: int, schema: pa.Schema, group: str | None) -> list[pa.Table]:
         import pyarrow as pa
 
-        from rebal.inspectors.fleet.files import of_groups, opened, read_rows, rows_in
+        from rebal.inspectors.fleet.files import of_groups, read_rows
 
         wanted = None if group is None else of_groups(pa.array([group], pa.string()))
         try:
-            with opened(self._place, path) as file:
-                if file.metadata.num_rows != rows:
-                    raise self._broken(path, f"has {file.metadata.num_rows} rows, not {rows}")
-                if wanted is None:
-                    return list(rows_in(file, schema))
-            return list(read_rows(self._place, path, schema, wanted))
+            found = list(read_rows(self._place, path, schema, wanted))
         except LakeError as error:
             raise self._broken(path, f"cannot be read ({str(error).rstrip('.')})") from None
+        if wanted is None and (count := sum(map(len, found))) != rows:
+            raise self._broken(path, f"has {count} rows, not {rows}")
+        return found
 
     def _broken(self, path: str, what: str) -> TablesError:
         return TablesError(

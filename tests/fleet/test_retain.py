@@ -14,7 +14,6 @@ import pytest
 
 from rebal.inspectors.fleet import files as lake_files
 from rebal.inspectors.fleet.lake import run as lake_run
-from rebal.inspectors.fleet.lake import scans as lake_scans
 from rebal.inspectors.fleet.lake import table as lake_table
 from rebal.inspectors.fleet.lake.place import LakeError, find_place
 from rebal.inspectors.fleet.lake.run import new_run
@@ -65,7 +64,7 @@ def ten_scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake that keeps ten scans, with a dead one after the third; small row groups."""
     out = tmp_path_factory.mktemp("ten") / "lake"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lake_scans, "_ROWS", 4)
+        patch.setattr(lake_files, "_FEW", 4)
         for number in range(1, 11):
             scan_at(out, number, 100 * DAY if number == 1 else None)
             if number == 3:
@@ -121,19 +120,13 @@ def test_a_scan_reads_the_rows_of_others_once_and_few_documents_at_a_time(
     held: list[int] = []
 
     class Watched(pq.ParquetFile):  # type: ignore[misc]
-        def read(self, columns: list[str], **more: Any) -> pa.Table:
-            found = super().read(columns, **more)
-            (held if "document" in columns else read).append(len(found))
-            return found
-
-        def iter_batches(self, *given: Any, **more: Any) -> Iterator[pa.RecordBatch]:
-            for found in super().iter_batches(*given, **more):
-                held.append(len(found))
+        def iter_batches(self, rows: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+            for found in super().iter_batches(rows, columns=columns):
+                (held if "document" in columns else read).append(len(found))
                 yield found
 
-    monkeypatch.setattr(lake_scans, "_ROWS", 4)
     monkeypatch.setattr(lake_files, "_FEW", 4)
-    monkeypatch.setattr(lake_scans.pq, "ParquetFile", Watched)
+    monkeypatch.setattr(lake_files.pq, "ParquetFile", Watched)
     scan_at(lake, 11)
     assert sum(read) == 10
     scan_at(lake, 108)

@@ -192,17 +192,11 @@ class Load(NamedTuple):
 
 def carry(load: Load, target: Target) -> Iterator[pa.RecordBatch]:
     """Carry out a load; yield a report."""
-    writer = PartWriter(target)
-    for path in load.paths:
-        _carry(load, path, target, writer)
-    yield from writer.report()
-
-
-def _carry(load: Load, path: str, target: Target, writer: PartWriter) -> None:
-    gone = of_groups(load.without)
-    if not load.whole and next(read_rows(target.place, path, _GROUP, gone), None) is None:
-        return
-    writer.said.gone.add(path)
+    writer, gone = PartWriter(target), of_groups(load.without)
     staying = ~gone if load.staying is None else ~gone & load.staying
-    for rows in read_rows(target.place, path, WRITTEN[load.kind].append(SCAN), staying):
-        writer.write(load.kind, rows)
+    for path in load.paths:
+        if load.whole or next(read_rows(target.place, path, _GROUP, gone), None) is not None:
+            writer.said.gone.add(path)
+            for rows in read_rows(target.place, path, WRITTEN[load.kind].append(SCAN), staying):
+                writer.write(load.kind, rows)
+    yield from writer.report()

@@ -88,7 +88,7 @@ def take_in(
         found = sort_out(batch)
         counted = found.kinds[~found.doubtful]
         for kind, amount in zip(*np.unique(counted, return_counts=True), strict=True):
-            writer.count(kind_name(int(kind)), int(amount))
+            writer.said.records[kind_name(int(kind))] += int(amount)
         if found.commits.any():
             commits.add(rows.filter(pa.array(found.commits)))
         if found.history.any():
@@ -166,7 +166,7 @@ def _counted(rows: pa.Table, writer: PartWriter) -> pa.Table:
     copies = pc.sum(rows[COPIES]).as_py()
     writer.said.rows += copies
     if copies > len(rows):
-        writer.count(REPEATED, copies - len(rows))
+        writer.said.records[REPEATED] += copies - len(rows)
     return rows.drop_columns([COPIES])
 
 

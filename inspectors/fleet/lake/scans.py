@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rebal.inspectors.clock import moment
-from rebal.inspectors.fleet.files import opened, rows_in
+from rebal.inspectors.fleet.files import read_rows
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, find_small, lost
 from rebal.inspectors.fleet.manifest import Manifest, TableEntry, dump_manifest, load_manifest
@@ -46,11 +46,12 @@ SCHEMA: Final = pa.schema(
 `__consumer_offsets`; `folders` are those that the scan made in the tables, and `document` is the
 whole manifest as JSON."""
 _DOCUMENTS: Final = pa.schema([SCHEMA.field(name) for name in ("scan_id", "document")])
+_ROW: Final = pa.schema(
+    [SCHEMA.field(name) for name in ("scan_id", "finished_at", "versions", "folders")]
+)
 LEAST: Final = 2
 """Scans of a cluster that stay in any case: the one before the last may be read at this moment."""
 _SHARE: Final = 8
-_ROWS: Final = 64
-"""A document may be long, and one is read without the others of its file."""
 _DROPS: Final = "/retention"
 
 
@@ -97,12 +98,11 @@ class Finished:
             DocumentError: it cannot be read.
         """
         for one in self.files_of([number]):
-            with opened(self._place, f"{SCANS}/{one.path}") as file:
-                for rows in rows_in(file, _DOCUMENTS):
-                    numbers = rows["scan_id"].to_pylist()
-                    if number in numbers:
-                        document = rows["document"][numbers.index(number)].as_py()
-                        return load_manifest(document, str(self._place))
+            for rows in read_rows(self._place, f"{SCANS}/{one.path}", _DOCUMENTS):
+                numbers = rows["scan_id"].to_pylist()
+                if number in numbers:
+                    document = rows["document"][numbers.index(number)].as_py()
+                    return load_manifest(document, str(self._place))
         raise LakeError(f"{self._place}: scan {number} is not there any more.")
 
     def files_of(self, numbers: Collection[int]) -> list[DataFile]:
@@ -195,25 +195,23 @@ class Scans(LakeTable):
 
     def _without(self, file: DataFile, gone: Collection[int]) -> Iterator[pa.Table]:
         """Yield the rows of a file that stay, with columns that it may not have."""
-        with opened(self._place, f"{SCANS}/{file.path}") as parquet:
-            for rows in rows_in(parquet, SCHEMA):
-                staying = [one not in gone for one in rows["scan_id"].to_pylist()]
-                yield rows.filter(pa.array(staying, pa.bool_()))
+        for rows in read_rows(self._place, f"{SCANS}/{file.path}", SCHEMA):
+            staying = [one not in gone for one in rows["scan_id"].to_pylist()]
+            yield rows.filter(pa.array(staying, pa.bool_()))
 
     def _write(self, token: str, parts: Iterable[pa.Table]) -> DataFile:
         path, rows = f"{token}.parquet", 0
         files = self._place.files()
         with self._place.errors(), files.open_output_stream(f"{SCANS}/{path}") as out:
             with pq.ParquetWriter(out, SCHEMA, compression="zstd") as writer:
-                for part in _put_together(parts):
-                    writer.write_table(part, row_group_size=_ROWS)
+                for part in parts:
+                    writer.write_table(part)
                     rows += len(part)
             return DataFile(path, rows, out.tell())
 
 
 def _rows(place: Place, file: DataFile) -> tuple[Row, ...]:
-    with opened(place, f"{SCANS}/{file.path}") as parquet:
-        found = parquet.read(columns=["scan_id", "finished_at", "versions", "folders"])
+    found = pa.concat_tables(read_rows(place, f"{SCANS}/{file.path}", _ROW))
     # A time that becomes a datetime imports pandas.
     times = map(moment, found["finished_at"].cast(pa.int64()).to_pylist())
     return tuple(
@@ -221,17 +219,6 @@ def _rows(place: Place, file: DataFile) -> tuple[Row, ...]:
         for row, at in zip(found.drop(["finished_at"]).to_pylist(), times, strict=True)
         if at is not None
     )
-
-
-def _put_together(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the rows in parts of `_ROWS` or a little more: few are in memory at a time."""
-    held: list[pa.Table] = []
-    for part in parts:
-        held.append(part)
-        if sum(map(len, held)) >= _ROWS:
-            yield pa.concat_tables(held)
-            held = []
-    yield from held
 
 
 def expired(rows: Sequence[Row], retain: float | None, now: datetime) -> tuple[Row, ...]:

@@ -13,7 +13,6 @@ import gzip
 import hashlib
 import io
 import os
-import re
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -24,17 +23,15 @@ from typing import IO, Final, NamedTuple
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.files import opened
-from rebal.inspectors.fleet.lake.place import Place, find_place
+from rebal.inspectors.fleet.lake.place import SCHEME, Place, find_place
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.spark.tasks import shares_of
 from rebal.inspectors.logs.text_input import LONGEST_LINE, cannot_read, files_in
 
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-
 
 def is_remote(path: str) -> bool:
     """Return whether a path is a URL (`s3://…`, `hdfs://…`)."""
-    return _SCHEME.match(path) is not None
+    return SCHEME.match(path) is not None
 
 
 def absolute(path: str) -> str:

@@ -172,6 +172,14 @@ class RequestFacts(Struct, array_like=True):
         """Return the member, new if need be."""
         return self.members.setdefault(member_id, LoggedMember())
 
+    def list_before(self, member_id: str) -> tuple[str, ...]:
+        """Return the list of a static member before its restart; () unless it has another now."""
+        now = self.members.get(member_id)
+        before = self.members.get(now.replaced or "") if now is not None else None
+        if now is None or before is None or before.assignors == now.assignors:
+            return ()
+        return before.assignors or ()
+
     def joined(self, request: Request, at: int, start: int) -> LoggedGeneration | None:
         """Note a join without an error; return its generation unless that was done before."""
         found = self._generation(request.generation)

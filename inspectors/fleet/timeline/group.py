@@ -76,8 +76,7 @@ def apply_record(state: GroupState, rows: Rows, record: Record) -> None:
     """Apply one record of `__consumer_offsets` whose key names this group."""
     _came(state, record.at, TOPIC)
     state.told_until = max(record.at, state.told_until)
-    if state.latest is None or record.own_at > state.latest:
-        state.latest = record.own_at
+    state.latest = max(record.own_at, state.latest or record.own_at)
     state.partition = record.partition if state.partition is None else state.partition
     try:
         key, value = _decode(record)
@@ -196,8 +195,7 @@ def _write_members(
 
 
 def _came(state: GroupState, at: int, source: str) -> None:
-    if state.first_at is None or at < state.first_at:
-        state.first_at = at
+    state.first_at = min(at, state.first_at or at)
     state.last_at = max(at, state.last_at)
     state.sources.add(source)
 

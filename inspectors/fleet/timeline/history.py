@@ -69,9 +69,8 @@ def advance(state: GroupState, rows: Rows, new: Generation, members: Named) -> N
         state.protocol, state.slipped = None, []
     is_again = old is not None and old.number == new.number
     slipped = () if is_again else state.slipped
-    if old is not None and is_again:
-        new.completed = old.completed
-    elif logged is not None and new.size is not None:
+    new.completed = old.completed if old is not None and is_again else new.ended
+    if logged is not None and new.size is not None and not is_again:
         logged.ended = new.ended
     rebalance = Rebalance(old, new, state.members, members, state.facts, slipped=slipped)
     state.slipped = [*state.slipped, *rebalance.went] if is_again else []

@@ -43,10 +43,6 @@ class Generation(Struct, kw_only=True, array_like=True):
     started: int | None = None
     timed: bool = True
 
-    def __post_init__(self) -> None:
-        """Say when it was completed, unless that is known."""
-        self.completed = self.completed or self.ended
-
 
 Owners = dict[str, frozenset[Partition]]
 """Partitions that nobody owns between two rounds of a cooperative rebalance, by last owner."""
@@ -229,7 +225,7 @@ def cause(of: Rebalance, added: int, withheld: Owners) -> str | None:
         return told
     if of.replaced and not (of.went or of.came):
         other_assignor = old is not None and old.assignor != of.new.assignor
-        if other_assignor or any(_other_list(key, facts) for key in of.replaced):
+        if other_assignor or any(map(facts.list_before, of.replaced)):
             return causes.LISTS
         return causes.REPLACED
     if of.came and ((old is not None and old.size == 0) or _was_empty(of)):
@@ -289,12 +285,3 @@ def _plain(of: Rebalance, added: int, withheld: int) -> str | None:
     if added > 0:
         return causes.FOLLOW_UP if added <= withheld else causes.TOPICS
     return None
-
-
-def _other_list(member_id: str, facts: RequestFacts) -> bool:
-    """Did the restart of a static member bring another list than the one before it."""
-    now = facts.members.get(member_id)
-    before = facts.members.get(now.replaced) if now is not None and now.replaced else None
-    if now is None or before is None or before.assignors is None:
-        return False
-    return now.assignors != before.assignors

@@ -94,8 +94,8 @@ def _join(state: GroupState, rows: Rows, at: int | None, request: Request) -> No
         return
     replaced = None
     if instance_id:
-        before = facts.instances.get(instance_id)
-        replaced = before if before != member_id else None
+        holder = facts.instances.get(instance_id)
+        replaced = holder if holder != member_id else None
         facts.instances[instance_id] = member_id
     state.lists.joined(request, at, names, replaced)
     logged = facts.member(member_id)
@@ -122,7 +122,9 @@ def _join(state: GroupState, rows: Rows, at: int | None, request: Request) -> No
         history.end(state, rows, None, None, start - 1)
     late = now is not None and now.number == number and start >= now.completed
     if (late or facts.joined(request, at, start) is None) and replaced is not None:
-        _hide(state, member_id, replaced, names, at)
+        before = facts.list_before(member_id)
+        if before:
+            state.incidents.hide(member_id, instance_id or member_id, before, names, at)
         history.hear(state, Logged(at, number, replaced, member_id, request.leader))
 
 
@@ -166,17 +168,6 @@ def _fenced(state: GroupState, rows: Rows, request: Request, at: int) -> None:
         keep_newest(state.facts.fenced, member_id, at)
         detail = f"{request.instance_id or member_id} was used by two processes at once"
         incidents.add(rows, incidents.FENCED, (at, at), detail, members=(member_id,))
-
-
-def _hide(
-    state: GroupState, member_id: str, replaced: str, names: tuple[str, ...], at: int
-) -> None:
-    """Note whether a static member's restart within a generation changed its list."""
-    before = state.facts.members.get(replaced)
-    if before is None or before.assignors is None or before.assignors == names:
-        return
-    who = state.facts.members[member_id].instance_id or member_id
-    state.incidents.hide(member_id, who, before.assignors, names, at)
 
 
 def _heartbeat(state: GroupState, at: int, request: Request) -> None:
