@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -80,16 +79,6 @@ class Browser:
         """What the console said was wrong since it was asked last."""
         found = self._call("POST", "/se/log", {"type": "browser"})
         return [entry["message"] for entry in found if entry["level"] in ("SEVERE", "WARNING")]
-
-    def picture(self, path: Path, height: int = 0) -> None:
-        """A PNG of the window, or of so much of the page."""
-        more = (
-            {"clip": {"x": 0, "y": 0, "width": 1400, "height": height, "scale": 1}}
-            if height
-            else {}
-        )
-        made = self._cdp("Page.captureScreenshot", captureBeyondViewport=bool(height), **more)
-        path.write_bytes(base64.b64decode(made["data"]))
 
     def __enter__(self) -> Browser:
         return self

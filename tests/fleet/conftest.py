@@ -108,20 +108,6 @@ def without_sources(tables: Tables) -> Tables:
     }
 
 
-def by_group(tables: Tables) -> Tables:
-    """The tables with their groups in the order of their ids, each group's rows as they stand.
-
-    Which groups share a file, and so in which order groups stand, follows from the size of the
-    inputs: two scans that go on from each other have other inputs than a full one. When brokers
-    were asked differs too: `log_ends` is left out.
-    """
-    return {
-        name: sorted(rows, key=lambda row: row["group_id"] or "")
-        for name, rows in tables.items()
-        if name != "log_ends"
-    }
-
-
 @pytest.fixture(scope="session")
 def small_scan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A scan of a made-up fleet, one group of each shape (twenty); only to be read."""

@@ -9,10 +9,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any, Final
+from unittest.mock import MagicMock
 
 import promql_parser as promql
 import pytest
@@ -54,44 +54,31 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Series:
     return found
 
 
-def labels_of(query: Any, series: Series) -> set[str]:
+def labels_of(query: str, series: Series) -> set[str]:
     """The labels of a query's answer; each selector in it finds series."""
-    kind = type(query).__name__
-    if kind == "VectorSelector":
-        assert query.name in series, query.name
-        found = series[query.name]
-        for matcher in query.matchers.matchers:
-            value = matcher.value
-            if value.startswith("$"):
-                assert value[1:] in {one["name"] for one in DASHBOARD["templating"]["list"]}
-                value = ".*"
-            found = [one for one in found if re.fullmatch(value, one.get(matcher.name, "\0"))]
-        assert found, query.prettify()
-        return {name for one in found for name in one}
-    if kind == "MatrixSelector":
-        return labels_of(query.vector_selector, series)
-    if kind == "Call":
-        return {name for one in query.args for name in labels_of(one, series)}
-    if kind == "BinaryExpr":
-        return labels_of(query.lhs, series) | labels_of(query.rhs, series)
-    if kind == "ParenExpr":
-        return labels_of(query.expr, series)
-    if kind == "AggregateExpr":
-        inside = labels_of(query.expr, series)
-        if query.modifier is None:
-            return inside if query.param is not None else set()
-        assert set(query.modifier.labels) <= inside, query.prettify()
-        return set(query.modifier.labels)
-    assert kind in ("NumberLiteral", "StringLiteral"), kind
-    return set()
+    inside: set[str] = set()
+    for name, matchers in re.findall(r"(rebal_\w+)(?:{(.*?)})?", query):
+        found = series[name]
+        for label, value in re.findall(r'(\w+)=~?"(.*?)"', matchers):
+            names = {one["name"] for one in DASHBOARD["templating"]["list"]}
+            assert not value.startswith("$") or value[1:] in names
+            pattern = ".*" if value.startswith("$") else value
+            found = [one for one in found if re.fullmatch(pattern, one.get(label, "\0"))]
+        assert found, query
+        inside |= {label for one in found for label in one}
+    by = re.findall(r"\bby ?\(([^)]*)\)", query)
+    assert {label for names in by for label in re.findall(r"\w+", names)} <= inside
+    if re.match(r"(sum|max|min|count|avg)\b", query):
+        return set(re.findall(r"\w+", by[0])) if by else set()
+    return inside
 
 
 @pytest.mark.parametrize(("title", "expr", "legend"), QUERIES, ids=[one[0] for one in QUERIES])
 def test_each_query_of_the_dashboard_finds_series(
     title: str, expr: str, legend: str, series: Series
 ) -> None:
-    shown = labels_of(promql.parse(expr), series)
-    assert set(re.findall(r"{{(\w+)}}", legend)) <= shown
+    promql.parse(expr)
+    assert set(re.findall(r"{{(\w+)}}", legend)) <= labels_of(expr, series)
 
 
 def test_the_dashboard_names_only_its_own_data_source(series: Series) -> None:
@@ -104,7 +91,7 @@ def test_the_dashboard_names_only_its_own_data_source(series: Series) -> None:
     for variable in DASHBOARD["templating"]["list"][1:]:
         (selector, label) = re.findall(r"label_values\((.*), (\w+)\)", variable["definition"])[0]
         assert label == variable["name"]
-        assert label in labels_of(promql.parse(selector), series)
+        assert label in labels_of(selector, series)
 
 
 class Shell:
@@ -169,62 +156,29 @@ def test_each_line_of_the_cron_file_runs_real_commands(shell: Shell) -> None:
     assert parsed(calls[1])["out"].endswith(".prom")
 
 
-class Recorded:
-    """Airflow's DAG and BashOperator, as far as the example uses them."""
-
-    def __init__(self) -> None:
-        self.dags: list[dict[str, Any]] = []
-        self.tasks: dict[str, str] = {}
-        self.edges: list[tuple[str, str]] = []
-
-    def modules(self) -> Iterator[tuple[str, ModuleType]]:
-        recorded = self
-
-        class Dag(SimpleNamespace):
-            def __enter__(self) -> Dag:
-                recorded.dags.append(vars(self))
-                return self
-
-            def __exit__(self, *_: object) -> None: ...
-
-        class BashOperator:
-            def __init__(self, *, task_id: str, bash_command: str, **more: Any) -> None:
-                assert more.keys() <= {"execution_timeout"}
-                self.name = task_id
-                recorded.tasks[task_id] = bash_command
-
-            def __rshift__(self, others: list[BashOperator]) -> None:
-                recorded.edges += [(self.name, other.name) for other in others]
-
-        for name in ("airflow", "airflow.providers", "airflow.providers.standard"):
-            yield name, ModuleType(name)
-        yield "airflow.providers.standard.operators", ModuleType("operators")
-        for name, member in (
-            ("airflow.sdk", {"DAG": Dag}),
-            ("airflow.providers.standard.operators.bash", {"BashOperator": BashOperator}),
-        ):
-            module = ModuleType(name)
-            vars(module).update(member)
-            yield name, module
-
-
 def test_the_dag_scans_first_and_its_command_lines_are_real(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded = Recorded()
-    for name, module in recorded.modules():
-        monkeypatch.setitem(sys.modules, name, module)
+    sdk, bash, (scan, *others) = MagicMock(), MagicMock(), [MagicMock() for _ in range(3)]
+    bash.BashOperator.side_effect = [scan, *others]
+    operators = "airflow.providers.standard.operators"
+    for name in ("airflow", "airflow.providers", "airflow.providers.standard", operators):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, "airflow.sdk", sdk)
+    monkeypatch.setitem(sys.modules, f"{operators}.bash", bash)
     path = EXAMPLES / "airflow_dag.py"
     exec(compile(path.read_text(), str(path), "exec"), {"__name__": "rebal_dag"})
-    (dag,) = recorded.dags
-    assert dag["max_active_runs"] == 1
-    assert dag["catchup"] is False
-    assert recorded.edges == [("scan", "report"), ("scan", "metrics")]
+    dag = sdk.DAG.call_args.kwargs
+    assert (dag["max_active_runs"], dag["catchup"]) == (1, False)
+    scan.__rshift__.assert_called_once_with(others)
     lakes = set()
-    for name, command in recorded.tasks.items():
+    for name, made in zip(
+        ("scan", "report", "metrics"), bash.BashOperator.call_args_list, strict=True
+    ):
+        command = made.kwargs["bash_command"]
         assert "{{" not in command, "Airflow fills in templates"
         (call,) = shell.run(command)
-        assert call[:2] == ["fleet", name]
+        assert (made.kwargs["task_id"], call[:2]) == (name, ["fleet", name])
         given = parsed(call)
         lakes.add(given["out"] if name == "scan" else given.get("folder") or given["lake"])
     assert lakes == {"s3://lakes/kafka"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import zlib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from rebal.inspectors.fleet.lake import table as lake_table
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
 from rebal.inspectors.fleet.lake.run import Run, counted, find_cluster, new_run
 from rebal.inspectors.fleet.lake.scans import Scans
-from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, number_of, token_of
+from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.fleet.writer import STORED, PartWriter, TaskReport, Totals
 from rebal.inspectors.tables.reader import open_tables
@@ -205,15 +204,6 @@ def test_a_scan_that_is_finished_between_a_look_and_a_commit_is_not_lost(
     assert seen(tmp_path)["offsets"] == {0: 1}
 
 
-def test_who_began_together_and_commits_first_wins(tmp_path: Path) -> None:
-    place = find_place(str(tmp_path))
-    with new_run(place, UNNAMED, full=False) as one, new_run(place, UNNAMED, full=False) as other:
-        finish(other, 2)
-        with pytest.raises(LakeError, match="came first; nothing of this one is in the tables"):
-            finish(one, 1)
-    assert seen(tmp_path) == of(2)
-
-
 def test_two_clusters_in_one_lake_do_not_mix(tmp_path: Path) -> None:
     place = find_place(str(tmp_path))
     with new_run(place, "west", full=False) as west, new_run(place, "east", full=False) as east:
@@ -280,18 +270,6 @@ def test_a_commit_that_never_succeeds(tmp_path: Path, monkeypatch: pytest.Monkey
         table.become("east", [DataFile("a.parquet", 1, 10)], "east", 1)
 
 
-def test_a_table_that_takes_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody has given the table a property with which Delta lets no file be replaced."""
-    from deltalake import DeltaTable
-
-    one_scan(tmp_path, 1)
-    monkeypatch.setattr(lake_table.time, "sleep", lambda _: None)
-    DeltaTable(tmp_path / "groups").alter.set_table_properties({"delta.appendOnly": "true"})
-    with pytest.raises(LakeError, match=r"the store says: .* Delta table is append-only"):
-        one_scan(tmp_path, 2)
-    assert seen(tmp_path) == of(1)
-
-
 def test_a_table_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
@@ -352,24 +330,13 @@ def test_what_no_task_reported_is_not_in_the_tables(tmp_path: Path) -> None:
     assert seen(tmp_path) == of(1)
 
 
-def test_clusters_whose_names_have_one_checksum_have_folders_of_their_own() -> None:
-    one, other = "plumless", "buckeroo"
-    assert zlib.crc32(one.encode()) == zlib.crc32(other.encode())
-    assert number_of(token_of(one, 3), one) == 3
-    assert number_of(token_of(one, 3), other) is None
-
-
 def test_a_folder_of_something_else_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(LakeError, match="holds other files"):
         one_scan(tmp_path, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
-
-
-def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
-    (tmp_path / "out").touch()
     with pytest.raises(LakeError, match="is a file"):
-        one_scan(tmp_path / "out", 1)
+        one_scan(tmp_path / "thesis.tex", 1)
 
 
 @pytest.mark.parametrize(

@@ -50,23 +50,6 @@ def test_each_shape_of_group_gets_its_verdict(small_scan: Path) -> None:
     assert set(WANTED.values()) == set(VERDICTS)
 
 
-def test_a_group_is_judged_as_plan_upgrade_judges_it(small_scan: Path) -> None:
-    plans = {
-        one.group.group_id: make_plan(one) for one in read_snapshots(open_tables(str(small_scan)))
-    }
-    for group in make_fleet_report(str(small_scan)).groups:
-        if group.readiness is None:
-            continue
-        mine, wanted = group.readiness.plan, plans[group.group_id]
-        assert (mine.verdict, mine.path, mine.next_step, mine.summary) == (
-            wanted.verdict,
-            wanted.path,
-            wanted.next_step,
-            wanted.summary,
-        )
-        assert mine.findings == wanted.findings
-
-
 @pytest.mark.parametrize("to", ["cooperative", "eager", "consumer"])
 def test_a_cost_is_that_of_the_groups_own_plan(small_scan: Path, to: str) -> None:
     report = make_fleet_report(str(small_scan), to=to)

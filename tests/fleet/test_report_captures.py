@@ -93,14 +93,6 @@ def test_what_no_rule_keeps_back_is_not_left_without_a_word(folder: Path) -> Non
     assert told["ml-features"] == "RB413"
 
 
-def test_what_a_scan_cannot_tell_says_who_can(report: FleetReport) -> None:
-    ready = group_of(report, "reports").readiness
-    assert ready is not None
-    (one,) = (missing for missing in ready.missing if missing.rule == "RB113")
-    assert one.how.startswith("Probe the live group")
-    assert "with its CURRENT list (no change of configuration)" in one.how
-
-
 def test_kip_848_groups_in_a_scan_prove_that_the_brokers_have_the_feature(tmp_path: Path) -> None:
     rows = tables([*captured_records(CAPTURES)])
     for records, known in (({"GROUP_METADATA": 9}, False), ({"CONSUMER_GROUP_METADATA": 1}, True)):
@@ -112,12 +104,6 @@ def test_kip_848_groups_in_a_scan_prove_that_the_brokers_have_the_feature(tmp_pa
         assert bool(feature) is not known
         assert len(asked) == 2 + len(feature)
         assert all(one.how.startswith("Name a broker with -b HOST:PORT") for one in asked)
-
-
-def test_a_roll_out_that_has_begun_is_taken_first(report: FleetReport) -> None:
-    ready = [(g.group_id, g.readiness.under_way) for g in report.to_take if g.readiness]
-    assert {name for name, begun in ready if begun} >= {"shipping", "inventory"}
-    assert [begun for _, begun in ready] == sorted((b for _, b in ready), reverse=True)
 
 
 def test_incidents_and_lists_tell_the_story(report: FleetReport) -> None:
@@ -136,14 +122,6 @@ def test_incidents_and_lists_tell_the_story(report: FleetReport) -> None:
     kinds = {one.kind for one in group_of(report, "static-orders").history.incidents}
     assert "hidden list" in kinds
     assert "storm" in {one.kind for one in group_of(report, "flappy").history.incidents}
-
-
-def test_the_tables_alone_make_the_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.run(["plan-upgrade", "shipping", "--evidence", str(folder)]) == 0
-    said = capsys.readouterr().out
-    assert "cooperative-sticky is in 2 of 4 lists" in said
-    assert app.run(["inspect", "migrating", "--evidence", str(folder), "-o", "json"]) == 0
-    assert '"type": "consumer"' in capsys.readouterr().out
 
 
 def test_report_and_plan_name_the_same_path_verdict_and_steps(

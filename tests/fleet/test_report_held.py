@@ -140,13 +140,21 @@ def test_a_rejected_client_that_would_be_admitted_now_is_still_out(tmp_path: Pat
     assert held.endswith("was rejected and has not rejoined")
 
 
-@pytest.mark.parametrize("instance", [None, "orders-7"])
-def test_a_member_that_was_replaced_is_not_down(tmp_path: Path, instance: str | None) -> None:
+@pytest.mark.parametrize(
+    ("instance", "changes"),
+    [
+        (None, {}),
+        ("orders-7", {"client_id": "another"}),
+        (None, {"client_id": "orders-pod-x7"}),  # a pod's name; the group has as many as before
+    ],
+)
+def test_a_member_that_was_replaced_is_not_down(
+    tmp_path: Path, instance: str | None, changes: dict[str, str]
+) -> None:
     rows = fleet(4)
     lost = member_out(rows, "session expired", fewer=0)
     lost["instance_id"] = instance
-    other = {"client_id": "another"} if instance else {}
-    back(rows, lost, **other)
+    back(rows, lost, **changes)
     assert of(make_fleet_report(str(write_tables(tmp_path, rows)))).held == ()
 
 
@@ -172,14 +180,6 @@ def test_a_clean_scale_in_holds_nothing(tmp_path: Path, reason: str | None) -> N
     report = make_fleet_report(str(write_tables(tmp_path, rows)))
     assert of(report).held == ()
     assert NAME in {group.group_id for group in report.to_take}
-
-
-def test_a_group_that_has_as_many_members_as_before_misses_none(tmp_path: Path) -> None:
-    """The new process has another client id, as a pod's name is."""
-    rows = fleet(4)
-    lost = member_out(rows, "session expired", fewer=0)
-    back(rows, lost, client_id="orders-pod-x7")
-    assert of(make_fleet_report(str(write_tables(tmp_path, rows)))).held == ()
 
 
 def test_hostile_names_of_missing_members_stay_text(tmp_path: Path, capsys: Said) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,33 +114,48 @@ def test_hostile_names_stay_text_in_every_form(hostile: Path, capsys: Said) -> N
     assert HOSTILE in {g["group_id"] for g in json.loads(capsys.readouterr().out)["groups"]}
 
 
-def test_records_that_could_not_be_read_are_said(tmp_path: Path, capsys: Said) -> None:
-    rows = fleet(20)
-    rows["errors"] = [{"source": "a.jsonl", "error": "cut off", "offset": n} for n in range(3)]
-    folder = write_tables(tmp_path, rows)
-    said = "3 records could not be read, and their evidence is missing"
-    assert said in report_lines(folder, capsys)[1]
-    for form in ("markdown", "html"):
+BROKEN = [{"source": "a.jsonl", "error": "cut off", "offset": n} for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "said", "fields"),
+    [
+        (
+            {"errors": BROKEN},
+            {},
+            "3 records could not be read, and their evidence is missing",
+            {"records_unreadable": 3},
+        ),
+        (
+            {},
+            {"breaks": {3: (7,), 9: (1, 5)}},
+            "of 2 partitions the log cleaner removed records between two scans",
+            {"partitions_with_missing_records": [3, 9]},
+        ),
+    ],
+    ids=["unreadable", "cleaned"],
+)
+def test_what_is_missing_is_said_in_every_form(
+    *, rows: Rows, options: Any, said: str, fields: dict[str, Any], tmp_path: Path, capsys: Said
+) -> None:
+    folder = write_tables(tmp_path, {**fleet(20), **rows}, **options)
+    for form in ("text", "markdown", "html"):
         assert said in "\n".join(report_lines(folder, capsys, "-o", form))
     body = json.loads("\n".join(report_lines(folder, capsys, "-o", "json")))
-    assert body["scan"]["records_unreadable"] == 3
+    assert {name: body["scan"][name] for name in fields} == fields
 
 
-def test_rates_of_a_short_history_are_said_to_be_extrapolated(tmp_path: Path, capsys: Said) -> None:
-    folder = write_tables(tmp_path, fleet(20), minutes=59)
-    said = "59 min of history, from which rates an hour are extrapolated"
-    assert report_lines(folder, capsys)[1].endswith(said)
-    assert "extrapolated" not in "".join(report_lines(write_tables(tmp_path, fleet(20)), capsys))
-
-
-@pytest.mark.parametrize(("minutes", "said"), [(2, "from 2 min"), (24 * 60, "")])
-def test_a_rate_of_a_short_history_says_so_beside_it(
-    minutes: int, said: str, tmp_path: Path, capsys: Said
+@pytest.mark.parametrize("minutes", [2, 24 * 60])
+def test_rates_of_a_short_history_are_said_to_be_extrapolated(
+    minutes: int, tmp_path: Path, capsys: Said
 ) -> None:
     lines = report_lines(write_tables(tmp_path, fleet(20), minutes=minutes), capsys, "--wide")
+    said = "2 min of history, from which rates an hour are extrapolated"
+    assert lines[1].endswith(said) is (minutes == 2)
     (head,) = (n for n, line in enumerate(lines) if line.startswith("worst off now"))
-    assert ("EXTRAPOLATED" in lines[head + 1]) is bool(said)
-    assert all(line.endswith(said) for line in lines[head + 2 : head + 2 + MOST])
+    assert ("EXTRAPOLATED" in lines[head + 1]) is (minutes == 2)
+    worst = lines[head + 2 : head + 2 + MOST]
+    assert all(line.endswith("from 2 min") is (minutes == 2) for line in worst)
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
@@ -158,15 +174,6 @@ def test_terms_are_explained_where_they_stand_and_no_others(
     calm = fleet(20)
     calm["incidents"] = []
     assert INCIDENTS["storm"] not in told(calm, "calm")
-
-
-def test_what_the_log_cleaner_took_between_scans_is_said(tmp_path: Path, capsys: Said) -> None:
-    folder = write_tables(tmp_path, fleet(20), breaks={3: (7,), 9: (1, 5)})
-    said = "of 2 partitions the log cleaner removed records between two scans"
-    for form in ("text", "markdown", "html"):
-        assert said in "\n".join(report_lines(folder, capsys, "-o", form))
-    body = json.loads("\n".join(report_lines(folder, capsys, "-o", "json")))
-    assert body["scan"]["partitions_with_missing_records"] == [3, 9]
 
 
 def test_members_that_no_record_shows_are_no_zero(tmp_path: Path, capsys: Said) -> None:

@@ -14,11 +14,6 @@ import pytest
 from rebal.cli import app
 from rebal.cli.fleet import FleetGroup, FleetReport, make_fleet_report
 from rebal.cli.trend import NoTrend, Trend
-from rebal.inspectors.fleet.lake.place import find_place
-from rebal.inspectors.fleet.lake.run import app_of, new_run
-from rebal.inspectors.fleet.lake.table import LakeTable
-from rebal.inspectors.fleet.manifest import UNNAMED
-from rebal.inspectors.fleet.schemas import TABLES
 from tests.documents import checked
 from tests.fleet import tablefiles
 from tests.fleet.conftest import report_lines
@@ -176,14 +171,6 @@ def test_groups_that_cannot_be_compared_say_why(second: Callable[..., FleetRepor
     }
 
 
-def test_scans_that_end_at_the_same_time_have_no_trend(
-    second: Callable[..., FleetReport],
-) -> None:
-    report = second(fleet(20), AT)
-    why = {group.trend.why for group in report.groups if isinstance(group.trend, NoTrend)}
-    assert why == {"the scans end at the same time"}
-
-
 def test_a_compacted_topic_does_not_make_a_group_look_worse(
     second: Callable[..., FleetReport],
 ) -> None:
@@ -200,13 +187,15 @@ def test_a_compacted_topic_does_not_make_a_group_look_worse(
     assert trend.rebalances.before == 0
 
 
-def test_a_clock_that_was_set_back_makes_no_trend(
-    second: Callable[..., FleetReport], capsys: Said
+@pytest.mark.parametrize("back", [0, 3], ids=["at the same time", "a clock was set back"])
+def test_scans_of_which_none_ends_later_have_no_trend(
+    second: Callable[..., FleetReport], capsys: Said, back: int
 ) -> None:
-    """Its newest records are older than those of the scan before."""
-    earlier = AT - 3 * HOUR
-    report = second(go_on(fleet(20), {0: 40}, until=earlier), until=earlier)
+    until = AT - back * HOUR
+    report = second(go_on(fleet(20), {0: 40} if back else {}, until=until), until)
     assert report.trend is None
+    why = {group.trend.why for group in report.groups if isinstance(group.trend, NoTrend)}
+    assert "the scans end at the same time" in why
     said = "no trend yet since scan 1 (2026-11-20 09:00Z): the scans end at the same time"
     assert said in report_lines(Path(report.folder), capsys)[2]
 
@@ -288,25 +277,6 @@ def test_a_baseline_that_cannot_be_read_names_those_that_can(tmp_path: Path, cap
     assert app.run([*report, "2"]) == 0
     assert "since scan 2 " in capsys.readouterr().out
     assert app.run([*report, "0"]) == 2
-
-
-def test_the_scan_before_is_read_at_its_own_versions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A scan that is not finished has changed the tables since; it is not seen."""
-    write_tables(tmp_path, fleet(20))
-    monkeypatch.setattr(tablefiles, "AT", AT + 24 * HOUR)
-    write_tables(tmp_path, go_on(fleet(20), {0: 96}))
-    wanted = make_fleet_report(str(tmp_path), baseline=1).trend
-    assert wanted is not None
-    place = find_place(str(tmp_path))
-    with new_run(place, UNNAMED, full=True) as run:
-        for name in ("groups", "rebalances"):
-            table = LakeTable(place, name, TABLES[name])
-            assert table.become(UNNAMED, [], app_of(UNNAMED), run.number) is not None
-    report = make_fleet_report(str(tmp_path), baseline=1)
-    assert report.trend == wanted
-    assert len(report.groups) == 20
 
 
 def test_an_earlier_scan_whose_files_are_gone_costs_only_the_trend(

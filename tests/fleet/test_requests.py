@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +13,13 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.evidence.observations import Joined, Left, Refused
 from rebal.inspectors.fleet.sources import files as request_files
 from rebal.inspectors.fleet.sources.files import share_out
 from rebal.inspectors.fleet.sources.requests import read_parts
 from rebal.inspectors.fleet.timeline.facts import is_steady, unpack_request
-from rebal.inspectors.logs.requests.lines import CONSUMER_HEARTBEAT, Outcome, Request
-from rebal.inspectors.logs.requests.reader import read_request_log
+from rebal.inspectors.logs.requests.lines import CONSUMER_HEARTBEAT, Request
 from tests.fleet.conftest import REQUEST_LOG, read_tables
 from tests.fleet.timeline_input import request_rows
-
-LOG = (
-    Path(os.environ.get("REBAL_CAPTURES") or Path(__file__).parents[1] / "data/captures")
-    / "kafka-request.log.gz"
-)
 
 
 def said(rows: pa.Table) -> list[Request]:
@@ -37,8 +28,8 @@ def said(rows: pa.Table) -> list[Request]:
     return [replace(unpack_request(value), at=at) for value, at in found]
 
 
-def rows_of(*lines: str, tz_offset: timedelta = timedelta(0)) -> pa.Table:
-    return request_rows(((line.encode(), "log", n) for n, line in enumerate(lines)), tz_offset)
+def rows_of(*lines: str) -> pa.Table:
+    return request_rows((line.encode(), "log", n) for n, line in enumerate(lines))
 
 
 def line(api: str, request: dict[str, Any], response: dict[str, Any], **more: Any) -> str:
@@ -55,45 +46,6 @@ def line(api: str, request: dict[str, Any], response: dict[str, Any], **more: An
         **more,
     }
     return f"[2026-11-21 02:06:10,290] DEBUG Completed request:{json.dumps(body)} (x)"
-
-
-@pytest.fixture(scope="module")
-def captured() -> pa.Table:
-    with gzip.open(LOG, "rb") as lines:
-        return request_rows((raw, LOG.name, n) for n, raw in enumerate(lines))
-
-
-def test_the_same_joins_refusals_and_leaves_as_for_one_group(captured):
-    seen = read_request_log([LOG]).observations
-    expected = Counter(
-        (type(one).__name__, one.group_id, one.at, one.member_id)
-        for one in seen
-        if isinstance(one, Joined | Left)
-    )
-    expected += Counter(
-        ("Refused", one.group_id, one.at, one.client_id, one.list)
-        for one in seen
-        if isinstance(one, Refused) and one.error == "INCONSISTENT_GROUP_PROTOCOL"
-    )
-    made: Counter[Any] = Counter()
-    assert captured["problem"].null_count == len(captured)
-    for one in said(captured):
-        if one.api == "LEAVE_GROUP":
-            for left in one.left:
-                made["Left", one.group_id, one.at, left.member_id] += 1
-        elif one.api == "JOIN_GROUP" and one.outcome in (Outcome.ACCEPTED, Outcome.ID_GIVEN):
-            made["Joined", one.group_id, one.at, one.member_id] += 1
-        elif one.api == "JOIN_GROUP" and one.error == 23 and not one.is_probe:
-            names = tuple(protocol.name for protocol in one.protocols)
-            made["Refused", one.group_id, one.at, one.client_id, names] += 1
-    assert sum(made.values()) > 100
-    assert made == expected
-
-
-def test_rows_keep_the_lines_order_and_where_they_stand(captured):
-    positions = captured.column("position").to_pylist()
-    assert positions == sorted(set(positions))
-    assert set(captured.column("source").to_pylist()) == {LOG.name}
 
 
 def test_heartbeats_are_kept_where_they_say_something():
@@ -154,15 +106,6 @@ def test_lines_that_cannot_be_read_are_rows_that_say_so():
         (2, "a broker before 2.8 wrote this line: it holds no JSON (KIP-673)"),
     ]
     assert rows["group_id"].null_count == 3
-
-
-def test_a_line_in_a_json_wrapper_and_a_clock_ahead_of_utc():
-    leave = line("LEAVE_GROUP", {"memberId": "m-1"}, {"errorCode": 0}, version=1)
-    wrapped = json.dumps({"@timestamp": "2026-11-21T02:06:10.290Z", "message": leave[26:]})
-    ahead = timedelta(hours=2)
-    plain, inside = rows_of(leave, wrapped, tz_offset=ahead)["at"].to_pylist()
-    assert plain == datetime(2026, 11, 21, 0, 6, 10, 290000, tzinfo=UTC)
-    assert inside == datetime(2026, 11, 21, 2, 6, 10, 290000, tzinfo=UTC)
 
 
 def news(rows: pa.Table) -> Counter[Request]:

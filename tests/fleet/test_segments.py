@@ -198,18 +198,17 @@ def test_what_is_a_segment_is_told_by_its_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("missing", "no such file"), ("empty", "no segment of __consumer_offsets is there")],
+    [
+        ("missing", "no such file"),
+        ("empty", "no segment of __consumer_offsets is there"),
+        (f"{0:020}.log", "keep the name that the folder has on the broker"),
+    ],
 )
-def test_paths_without_a_segment(tmp_path: Path, name: str, says: str) -> None:
+def test_paths_without_a_segment_or_its_partition(tmp_path: Path, name: str, says: str) -> None:
     (tmp_path / "empty").mkdir()
+    (tmp_path / f"{0:020}.log").touch()
     with pytest.raises(DocumentError, match=says):
         find_segments([str(tmp_path / name)])
-
-
-def test_a_segment_whose_partition_cannot_be_told(tmp_path: Path) -> None:
-    (tmp_path / f"{0:020}.log").touch()
-    with pytest.raises(DocumentError, match="keep the name that the folder has on the broker"):
-        find_segments([str(tmp_path / f"{0:020}.log")])
 
 
 def test_the_cluster_is_the_one_of_the_brokers_own_file(tmp_path: Path) -> None:

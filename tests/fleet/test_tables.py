@@ -308,24 +308,6 @@ def test_evidence_binds_by_member_id_and_to_nobody_else(scan: Path) -> None:
     assert bound["restarted-since"].software is None
 
 
-def test_who_left_and_which_rebalances_were_completed(tmp_path: Path) -> None:
-    rows = fleet(8)
-    rows["members"][0] |= {"left_at": AT, "left_reason": "closed", "current": False}
-    group = rows["members"][0]["group_id"]
-    tables = open_tables(str(write_tables(tmp_path, rows)))
-    columns = ("member_id", "left_at", "left_reason", "group_id")
-    members = rows_of(tables.read("members", columns, group))
-    ((member_id, left_at, reason, _),) = [row for row in members if row[1] is not None]
-    left = rows["members"][0]["member_id"]
-    assert (member_id, moment(left_at), reason) == (left, AT, "closed")
-    wanted = [r for r in rows["rebalances"] if r["group_id"] == group and not r["failed"]]
-    found = tables.read("rebalances", ("failed", "group_id"), group)
-    completed = [failed for failed, _ in rows_of(found)]
-    assert completed.count(False) == len(wanted)
-    (snapshot,) = read_snapshots(tables, group)
-    assert left not in {member.member_id for member in snapshot.members}
-
-
 def test_one_group_is_found_in_any_file_and_row_group(scan: Path) -> None:
     every = {one.group.group_id: one for one in read_snapshots(open_tables(str(scan)))}
     assert len(every) == GROUPS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
@@ -116,11 +116,7 @@ def test_an_effective_time_is_no_evidence_of_a_latency() -> None:
     """An epoch whose members reached it while the clock was set back."""
     for back in (0, 60):
         story = Story()
-        story.member(1, M("a"))
-        story.epoch(1, 1)
-        story.target(1, "a", (0,))
-        story.target_epoch(1, 1)
-        story.current(1, "a", 1, (0,))
+        story.reach(1, 1, {"a": (0,)}, [M("a")])
         for number in range(2, 6):
             story.epoch(number * 10, number)
             story.target_epoch(number * 10, number)
@@ -178,38 +174,26 @@ def test_a_time_outside_of_all_sources_takes_the_one_before_it() -> None:
     assert effective(own[:1], (10, 50)).tolist() == [10]
 
 
-def stamps(*times: datetime | None) -> pa.ChunkedArray:
-    return pa.chunked_array([pa.array(times, pa.timestamp("us", "UTC"))])
-
-
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
-LATER: Callable[[float], datetime] = lambda hours: NOON + timedelta(hours=hours)  # noqa: E731
-Y1970 = datetime(1970, 1, 1, tzinfo=UTC)
-Y2100 = datetime(2100, 1, 1, tzinfo=UTC)
+SOON = datetime.now(UTC).replace(microsecond=0) + timedelta(days=400)
 
 
-@pytest.mark.parametrize("odd", [Y2100, Y1970, None])
-def test_the_extent_of_a_source_leaves_out_what_cannot_be(odd: datetime | None) -> None:
-    usual = [NOON, LATER(1), LATER(-1), LATER(2)]
-    found = span_of(stamps(*usual, odd), latest_time())
-    assert found is not None
-    times = [datetime.fromtimestamp(time / SECOND, UTC) for time in found]
-    assert times == [LATER(-1), LATER(2)]
-
-
-def test_the_extent_is_no_less_where_this_machines_clock_is_behind() -> None:
-    soon = datetime.now(UTC).replace(microsecond=0) + timedelta(days=400)
-    found = span_of(stamps(soon, soon + timedelta(hours=1)), latest_time())
-    assert found is not None
-    assert found[1] - found[0] == HOUR
-    assert span_of(stamps(), latest_time()) is None
-
-
-def test_the_clock_of_the_machine_that_scans_decides_and_not_the_executors() -> None:
-    latest = round(LATER(2).timestamp()) * SECOND
-    found = span_of(stamps(NOON, LATER(1), LATER(3)), latest)
-    assert found is not None
-    assert found[1] - found[0] == HOUR
+@pytest.mark.parametrize(
+    ("times", "first", "hours"),
+    [
+        ([NOON, NOON + timedelta(hours=1), None, datetime(2100, 1, 1, tzinfo=UTC)], NOON, 1),
+        ([NOON + timedelta(hours=2), datetime(1970, 1, 1, tzinfo=UTC), NOON], NOON, 2),
+        ([SOON, SOON + timedelta(hours=1)], SOON, 1),
+    ],
+    ids=["after now", "before Kafka", "a scanning machine whose clock is behind"],
+)
+def test_the_extent_of_a_source_leaves_out_what_cannot_be(
+    times: list[datetime | None], first: datetime, hours: int
+) -> None:
+    stamps = pa.chunked_array([pa.array(times, pa.timestamp("us", "UTC"))])
+    begin = round(first.timestamp()) * SECOND
+    assert span_of(stamps, latest_time()) == (begin, begin + hours * HOUR)
+    assert span_of(stamps.slice(0, 0), latest_time()) is None
 
 
 def test_a_request_outside_of_all_sources_time_has_none() -> None:

@@ -57,16 +57,6 @@ def test_two_brokers_logs_out_of_order_give_the_same_generations() -> None:
     assert wanted[1:] == [(2, ["b"], []), (3, [], ["a"])]
 
 
-def test_records_are_ordered_by_offset_where_their_times_are_not() -> None:
-    story = Story()
-    for number in range(1, 6):
-        story.generation(number * 2, number, [M("a", (number,))])
-    story.rows[3]["at"] -= 5 * SECOND
-    rows = tables(story.rows)["rebalances"]
-    assert [row["generation"] for row in rows] == [1, 2, 3, 4, 5]
-    assert [row["incarnation"] for row in rows] == [1] * 5
-
-
 def test_rows_that_are_not_sorted_by_effective_times_are_told() -> None:
     story = Story()
     for number in range(1, 6):

@@ -15,10 +15,7 @@ def test_online_conversion_to_kip_848_and_back() -> None:
     story.generation(10, 3, [classic])
     story.tombstone(50)
     story.member(50, classic, ("range", "cooperative-sticky"))
-    story.epoch(50, 3)
-    story.target(50, "c", (0, 1, 2, 3))
-    story.target_epoch(50, 3)
-    story.current(50, "c", 3, (0, 1, 2, 3))
+    story.reach(50, 3, {"c": (0, 1, 2, 3)})
     story.member(50, modern)
     story.epoch(50, 4)
     story.target(50, "c", (0, 1))
@@ -27,10 +24,7 @@ def test_online_conversion_to_kip_848_and_back() -> None:
     story.current(50, "n", 4, ())
     story.current(52, "c", 4, (0, 1))
     story.current(53, "n", 4, (2, 3))
-    story.gone(80, "n")
-    story.gone(80, "c")
-    story.put(80, 6, None)
-    story.put(80, 3, None)
+    story.unmake(80, "n", "c")
     story.generation(80, 5, [M("c", (0, 1))])
     story.generation(81, 6, [M("c", (0, 1, 2, 3))])
     made = tables(story.rows)
@@ -60,17 +54,12 @@ def test_online_conversion_to_kip_848_and_back() -> None:
 
 def test_a_kip_848_group_deleted_and_made_again_as_a_classic_one_is_no_conversion() -> None:
     topic, log = Story(), Story()
-    topic.member(1, M("n"))
-    topic.epoch(1, 1)
-    topic.target(1, "n", (0,))
-    topic.target_epoch(1, 1)
-    topic.current(1, "n", 1, (0,))
+    topic.reach(1, 1, {"n": (0,)}, [M("n")])
     beat(log, 1.1, "n", 0, 1)
     topic.gone(4, "n")
     topic.epoch(4, 2)
     beat(log, 4.1, "n", -1, -1)
-    topic.put(6, 6, None)
-    topic.put(6, 3, None)
+    topic.unmake(6)
     topic.generation(9, 0, [], protocol_type="")
     topic.generation(9.2, 1, [M("c", (0,))])
     log.round(9.2, 1, [M("c", (0,))], took=0.1)
@@ -105,9 +94,7 @@ def test_a_kip_848_group_that_is_deleted_or_still_moving() -> None:
     assert facts(moving, "type", "state", "generation", "assignment_epoch") == (
         "consumer", "Reconciling", 1, 1,
     )  # fmt: skip
-    story.gone(9, "n")
-    story.put(9, 6, None)
-    story.put(9, 3, None)
+    story.unmake(9, "n")
     dead = only(tables(story.rows)["groups"])
     assert facts(dead, "state", "members") == ("Dead", 0)
 
@@ -120,17 +107,8 @@ def test_what_members_ran_before_a_conversion_is_forgotten() -> None:
         story.generation(number + 0.1, number, [M("c", (0, 1, 2, 3))])
     story.tombstone(20)
     story.member(20, eager, ("range",))
-    story.epoch(20, 2)
-    story.target(20, "c", (0, 1, 2, 3))
-    story.target_epoch(20, 2)
-    story.current(20, "c", 2, (0, 1, 2, 3))
-    story.member(20, modern)
-    story.epoch(20, 3)
-    story.target(20, "c", (0, 1))
-    story.target(20, "n", (2, 3))
-    story.target_epoch(20, 3)
-    story.current(21, "c", 3, (0, 1))
-    story.current(21, "n", 3, (2, 3))
+    story.reach(20, 2, {"c": (0, 1, 2, 3)})
+    story.reach(20, 3, {"c": (0, 1), "n": (2, 3)}, [modern], done=21)
     rows = tables(story.rows)["rebalances"]
     assert [row["protocol"] for row in rows] == ["EAGER", "EAGER", "mixed"]
 
@@ -138,9 +116,7 @@ def test_what_members_ran_before_a_conversion_is_forgotten() -> None:
 def test_who_takes_a_static_members_place_never_had_its_list() -> None:
     story = Story()
     story.member(1, M("s-1", instance="s"), ("cooperative-sticky", "range"))
-    story.epoch(1, 1)
-    story.target_epoch(1, 1)
-    story.current(1, "s-1", 1, ())
+    story.reach(1, 1, {"s-1": ()})
     for when, before, after, names in ((20, "s-1", "s-2", ("range",)), (40, "s-2", "s-3", None)):
         story.gone(when, before)
         copied = ("cooperative-sticky", "range") if names else ("range",)
@@ -186,18 +162,9 @@ def test_compacted_kip_848_records() -> None:
 
 def test_the_last_member_to_leave_kip_848_is_not_lost_between_two_records_of_one_number() -> None:
     story = Story()
-    story.member(1, M("n"))
     story.member(1, M("c"), ("range",))
-    story.epoch(1, 4)
-    story.target(1, "n", (0, 1))
-    story.target(1, "c", (2, 3))
-    story.target_epoch(1, 4)
-    story.current(1, "n", 4, (0, 1))
-    story.current(1, "c", 4, (2, 3))
-    story.gone(40, "n")
-    story.gone(40, "c")
-    story.put(40, 6, None)
-    story.put(40, 3, None)
+    story.reach(1, 4, {"n": (0, 1), "c": (2, 3)}, [M("n")])
+    story.unmake(40, "n", "c")
     story.generation(40, 4, [M("c", (2, 3))])
     story.generation(41, 5, [M("c", (0, 1, 2, 3))])
     made = tables(story.rows)
@@ -214,15 +181,9 @@ def beat(story: Story, when: float, member: str, asked: int, answered: int, **mo
 def test_a_group_that_went_back_to_classic_is_classic_whatever_its_old_heartbeats_say() -> None:
     topic, log = Story(), Story()
     modern, classic = M("n", (0, 1)), M("c", (0, 1))
-    topic.member(1, modern)
-    topic.epoch(1, 1)
-    topic.target(1, "n", (0, 1))
-    topic.target_epoch(1, 1)
-    topic.current(1, "n", 1, (0, 1))
+    topic.reach(1, 1, {"n": (0, 1)}, [modern])
     beat(log, 1.1, "n", 0, 1)
-    topic.gone(40, "n")
-    topic.put(40, 6, None)
-    topic.put(40, 3, None)
+    topic.unmake(40, "n")
     topic.generation(40, 2, [classic])
     beat(log, 40.1, "n", -1, -1)
     topic.generation(41, 3, [classic])
@@ -240,14 +201,8 @@ def test_a_group_that_went_back_to_classic_is_classic_whatever_its_old_heartbeat
 def test_a_static_kip_848_member_keeps_its_place_while_it_is_away() -> None:
     topic, log = Story(), Story()
     first, other = M("s-1", (0,), instance="s"), M("o", (1,), instance="o")
+    topic.reach(1, 1, {one.id: one.has for one in (first, other)}, [first, other])
     for member in (first, other):
-        topic.member(1, member)
-    topic.epoch(1, 1)
-    for member in (first, other):
-        topic.target(1, member.id, member.has)
-    topic.target_epoch(1, 1)
-    for member in (first, other):
-        topic.current(1, member.id, 1, member.has)
         beat(log, 1, member.id, 0, 1, instance_id=member.instance)
     # one comes back in time, with another id and without an epoch of its own
     topic.current(20, "s-1", -2, (0,))
@@ -261,10 +216,7 @@ def test_a_static_kip_848_member_keeps_its_place_while_it_is_away() -> None:
     topic.current(30, "o", -2, (1,))
     beat(log, 30, "o", -2, -2, instance_id="o")
     topic.gone(75, "o")
-    topic.epoch(75, 2)
-    topic.target(75, "s-2", (0, 1))
-    topic.target_epoch(75, 2)
-    topic.current(76, "s-2", 2, (0, 1))
+    topic.reach(75, 2, {"s-2": (0, 1)}, done=76)
     beat(log, 76, "s-2", 1, 2, instance_id="s")
     for rows in ([*topic.rows, *log.rows], log.rows, topic.rows):
         made = tables(rows)

@@ -165,6 +165,32 @@ class Story:
         for kind in (8, 7, 5):
             self.put(at, kind, None, member)
 
+    def reach(
+        self,
+        at: float,
+        epoch: int,
+        given: Mapping[str, Has],
+        joined: Sequence[M] = (),
+        *,
+        done: float | None = None,
+    ) -> None:
+        """An epoch with its target, which all members have reached at `done` (None: at once)."""
+        for one in joined:
+            self.member(at, one)
+        self.epoch(at, epoch)
+        for member, has in given.items():
+            self.target(at, member, has)
+        self.target_epoch(at, epoch)
+        for member, has in given.items():
+            self.current(at if done is None else done, member, epoch, has)
+
+    def unmake(self, at: float, *members: str) -> None:
+        """The tombstones of a KIP-848 group with these members."""
+        for one in members:
+            self.gone(at, one)
+        self.put(at, 6, None)
+        self.put(at, 3, None)
+
     def ask(self, at: float, api: str, **fields: Any) -> None:
         """One line of the request log."""
         self.line += 1
