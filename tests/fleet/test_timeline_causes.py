@@ -200,6 +200,27 @@ def test_a_static_restart_with_other_topics_stops_nothing_that_was_closed(
         assert tables(rows)["rebalances"][-1]["stopped"] == stopped
 
 
+def test_a_static_member_that_never_took_its_assignment_did_not_give_it_up() -> None:
+    """Having given it up when it rejoins is what an EAGER member shows."""
+    story, name = Story(), "cooperative-sticky"
+    before = [M("o", (1,)), M("s-1", (0,), instance="s")]
+    taken = M("s-2", (0,), instance="s")
+    lists = dict.fromkeys(("o", "s-1", "s-2"), (name,))
+    story.round(10, 1, before, lists)
+    story.generation(10.05, 1, before, name)
+    story.join(50, "s-2", 1, (name,), instance_id="s", leader="o")
+    story.ask(50.1, "SYNC_GROUP", member_id="s-2", generation=1)
+    story.generation(50.05, 1, [before[0], taken], name, stamp=10)
+    now = [
+        M("o", (0, 1), (1,), generation=1),
+        M("s-2", topics=("u",), instance="s", generation=1),
+    ]
+    story.round(51, 2, now, lists)
+    story.generation(51.05, 2, now, name)
+    row = tables(story.rows)["rebalances"][-1]
+    assert facts(row, "generation", "stopped", "protocol") == (2, 0, "COOPERATIVE")
+
+
 def test_refused_clients_stand_with_the_rebalance_after_them() -> None:
     story = Story()
     story.round(10, 1, [M("a", (0,))])

@@ -66,9 +66,10 @@ def cost_of(of: Rebalance) -> tuple[str | None, int | None]:
     for span, member in of.stayed:
         had, who, gave_up = span.member.assignment, member.identity, False
         if member is not span.member:
-            span.kept, gave_up = _showed(of, span, member)
             if _never_opened(of, span, member):
                 had = Assignment(NOTHING)
+            else:
+                span.kept, gave_up = _showed(of, span, member)
         asked = software.get(who.member_id), span.kept, gave_up, who.protocol_type
         protocol = now[asked]
         if then is not now:
