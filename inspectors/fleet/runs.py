@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rebal.inspectors.fleet.schemas import RUNS, TIME, TIMELINE, with_columns
+from rebal.inspectors.fleet.schemas import RUNS, TIME, TIMELINE, values_of, with_columns
 from rebal.inspectors.fleet.timeline.clock import DISORDER, early, effective_times
 from rebal.inspectors.fleet.timeline.timeline import ORDER
 
@@ -119,9 +119,8 @@ def joined(runs: pa.Table) -> pa.Table:
 
 def runs_of(rows: pa.Table | pa.RecordBatch) -> Iterator[PackedRun]:
     """Yield rows of `RUNS` as runs."""
-    columns = (rows[one.name] for one in RUNS)
-    values = (one.cast(pa.int64()) if one.type == TIME else one for one in columns)
-    yield from starmap(PackedRun, zip(*(one.to_pylist() for one in values), strict=True))
+    columns = (values_of(rows[one.name]) for one in RUNS)
+    yield from starmap(PackedRun, zip(*columns, strict=True))
 
 
 def unpack(

@@ -304,6 +304,15 @@ def in_columns(rows: pa.Table | pa.RecordBatch, columns: pa.Schema) -> pa.Table:
     )
 
 
+def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return a column's values; times are microseconds since 1970."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(TIME).cast(LONG)
+    # Not by way of numpy: pyarrow imports pandas for that.
+    found: list[Any] = column.to_pylist()
+    return found
+
+
 def with_columns(rows: pa.Table, changed: Mapping[str, Any]) -> pa.Table:
     """Return the rows with other values in these columns."""
     for name, column in changed.items():

@@ -38,19 +38,13 @@ def by_group(table: pa.Table, kind: type[_Row]) -> dict[str, list[_Row]]:
 
 def values(column: pa.ChunkedArray) -> Sequence[Any]:
     """Return one column's values; null is None."""
-    import pyarrow as pa
+    from rebal.inspectors.fleet.schemas import PARTITIONS, TEXTS, values_of
 
-    from rebal.inspectors.fleet.schemas import PARTITIONS, TEXTS
-
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.int64())
     if column.type == TEXTS:
         return _texts(column.combine_chunks())
     if column.type == PARTITIONS:
         return _partitions(column.combine_chunks())
-    # Not by way of numpy: pyarrow imports pandas for that.
-    found: Sequence[Any] = column.to_pylist()
-    return found
+    return values_of(column)
 
 
 def _texts(column: pa.ListArray) -> list[tuple[str, ...] | None]:

@@ -58,14 +58,22 @@ def scan(
 
 
 @pytest.fixture(scope="session")
-def scanned(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A full scan of the captures in the shared session; copy it before changing anything."""
+def new_scan(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Scans into a new lake in the shared session; copy it before changing anything."""
     from rebal.cli.app import run
 
-    out = tmp_path_factory.mktemp("captures") / "out"
-    words = ["--offsets", OFFSETS, "--request-log", REQUEST_LOG, "--out", out]
-    assert run(["fleet", "scan", *map(str, words)]) == 0
-    return out
+    def scan(*words: object) -> Path:
+        out = tmp_path_factory.mktemp("scan") / "out"
+        assert run(["fleet", "scan", *map(str, words), "--out", str(out)]) == 0
+        return out
+
+    return scan
+
+
+@pytest.fixture(scope="session")
+def scanned(new_scan: Callable[..., Path]) -> Path:
+    """A full scan of the captures."""
+    return new_scan("--offsets", OFFSETS, "--request-log", REQUEST_LOG)
 
 
 @pytest.fixture(scope="session")

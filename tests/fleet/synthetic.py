@@ -75,6 +75,13 @@ _SOFTWARE: Final = {
 }
 
 
+_JOINS_OWN: Final = (
+    "group_id", "member_id", "instance_id", "client_id", "host", "assignors", "software_name",
+    "software_version", "session_timeout_ms", "rebalance_timeout_ms",
+)  # fmt: skip
+"""What a join says of its member, as the row of `members` does."""
+
+
 def fleet(
     groups: int, seed: int = 7, *, members: tuple[int, int] = (2, 14)
 ) -> dict[str, list[Row]]:
@@ -257,23 +264,13 @@ class _Group:
         return f"{self.group_id}-{number}"
 
     def _joins(self, number: int, row: Row) -> list[Row]:
-        join = {
-            "group_id": self.group_id,
+        join = {name: row[name] for name in _JOINS_OWN} | {
             "at": row["joined_at"],
             "last_at": AT - timedelta(hours=2, minutes=number),
             "times": 3,
-            "member_id": row["member_id"],
-            "instance_id": row["instance_id"],
-            "client_id": row["client_id"],
-            "host": row["host"],
-            "assignors": self.lists[number],
             "protocol_type": self.protocol_type,
             "generation": 1,
             "refused": False,
-            "software_name": row["software_name"],
-            "software_version": row["software_version"],
-            "session_timeout_ms": row["session_timeout_ms"],
-            "rebalance_timeout_ms": row["rebalance_timeout_ms"],
             "evidence": "request log",
             "source": "kafka-request.log.gz",
         }

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rebal.cli.app import run
 from rebal.inspectors.fleet import scan as scanning
 from rebal.inspectors.fleet.increments import choice
 from rebal.inspectors.fleet.increments.choice import Choice, choose
@@ -77,13 +76,9 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="session")
-def half_scanned(
-    spark: object, halves: list[Path], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def half_scanned(halves: list[Path], new_scan: Callable[..., Path]) -> Path:
     """A scan of the first half; `half` is a copy for one test."""
-    out = tmp_path_factory.mktemp("half") / "out"
-    assert run(["fleet", "scan", "--offsets", str(halves[0]), "--out", str(out)]) == 0
-    return out
+    return new_scan("--offsets", halves[0])
 
 
 @pytest.fixture
@@ -92,11 +87,9 @@ def half(half_scanned: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def recorded(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded(new_scan: Callable[..., Path]) -> Path:
     """A full scan of the captured records, without the log; only to be read."""
-    out = tmp_path_factory.mktemp("recorded") / "out"
-    assert run(["fleet", "scan", "--offsets", str(OFFSETS), "--out", str(out)]) == 0
-    return out
+    return new_scan("--offsets", OFFSETS)
 
 
 @pytest.fixture

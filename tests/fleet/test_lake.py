@@ -106,17 +106,6 @@ def test_the_last_finished_scan_is_read(tmp_path: Path) -> None:
     assert set(last_scan(out).tables) | {"records", "requests", "states", "waiting"} == set(STORED)
 
 
-def test_a_scan_s_files_stay_while_the_next_one_is_the_last(tmp_path: Path) -> None:
-    one_scan(tmp_path, 1)
-    opened = open_tables(str(tmp_path))
-    first = files_of(tmp_path)
-    one_scan(tmp_path, 2)
-    assert opened.read("groups", ["group_id"])["group_id"].to_pylist() == ["g1"]
-    one_scan(tmp_path, 3)
-    left = first & files_of(tmp_path)
-    assert [path.split("/")[0] for path in left] == ["records"]
-
-
 @pytest.mark.parametrize(
     "commits",
     [

@@ -74,13 +74,9 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(words: list[str], tmp_path_factory: pytest.TempPathFactory, spark: object) -> Path:
+def undisturbed(words: list[str], new_scan: Callable[..., Path]) -> Path:
     """A scan of them to which nothing happens."""
-    from rebal.cli.app import run
-
-    out = tmp_path_factory.mktemp("undisturbed") / "lake"
-    assert run(["fleet", "scan", *words, "--out", str(out)]) == 0
-    return out
+    return new_scan(*words)
 
 
 class Faulty:

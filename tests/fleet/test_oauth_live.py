@@ -96,15 +96,9 @@ def issuer(signer: Signer) -> Iterator[Issuer]:
 
 
 @pytest.fixture(scope="module")
-def plain(
-    broker: Broker, spark: object, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, list[dict[str, Any]]]:
+def plain(broker: Broker, new_scan: Callable[..., Path]) -> dict[str, list[dict[str, Any]]]:
     """The tables of a scan over PLAINTEXT."""
-    from rebal.cli.app import run
-
-    out = tmp_path_factory.mktemp("plain") / "out"
-    assert run(["fleet", "scan", "-b", broker.bootstrap, "--out", str(out)]) == 0
-    return without_sources(read_tables(out))
+    return without_sources(read_tables(new_scan("-b", broker.bootstrap)))
 
 
 def properties(broker: Broker, url: str, folder: Path, **more: str) -> Path:

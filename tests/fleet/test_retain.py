@@ -61,16 +61,12 @@ def members(out: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def ten_scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake that keeps ten scans, with a dead one after the third; small row groups."""
+    """A lake that keeps ten scans; small row groups."""
     out = tmp_path_factory.mktemp("ten") / "lake"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lake_files, "_FEW", 4)
         for number in range(1, 11):
             scan_at(out, number, 100 * DAY if number == 1 else None)
-            if number == 3:
-                with new_run(find_place(str(out)), UNNAMED, full=False) as dead:
-                    fill(dead, 99)
-                out.with_name("dead").write_text(dead.target.token)
     return out
 
 
@@ -104,13 +100,6 @@ def test_scans_are_bounded_by_those_that_are_kept_as_they_were_written(
         says = rf"scan {number} was removed or never finished; scans 7 to 10 can be read\."
         with pytest.raises(TablesError, match=says):
             tables.of_scan(number)
-
-
-def test_files_of_a_dead_scan_go_and_those_of_kept_scans_stay(ten_scans: Path) -> None:
-    dead = ten_scans.with_name("dead").read_text()
-    assert not [path for path in files_of(ten_scans) if dead in path]
-    for number in range(1, 11):
-        assert rows_of(ten_scans, number) == written(number)
 
 
 def test_a_scan_reads_the_rows_of_others_once_and_few_documents_at_a_time(

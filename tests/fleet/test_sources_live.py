@@ -124,13 +124,9 @@ def busy(own: Broker, _shared_jvms: None) -> Broker:
 
 
 @pytest.fixture(scope="module")
-def live(busy: Broker, spark: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def live(busy: Broker, new_scan: Callable[..., Path]) -> Path:
     """A scan of the broker over PLAINTEXT."""
-    from rebal.cli.app import run
-
-    out = tmp_path_factory.mktemp("live") / "out"
-    assert run(["fleet", "scan", "-b", busy.bootstrap, "--out", str(out)]) == 0
-    return out
+    return new_scan("-b", busy.bootstrap)
 
 
 def commits_of(out: Path, group: str) -> list[tuple[int | None, int, bool]]:

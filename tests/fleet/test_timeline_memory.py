@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -18,59 +18,57 @@ from tests.fleet.timeline_input import batches, in_order, record_of
 from tests.fleet.timeline_story import M, Story
 
 
-@pytest.mark.slow
-def test_memory_does_not_grow_with_history() -> None:
-    """What is kept is bounded by the members there are, not by how many there have been."""
+def told(story: Story, step: Callable[[Story, int], None], count: int) -> tuple[int, int]:
+    """How large a state is after so many steps, and how many rebalances were told."""
+    rows, state, found = Rows(), GroupState(group_id="g"), 0
 
-    def kept(generations: int) -> int:
-        rows = Rows()
-        state = GroupState(group_id="g")
-        story = Story()
-        for number in range(1, generations):
-            members = [M("a", (0,)), M(f"m{number}", (1,), client=f"c{number}")]
-            story.round(number * 60, number, members)
-            story.refuse(number * 60 + 5, f"r{number}", ("sticky",))
-            story.generation(number * 60 + 0.05, number, members)
-            for row in in_order(story.rows):
-                if row["key"] is not None:
-                    apply_record(state, rows, record_of(row))
-                else:
-                    apply_request(state, rows, row["at"], unpack_request(row["value"]))
-            story.rows.clear()
-            for _ in rows.take(rest=True):
-                pass
-        return len(encode(state))
+    def taken() -> int:
+        return sum(len(b) for name, b in rows.take(rest=True) if name.endswith("rebalances"))
 
-    few, many = kept(200), kept(600)
-    assert many < 1.2 * few, (few, many)
-
-
-def test_memory_does_not_grow_where_only_heartbeats_tell() -> None:
-    def kept(epochs: int) -> tuple[int, int]:
-        rows, story, count = Rows(), Story(), 0
-        state = GroupState(group_id="g")
-        for epoch in range(1, epochs):
-            for member in ("a", "b", f"n{epoch}"):
-                asked = 0 if member.startswith("n") else epoch - 1
-                who = {"member_id": member, "client_id": member, "host": "/h"}
-                story.ask(
-                    epoch * 60,
-                    "CONSUMER_GROUP_HEARTBEAT",
-                    generation=asked,
-                    member_epoch=epoch,
-                    **who,
-                )
-            for row in story.rows:
+    for number in range(1, count):
+        step(story, number)
+        for row in in_order(story.rows):
+            if row["key"] is not None:
+                apply_record(state, rows, record_of(row))
+            else:
                 apply_request(state, rows, row["at"], unpack_request(row["value"]))
-            story.rows.clear()
-            count += sum(len(b) for name, b in rows.take(rest=True) if name == "rebalances")
-        size = len(encode(state))
-        finish(state, rows)
-        return size, count + sum(len(b) for name, b in rows.take(rest=True) if name == "rebalances")
+        story.rows.clear()
+        found += taken()
+    size = len(encode(state))
+    finish(state, rows)
+    return size, found + taken()
 
-    (few, _), (many, count) = kept(1_000), kept(3_000)
+
+def rebalance(story: Story, number: int) -> None:
+    members = [M("a", (0,)), M(f"m{number}", (1,), client=f"c{number}")]
+    story.round(number * 60, number, members)
+    story.refuse(number * 60 + 5, f"r{number}", ("sticky",))
+    story.generation(number * 60 + 0.05, number, members)
+
+
+def heartbeats(story: Story, epoch: int) -> None:
+    for member in ("a", "b", f"n{epoch}"):
+        story.ask(
+            epoch * 60,
+            "CONSUMER_GROUP_HEARTBEAT",
+            generation=0 if member.startswith("n") else epoch - 1,
+            member_epoch=epoch,
+            member_id=member,
+            client_id=member,
+            host="/h",
+        )
+
+
+@pytest.mark.parametrize(
+    ("step", "count"),
+    [pytest.param(rebalance, 200, marks=pytest.mark.slow), (heartbeats, 1_000)],
+    ids=["records and requests", "heartbeats alone"],
+)
+def test_memory_does_not_grow_with_history(step: Callable[[Story, int], None], count: int) -> None:
+    """What is kept is bounded by the members there are, not by how many there have been."""
+    (few, _), (many, rebalances) = (told(Story(), step, n) for n in (count, 3 * count))
     assert many < 1.2 * few, (few, many)
-    assert count == 2_999
+    assert rebalances == 3 * count - 1
 
 
 @pytest.mark.parametrize("table", ["rebalances", "errors"])

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from msgspec.structs import replace
 
-from rebal.inspectors.fleet.schemas import TIME
+from rebal.inspectors.fleet.schemas import values_of
 from rebal.inspectors.fleet.timeline.clock import DISORDER, early
 from rebal.inspectors.fleet.timeline.facts import unpack_request
 from rebal.inspectors.fleet.timeline.group import Record, apply_record, apply_request, finish
@@ -85,7 +85,7 @@ class _Part(NamedTuple):
 
 def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[_Part]:
     for batch in batches:
-        columns = (_values(batch, name) for name in Record._fields)
+        columns = (values_of(batch[name]) for name in Record._fields)
         rows = list(map(Record._make, zip(*columns, strict=True)))
         end = 0
         for group_id, of_group in groupby(batch["group_id"].to_pylist()):
@@ -177,12 +177,3 @@ def _open(state: GroupState, until: int | None, rows: Rows) -> dict[str, Any]:
         "offset": offset,
         "told_until": state.told_until,
     }
-
-
-def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
-    """Return a column's values; times are numbers."""
-    column = batch[name]
-    if name in ("at", "told_at"):
-        column = column.cast(TIME).cast(pa.int64())
-    values: list[Any] = column.to_pylist()
-    return values
