@@ -40,7 +40,7 @@ def command(
     nor Spark is needed. With -o json or yaml a document on stdout says the same.
     """
     from rebal.cli.render.fleet.compaction import compact_document
-    from rebal.inspectors.fleet.increments.compact import compact
+    from rebal.inspectors.fleet.lake.sweep import compact
     from rebal.inspectors.tables.reader import open_clusters
 
     seconds = None if retain is None else params.duration(retain, "--retain")

@@ -50,7 +50,7 @@ from rebal.inspectors.fleet.increments.work import (
     tell,
     tell_commits,
 )
-from rebal.inspectors.fleet.intake.read import LogsRead, Say, read_logs, read_records
+from rebal.inspectors.fleet.intake import LogsRead, Say, read_logs, read_records
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.table import DataFile, find_small

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from rebal.cli import app
-from rebal.inspectors.fleet.increments.compact import Compacted, compact
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.lake.scans import Scans
+from rebal.inspectors.fleet.lake.sweep import Compacted, compact
 from rebal.inspectors.fleet.manifest import UNNAMED
 from rebal.inspectors.tables.reader import open_tables
 from tests.documents import checked
@@ -75,7 +75,7 @@ def test_scans_that_are_not_kept_go_with_their_files_and_log(tmp_path: Path) -> 
 
 KILLED = """
 import sys, time
-from rebal.inspectors.fleet.increments import compact as compacting
+from rebal.inspectors.fleet.lake import sweep as compacting
 from tests.fleet.test_compact import compacted
 from pathlib import Path
 remove = compacting.remove

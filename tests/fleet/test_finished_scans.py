@@ -15,8 +15,8 @@ import duckdb
 import pytest
 
 from rebal.inspectors.fleet.lake.place import find_place
-from rebal.inspectors.fleet.lake.run import app_of, new_run
-from rebal.inspectors.fleet.lake.table import LakeTable
+from rebal.inspectors.fleet.lake.run import new_run
+from rebal.inspectors.fleet.lake.table import LakeTable, app_of
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.fleet.writer import columns_of
 from tests.fleet.synthetic import fleet

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rebal.inspectors.fleet.intake.intake import take_in
+from rebal.inspectors.fleet.intake import take_in
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.sources.source import SOURCE
 from rebal.inspectors.fleet.writer import Target, Totals

@@ -14,7 +14,7 @@ import pytest
 
 from rebal.cli.app import run
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.intake.read import check_records, check_request_logs
+from rebal.inspectors.fleet.intake import check_records, check_request_logs
 from rebal.inspectors.fleet.job import ScanOrder, run_scan
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.sources.captured import find_files, read_lines

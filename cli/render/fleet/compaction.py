@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rebal.cli.render.documents import Document
-from rebal.inspectors.fleet.increments.compact import Compacted
+from rebal.inspectors.fleet.lake.sweep import Compacted
 
 
 class _Cluster(Document, frozen=True, kw_only=True):

@@ -25,7 +25,14 @@ from msgspec.structs import replace
 from rebal.inspectors.fleet.lake.place import PROBE, LakeError, Place
 from rebal.inspectors.fleet.lake.scans import LEAST, SCANS, Finished, Scans, clusters_of, is_lake
 from rebal.inspectors.fleet.lake.sweep import Known, find_files, find_log, remove
-from rebal.inspectors.fleet.lake.table import CHECKPOINT, DataFile, LakeTable, lost, token_of
+from rebal.inspectors.fleet.lake.table import (
+    CHECKPOINT,
+    DataFile,
+    LakeTable,
+    app_of,
+    lost,
+    token_of,
+)
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest, TableEntry
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.fleet.writer import FOLDERS, STORED, WORK, Target, TaskReport, columns_of
@@ -147,11 +154,6 @@ class Run:
 
     def _table(self, name: str) -> LakeTable:
         return LakeTable(self.place, name, columns_of(name))
-
-
-def app_of(cluster: str) -> str:
-    """Return the name under which scans of a cluster commit."""
-    return f"rebal/{cluster}"
 
 
 def counted(before: Mapping[str, int] | None, now: Mapping[str, int]) -> dict[str, int]:

@@ -1,5 +1,8 @@
 """Files of a cluster, and entries of the tables' logs, that no kept scan needs.
 
+Scans remove them now and then, and each for its own cluster; `compact` removes all at once, and
+first the rows of scans that are kept no longer. It disturbs no scan that is under way.
+
 A file is in all scans from the one that wrote it up to the one that replaced it, as each scan goes
 on from the one before. So a file that was there before the first scan that is kept is needed if
 this one has it, and a file that a later one wrote may be needed by any: no other table's version
@@ -16,11 +19,19 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rebal.inspectors.fleet.lake.place import PROBE, Place
-from rebal.inspectors.fleet.lake.scans import SCANS, Finished, Row, Scans
-from rebal.inspectors.fleet.lake.table import CHECKPOINT, DataFile, LakeTable, number_of
+from rebal.inspectors.fleet.lake.scans import SCANS, Finished, Row, Scans, expired
+from rebal.inspectors.fleet.lake.table import (
+    CHECKPOINT,
+    DataFile,
+    LakeTable,
+    app_of,
+    number_of,
+    token_of,
+)
 from rebal.inspectors.fleet.writer import STORED, WORK, columns_of
 
 if TYPE_CHECKING:
@@ -138,6 +149,59 @@ def remove(place: Place, freed: Sequence[Freed]) -> None:
             if folder.count("/") == 1 and not folder.endswith(_LOG) and not _list(place, folder):
                 with contextlib.suppress(FileNotFoundError):
                     files.delete_dir(folder)
+
+
+class Compacted(NamedTuple):
+    """The effect of a compaction, or of a dry run.
+
+    `dropped` are scans by cluster that are kept no longer, `files` and `log` what was removed, and
+    `lost` the sentences of clusters of which a scan came first.
+    """
+
+    dropped: Mapping[str, tuple[int, ...]]
+    files: tuple[Freed, ...]
+    log: tuple[Freed, ...]
+    lost: tuple[str, ...]
+
+
+def compact(
+    place: Place, clusters: Sequence[str], *, retain: float | None = None, dry: bool = False
+) -> Compacted:
+    """Compact what these clusters have in the lake; `dry` changes nothing.
+
+    Scans of `retain` seconds are kept (None: of the time that the last scan names).
+
+    Raises:
+        LakeError: the store does not let it happen.
+        DocumentError: a cluster's last scan cannot be read.
+    """
+    dropped: dict[str, tuple[int, ...]] = {}
+    freed: list[Freed] = []
+    lost: list[str] = []
+    scans = Scans(place)
+    for cluster in clusters:
+        app, found = app_of(cluster), scans.of(cluster)
+        last = found.last()
+        kept = last.retain if retain is None and last is not None else retain
+        gone = tuple(row.number for row in expired(found.rows, kept, datetime.now(UTC)))
+        number = scans.number(app)
+        if gone and not dry:
+            if not scans.drop(found, gone, app, token_of(cluster, number)):
+                lost.append(
+                    f"{place}: a scan of the cluster {cluster} ended meanwhile and came first: "
+                    "compact again."
+                )
+                gone = ()
+            found = scans.of(cluster)
+        dropped[cluster] = gone
+        fresh = find_files(place, found, number + 1, gone=gone)
+        if not dry:
+            remove(place, fresh)
+        freed += fresh
+    log = find_log(place, dropped if dry else {})
+    if not dry:
+        remove(place, log)
+    return Compacted(dropped, tuple(freed), tuple(log), tuple(lost))
 
 
 def _below(place: Place, found: FileInfo) -> list[FileInfo]:

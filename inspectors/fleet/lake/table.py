@@ -249,6 +249,11 @@ def find_small(files: Sequence[DataFile]) -> tuple[DataFile, ...]:
     return tuple(one for found in many for one in found)
 
 
+def app_of(cluster: str) -> str:
+    """Return the name under which scans of a cluster commit."""
+    return f"rebal/{cluster}"
+
+
 def token_of(cluster: str, number: int) -> str:
     """Return a new name for what the cluster's scan with this number writes."""
     return f"{_prefix(cluster)}{number:08d}-{uuid.uuid4().hex[:8]}"

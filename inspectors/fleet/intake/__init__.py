@@ -1,1 +1,0 @@
-"""Intake of what a scan reads: each record and line once, reduced, stored and accounted for."""
