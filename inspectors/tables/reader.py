@@ -34,10 +34,10 @@ class Tables:
     `scans` are the numbers of all its cluster's scans that can still be read, the last one last.
     """
 
-    def __init__(self, place: Place, manifest: Manifest, finished: Finished) -> None:
+    def __init__(self, place: Place, finished: Finished, number: int) -> None:
         self._place = place
-        self.manifest = manifest
         self._finished = finished
+        self.manifest: Manifest = finished.load(number)
         self.scans = tuple(row.number for row in finished.rows)
 
     def of_scan(self, number: int) -> Tables:
@@ -48,7 +48,7 @@ class Tables:
             DocumentError: a version wrote it that this one does not read.
         """
         if number in self.scans:
-            return Tables(self._place, self._finished.load(number), self._finished)
+            return Tables(self._place, self._finished, number)
         cluster = self.manifest.cluster
         of = f" of the cluster {cluster}" if cluster != UNNAMED else ""
         first, last = self.scans[0], self.scans[-1]
@@ -160,13 +160,8 @@ def _open(text: str, options: Mapping[str, str] | None, *, one: bool) -> tuple[T
         raise TablesError(f"{text}: no scan in it was finished; scan again: {_SCAN} {place}.")
     if one or cluster is not None:
         found = (choose_cluster(place, found, cluster),)
-    return tuple(_last(place, scans.of(name)) for name in found)
-
-
-def _last(place: Place, found: Finished) -> Tables:
-    last = found.last()
-    assert last is not None, "a cluster of the lake has a scan"
-    return Tables(place, last, found)
+    lasts = (scans.of(name) for name in found)
+    return tuple(Tables(place, one, one.rows[-1].number) for one in lasts)
 
 
 def _named(text: str, options: Mapping[str, str] | None) -> tuple[Place, str | None]:
