@@ -7,6 +7,7 @@ Nothing waits for a pipe without a writer, and no file is read into memory that 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from errno import EFBIG, EILSEQ, EINVAL, ETIMEDOUT
 from pathlib import Path
 from select import select
@@ -21,9 +22,15 @@ _BUFFER: Final = 1 << 18
 # Windows has neither the flag nor named pipes among its files.
 AT_ONCE: Final = getattr(os, "O_NONBLOCK", 0)
 _OTHERS: Final = {
-    b"\x1f\x8b": "is compressed; unpack it first (gunzip)",
     b"\xff\xfe": "is UTF-16 text; save it as UTF-8",
     b"\xfe\xff": "is UTF-16 text; save it as UTF-8",
+    b"BZh": "is compressed (bz2); unpack it, or compress it as gz",
+    b"\xfd7zXZ": "is compressed (xz); unpack it, or compress it as gz",
+    b"(\xb5/\xfd": "is compressed (zst); unpack it, or compress it as gz",
+}
+_NO_DOCUMENT: Final = {
+    **_OTHERS,
+    b"\x1f\x8b": "is compressed; unpack it first (gunzip)",
     b"\0": "is no text",
 }
 
@@ -60,15 +67,23 @@ def text_of(file: IO[bytes], most: int = MOST) -> str:
     data = bytearray()
     while part := file.read(_PART):
         data += part
-        for start, what in _OTHERS.items():
-            if data.startswith(start):
-                raise OSError(EILSEQ, what)
+        if what := _form(data, _NO_DOCUMENT):
+            raise OSError(EILSEQ, what)
         if len(data) > most:
             raise OSError(EFBIG, f"is larger than {most >> 20} MiB, so it is no document")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise OSError(EILSEQ, f"not UTF-8 text (byte {error.start})") from None
+
+
+def unread_form(start: bytes) -> str:
+    """Return what the first bytes of a log say against it; empty for text, and for gz."""
+    return _form(start, _OTHERS)
+
+
+def _form(start: bytes | bytearray, forms: Mapping[bytes, str]) -> str:
+    return next((what for magic, what in forms.items() if start.startswith(magic)), "")
 
 
 def _handle(path: str, flags: int) -> int:

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import IO, Any, Final, Literal
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.files import opened
+from rebal.inspectors.files import opened, unread_form
 
 TextSource = Path | IO[bytes]
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _STDIN: Final = "-"
 LONGEST_LINE: Final = 16 * 1024 * 1024
 _PART: Final = 1 << 20
@@ -103,9 +102,9 @@ class TextInput:
         # In memory there is no `peek`.
         buffered: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
         joined: IO[bytes] = buffered
-        start = buffered.peek(2)
-        if start.startswith(_UTF_16):
-            raise DocumentError(f"{self.name}: is UTF-16 text; convert it to UTF-8 (iconv).")
+        start = buffered.peek(8)
+        if what := unread_form(start):
+            raise DocumentError(f"{self.name}: {what}.")
         if start.startswith(_GZIP_MAGIC):
             joined = gzip.GzipFile(fileobj=buffered)  # type: ignore[assignment]
         take = getattr(joined, method)

@@ -1,5 +1,6 @@
 """The members' own logs: real ones of each Java version, and the ways they reach an operator."""
 
+import bz2
 import gzip
 import os
 import re
@@ -315,9 +316,11 @@ def test_a_source_that_is_no_whole_log_is_named(tmp_path: Path) -> None:
     assert reading.observations
     assert [note for note in reading.notes if "the gz data ends too early" in note]
     (tmp_path / "app.log").write_bytes("[Consumer clientId=a]".encode("utf-16"))
+    (tmp_path / "app.log.bz2").write_bytes(bz2.compress(text))
     (tmp_path / "empty").mkdir()
     for name, said in (
-        ("app.log", "is UTF-16 text; convert it to UTF-8"),
+        ("app.log", "is UTF-16 text; save it as UTF-8"),
+        ("app.log.bz2", "is compressed (bz2); unpack it, or compress it as gz"),
         ("none.log", "no such file"),
         ("empty", "the directory holds no file"),
     ):

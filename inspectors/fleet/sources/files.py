@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.files import opened
+from rebal.inspectors.files import opened, unread_form
 from rebal.inspectors.fleet.lake.place import SCHEME, Place, find_place
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.spark.tasks import shares_of
@@ -98,7 +98,6 @@ _HEAD: Final = 4096
 _BLOCK: Final = 1 << 20
 _PACKED_BLOCK: Final = 1 << 16
 _GZIP: Final = b"\x1f\x8b"
-_OTHERS: Final = {b"BZh": "bz2", b"\xfd7zXZ": "xz", b"(\xb5/\xfd": "zst"}
 _TO_ITS_END: Final = sys.maxsize
 _SHORTER: Final = "the file became shorter while it was read, from here on; scan it again"
 _CUT_OFF: Final = "the packed file is cut off or damaged from here on; fetch it again"
@@ -112,9 +111,8 @@ def head_of(path: str) -> bytes:
     """
     with opened_file(path) as stream:
         head = stream.read(_HEAD)
-    for magic, form in _OTHERS.items():
-        if head.startswith(magic):
-            raise DocumentError(f"{path}: {form} is not read; unpack the file, or pack it as gz.")
+    if what := unread_form(head):
+        raise DocumentError(f"{path}: {what}.")
     return head
 
 
