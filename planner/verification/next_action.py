@@ -349,6 +349,8 @@ def settle_rejection(look: Look) -> Advice | None:
     undated = look.out(OutsiderKind.REJECTED, Doubt.TIME)
     if undated:
         why = f"the log shows that {undated[0].label} was rejected, and not when"
+        until = max((one.until for one in undated if one.until is not None), default=None)
+        why += f"; else look again after {until:%H:%M:%SZ}" if until is not None else ""
         return advised.show(look.context, Needs.CLOCK, why)
     uncounted = look.out(OutsiderKind.REJECTED, Doubt.COUNT)
     if uncounted:

@@ -312,7 +312,7 @@ def _rejections(
             error=one.error,
             family=proven_family(one.software),
             since=one.at,
-            until=until if doubt in (Doubt.ENTRY, Doubt.NONE) else None,
+            until=None if doubt in (Doubt.COUNT, Doubt.PAST) else until,
             behind=behind if doubt is Doubt.ENTRY else (),
             evidence=(one.evidence,),
         )

@@ -317,7 +317,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     # The group has room for everybody.
     38: _defect((check, "_too_many", _always(None))),
     # The screen leaves out who is rejected.
-    39: _defect((screen, "_rejected", _always([]))),
+    39: _defect((screen, "urgent_view", _always([]))),
     # Rejected clients are named, and the step goes on before they are started.
     40: _defect((verify, "next_action", _nobody_rejected)),
 }
