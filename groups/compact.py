@@ -19,7 +19,9 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from sys import intern
-from typing import Any, Final, NamedTuple, overload
+from typing import Any, Final, NamedTuple, TypeGuard, overload
+
+import msgspec
 
 _TOKEN: Final = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?\Z")
 _NUMBERS: Final = re.compile(r"[0-9]{1,10}(?:,[0-9]{1,10})*\Z")
@@ -145,6 +147,7 @@ def _not_one(number: int) -> ValueError:
     return ValueError(f"a partition is a number from 0 to {_INT32_MAX}, not {number}")
 
 
+_MOST_KEPT: Final = 4_000_000
 _SHOWN: Final = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
 
 
@@ -167,7 +170,7 @@ class TopicReader:
         """
         if not isinstance(value, str | int) or isinstance(value, bool):
             raise ValueError('expected partitions such as "0-11,14"')
-        return self._words[str(value)]
+        return self._words[f"{value};"]
 
     def by_topic(self, value: object) -> ByTopic:
         """Return the partitions of each topic.
@@ -186,12 +189,25 @@ class TopicReader:
         return ByTopic({topic: self._of(topic, one) for topic, one in value.items()})
 
     def _line(self, text: str) -> ByTopic:
-        made, known = ByTopic(), self._words.get
+        words = f"{text};".split(" ")
+        names = words[::2]
+        try:
+            numbers = map(self._words.__getitem__, words[1::2])
+            made = ByTopic(zip(map(intern, names), numbers, strict=True))
+        except ValueError:
+            return self._odd_line(text)
+        # Else a name has a semicolon, or stands twice, or something has a blank.
+        if len(made) * 2 == len(words) and text.count(";") == len(made) - 1:
+            return made
+        return self._odd_line(text)
+
+    def _odd_line(self, text: str) -> ByTopic:
+        made = ByTopic()
         for part in text.split("; ") if text else ():
             name, _, numbers = part.partition(" ")
             if name in made:
                 raise ValueError(f"the topic `{name}` stands twice on one line")
-            made[intern(name)] = known(numbers) or self._of(name, numbers)
+            made[name] = self._of(name, numbers)
         return made
 
     def _of(self, topic: object, value: object) -> Partitions:
@@ -205,10 +221,19 @@ class TopicReader:
 
 
 class _Words(dict[str, Partitions]):
-    """Partitions by their text."""
+    """Partitions by their text with a semicolon behind it, as they stand on a line."""
 
-    def __missing__(self, text: str) -> Partitions:
-        made = self[text] = Partitions.parse(text)
+    _kept = 0
+
+    def __missing__(self, word: str) -> Partitions:
+        if word[-1:] != ";":
+            raise ValueError(word)
+        made = Partitions.parse(word[:-1])
+        self._kept += len(word)
+        if self._kept > _MOST_KEPT:
+            self.clear()
+            self._kept = len(word)
+        self[word] = made
         return made
 
 
@@ -236,19 +261,7 @@ def unfold(body: Any) -> None:
     """Replace folded lines by lists, in place; equal lines share one list, which must not be
     changed.
     """
-    _unfold(body, {})
-
-
-def _unfold(body: Any, lines: dict[str, list[str]]) -> None:
-    for key, value in body.items() if isinstance(body, dict) else enumerate(body):
-        if key in _FREE and isinstance(value, dict):
-            continue
-        if isinstance(value, dict | list):
-            _unfold(value, lines)
-        elif isinstance(value, str) and key in _LISTS:
-            if value not in lines:
-                lines[value] = list(map(intern, value.split()))
-            body[key] = lines[value]
+    _Unfolding().walk(body)
 
 
 def _folded(key: str, value: Any) -> Any:
@@ -264,6 +277,29 @@ def _folded(key: str, value: Any) -> Any:
 
 def _is_plain(name: object) -> bool:
     return isinstance(name, str) and _PLAIN.match(name) is not None
+
+
+class _Unfolding:
+    """One document; remembers lines and names, which come again and again."""
+
+    def __init__(self) -> None:
+        self._lists: dict[str, list[str]] = {}
+        self._names: dict[str, str] = {}
+
+    def walk(self, body: Any) -> None:
+        """Unfold everything below `body`, which is a mapping or a list."""
+        for key, value in body.items() if isinstance(body, dict) else enumerate(body):
+            if key in _FREE and isinstance(value, dict):
+                continue
+            if isinstance(value, dict | list):
+                self.walk(value)
+            elif isinstance(value, str) and key in _LISTS:
+                body[key] = self._list(value)
+
+    def _list(self, text: str) -> list[str]:
+        if text not in self._lists:
+            self._lists[text] = [self._names.setdefault(name, name) for name in text.split()]
+        return self._lists[text]
 
 
 _BROKERS: Final = re.compile(r"(?:-|-?[0-9]{1,10}(?:,-?[0-9]{1,10})*)\Z")
@@ -335,6 +371,7 @@ def _brokers(word: str) -> tuple[int, ...]:
 _UNKNOWN: Final = -1
 _OFFSETS: Final = re.compile(r"(?:[0-9]{1,19}|-)(?: (?:[0-9]{1,19}|-))*\Z")
 _INT64_MAX: Final = 2**63 - 1
+_INT_LIST: Final = msgspec.json.Decoder(list[int])
 Row = tuple[Partitions, "array[int]", "array[int]"]
 
 
@@ -372,15 +409,18 @@ class Lags:
 
     @classmethod
     def read(cls, document: object) -> Lags:
-        """Read the plain data of `dump`.
+        """Read plain data: that of `dump`, or a list with one mapping for each partition.
 
         Raises:
-            ValueError: it is not such data.
+            ValueError: it is neither.
         """
-        if not isinstance(document, Mapping):
-            raise ValueError("expected offsets by topic")
         made = cls()
-        made._rows = {str(topic): _row(str(topic), one) for topic, one in document.items()}
+        if isinstance(document, list):
+            made._rows = cls(map(_one, document))._rows
+        elif isinstance(document, Mapping):
+            made._rows = {str(topic): _row(str(topic), one) for topic, one in document.items()}
+        else:
+            raise ValueError("expected offsets by topic")
         return made
 
     def dump(self) -> dict[str, dict[str, str]]:
@@ -418,6 +458,19 @@ class Lags:
 NO_LAG: Final = Lags()
 
 
+def _one(value: object) -> Lag:
+    match value:
+        case {"topic": str(topic), "partition": int(partition), **rest}:
+            committed, end = rest.get("committed"), rest.get("end")
+            if type(partition) is int and _is_offset(committed) and _is_offset(end):
+                return Lag(topic, partition, committed, end)
+    raise ValueError("expected a topic, a partition and its offsets")
+
+
+def _is_offset(value: object) -> TypeGuard[int | None]:
+    return value is None or (type(value) is int and 0 <= value <= _INT64_MAX)
+
+
 def _row(topic: str, value: object) -> Row:
     match value:
         case {"partitions": str() | int() as text, "committed": committed, "end": end}:
@@ -432,15 +485,29 @@ def _row(topic: str, value: object) -> Row:
     raise ValueError(f"expected partitions, committed and end of {topic}")
 
 
-def _offsets(topic: str, value: object) -> array[int]:
+def _offsets(topic: str, text: object) -> array[int]:
     # One offset alone reads as a number in YAML.
-    text = str(value) if isinstance(value, str | int) else "?"
+    words = str(text) if isinstance(text, str | int) else "?"
+    # A million at once are read as a list of JSON; what that does not take is looked at closely.
+    if words.isascii() and not words.encode().translate(None, b"0123456789 -"):
+        listed = words.encode().replace(b"-", b"-1").replace(b" ", b",")
+        try:
+            made = array("q", _INT_LIST.decode(b"[%b]" % listed))
+        except (msgspec.DecodeError, OverflowError):
+            pass
+        else:
+            if min(made, default=0) >= _UNKNOWN:
+                return made
+    if words and _OFFSETS.match(words) is None:
+        raise _no_offsets(topic)
     try:
-        if text and _OFFSETS.match(text) is None:
-            raise ValueError(text)
-        return array("q", map(int, text.replace("-", str(_UNKNOWN)).split()))
-    except (ValueError, OverflowError):
-        raise ValueError(f"expected offsets of {topic} such as 100 - 7") from None
+        return array("q", map(int, words.replace("-", str(_UNKNOWN)).split(" ") if words else ()))
+    except OverflowError:
+        raise _no_offsets(topic) from None
+
+
+def _no_offsets(topic: str) -> ValueError:
+    return ValueError(f"expected offsets of {topic} such as 100 - 7")
 
 
 def _offset(number: int) -> int:

@@ -113,9 +113,13 @@ def dec_hook(kind: type, value: object) -> object:
 
 
 def _replicas(value: object) -> Replicas:
-    """Read replicas; those of one partition on one broker read as a number in YAML."""
-    if isinstance(value, str | int) and not isinstance(value, bool):
+    """Read replicas from text, or from a list with one list for each partition."""
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         return Replicas.parse(str(value))
+    if isinstance(value, list) and all(
+        isinstance(one, list) and all(type(broker) is int for broker in one) for one in value
+    ):
+        return Replicas(value)
     raise ValueError('expected brokers by partition such as "1,2 2,3"')
 
 

@@ -1,13 +1,15 @@
 """YAML text → plain data: mappings, lists, strings, numbers; `read_yaml` is the only way in.
 
 The parser's events become the data in one pass, without nodes in between: a snapshot of a large
-group has a million of them. Aliases are rejected (a small file could expand to a huge one), and so
+group has a million of them. The parser looks at each character, so long lines are replaced by short
+names before it sees them. Aliases are rejected (a small file could expand to a huge one), and so
 are repeated keys, merges, collections with a tag and nesting deeper than any snapshot needs. A time
 stays text.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import yaml
@@ -16,6 +18,13 @@ _DEEPEST: Final = 64
 _STR: Final = "tag:yaml.org,2002:str"
 _MERGE: Final = "tag:yaml.org,2002:merge"
 _NO_KEY: Final = object()
+# `key: value` to the end of the line, in characters that mean nothing else to YAML.
+_LONG_LINE: Final = re.compile(
+    r"^( *(?:- )?[A-Za-z0-9_][A-Za-z0-9._-]*: )('?)"
+    r"([A-Za-z0-9-][A-Za-z0-9 ;,._-]{200,}[A-Za-z0-9-])\2$",
+    re.MULTILINE,
+)
+_MARK: Final = "\ue000"
 
 
 class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -31,19 +40,51 @@ def read_yaml(text: str) -> object:
     Raises:
         yaml.YAMLError: it is not YAML, or holds what this module does not read.
     """
-    return _Builder(text).read()
+    long: dict[str, str] = {}
+    short = _shortened(text, long)
+    if long:
+        try:
+            return _Builder(short, long).read()
+        except yaml.YAMLError:
+            # A long line was no value of its own, or an error needs its true place.
+            pass
+    return _Builder(text, {}).read()
+
+
+def _shortened(text: str, long: dict[str, str]) -> str:
+    """Return `text` with a name for each long value; `long` gets the values by name."""
+    if _MARK in text:
+        return text
+    same: dict[str, str] = {}
+
+    def name(found: re.Match[str]) -> str:
+        before, quote, value = found.groups()
+        # Without a blank or a comma it may be a number; a dash of its own is a list's.
+        if not quote and (value[0] == "-" or (" " not in value and "," not in value)):
+            return found[0]
+        made = f"{_MARK}{len(long)}"
+        long[made] = same.setdefault(value, value)
+        return f"{before}{quote}{made}{quote}"
+
+    return _LONG_LINE.sub(name, text)
 
 
 class _Builder:
-    """One pass over a document's events."""
+    """One pass over a document's events; `long` are the values of names that stand for them."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, long: dict[str, str]) -> None:
         self._loader = PlainLoader(text)
         self._known: dict[str, Any] = {}
+        self._long = long
 
     def read(self) -> object:
-        """Return the document; errors as in `read_yaml`."""
-        known = self._known
+        """Return the document.
+
+        Raises:
+            yaml.YAMLError: as `read_yaml` says, or a long value is a part of something else.
+        """
+        known, long = self._known, self._long
+        within = 0  # flow collections, in which a comma ends a value
         stack: list[tuple[Any, Any]] = []
         root: list[Any] = []
         into: Any = root
@@ -53,7 +94,11 @@ class _Builder:
             kind = type(event)
             if kind is yaml.ScalarEvent:
                 value = event.value
-                if event.implicit[0]:
+                if long and _MARK in value:
+                    if within or value not in long:
+                        raise yaml.YAMLError
+                    value = long.pop(value)
+                elif event.implicit[0]:
                     try:
                         value = known[value]
                     except KeyError:
@@ -65,8 +110,10 @@ class _Builder:
                 if event.tag is not None or is_key or len(stack) >= _DEEPEST:
                     raise _not_read(event, is_key=is_key)
                 value = {} if kind is yaml.MappingStartEvent else []
+                within += bool(within or event.flow_style)
             elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
                 into, key = stack.pop()
+                within -= bool(within)
                 continue
             else:
                 self._outside(event, root)
@@ -83,6 +130,8 @@ class _Builder:
             if kind is not yaml.ScalarEvent:
                 stack.append((into, key))
                 into, key = value, _NO_KEY
+        if long:
+            raise yaml.YAMLError
         return root[0] if root else None
 
     def _outside(self, event: Any, root: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Offsets and replicas: compact in a document, the same to whoever reads them."""
+"""Offsets and replicas: compact in a document, the same to whoever reads them, old form or new."""
 
 from __future__ import annotations
 
@@ -40,6 +40,21 @@ def test_what_was_given_is_what_is_read() -> None:
     assert again.topics[0].replicas == ((1, 2), (2, 3), ())
     assert again.topics[0].replicas[1] == (2, 3)
     assert hash(again.lag) == hash(SNAPSHOT.lag)
+
+
+def test_one_mapping_a_partition_is_read_too() -> None:
+    text = (
+        "schema: rebal.snapshot/1\n"
+        "group: {group_id: g}\n"
+        "captured_at: 2026-11-20T00:00:00Z\n"
+        "topics: [{name: orders, partitions: 3, replicas: [[1, 2], [2, 3], []]}]\n"
+        "lag:\n"
+        "- {topic: orders, partition: 0, committed: 100, end: 100}\n"
+        "- {topic: orders, partition: 1, end: 7}\n"
+        "- {topic: clicks, partition: 4, committed: 3}\n"
+        "...\n"
+    )
+    assert load_snapshot(text, "yaml") == SNAPSHOT
 
 
 def test_nothing_is_written_of_nothing() -> None:
@@ -84,7 +99,8 @@ def test_an_error_names_the_field(old: str, new: str, said: str) -> None:
     assert "(line " in str(caught.value)
 
 
-@pytest.mark.parametrize("one", ["5", "[5]", "{o: 5}"])
+@pytest.mark.parametrize("one", ["5", "[5]", "[{topic: o}]", "[{topic: o, partition: true}]",
+                                 "[{topic: o, partition: 0, end: -4}]"])  # fmt: skip
 def test_lag_that_is_none_is_refused(one: str) -> None:
     text = GOOD[: GOOD.index("lag:")] + f"lag: {one}\n...\n"
     with pytest.raises(DocumentError, match=r"lag: expected "):
@@ -98,6 +114,31 @@ def test_replicas_are_a_sequence_of_tuples(sets: list[tuple[int, ...]]) -> None:
     assert Replicas.parse(str(made)) == made
     assert (len(made), list(made), made[:2]) == (len(sets), sets, tuple(sets[:2]))
     assert hash(made) == hash(Replicas(list(sets)))
+
+
+def test_a_million_partitions_are_small() -> None:
+    """As records they would take several hundred bytes each."""
+    import tracemalloc
+
+    text = dump_snapshot(
+        GroupSnapshot(
+            group=SNAPSHOT.group,
+            captured_at=SNAPSHOT.captured_at,
+            topics=(
+                Topic(
+                    name="t", partitions=50_000, replicas=[(n % 5, n % 7) for n in range(50_000)]
+                ),
+            ),
+            lag=(Lag("t", n, n, n + 5) for n in range(50_000)),
+        ),
+        "json",
+    )
+    tracemalloc.start()
+    made = load_snapshot(text, "json")
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(made.lag) == 50_000
+    assert kept / 50_000 < 40
 
 
 def test_unusual_lags_are_told_apart() -> None:

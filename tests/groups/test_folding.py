@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rebal.groups.compact import Partitions, TopicReader
+from rebal.groups import compact
+from rebal.groups.compact import Partitions, TopicReader, fold, unfold
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Group, GroupSnapshot, Member, Subscription
 from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
@@ -63,11 +66,80 @@ def test_what_is_wrong_on_a_line_is_told_with_its_line() -> None:
         load_snapshot(text.replace("topic-4 4-5,8;", "topic-3 4-5,8;"), "yaml")
 
 
-def test_what_comes_again_is_the_same_object() -> None:
+NAMES = st.text(st.sampled_from("ab._-; é"), max_size=4)
+PLAIN = st.text(st.sampled_from("ab._-"), min_size=1, max_size=4)
+BODIES = st.recursive(
+    st.text(max_size=3) | st.integers(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["members", "topics", "x"]), inner, max_size=3)
+        | st.fixed_dictionaries({"topics": st.lists(NAMES | PLAIN, min_size=18, max_size=24)})
+        | st.fixed_dictionaries({"topics": st.lists(PLAIN, min_size=18, max_size=24)})
+    ),
+    max_leaves=6,
+)
+
+
+@given(BODIES)
+def test_folding_changes_nothing_but_the_form(body: Any) -> None:
+    folded = fold(body)
+    if isinstance(folded, dict | list) and not single(body):
+        unfold(folded)
+        assert folded == body
+
+
+def single(body: Any) -> bool:
+    """Whether a text stands where a list belongs: no record has one there."""
+    if isinstance(body, dict):
+        return any(
+            (key == "topics" and isinstance(value, str)) or single(value)
+            for key, value in body.items()
+        )
+    return isinstance(body, list) and any(map(single, body))
+
+
+NUMBERS = st.lists(st.integers(0, 30), max_size=4).map(lambda some: str(Partitions(some)))
+
+
+@given(st.dictionaries(PLAIN, NUMBERS, min_size=19, max_size=23))
+def test_what_is_owned_of_many_topics_reads_back(owned: dict[str, str]) -> None:
+    folded = fold({"assignment": owned})["assignment"]
+    assert isinstance(folded, str) == (len(owned) > 20)
+    made = TopicReader().by_topic(folded)
+    assert list(made.items()) == [(t, Partitions.parse(text)) for t, text in owned.items()]
+
+
+@given(
+    st.text(st.sampled_from("ab01-,; "), max_size=12)
+    | st.lists(st.sampled_from(["a", "b", "a;", "0-3", "1;", "2;", "5,6;", ""])).map(" ".join)
+)
+def test_any_line_is_read_part_by_part(line: str) -> None:
+    """However it is read at once: a part is a name, a blank, and partitions."""
+    parts = [part.partition(" ") for part in line.split("; ")] if line else []
+    try:
+        expected = [(name, Partitions.parse(numbers)) for name, _, numbers in parts]
+    except ValueError:
+        expected = None
+    if len({name for name, _, _ in parts}) < len(parts):
+        expected = None
+    try:
+        made = list(TopicReader().by_topic(line).items())
+    except ValueError:
+        made = None
+    assert made == expected
+
+
+def test_what_comes_again_is_the_same_object(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = TopicReader()
     first = reader.by_topic("a 0-3; b 5; c 0-3")
     assert reader.by_topic("a 0-3; b 5; c 0-3") is first
     assert reader.by_topic({"x": "0-3"})["x"] is first["a"] is first["c"]
+    monkeypatch.setattr(compact, "_MOST_KEPT", 8)
+    reader = TopicReader()
+    for _ in range(3):
+        assert reader.by_topic("a 10-13; b 5,7; c 8")["b"] == Partitions([5, 7])
+        assert len(reader._words) < 3
+        assert reader.by_topic("a 1") == {"a": Partitions([1])}
 
 
 @pytest.mark.parametrize(

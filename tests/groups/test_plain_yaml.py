@@ -10,7 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rebal.groups.compact import Partitions
+from rebal.groups.snapshot import plain_yaml
 from rebal.groups.snapshot.plain_yaml import PlainLoader, read_yaml
+from tests.examples import examples
 
 MERGE = "tag:yaml.org,2002:merge"
 WORDS = st.sampled_from(
@@ -75,10 +77,81 @@ def test_it_reads_what_the_library_reads(text: str) -> None:
         assert made[1].replace("&a ", "") == expected[1]
 
 
+WORDS_OF_A_LINE = ("orders 0-3; " * 20 + "x", "1,2," * 60 + "3", "- 7 " * 60 + "1")
+LONG = st.sampled_from(
+    [
+        *WORDS_OF_A_LINE,
+        *(f"'{words}'" for words in WORDS_OF_A_LINE),
+        *("7" * 240, "a" * 240, f"'{'7' * 240}'", f"{WORDS_OF_A_LINE[0]} #", "-a, " * 60 + "b"),
+        *(f"{WORDS_OF_A_LINE[0]}: b", "'it''s' " * 40, f"'{WORDS_OF_A_LINE[0]}", "\ue000" * 240),
+    ]
+)
+BEGINNINGS = st.sampled_from(
+    ["a: ", "b: ", "- ", "  c: ", "  - d: ", "    ", "e: {\n", "  t-1.x: ", "- a: ", "1: "]
+)
+SHORT = st.sampled_from([*"|>'\"{}[]1", "b,", "a: 1", "", "\ue0000"])
+LONG_LINES = st.lists(st.tuples(BEGINNINGS, LONG | SHORT), max_size=7).map(
+    lambda lines: "\n".join(map("".join, lines))
+)
+
+
+@examples(150, full=400)
+@given(LONG_LINES)
+@example(f"a: {WORDS_OF_A_LINE[0]}\nb: {WORDS_OF_A_LINE[0]}\n")
+@example(f"a: {WORDS_OF_A_LINE[0]}\n  and more\n")
+@example(f"a: |\n  b: {WORDS_OF_A_LINE[0]}\n  c: {WORDS_OF_A_LINE[0]}\n")
+@example(f"a: {{\n b: {WORDS_OF_A_LINE[1]}\n}}\n")
+@example(f"a: {{}}\nb: {WORDS_OF_A_LINE[1]}\n")
+@example(f"a: 5\na: {WORDS_OF_A_LINE[1]}\n")
+def test_long_lines_are_what_the_library_reads(text: str) -> None:
+    expected, made = outcome(by_the_library, text), outcome(read_yaml, text)
+    assert made[0] == expected[0]
+    if made[0] == "value":
+        assert made == expected
+
+
+def test_the_parser_does_not_see_long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    class Loader(PlainLoader):
+        def __init__(self, text: str) -> None:
+            seen.append(len(text))
+            super().__init__(text)
+
+    monkeypatch.setattr(plain_yaml, "PlainLoader", Loader)
+    long, quoted, numbers = WORDS_OF_A_LINE
+    text = f"a: {long}\nb:\n- c: '{quoted}'\n  d: '{numbers}'\ne: {long}\n"
+    made: Any = read_yaml(text)
+    assert made == {"a": long, "b": [{"c": quoted, "d": numbers}], "e": long}
+    assert made["a"] is made["e"]
+    assert seen == [len("a: X0\nb:\n- c: 'X1'\n  d: 'X2'\ne: X3\n")]
+
+
+def test_an_error_among_long_lines_has_its_true_place() -> None:
+    with pytest.raises(yaml.MarkedYAMLError, match="stands here twice") as caught:
+        read_yaml(f"a: {WORDS_OF_A_LINE[0]}\nb: 1\nb: {WORDS_OF_A_LINE[0]}\n")
+    assert (caught.value.problem_mark.line, caught.value.problem_mark.column) == (2, 0)
+
+
 def test_a_key_is_looked_up_wherever_it_stands() -> None:
     with pytest.raises(yaml.YAMLError, match="`b` stands here twice") as caught:
         read_yaml("a:\n- {b: 1, c: 2}\n- {b: 1,\n   b: 2}\n")
     assert caught.value.problem_mark.line == 3
+
+
+@pytest.mark.slow
+def test_many_small_facts_are_read_in_bounded_memory() -> None:
+    """Nodes of 15,000 lines take 13 MB; the data itself a few."""
+    import tracemalloc
+
+    text = "".join(f"topic-{n}: {n}-{n + 3}\n" for n in range(15_000))
+    tracemalloc.start()
+    made = read_yaml(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert isinstance(made, dict)
+    assert len(made) == 15_000
+    assert peak < 7_500_000
 
 
 NUMBERS = st.lists(st.integers(0, 40) | st.just(2**31 - 1), max_size=12)
