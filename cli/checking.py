@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from rebal.cli.errors import ReadError, UsageError
 from rebal.cli.forked import mapped
-from rebal.cli.libraries import libraries_of, with_libraries
+from rebal.cli.libraries import with_libraries
 from rebal.cli.output import say
 from rebal.cli.sources import Source, read_live, scan_snapshots, with_evidence
 from rebal.groups.model import GroupSnapshot, Tri
@@ -130,18 +130,22 @@ def check(one: Side, two: Side, live: Mapping[str, GroupSnapshot]) -> Checked:
     if one.tree.alone and two.tree.alone:
         both.update(one.tree.files)
     kept = {file: unknown.get(file, "") for file in both}
-    found = [
-        judge(world, kept, live.get(world.group_id or ""))
+    judged = [
+        (world, judge(world, kept, live.get(world.group_id or "")))
         for world in worlds(one.starts, two.starts)
     ]
-    known = {change.file for judgement in found for change in judgement.changes}
-    found = [each for each in found if not each.changes_nothing]
+    known = {change.file for _, judgement in judged for change in judgement.changes}
+    found = [
+        each
+        for world, each in judged
+        if not world.is_version_alone or each.verdict is not Tri.YES or each.hazards
+    ]
     found += [unread(file, note) for file, note in unknown.items() if file not in known]
     located = (replace(each, changes=_located(each, one, two)) for each in found)
     groups = {start.group_id or start.folder for side in (one, two) for start in side.starts}
     return Checked(
         judgements=tuple(sorted(located, key=lambda each: _WORST_FIRST.index(each.verdict))),
-        groups=max(len(groups), len({each.group for each in found})),
+        groups=max(len(groups), len(found)),
         notes=(*_about_kafka(two), *two.unread),
     )
 
@@ -200,7 +204,7 @@ def _read(tree: Tree) -> Side:
         starts.append(Start(file=_file_of(where, names), where=where, declared=declared))
     notes = tuple(n.replace(own, "") for n in found.notes if not n.endswith(OF_A_PROFILE))
     manifests = read_manifests(tree)
-    starts = with_libraries(starts, libraries_of(manifests.dependencies))
+    starts = with_libraries(starts, manifests.libraries)
     return Side(tree=tree, starts=tuple(starts), notes=notes, unread=manifests.notes)
 
 
@@ -256,7 +260,7 @@ def _settings(text: str) -> list[str]:
 def _sets_a_start(start: Start) -> bool:
     """Return whether a reader understood the settings of its file that `_A_START` finds."""
     said = start.declared
-    return said is not None and bool(said.list_set or said.group_protocol or said.instance_id)
+    return bool(said.list_set or said.group_protocol or said.instance_id)
 
 
 def _about_kafka(side: Side) -> Iterator[str]:

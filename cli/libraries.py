@@ -15,8 +15,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.clients import default_list
-from rebal.inspectors.manifests.products import Dependency, client_of
-from rebal.planner.check.starts import PROGRAMS, Library, Start
+from rebal.groups.libraries import Library
+from rebal.inspectors.manifests.reader import scope_of
+from rebal.planner.check.starts import PROGRAMS, Start, start_of
 
 # A project takes versions from the projects above it.
 _INHERITED: Final = ("maven", "nuget")
@@ -25,16 +26,11 @@ _LINE: Final = re.compile(r":\d+\Z")
 _OF_ITSELF: Final = (".yaml", ".yml")
 
 
-def libraries_of(dependencies: Sequence[Dependency]) -> list[Library]:
-    """Return the client libraries among these dependencies."""
-    return [found for found in map(_library, dependencies) if found is not None]
-
-
 def with_libraries(starts: Sequence[Start], libraries: Sequence[Library]) -> list[Start]:
     """Return the starts with their libraries, and one for each library that none of them has."""
     by_folder: dict[str, list[Library]] = defaultdict(list)
     for one in libraries:
-        by_folder[_folder(one)].append(one)
+        by_folder[scope_of(one.where)].append(one)
 
     def near_to(file: str, family: str | None) -> list[Library]:
         found = (one for folder in _above(file) for one in by_folder.get(folder, ()))
@@ -50,29 +46,8 @@ def with_libraries(starts: Sequence[Start], libraries: Sequence[Library]) -> lis
         if own not in used:
             near = [own, *filter(partial(_is_of, own), near_to(_file(own), own.family))]
             used.update(near)
-            made.append(Start(file=_file(own), where=_file(own), library=_together(near)))
+            made.append(start_of(_file(own), _together(near)))
     return made
-
-
-def _library(dependency: Dependency) -> Library | None:
-    facts = client_of(dependency)
-    if facts is None:
-        return None
-    return Library(
-        family=facts.library.key if facts.library is not None else None,
-        version=facts.library_version,
-        product=facts.product,
-        product_version=dependency.version,
-        default_list=facts.default_list,
-        group_protocol=facts.group_protocol,
-        list_key=facts.list_key,
-        refuses=facts.refuses,
-        source=facts.source,
-        own_list=facts.own_list,
-        ecosystem=dependency.ecosystem,
-        faults=facts.faults,
-        where=dependency.where,
-    )
 
 
 def _is_of(own: Library, other: Library) -> bool:
@@ -111,17 +86,17 @@ def _distant(file: str, library: Library) -> tuple[int, Library] | None:
     own = _file(library)
     if own == file:
         return 0, library
-    folder = _folder(library)
+    folder = scope_of(library.where)
     below = not folder or file.startswith(f"{folder}/")
     far = 1 + file.count("/") - (folder.count("/") + 1 if folder else 0)
     elsewhere = own.endswith(_OF_ITSELF) and (far > 1 or not library.product)
     return None if elsewhere or not below else (far, library)
 
 
-def _together(near: Sequence[Library]) -> Library | None:
+def _together(near: Sequence[Library]) -> Library:
     """Return one library of several facts: the version that is written beats that of a product."""
     if not near:
-        return None
+        return Library()
     itself = next((one for one in near if not one.product and one.version), None)
     product = next((one for one in near if one.product), None)
     known = itself or next((one for one in near if one.version), near[0])
@@ -134,15 +109,6 @@ def _together(near: Sequence[Library]) -> Library | None:
         default_list=product.default_list if own_list else known.default_list,
         where=known.where if itself else product.where,
     )
-
-
-def _folder(library: Library) -> str:
-    """Return the folder whose consumers have the library: Gradle keeps a project's catalogs in
-    `gradle` below it.
-    """
-    folder, _, name = _file(library).rpartition("/")
-    above, _, own = folder.rpartition("/")
-    return above if own == "gradle" and name.endswith(".versions.toml") else folder
 
 
 def _file(library: Library) -> str:

@@ -6,56 +6,22 @@ The facts are in groups/data/products.yaml; what a library does by itself is in 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal
 
 from msgspec.structs import replace
 
 from rebal.groups import clients
-from rebal.groups.clients import Family, version_tuple
+from rebal.groups.clients import version_tuple
 from rebal.groups.data import load_data
-from rebal.groups.model import RebalanceProtocol, Record
-from rebal.groups.protocol import list_protocol
+from rebal.groups.libraries import Library
+from rebal.groups.model import Record
 
 # The numbers of a tag that is followed by more: 1.9-debian has two.
 _PARTS: Final = re.compile(r"(?:\Av?|(?<=\d)\.)\d+")
 # Past every patch release of a line.
 _END: Final = 1_000_000
 _SCALA: Final = re.compile(r"_(?:2\.1\d|3)\Z")
-
-
-@dataclass(frozen=True)
-class Dependency:
-    """One package or image that a manifest names; `version` is None where it is not written.
-
-    `ecosystem` is a package URL's type; `where` is the path below the root, with the line if known.
-    """
-
-    ecosystem: str
-    name: str
-    version: str | None
-    where: str
-
-
-@dataclass(frozen=True)
-class ClientFacts:
-    """The settings of a dependency's consumers when nothing is configured; None: not looked up."""
-
-    product: str
-    """Its product; empty for a library, which is no product of its own."""
-    library: Family | None
-    library_version: str | None
-    default_list: tuple[str, ...] | None
-    protocol: RebalanceProtocol | None
-    group_protocol: bool
-    list_key: str | None
-    refuses: str | None
-    source: str
-    own_list: bool
-    """Whether it sets a list of its own in some version, so that of others nothing is known."""
-    faults: tuple[tuple[str, str], ...]
-    """Faults of this version: the protocol under which each shows, and what it does."""
 
 
 class Versions(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -125,21 +91,19 @@ def products() -> dict[tuple[str, str], Product]:
 @cache
 def hints(ecosystem: str) -> tuple[str, ...]:
     """Return words of which each text that names a product of the ecosystem holds one."""
-    names = {name for (kind, name), one in products().items() if kind == ecosystem and not one.bom}
-    if ecosystem == "docker":
-        # A text may speak of telegraf: only a tag, or one of these keys, makes it an image.
-        forms = (" {}:", '"{}:', "'{}:", "/{}:", "repository: {}", "name: {}", "from {}")
-        words = {form.format(name) for name in names if "/" not in name for form in forms}
-        return (*words, *(name for name in names if "/" in name))
-    # A Python package's name has many spellings.
-    last = re.compile("-" if ecosystem == "pypi" else "[:/]")
-    words = {"kafka" if "kafka" in name else last.split(name)[-1] for name in names}
+    names = [name for (kind, name), one in products().items() if kind == ecosystem and not one.bom]
+    # A Python package's name has many spellings; an image's is short without its folder.
+    last = {"docker": "\n", "pypi": "-"}.get(ecosystem, "[:/]")
+    words = {"kafka" if "kafka" in name else re.split(last, name)[-1] for name in names}
     return tuple(word.lower() for word in words)
 
 
 def product_of(ecosystem: str, name: str) -> Product | None:
     """Return the product that a package or image is; an image may come from a mirror."""
     plain = _SCALA.sub("", name) if ecosystem == "maven" else name
+    if ecosystem == "pypi":
+        # Registries compare the names of Python's packages so (PEP 503).
+        plain = re.sub(r"[-_.]+", "-", name).lower()
     found = products().get((ecosystem, plain))
     while found is None and ecosystem == "docker" and plain.count("/") > 1:
         plain = plain.partition("/")[2]
@@ -147,44 +111,44 @@ def product_of(ecosystem: str, name: str) -> Product | None:
     return found
 
 
-def client_of(dependency: Dependency) -> ClientFacts | None:
-    """Return the facts of the consumers that a dependency brings; None if it is no known one."""
-    product = product_of(dependency.ecosystem, dependency.name)
+def library_of(
+    ecosystem: str, package: str, version: str | None, where: str = ""
+) -> Library | None:
+    """Return the library of the consumers that a package or image brings; None if it is no known
+    one.
+
+    `ecosystem` is a package URL's type, `version` None where it is not written.
+    """
+    product = product_of(ecosystem, package)
     if product is None:
         return None
-    low, high = _bounds(dependency)
+    # An image's tag `1.9` is any release of that line.
+    low = version_tuple(version) or ()
+    tag = ecosystem == "docker" and len(_PARTS.findall(version or "")) < 3
+    high = (*low, _END) if low and tag else low
     release = _release(product, low, high)
-    library = clients.family(release.library or product.library)
-    key = library.key if library else None
-    inside = dependency.version if product.own_version else release.inside
-    own = release.list or product.list or clients.default_list(key, inside)
-    default = own if product.group_protocol else None
-    return ClientFacts(
+    family = release.library or product.library
+    inside = version if product.own_version else release.inside
+    own = release.list or product.list or clients.default_list(family, inside)
+    return Library(
+        family=family,
+        version=inside,
         product="" if product.own_version else product.product,
-        library=library,
-        library_version=inside,
-        default_list=default,
-        protocol=list_protocol(default, key) if default else None,
+        product_version=version,
+        default_list=own if product.group_protocol else None,
         group_protocol=product.group_protocol,
         list_key=release.list_key or product.list_key,
         refuses=release.refuses or product.refuses,
-        source=release.source or product.source,
         own_list=bool(product.list) or any(one.list for one in product.releases),
+        ecosystem=ecosystem,
+        package=package,
         faults=tuple(
             (fault.protocol, f"{fault.effect} ({fault.source})")
             for fault in product.faults
             if low and fault.holds(high, low)
         ),
+        where=where,
     )
-
-
-def _bounds(dependency: Dependency) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the lowest and the highest version that is meant, empty if none is known: an image's
-    tag `1.9` is any release of that line.
-    """
-    low = version_tuple(dependency.version) or ()
-    tag = dependency.ecosystem == "docker" and len(_PARTS.findall(dependency.version or "")) < 3
-    return low, (*low, _END) if low and tag else low
 
 
 def _release(product: Product, low: tuple[int, ...], high: tuple[int, ...]) -> Release:

@@ -7,8 +7,9 @@ nearest Directory.Packages.props (.NET). Only files below the root that is read 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from posixpath import normpath
 from typing import Any, Final
 
@@ -16,27 +17,35 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import ParseError, fromstring
 
 from rebal.inspectors.inventory.documents import UnreadableDocument, substituted
+from rebal.inspectors.inventory.reader import configuration_text
 from rebal.inspectors.manifests.texts import OR, Named, together
 
 _PROPERTY: Final = re.compile(r"\$[{(]([^${}()]+)[)}]")
 _CENTRAL: Final = "Directory.Packages.props"
+_TEST_SDK: Final = "microsoft.net.test.sdk"
 _MOST_PARENTS: Final = 20
+_NONE: Final = Named("", None)
 # Spring Boot's parent reads Kafka's version from this property.
 _BOOT: Final = "org.springframework.boot:spring-boot-starter-parent"
 _CLIENTS: Final = "org.apache.kafka:kafka-clients"
 _BOOT_PROPERTY: Final = "kafka.version"
 
 
+@dataclass
 class Sheet:
-    """One project file; `chain` are the files it takes versions from, itself first."""
+    """One project file; `chain` are the files it takes versions from, itself first. `boms` are
+    those that no file below the root is; `parent` is Maven's, with its `relativePath`.
+    """
 
-    def __init__(self) -> None:
-        self.named: list[Named] = []
-        self.managed: dict[str, str | None] = {}
-        self.boms: list[Named] = []
-        self.imports: list[Sheet] = []
-        self.properties: dict[str, str] = {}
-        self.chain: list[Sheet] = [self]
+    named: list[Named] = field(default_factory=list)
+    managed: dict[str, str | None] = field(default_factory=dict)
+    boms: list[Named] = field(default_factory=list)
+    imports: list[Sheet] = field(default_factory=list)
+    properties: dict[str, str] = field(default_factory=dict)
+    chain: list[Sheet] = field(default_factory=list)
+    artifact: str = ""
+    parent: Named = _NONE
+    above: str = ""
 
     def property(self, name: str) -> str | None:
         """Return the value of a property, here or in a parent; None if none has it."""
@@ -51,23 +60,21 @@ class Sheet:
     def resolved(self, version: str | None) -> str | None:
         """Return the version with its properties replaced; as it is where one is not known."""
         for _ in range(_MOST_PARENTS):
-            if version is None or not _PROPERTY.search(version):
+            text = substituted(_PROPERTY, version or "", lambda match: self.property(match[1]))
+            if not text or text == version or len(text) > 200:
                 break
-            replaced = substituted(_PROPERTY, version, lambda match: self.property(match[1]))
-            if replaced is None or len(replaced) > 200:
-                break
-            version = replaced
+            version = text
         return version
 
 
 class Projects:
-    """The project files below one root, each parsed once it is asked for."""
+    """The project files below one root by relative path, each read once it is asked for."""
 
-    def __init__(self, texts: Mapping[PurePosixPath, str]) -> None:
-        self._texts = texts
+    def __init__(self, files: Mapping[PurePosixPath, Path]) -> None:
+        self._files = files
         self._sheets: dict[PurePosixPath, Sheet] = {}
         self._folders: dict[str, list[PurePosixPath]] = {}
-        for path in texts:
+        for path in files:
             self._folders.setdefault(path.parent.name, []).append(path)
 
     def read(self, path: PurePosixPath) -> Iterator[Named]:
@@ -77,63 +84,69 @@ class Projects:
             UnreadableDocument: the file, or one that it takes versions from, is no such XML.
         """
         sheet = self._sheet(path, 0)
-        versions = ((one.name, one.version or sheet.version_of(one.name)) for one in sheet.named)
-        yield from together(Named(name, sheet.resolved(version)) for name, version in versions)
-        for name, managed in sheet.managed.items():
-            yield Named(name, sheet.resolved(managed))
+        versions = ((one, one.version or sheet.version_of(one.name)) for one in sheet.named)
+        named = [one._replace(version=sheet.resolved(text)) for one, text in versions]
         boms = [bom for one in sheet.chain for bom in one.boms]
         override = sheet.property(_BOOT_PROPERTY)
         if override and any(bom.name == _BOOT for bom in boms):
-            yield Named(_CLIENTS, sheet.resolved(override))
+            named.append(Named(_CLIENTS, sheet.resolved(override)))
+        yield from together(named)
+        for name, managed in sheet.managed.items():
+            yield Named(name, sheet.resolved(managed))
         for bom in boms:
-            yield Named(sheet.resolved(bom.name) or "", sheet.resolved(bom.version))
+            yield Named(sheet.resolved(bom.name) or "", sheet.resolved(bom.version), gives=True)
 
     def _sheet(self, path: PurePosixPath, depth: int) -> Sheet:
         if path not in self._sheets:
-            root = _parsed(self._texts[path], path)
+            root = self._parsed(path)
             maven = path.suffix == ".xml"
             sheet = _maven(root) if maven else _msbuild(root)
             self._sheets[path] = sheet
-            above = self._parent(path, root) if maven else self._central(path)
-            if above is not None and depth < _MOST_PARENTS:
-                sheet.chain += self._sheet(above, depth + 1).chain
-            for bom in self._boms(sheet) if depth < _MOST_PARENTS else ():
-                sheet.imports.append(self._sheet(bom, depth + 1))
+            sheet.chain.append(sheet)
+            beside = PurePosixPath(normpath(path.parent / sheet.above))
+            central = [folder / _CENTRAL for folder in path.parents]
+            places = [beside, beside / "pom.xml"] if maven else central
+            above = self._found(sheet.parent, places, depth)
+            if above is not None:
+                sheet.chain += above.chain
+            elif sheet.parent.name:
+                sheet.boms.insert(0, sheet.parent)
+            for bom in [*sheet.boms]:
+                below = self._found(bom, self._folders.get(_artifact(bom), ()), depth)
+                if below is not None:
+                    sheet.boms.remove(bom)
+                    sheet.imports.append(below)
         return self._sheets[path]
 
-    def _parent(self, path: PurePosixPath, root: Any) -> PurePosixPath | None:
-        parent = root.find("parent")
-        if parent is None:
-            return None
-        named = parent.findtext("relativePath", "../pom.xml").strip()
-        below = PurePosixPath(normpath(path.parent / named))
-        above = below if below in self._texts else below / "pom.xml"
-        if above not in self._texts or above == path:
-            return None
-        there = _parsed(self._texts[above], above).findtext("artifactId")
-        return above if there == parent.findtext("artifactId") else None
+    def _found(self, one: Named, places: Sequence[PurePosixPath], depth: int) -> Sheet | None:
+        """Return the first of these files that has the artifact's name; None if none has."""
+        known = (path for path in places if path in self._files and depth < _MOST_PARENTS)
+        sheets = (self._sheet(path, depth + 1) for path in known)
+        return next((sheet for sheet in sheets if sheet.artifact == _artifact(one)), None)
 
-    def _boms(self, sheet: Sheet) -> Iterator[PurePosixPath]:
-        """Yield the poms below the root that a pom imports, each in a folder of its own name."""
-        for bom in sheet.boms:
-            artifact = bom.name.partition(":")[2]
-            for path in self._folders.get(artifact, ()):
-                if _parsed(self._texts[path], path).findtext("artifactId") == artifact:
-                    yield path
+    def _parsed(self, path: PurePosixPath) -> Any:
+        """Return the root of a file's XML, its names without their namespaces."""
+        try:
+            root = fromstring(configuration_text(self._files[path]), forbid_dtd=True)
+        except ParseError as error:
+            raise UnreadableDocument(str(path), f"not valid XML: {error}") from None
+        except DefusedXmlException:
+            raise UnreadableDocument(
+                str(path), "declares a DTD, which no project file does"
+            ) from None
+        except (ValueError, RecursionError):
+            raise UnreadableDocument(str(path), "not valid XML") from None
+        for element in root.iter():
+            element.tag = str(element.tag).rpartition("}")[2]
+        return root
 
-    def _central(self, path: PurePosixPath) -> PurePosixPath | None:
-        return next(
-            (
-                folder / _CENTRAL
-                for folder in path.parents
-                if folder / _CENTRAL in self._texts and folder / _CENTRAL != path
-            ),
-            None,
-        )
+
+def _artifact(one: Named) -> str:
+    return one.name.partition(":")[2]
 
 
 def _maven(root: Any) -> Sheet:
-    sheet = Sheet()
+    sheet = Sheet(artifact=root.findtext("artifactId", "").strip())
     central = set(root.findall("dependencyManagement/dependencies/dependency"))
     own = (one for table in root.findall("properties") for one in table)
     sheet.properties |= {one.tag: (one.text or "").strip() for one in own}
@@ -147,7 +160,8 @@ def _maven(root: Any) -> Sheet:
             sheet.properties.setdefault("project.version", found.strip())
     parent = root.find("parent")
     if parent is not None:
-        sheet.boms.append(_coordinates(parent))
+        sheet.parent = _coordinates(parent)
+        sheet.above = parent.findtext("relativePath", "../pom.xml").strip()
     for each in root.iter("dependency"):
         one = _coordinates(each)
         scope = each.findtext("scope", "").strip()
@@ -177,6 +191,8 @@ def _msbuild(root: Any) -> Sheet:
     for each in root.iter("PackageReference"):
         own = _package(each, "VersionOverride")
         sheet.named.append(own if own.version else _package(each, "Version"))
+    of_tests = any(one.name == _TEST_SDK for one in sheet.named)
+    sheet.named = [one._replace(tests=of_tests) for one in sheet.named]
     return sheet
 
 
@@ -184,18 +200,3 @@ def _package(element: Any, key: str) -> Named:
     name = element.get("Include") or element.get("Update") or ""
     version = element.get(key) or element.findtext(key, "").strip()
     return Named(name.strip().lower(), version or None)
-
-
-def _parsed(text: str, path: PurePosixPath) -> Any:
-    """Return the root of an XML text, its names without their namespaces."""
-    try:
-        root = fromstring(text, forbid_dtd=True)
-    except ParseError as error:
-        raise UnreadableDocument(str(path), f"not valid XML: {error}") from None
-    except DefusedXmlException:
-        raise UnreadableDocument(str(path), "declares a DTD, which no project file does") from None
-    except (ValueError, RecursionError):
-        raise UnreadableDocument(str(path), "not valid XML") from None
-    for element in root.iter():
-        element.tag = str(element.tag).rpartition("}")[2]
-    return root

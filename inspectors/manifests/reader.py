@@ -7,36 +7,47 @@ or as another file of the folder gives it; one that depends on anything else is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
 from rebal.groups.errors import DocumentError
+from rebal.groups.libraries import Library
+from rebal.inspectors.inventory.documents import json_tree
 from rebal.inspectors.inventory.reader import configuration_text
 from rebal.inspectors.manifests import texts, trees
-from rebal.inspectors.manifests.products import Dependency, client_of, hints, product_of
+from rebal.inspectors.manifests.products import Product, hints, library_of, product_of
 from rebal.inspectors.manifests.projects import Projects
 from rebal.inspectors.manifests.texts import Named
 from rebal.inspectors.repository.tree import Tree
 
-_PYTHON_LOCKS: Final = frozenset({"poetry.lock", "uv.lock", "pdm.lock"})
 # A project's own file, which gives ranges, and the lock files that say what they come to.
 _LOCKS: Final = {
-    "pyproject.toml": _PYTHON_LOCKS,
+    "pyproject.toml": frozenset({"poetry.lock", "uv.lock", "pdm.lock"}),
     "Pipfile": frozenset({"Pipfile.lock"}),
     "package.json": frozenset(
         {"package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "yarn.lock"}
     ),
 }
-_INCLUDED: Final = re.compile(r"^\s*(?:-r|--requirement)[ =]?\s*(\S+)", re.MULTILINE)
-_PROPERTY: Final = re.compile(r"^\s*(\w+)\s*[=:]\s*([^\s\"'$]+)\s*$", re.MULTILINE)
+_LOCK_FILES: Final = frozenset().union(*_LOCKS.values())
 _VERSION: Final = re.compile(r"v?\d[\w.+~-]*(?<![+-])", re.ASCII)
 _CLIENTS: Final = "org.apache.kafka:kafka-clients"
 _QUARKUS: Final = "io.quarkus"
 _LONGEST: Final = 80
 _RANGE: Final = frozenset("^~<>=!*")
+# What a build keeps beside its projects, for all of them.
+_OF_THE_BUILD: Final = re.compile(
+    r"(?:\A|/)(?:(?:buildSrc|build-logic)/.*|gradle/[^/]*|project/[^/]*\.scala|requirements/[^/]*)\Z"
+)
+_PYPROJECT: Final = (
+    *("project.dependencies", "project.optional-dependencies.*", "dependency-groups.*"),
+    *("tool.poetry.dependencies", "tool.poetry.dev-dependencies"),
+    *("tool.poetry.group.*.dependencies", "tool.uv.dev-dependencies"),
+    "tool.pdm.dev-dependencies.*",
+)
 
 
 class _Format(NamedTuple):
@@ -50,41 +61,61 @@ class _Format(NamedTuple):
 # The first pattern that matches a name decides.
 _FORMATS: Final = (
     _Format("pom.xml", "maven"),
-    _Format("*.gradle", "maven", texts.read_gradle),
-    _Format("*.gradle.kts", "maven", texts.read_gradle),
+    _Format("gradle.lockfile", "maven", texts.by_pattern(texts.GRADLE_LOCK)),
+    *(
+        _Format(f"*.{ending}", "maven", texts.read_gradle)
+        for ending in ("gradle", "gradle.kts", "sbt", "scala", "kt", "java", "groovy")
+    ),
     _Format("*.versions.toml", "maven", trees.read_catalog),
     _Format("go.mod", "golang", texts.read_go_mod),
-    _Format("package.json", "npm", trees.read_package_json),
-    _Format("package-lock.json", "npm", trees.read_package_lock),
-    _Format("npm-shrinkwrap.json", "npm", trees.read_package_lock),
-    _Format("pnpm-lock.yaml", "npm", texts.by_line(texts.PNPM)),
-    _Format("yarn.lock", "npm", texts.read_yarn_lock),
+    _Format(
+        "package.json",
+        "npm",
+        trees.tables(json_tree, "dependencies", "optionalDependencies", "devDependencies"),
+    ),
+    *(
+        _Format(
+            name,
+            "npm",
+            trees.tables(json_tree, "packages", "dependencies", "dependencies.*.dependencies"),
+        )
+        for name in ("package-lock.json", "npm-shrinkwrap.json")
+    ),
+    _Format("pnpm-lock.yaml", "npm", texts.by_pattern(texts.PNPM)),
+    _Format("yarn.lock", "npm", texts.by_pattern(texts.YARN)),
     _Format("*requirements*.txt", "pypi", texts.read_requirements),
-    *(_Format(name, "pypi", trees.read_package_tables) for name in sorted(_PYTHON_LOCKS)),
-    _Format("pyproject.toml", "pypi", trees.read_pyproject),
-    _Format("Pipfile", "pypi", trees.read_pipfile),
-    _Format("Pipfile.lock", "pypi", trees.read_pipfile_lock),
+    _Format("requirements/*.txt", "pypi", texts.read_requirements),
+    *(
+        _Format(name, "pypi", trees.tables(trees.toml_tree, "package"))
+        for name in ("poetry.lock", "uv.lock", "pdm.lock")
+    ),
+    _Format("pyproject.toml", "pypi", trees.tables(trees.toml_tree, *_PYPROJECT)),
+    _Format("Pipfile", "pypi", trees.tables(trees.toml_tree, "packages", "dev-packages")),
+    _Format("Pipfile.lock", "pypi", trees.tables(json_tree, "default")),
     _Format("setup.py", "pypi", texts.read_setup),
     _Format("setup.cfg", "pypi", texts.read_requirements),
-    _Format("Gemfile.lock", "gem", texts.by_line(texts.GEM)),
+    _Format("Gemfile.lock", "gem", texts.by_pattern(texts.GEM)),
     _Format("*.csproj", "nuget"),
     _Format("*.fsproj", "nuget"),
     _Format("Directory.*.props", "nuget"),
-    _Format("Cargo.lock", "cargo", trees.read_package_tables),
-    _Format("mix.lock", "hex", texts.by_line(texts.HEX)),
-    _Format("*Dockerfile*", "docker", texts.read_dockerfile),
-    _Format("*.dockerfile", "docker", texts.read_dockerfile),
-    _Format("Containerfile", "docker", texts.read_dockerfile),
-    _Format("*.yaml", "docker", trees.read_images),
-    _Format("*.yml", "docker", trees.read_images),
+    _Format("Cargo.lock", "cargo", trees.tables(trees.toml_tree, "package")),
+    _Format("mix.lock", "hex", texts.by_pattern(texts.HEX)),
+    _Format("*Dockerfile*", "docker", texts.by_pattern(texts.FROM)),
+    _Format("*.dockerfile", "docker", texts.by_pattern(texts.FROM)),
+    _Format("Containerfile", "docker", texts.by_pattern(texts.FROM)),
+    *(_Format(f"*.{ending}", "docker", trees.read_images) for ending in ("yaml", "yml", "env")),
 )
+_IN_XML: Final = tuple(each for each in _FORMATS if each.read is None)
+# Formats to which other files give versions.
+_SCRIPTS: Final = (texts.read_gradle, texts.read_go_mod)
+_GIVERS: Final = ("gradle.properties", "go.work")
 
 
 @dataclass(frozen=True)
 class ManifestReading:
-    """The known dependencies of a folder, with a note for each thing that is not understood."""
+    """The known libraries of a folder, with a note for each thing that is not understood."""
 
-    dependencies: tuple[Dependency, ...]
+    libraries: tuple[Library, ...]
     notes: tuple[str, ...]
 
 
@@ -94,10 +125,19 @@ def read_manifests(tree: Tree) -> ManifestReading:
     A file that cannot be read becomes a note, and the others are read.
     """
     reader = _Reader(tree)
-    for path in reader.paths():
-        reader.read(path)
-    reader.read_projects()
+    # A project's own file comes first: it says which of its packages are for tests alone.
+    for name, path in sorted(tree.paths(), key=lambda each: each[1].name not in _LOCKS):
+        if known := _format(name):
+            reader.read(name, path, known)
     return ManifestReading(tuple(dict.fromkeys(reader.found)), tuple(dict.fromkeys(reader.notes)))
+
+
+def scope_of(place: str) -> str:
+    """Return the folder whose projects a file is for: its own, or for the build's own folders, such
+    as buildSrc and gradle, the one that they are in.
+    """
+    build = _OF_THE_BUILD.search(place)
+    return place[: build.start()] if build else place.rpartition("/")[0]
 
 
 class _Reader:
@@ -105,71 +145,50 @@ class _Reader:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self._folder = tree.root.resolve()
-        self._read: set[Path] = set()
-        self._projects: dict[str, dict[PurePosixPath, str]] = {"maven": {}, "nuget": {}}
-        self.found: list[Dependency] = []
+        self._projects = Projects(
+            {PurePosixPath(n): path for n, path in tree.paths() if _format(n) in _IN_XML}
+        )
+        self._locks = [PurePosixPath(n) for n in tree.files if n.rpartition("/")[2] in _LOCK_FILES]
+        # What projects' own files name: the folder, the product, and whether for tests alone.
+        self._own: list[tuple[PurePosixPath, str, bool]] = []
+        self.found: list[Library] = []
         self.notes: list[str] = []
 
-    def paths(self) -> Iterator[Path]:
-        """Yield the files that are manifests by their names.
-
-        A project's own file is left out beside or below a lock file of its kind.
-        """
-        names = [PurePosixPath(name) for name in self._tree.files]
-        locked = {
-            own: {name.parent for name in names if name.name in locks}
-            for own, locks in _LOCKS.items()
-        }
-        for name, path in self._tree.paths():
-            decided = not locked.get(path.name, set()).isdisjoint(PurePosixPath(name).parents)
-            if _format(path.name) and not decided:
-                yield path
-
-    def read(self, path: Path, known: _Format | None = None) -> None:
-        """Read one file; a project waits until all files are read, as it may need others."""
-        known = known or _format(path.name)
-        if path in self._read or known is None:
-            return
-        self._read.add(path)
-        place = self._place(path)
+    def read(self, name: str, path: Path, known: _Format) -> None:
+        """Read one file; a bad one becomes a note."""
+        place = _printable(name)
         try:
             text = configuration_text(path)
             if "\x00" in text:
                 raise DocumentError(f"{place}: is a binary file, which no manifest is.")
+            if not _mentions(known.ecosystem, text):
+                return
             if known.read is None:
-                self._projects[known.ecosystem][PurePosixPath(place)] = text
-            elif _mentions(known.ecosystem, text):
-                given = self._gradle_properties(path) if known.read is texts.read_gradle else ""
-                self._keep(known.ecosystem, place, known.read(text + given, place))
-            if known.read is texts.read_requirements:
-                for named in _INCLUDED.findall(text):
-                    included = path.parent / named
-                    if included.is_file() and included.resolve().is_relative_to(self._folder):
-                        self.read(included, known)
+                named = self._projects.read(PurePosixPath(name))
+            else:
+                given = self._given(name) if known.read in _SCRIPTS else ""
+                named = iter(known.read(text + given, place))
+            self._keep(known.ecosystem, place, named)
         except DocumentError as error:
             self.notes.append(_printable(str(error)))
 
-    def _gradle_properties(self, script: Path) -> str:
-        """Return the properties of a script's folder and of those above it, as a script's lines."""
-        lines = [""]
-        for name in (PurePosixPath(self._place(script)).parent / "x").parents:
-            file = self._tree.root / name / "gradle.properties"
-            if file.is_file():
-                lines += [f'{k} = "{v}"' for k, v in _PROPERTY.findall(configuration_text(file))]
-        return "\n".join(lines)
+    def _given(self, place: str) -> str:
+        """Return what files of the same folder and above give to a script: the constants of
+        Gradle's and sbt's builds, and what Go's workspaces replace.
+        """
+        above = {*PurePosixPath(place).parents}
+        return "".join(lines for folder, lines in self._shared if folder in above)
 
-    def read_projects(self) -> None:
-        """Read the projects in XML, which take versions from each other."""
-        for ecosystem, files in self._projects.items():
-            projects = Projects(files)
-            for path, text in files.items():
-                if not _mentions(ecosystem, text):
-                    continue
-                try:
-                    self._keep(ecosystem, str(path), projects.read(path))
-                except DocumentError as error:
-                    self.notes.append(_printable(str(error)))
+    @cached_property
+    def _shared(self) -> list[tuple[PurePosixPath, str]]:
+        found = []
+        for name, path in self._tree.paths():
+            known = _format(name)
+            if path.name in _GIVERS or (known and known.read in (*_SCRIPTS, trees.read_catalog)):
+                text = configuration_text(path)
+                lines = f"\n{text}" if path.name == "go.work" else texts.constants(text)
+                found.append((PurePosixPath(scope_of(name)), lines))
+        return found
 
     def _keep(self, ecosystem: str, place: str, named: Iterable[Named]) -> None:
         """Keep what is known; a BOM is kept where it gives a version that the file does not."""
@@ -178,48 +197,74 @@ class _Reader:
         for one in named:
             first.setdefault((one.name, one.version), one)
         known = [(one, product_of(ecosystem, one.name)) for one in first.values()]
-        used = [one for one, product in known if product and not product.bom]
-        given = [one for one, product in known if product and product.bom and one.version][:1]
+        own = PurePosixPath(place)
+        if own.name in _LOCKS:
+            self._own += [(own.parent, p.product, one.tests) for one, p in known if p]
+            # What is beside or below a lock file of its kind is in there.
+            locks = (lock for lock in self._locks if lock.name in _LOCKS[own.name])
+            if any(lock.parent in own.parents for lock in locks):
+                return
+        used = [
+            one
+            for one, product in known
+            if product and not product.bom and not self._of_tests(own, one, product)
+        ]
+        bom = next((one for one, product in known if product and product.bom and one.version), None)
+        if bom is not None:
+            used = [one._replace(version=one.version or _given_by(bom, one)) for one in used]
         # The library's own version, where it is written, replaces that of the BOM.
         fixed = any(one.name == _CLIENTS and one.version for one in used)
-        # An extension of Quarkus has the platform's own version.
-        platform = next((one.version for one in given if one.name.startswith(_QUARKUS)), None)
-        used = [
-            one._replace(version=one.version or platform) if one.name.startswith(_QUARKUS) else one
-            for one in used
-        ]
         if fixed or all(one.version for one in used):
-            given = []
+            bom = None
+        givers = [
+            f"{one.name} {one.version}"
+            for one, product in known
+            if one.gives and one.version and not product
+        ]
         for one in used:
+            silent = bom is not None or (fixed and one.name != _CLIENTS)
             version = one.version
-            if version is None and given and one.name == _CLIENTS:
-                bom = Dependency(ecosystem, given[0].name, given[0].version, place)
-                facts = client_of(bom)
-                version = facts.library_version if facts else None
-            silent = bool(given) or (fixed and one.name != _CLIENTS)
-            self._add(
-                ecosystem, place, Named(_printable(one.name), version, one.line), silent=silent
-            )
-        for one in given:
-            self._add(ecosystem, place, one)
+            if givers and not silent and (version is None or "$" in version):
+                version = f"{version or 'that'} of {' and '.join(givers)}"
+            self._add(ecosystem, place, one._replace(version=version), silent=silent)
+        if bom is not None:
+            self._add(ecosystem, place, bom)
+
+    def _of_tests(self, file: PurePosixPath, one: Named, product: Product) -> bool:
+        """Return whether only developers and tests have a package. A lock file does not say so, but
+        the projects' own files beside and below it do.
+        """
+        own = {
+            of_tests
+            for folder, name, of_tests in self._own
+            if file.name in _LOCK_FILES
+            and name == product.product
+            and folder.is_relative_to(file.parent)
+        }
+        return one.tests or own == {True}
 
     def _add(self, ecosystem: str, place: str, one: Named, *, silent: bool = False) -> None:
         where = f"{place}:{one.line}" if one.line else place
-        raw = one.version or ""
+        raw, name = one.version or "", _printable(one.name)
         version = raw if len(raw) <= _LONGEST and _VERSION.fullmatch(raw) else None
-        self.found.append(Dependency(ecosystem, one.name, version, where))
-        facts = client_of(self.found[-1])
-        if raw[:1] in _RANGE and facts is not None and facts.default_list is not None:
+        found = library_of(ecosystem, name, version, where)
+        self.found += [found] if found else []
+        if raw[:1] in _RANGE and found and found.default_list is not None:
             # Every version of it that was looked up has the same list.
             return
         if raw and version is None:
             shown = _printable(raw[:_LONGEST])
-            self.notes.append(f"{where}: the version of {one.name} is not a plain one ({shown}).")
+            self.notes.append(f"{where}: the version of {name} is not a plain one ({shown}).")
         elif version is None and not silent:
-            self.notes.append(f"{where}: the version of {one.name} is not written there.")
+            self.notes.append(f"{where}: the version of {name} is not written there.")
 
-    def _place(self, path: Path) -> str:
-        return _printable(path.relative_to(self._tree.root).as_posix())
+
+def _given_by(bom: Named, one: Named) -> str | None:
+    """Return the version that a BOM gives to a package; Quarkus's extensions have its own."""
+    if one.name.startswith(_QUARKUS) and bom.name.startswith(_QUARKUS):
+        return bom.version
+    library = library_of("maven", bom.name, bom.version)
+    return library.version if library is not None and one.name == _CLIENTS else None
 
 
 def _mentions(ecosystem: str, text: str) -> bool:
@@ -227,8 +272,14 @@ def _mentions(ecosystem: str, text: str) -> bool:
     return any(word in lower for word in hints(ecosystem))
 
 
+@cache
 def _format(name: str) -> _Format | None:
-    return next((known for known in _FORMATS if fnmatchcase(name, known.pattern)), None)
+    """Return the format of a file, by its name or by that of its folder too."""
+    last = name.rpartition("/")[2]
+    ends = (last, f"{PurePosixPath(name).parent.name}/{last}")
+    return next(
+        (one for one in _FORMATS if any(fnmatchcase(end, one.pattern) for end in ends)), None
+    )
 
 
 def _printable(text: str) -> str:

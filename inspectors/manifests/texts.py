@@ -9,18 +9,39 @@ from typing import Final, NamedTuple
 from rebal.inspectors.inventory.documents import substituted
 
 # Each pattern finds its matches without going back over a line, however long that is.
-GEM: Final = re.compile(r"    (?P<name>[\w.-]+) \((?P<version>[^)\s-]+)[^)]*\)\s*\Z")
+GEM: Final = re.compile(
+    r"^    (?P<name>[\w.-]+) \((?P<version>[^)\s-]+)[^)\n]*\)[ \r]*$", re.MULTILINE
+)
 HEX: Final = re.compile(
-    r'\s*"(?P<name>\w+)":\s*\{(?::hex,\s*:\w+,\s*"(?P<version>[^"]+)"|:git|:path)'
+    r'^ *"(?P<name>\w+)": *\{(?::hex, *:\w+, *"(?P<version>[^"\n]+)"|:git|:path)', re.MULTILINE
 )
 PNPM: Final = re.compile(
-    r"""  ['"]?/?(?P<name>(?:@[\w.-]+/)?[\w.-]+)[@/](?P<version>\d[\w.+-]*)['"]?[(:_]"""
+    r"""^  ['"]?/?(?P<name>(?:@[\w.-]+/)?[\w.-]+)[@/](?P<version>\d[\w.+-]*)['"]?[(:_]""",
+    re.MULTILINE,
+)
+# An alias names the package behind `@npm:`.
+YARN: Final = re.compile(
+    r"""^"?(?:[^\s#]+?@npm:)?(?P<name>(?:@[\w.-]+/)?[\w.-]+)@[^\n]*\n"""
+    r"""  version:? "?(?P<version>[^"\s]+)""",
+    re.MULTILINE,
+)
+# A dependency of Gradle's own lock file that is not of tests alone.
+GRADLE_LOCK: Final = re.compile(
+    r"^(?P<name>[\w.-]+:[\w.-]+):(?P<version>[^=\s]+)=(?:[\w,]*,)?(?:runtime|compile)Classpath",
+    re.MULTILINE,
 )
 _REQUIREMENT: Final = re.compile(
     r"\s*(?P<name>[A-Za-z0-9][\w.-]*)[ \t]*(?:\[[^\]]*\])?[ \t]*(?P<version>[^;#\\]*)"
 )
 _TEXT: Final = re.compile(r"""["']([^"']+)["']""")
-_FROM: Final = re.compile(r"\s*FROM\s+(?:--\S+\s+)*(?P<image>\S+)", re.IGNORECASE)
+_REFERENCE: Final = (
+    r"(?:(?:localhost|[^\s/.:]*[.:][^\s/]*)/)?(?:library/)?"
+    r"(?P<name>[^\s:@]+)(?::(?P<version>[^\s@]+))?"
+)
+_IMAGE: Final = re.compile(_REFERENCE)
+FROM: Final = re.compile(
+    rf"^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*{_REFERENCE}", re.IGNORECASE | re.MULTILINE
+)
 _COORDINATES: Final = re.compile(
     r"""["'](?P<name>[\w.-]+:[\w.-]+)(?::(?P<version>[^"':@]+))?(?:[:@][^"']*)?["']"""
 )
@@ -36,32 +57,49 @@ _BOOT_PROPERTY: Final = re.compile(
     r"""\[["']kafka\.version["']\]\s*=\s*["'](?P<version>[^"']+)|"""
     r"""set\(\s*["']kafka\.version["']\s*,\s*["'](?P<set>[^"']+)"""
 )
-_ASSIGNED: Final = re.compile(r"""\b(\w+)\s*=\s*["']([^"'$\n]+)["']""")
-_VARIABLE: Final = re.compile(r"\$\{?(\w+)\}?")
-# A configuration of tests, such as testImplementation or integrationTestRuntimeOnly.
-_OF_TESTS: Final = re.compile(r"(?:^|.*[\s{])(?:test|\w+Test)[A-Z]\w*[\s(]")
+_COMMENT: Final = re.compile(r"^[ \t]*(?://|/?\*|#).*", re.MULTILINE)
+_ASSIGNED: Final = re.compile(
+    r"""(?<![\w.])(?:(?:\w+\.)?ext\.)?(\w+)(?:[ \t]*:[ \t]*String)?"""
+    r"""[ \t]*(?:=[ \t]*["']?|:[ \t]*["'])(v?\d[\w.+-]*)"""
+)
+_VARIABLE: Final = re.compile(r"\$\{(?:\w+\.)*(\w+?)(?:\.get\(\))?\}|\$(?:\w+\.)*(\w+)")
+# sbt writes "group" %% "name" % version.
+_PERCENT: Final = re.compile(r"""["']\s*%{1,3}\s*["']""")
+_OF_SBT: Final = re.compile(r'"\s*%\s*([A-Za-z_][\w.]*)')
+# A line that gives versions to others.
+_GIVES: Final = re.compile(r"platform|mavenBom", re.IGNORECASE)
+# A configuration of tests, such as testImplementation, integrationTestRuntimeOnly or `% Test`.
+_OF_TESTS: Final = re.compile(r"(?:^|.*[\s{])(?:test|\w+Test)[A-Z]\w*[\s(]|.*%\s*\"?[Tt]est\b")
+# Names of the groups, and of the files, of what only developers install.
+OF_TESTS: Final = re.compile(
+    r"(?<![a-z])(?:dev(?:elop(?:ment)?)?|tests?|testing|lint|docs|typing|ci)(?![a-z])"
+)
 # Between versions of which the file does not say which one counts.
 OR: Final = " or "
-_YARN_NAME: Final = re.compile(r'"?(?P<name>(?:@[\w.-]+/)?[\w.-]+)@')
-_YARN_ALIAS: Final = re.compile(r"[^@]@npm:(?P<name>(?:@[\w.-]+/)?[\w.-]+)@")
-_YARN_VERSION: Final = re.compile(r'  version:? "?(?P<version>[^"\s]+)')
 
 
 class Named(NamedTuple):
-    """One mention of a package or image: `version` as written, None where none is."""
+    """One mention of a package or image: `version` as written, None where none is.
+
+    `tests`: only developers and tests have it. `gives`: it gives versions to others, as a BOM does.
+    """
 
     name: str
     version: str | None
     line: int = 0
+    tests: bool = False
+    gives: bool = False
 
 
-def by_line(pattern: re.Pattern[str]) -> Callable[[str, str], Iterator[Named]]:
-    """Return the reader of a format that names each package on one line, from its start on."""
+def by_pattern(pattern: re.Pattern[str]) -> Callable[[str, str], Iterator[Named]]:
+    """Return the reader of a format in which each package is a match of the pattern."""
 
     def read(text: str, _: str) -> Iterator[Named]:
-        for number, line in enumerate(text.splitlines(), 1):
-            if found := pattern.match(line):
-                yield Named(found["name"], found["version"], number)
+        line, at = 1, 0
+        for found in pattern.finditer(text):
+            line += text.count("\n", at, found.end())
+            at = found.end()
+            yield Named(found["name"], found["version"], line)
 
     return read
 
@@ -88,30 +126,19 @@ def read_go_mod(text: str, _: str) -> Iterator[Named]:
         yield Named(*replaced.get(one.name, one[:2]), one.line)
 
 
-def read_yarn_lock(text: str, _: str) -> Iterator[Named]:
-    """Yield the packages of yarn.lock, of yarn 1 and of later ones."""
-    name = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.startswith((" ", "#")):
-            found = _YARN_ALIAS.search(line) or _YARN_NAME.match(line)
-            name = found["name"] if found else ""
-        elif name and (version := _YARN_VERSION.match(line)):
-            yield Named(name, version["version"], number)
-
-
-def read_requirements(text: str, _: str) -> Iterator[Named]:
+def read_requirements(text: str, name: str) -> Iterator[Named]:
     """Yield the requirements of a pip file; a version is one that `==` pins."""
+    of_tests = bool(OF_TESTS.search(name))
     for number, line in enumerate(text.splitlines(), 1):
         if one := requirement(line):
-            yield one._replace(line=number)
+            yield one._replace(line=number, tests=of_tests)
 
 
 def read_setup(text: str, _: str) -> Iterator[Named]:
     """Yield the requirements that the texts of a setup.py may be; nothing is run."""
     for number, line in enumerate(text.splitlines(), 1):
-        for quoted in _TEXT.findall(line):
-            if one := requirement(quoted):
-                yield one._replace(line=number)
+        found = map(requirement, _TEXT.findall(line))
+        yield from (one._replace(line=number) for one in found if one)
 
 
 def requirement(text: str) -> Named | None:
@@ -119,36 +146,41 @@ def requirement(text: str) -> Named | None:
     found = _REQUIREMENT.match(text)
     if found is None:
         return None
-    version = found["version"].split(" --")[0].strip().strip("()")
-    return Named(pypi_name(found["name"]), version.removeprefix("==").strip("= ") or None)
+    return Named(found["name"], plain_version(found["version"].split(" --")[0].strip(" \t()")))
 
 
-def pypi_name(name: str) -> str:
-    """Return the name of a Python package as registries compare it (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+def plain_version(version: str | None) -> str | None:
+    """Return a version without the sign that pins it; None for an empty text."""
+    return (version or "").strip().removeprefix("==").strip("= ") or None
+
+
+def constants(text: str) -> str:
+    """Return what a build's script, sources or properties name once, as lines of a script."""
+    found = _ASSIGNED.findall(_COMMENT.sub("", text))
+    return "".join(f'\n{name} = "{value}"' for name, value in found)
 
 
 def read_gradle(text: str, _: str) -> Iterator[Named]:
-    """Yield the coordinates and plugins that a Gradle script writes out.
+    """Yield the coordinates and plugins that a script or source of Gradle or sbt writes out.
 
-    A variable counts where the script itself gives it one text; what only some lines give does not.
-    A library of tests alone is none of the consumers.
+    A variable counts where it has one text; what only some lines give does not. A library of tests
+    alone is none of the consumers.
     """
+    text = _COMMENT.sub("", text)
     values: dict[str, set[str]] = {}
     for variable, value in _ASSIGNED.findall(text):
         values.setdefault(variable, set()).add(value)
 
     def value_of(match: re.Match[str]) -> str | None:
-        known = values.get(match[1], set())
+        known = values.get(match[1] or match[2], set())
         return next(iter(known)) if len(known) == 1 else None
 
     found: list[Named] = []
     for number, line in enumerate(text.splitlines(), 1):
-        if line.lstrip().startswith(("//", "*", "/*")) or _OF_TESTS.match(line):
-            continue
-        for name, version in _written(line):
+        gives = _GIVES.search(line) is not None
+        for name, version in [] if _OF_TESTS.match(line) else _written(line):
             plain = substituted(_VARIABLE, version, value_of) if version else None
-            found.append(Named(name, plain or version or None, number))
+            found.append(Named(name, plain or version or None, number, gives=gives))
     return together(found)
 
 
@@ -165,7 +197,8 @@ def together(named: Iterable[Named]) -> Iterator[Named]:
 
 
 def _written(line: str) -> Iterator[tuple[str, str]]:
-    """Yield the names and versions on one line of a Gradle script."""
+    """Yield the names and versions on one line of a script."""
+    line = _OF_SBT.sub(r':$\1"', _PERCENT.sub(":", line))
     for found in _COORDINATES.finditer(line):
         yield found["name"], found["version"] or ""
     for group, name, version, expression in _PARTS.findall(line):
@@ -181,19 +214,7 @@ def marker(plugin: str) -> str:
     return f"{plugin}:{plugin}.gradle.plugin"
 
 
-def read_dockerfile(text: str, _: str) -> Iterator[Named]:
-    """Yield the images that a Dockerfile is built from."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if found := _FROM.match(line):
-            yield image(found["image"])._replace(line=number)
-
-
 def image(reference: str) -> Named:
     """Return `registry/name:tag@digest` as its name, without the registry, and its tag."""
-    whole = reference.split("@", maxsplit=1)[0]
-    path, _, last = whole.rpartition("/")
-    name, _, tag = last.partition(":")
-    host, _, rest = path.partition("/")
-    folder = rest if "." in host or ":" in host or host == "localhost" else path
-    folder = "" if folder == "library" else folder
-    return Named(f"{folder}/{name}" if folder else name, tag or None)
+    found = _IMAGE.match(reference)
+    return Named(found["name"], found["version"]) if found else Named("", None)

@@ -4,112 +4,82 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from rebal.inspectors.inventory.documents import (
     UnreadableDocument,
     documents,
     flatten,
-    json_tree,
 )
-from rebal.inspectors.manifests.texts import Named, image, marker, pypi_name, requirement
+from rebal.inspectors.manifests.texts import (
+    OF_TESTS,
+    Named,
+    image,
+    marker,
+    plain_version,
+    requirement,
+)
 
 _INSTALLED: Final = "node_modules/"
 # How Helm values and Kustomize name an image in two keys.
 _TAG_KEYS: Final = {"repository": "tag", "name": "newTag", "image": "tag"}
-_PIN: Final = re.compile(r"=?=?\s*\d[\w.+-]*")
+# An action of a Helm template; what is written around it is read.
+_ACTION: Final = re.compile(r"\{\{.*?\}\}")
 
 
-def read_package_lock(text: str, name: str) -> Iterator[Named]:
-    """Yield the packages of npm's lock file, of its versions 1 to 3."""
-    tree = _table(json_tree(text, name))
-    for path, package in _table(tree.get("packages")).items():
-        if _INSTALLED in path:
-            named = _text(_table(package), "name") or path.rpartition(_INSTALLED)[2]
-            yield Named(named, _text(_table(package), "version"))
-    waiting = [] if "packages" in tree else [tree]
-    while waiting:
-        for named, inner in _table(waiting.pop().get("dependencies")).items():
-            package = _table(inner)
-            yield Named(named, _text(package, "version"))
-            waiting.append(package)
+def tables(
+    parse: Callable[[str, str], object], *paths: str
+) -> Callable[[str, str], Iterator[Named]]:
+    """Return the reader of a format that names packages at these paths; `*` stands for any key.
+
+    There are tables by name, lists of tables, or lists of requirements.
+    """
+
+    def read(text: str, name: str) -> Iterator[Named]:
+        tree = parse(text, name)
+        for path in paths:
+            for place, found in _at(tree, path.split(".")):
+                of_tests = OF_TESTS.search(place) is not None
+                yield from (one._replace(tests=of_tests) for one in _packages(found))
+
+    return read
 
 
-def read_package_json(text: str, name: str) -> Iterator[Named]:
-    """Yield what a Node.js project depends on; the versions are ranges as a rule."""
-    tree = _table(json_tree(text, name))
-    for key in ("dependencies", "optionalDependencies"):
-        table = _table(tree.get(key))
-        yield from (Named(named, _text(table, named)) for named in table)
+def _at(tree: object, path: list[str], place: str = "") -> Iterator[tuple[str, object]]:
+    """Yield what is at a path of keys, with the keys that lead there."""
+    if not path:
+        yield place, tree
+        return
+    table = _table(tree)
+    for key in table if path[0] == "*" else path[:1]:
+        yield from _at(table.get(key), path[1:], f"{place}.{key}")
 
 
-def read_package_tables(text: str, name: str) -> Iterator[Named]:
-    """Yield the tables `[[package]]` of the lock files of Cargo, Poetry, uv and PDM."""
-    packages = _toml(text, name).get("package")
-    for package in map(_table, packages if isinstance(packages, list) else []):
-        named = _text(package, "name")
-        if named:
-            yield Named(named, _text(package, "version"))
-
-
-def read_pyproject(text: str, name: str) -> Iterator[Named]:
-    """Yield the dependencies of a Python project: of the standard's tables, and of Poetry's."""
-    tree = _toml(text, name)
-    project = _table(tree.get("project"))
-    lists = [
-        project.get("dependencies"),
-        *_table(project.get("optional-dependencies")).values(),
-        *_table(tree.get("dependency-groups")).values(),
-    ]
-    for entry in (entry for entries in lists if isinstance(entries, list) for entry in entries):
-        one = requirement(entry) if isinstance(entry, str) else None
+def _packages(found: object) -> Iterator[Named]:
+    """Yield the packages of a table by name, or of a list."""
+    listed = [("", value) for value in found] if isinstance(found, list) else []
+    for key, value in [*_table(found).items(), *listed]:
+        table = _table(value)
+        named = _text(table, "name") or key.rpartition(_INSTALLED)[2]
+        version = value if isinstance(value, str) else _text(table, "version")
+        one = Named(named, plain_version(version)) if named else requirement(version or "")
         if one:
             yield one
-    poetry = _table(_table(tree.get("tool")).get("poetry"))
-    groups = [_table(group) for group in _table(poetry.get("group")).values()]
-    for group in (poetry, *groups):
-        yield from _packages(group.get("dependencies"))
-
-
-def read_pipfile(text: str, name: str) -> Iterator[Named]:
-    """Yield the packages of a Pipfile."""
-    return _packages(_toml(text, name).get("packages"))
-
-
-def read_pipfile_lock(text: str, name: str) -> Iterator[Named]:
-    """Yield the packages of Pipenv's lock file."""
-    return _packages(_table(json_tree(text, name)).get("default"))
-
-
-def _packages(table: object) -> Iterator[Named]:
-    """Yield the packages of a table of Poetry or Pipenv, each with a version as text or in a
-    table.
-    """
-    for named, value in _table(table).items():
-        text_of = value if isinstance(value, str) else _text(_table(value), "version")
-        pinned = text_of and _PIN.fullmatch(text_of)
-        yield Named(pypi_name(named), text_of.strip("= ") if text_of and pinned else text_of)
 
 
 def read_catalog(text: str, name: str) -> Iterator[Named]:
     """Yield the libraries and plugins of a Gradle version catalog."""
-    tree = _toml(text, name)
+    tree = toml_tree(text, name)
     versions = _table(tree.get("versions"))
-    for entry in _table(tree.get("libraries")).values():
-        if isinstance(entry, str):
-            group, _, rest = entry.partition(":")
-            artifact, _, version = rest.partition(":")
-            yield Named(f"{group}:{artifact}", version or None)
-            continue
-        table = _table(entry)
-        module = _text(table, "module") or f"{_text(table, 'group')}:{_text(table, 'name')}"
-        yield Named(module, _catalog_version(table.get("version"), versions))
-    for entry in _table(tree.get("plugins")).values():
-        plugin, _, version = entry.partition(":") if isinstance(entry, str) else ("", "", "")
-        table = _table(entry)
-        named = plugin or _text(table, "id") or ""
-        yield Named(marker(named), version or _catalog_version(table.get("version"), versions))
+    for kind in ("libraries", "plugins"):
+        for entry in _table(tree.get(kind)).values():
+            written, _, version = entry.rpartition(":") if isinstance(entry, str) else ("", "", "")
+            table = _table(entry)
+            own = written or _text(table, "module") or _text(table, "id")
+            named = own or f"{_text(table, 'group')}:{_text(table, 'name')}"
+            found = version or _catalog_version(table.get("version"), versions)
+            yield Named(marker(named) if kind == "plugins" else named, found)
 
 
 def _catalog_version(version: object, versions: dict[str, Any]) -> str | None:
@@ -122,8 +92,10 @@ def _catalog_version(version: object, versions: dict[str, Any]) -> str | None:
 
 
 def read_images(text: str, name: str) -> Iterator[Named]:
-    """Yield the images of compose files, Kubernetes objects, Helm values and Kustomize files."""
-    for document in documents(text, name):
+    """Yield the images of compose files, Kubernetes objects, Helm values, Kustomize and .env
+    files.
+    """
+    for document in documents(_ACTION.sub("", text), name):
         try:
             resource = document.resource
             flat = document.settings if resource is None else flatten(dict(resource))
@@ -134,11 +106,16 @@ def read_images(text: str, name: str) -> Iterator[Named]:
             tag = flat.get(f"{parent}.{_TAG_KEYS.get(key, '')}".removeprefix("."))
             if tag is not None:
                 yield image(value)._replace(version=tag)
-            elif key in ("image", "repository"):
+            elif key.lower().endswith(("image", "repository")):
                 yield image(value)
 
 
-def _toml(text: str, name: str) -> dict[str, Any]:
+def toml_tree(text: str, name: str) -> dict[str, Any]:
+    """Return the TOML text of the file `name` as a tree.
+
+    Raises:
+        UnreadableDocument: it is not valid, or nested too deep.
+    """
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:

@@ -7,6 +7,7 @@ repository runs, and neither its index nor its files are changed.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -18,7 +19,11 @@ from rebal.inspectors.inventory.documents import ENDINGS
 
 _BUILD: Final = (
     *("csproj", "fsproj", "vbproj", "props", "targets", "gradle", "kts", "toml", "xml", "mod"),
-    *("lock", "txt", "exs", "dockerfile", "work", "tf", "hcl", "ini"),
+    *("lock", "txt", "exs", "dockerfile", "work", "tf", "hcl", "ini", "sbt", "lockfile"),
+)
+# Sources in which a build names versions.
+_SOURCES: Final = re.compile(
+    r"(?:.*/)?(?:(?:buildSrc|build-logic)/.*\.(?:kt|java|groovy)|project/[^/]*\.scala)"
 )
 _NAMES: Final = ("Dockerfile", "Containerfile", "Gemfile", "Pipfile", "setup.py")
 # Folders of dependencies and builds, and of tests' own resources.
@@ -29,7 +34,6 @@ _SKIPPED: Final = (
 # A folder `test` elsewhere is as often an environment's.
 _TESTS: Final = ("src", "test")
 _LARGEST: Final = 64 << 20
-_MOST: Final = 100_000
 _BLOB: Final = "blob"
 _LINK: Final = "120000"
 
@@ -57,7 +61,7 @@ def folder_tree(path: Path) -> Tree:
     """Return the version that a folder or a single file is.
 
     Raises:
-        RepositoryError: there is no such path, or it has too many files.
+        RepositoryError: there is no such path.
     """
     if not os.path.isdir(path):
         if not os.path.lexists(path):
@@ -118,16 +122,12 @@ def is_read(name: PurePosixPath) -> bool:
     if ".." in folders or any(folders[n : n + 2] == _TESTS for n in range(len(folders))):
         return False
     ending = name.name.rpartition(".")[2].lower()
-    return ending in (*ENDINGS, *_BUILD) or name.name.startswith(_NAMES)
+    known = ending in (*ENDINGS, *_BUILD) or name.name.startswith(_NAMES)
+    return known or _SOURCES.fullmatch(name.as_posix()) is not None
 
 
 def _tree(root: Path, names: Iterable[str]) -> Tree:
-    files = sorted(name for name in names if is_read(PurePosixPath(name)))
-    if len(files) > _MOST:
-        raise RepositoryError(
-            f"{root}: has more than {_MOST:,} files of configuration; name the services' folder."
-        )
-    return Tree(root=root, files=tuple(files))
+    return Tree(root=root, files=tuple(sorted(n for n in names if is_read(PurePosixPath(n)))))
 
 
 def _write(path: Path, tree: Tree, blobs: Sequence[str]) -> None:

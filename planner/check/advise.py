@@ -69,35 +69,44 @@ def plan_of(world: World, live: GroupSnapshot | None = None) -> Plan | None:
     """Return the plan from the earlier declarations, or the live group, to the later ones; None
     where there is none.
     """
-    pair = next((one for one in world.changed if one.is_move), None)
-    if pair is None or pair.before is None or pair.after is None:
+    moves = [(one, two) for one, two in world.both if one.same_client(two) and _is_move(one, two)]
+    if not moves:
         return None
+    one, two = moves[0]
     snapshot = live or planned(world.pairs)
     if snapshot.group.type is GroupType.CLASSIC and snapshot.group.assignor is None:
         return None
     try:
-        given = Given(brokers=pair.after.brokers)
-        return make_plan(snapshot, _goal(pair.before, pair.after), pricing=None, given=given)
+        given = Given(brokers=two.declared.brokers)
+        return make_plan(snapshot, _goal(one, two), pricing=None, given=given)
     except NotPlannedError:
         return None
 
 
+def _is_move(one: Start, two: Start) -> bool:
+    """Return whether both assignor lists are known, and differ."""
+    return not one.same_list(two) and not any(map(is_unset, (*one.names, *two.names)))
+
+
 def paths_of(world: World) -> Iterator[SafePath]:
     """Yield the paths of this change, the one that interrupts least first."""
-    pair = next((one for one in world.changed if not one.same_list or one.is_swap), None)
-    if pair is None or pair.before is None or pair.after is None or pair.after.protocol is None:
+    differ = [
+        (one, two)
+        for one, two in world.both
+        if not (one.same_client(two) and one.same_list(two)) and two.protocol is not None
+    ]
+    if not differ:
         return
-    one, two = pair.before, pair.after
+    one, two = differ[0]
     same = one.same_client(two)
     known = not any(map(is_unset, (*one.names, *two.names)))
     classic = BY_BROKERS.keys().isdisjoint((one.protocol, two.protocol))
     plan = plan_of(world)
-    written = two.declared is not None and two.declared.list_set and same
     read = same or read_each_other(one.family or "", two.family or "")
     kept = same or (read and {*one.names[:1]} <= {*STATELESS})
+    written = two.declared.list_set and same
     if classic and known and kept and not written and _runs(two, one.names):
-        step = _step(two, one.names)
-        yield SafePath(name=_AS_BEFORE, steps=(step,))
+        yield SafePath(name=_AS_BEFORE, steps=(_step(two, one.names),))
     if classic and known and read and not same:
         yield from _bridge(one, two)
     shown = plan is not None and (classic or plan.path.stops_the_group or plan.exit_code != BLOCKED)
@@ -106,7 +115,7 @@ def paths_of(world: World) -> Iterator[SafePath]:
         if all(_runs(two, names) for names in lists):
             yield SafePath(name=plan.path.label, steps=tuple(_step(two, each) for each in lists))
     if classic and (plan is None or plan.path is not PathKind.CUT_OVER):
-        refuses = two.library.refuses if two.library is not None else None
+        refuses = two.library.refuses
         yield SafePath(name=_STOP + (f". {refuses}" if refuses else ""))
     if not same:
         yield SafePath(name=_NEW_GROUP)
@@ -115,10 +124,10 @@ def paths_of(world: World) -> Iterator[SafePath]:
 def _bridge(one: Start, two: Start) -> Iterator[SafePath]:
     """Yield the path on which the old library takes an assignor of the new one first."""
     shared = [name for name in STATELESS if name in two.names]
-    for names in [tuple(dict.fromkeys((shared[0], *one.names)))] if shared else []:
-        if _setting(one, names):
-            steps = (_step(one, names), _step(two, two.names))
-            yield SafePath(name=f"two roll-outs, the first with {one.client}", steps=steps)
+    names = tuple(dict.fromkeys((*shared[:1], *one.names)))
+    if shared and _setting(one, names):
+        steps = (_step(one, names), _step(two, two.names))
+        yield SafePath(name=f"two roll-outs, the first with {one.client}", steps=steps)
 
 
 def _goal(one: Start, two: Start) -> str:
@@ -141,12 +150,11 @@ def _step(start: Start, names: Sequence[str]) -> PathStep:
 
 def _runs(start: Start, names: Sequence[str]) -> bool:
     """Return whether this client is known to run this list, and its product to take it."""
-    alone = start.library is not None and start.library.refuses is not None
     brings = _BRINGS.get(start.family or "", _JAVAS)
     own = {*names} <= {*start.names}
     return (
         bool(_setting(start, names))
-        and not (alone and len(names) > 1)
+        and (start.library.refuses is None or len(names) == 1)
         and not (refuses_mixed(start.family) and is_mixed(names))
         and (own or {*names} <= brings)
     )
@@ -154,7 +162,7 @@ def _runs(start: Start, names: Sequence[str]) -> bool:
 
 def _setting(start: Start, names: Sequence[str]) -> tuple[str, ...]:
     """Return the setting that gives this client the list; empty where it is not known how."""
-    if start.library is not None and start.library.product and start.library.list_key:
+    if start.library.product and start.library.list_key:
         return (f"{start.library.list_key}: {', '.join(names)}",)
     for one in settings_for(start.family or "", names, start.group_id or ""):
         lines = one.text.splitlines()

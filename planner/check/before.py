@@ -36,8 +36,8 @@ _AT: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 _FIRST: Final = ".0"
+# The id of the first start's first member.
 FIRST: Final = f"0{_FIRST}"
-"""The id of the first start's first member."""
 
 
 def snapshot_of(starts: Sequence[Start]) -> GroupSnapshot:
@@ -108,31 +108,29 @@ def _snapshot(starts: Sequence[tuple[Start, Start | None]]) -> GroupSnapshot:
 
 
 def _members(number: int, now: Start, later: Start | None) -> Iterator[Member]:
-    declared = now.declared
     said = Evidence(source=Source.ASSUMED, detail=now.where)
-    stays = later is not None and now.same_client(later)
-    version = (later.version if stays and later is not None else None) or now.version
+    stays = later if later is not None and now.same_client(later) else now
+    version = stays.library.version or now.library.version
     software = Software(family=now.family, version=version, evidence=(said,))
     online = now.protocol in BY_BROKERS
-    static = declared is not None and declared.instance_id is not None
-    for copy in range(1 if static else 2):
+    for copy in range(1 if now.is_static else 2):
         yield Member(
             member_id=f"{number}.{copy}",
             client_id=now.where,
-            instance_id=declared.instance_id if declared is not None else None,
+            instance_id=now.declared.instance_id,
             software=software if now.family is not None else None,
             assignors=AssignorList()
             if online
             else AssignorList(knowledge=Knowledge.EXACT, list=now.names, evidence=(said,)),
-            declared=None if later is None else _next_start(later, said),
+            declared=None if later is None else _next_start(later),
             protocol_type=now.protocol if online else None,
         )
 
 
-def _next_start(later: Start, said: Evidence) -> DeclaredAssignors:
+def _next_start(later: Start) -> DeclaredAssignors:
     """Return the configuration of the next start, with the list that it has by default."""
-    declared = later.declared or DeclaredAssignors(evidence=said)
+    declared = later.declared
     fields = {name: getattr(declared, name) for name in DeclaredAssignors.__struct_fields__}
     reads = None if later.ignores_protocol else declared.group_protocol
-    made = DeclaredAssignors(**fields)
-    return replace(made, list=declared.list or later.names, group_protocol=reads)
+    fields |= {"list": declared.list or later.names, "group_protocol": reads}
+    return DeclaredAssignors(**fields)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from rebal.groups.model import Record
-from rebal.planner.check.starts import Start, aspects, is_unset, of_profile, profiles
+from rebal.planner.check.starts import Start, aspects, of_profile, profiles
 
 LIST: Final = "assignor list"
 _ABSENT: Final = "not declared"
+_SIGNS: Final = 6
+_PLACE: Final = 2
 _Key: TypeAlias = tuple[str | None, str]
 
 
@@ -41,34 +43,6 @@ class Pair(Record, frozen=True, kw_only=True):
     def changes(self) -> tuple[Changed, ...]:
         """Return what changes, the assignor list first."""
         return tuple(_changes(self))
-
-    @property
-    def same_list(self) -> bool:
-        """Return whether the assignor list and the rebalance protocol's kind stay as they are."""
-        one, two = self.before, self.after
-        return one is not None and two is not None and _list(one) == _list(two)
-
-    @property
-    def is_swap(self) -> bool:
-        """Return whether another client takes the place of this one."""
-        one, two = self.before, self.after
-        return one is not None and two is not None and not one.same_client(two)
-
-    @property
-    def is_named_first(self) -> bool:
-        """Return whether a file names the library now, and only settings showed it before."""
-        one, two = self.before, self.after
-        if one is None or two is None:
-            return False
-        return one.library is None and two.library is not None
-
-    @property
-    def is_move(self) -> bool:
-        """Return whether one client moves from one known assignor list, or protocol, to another."""
-        one, two = self.before, self.after
-        if one is None or two is None or self.same_list or self.is_swap:
-            return False
-        return not any(map(is_unset, (*one.names, *two.names)))
 
 
 class World(Record, frozen=True, kw_only=True):
@@ -103,6 +77,21 @@ class World(Record, frozen=True, kw_only=True):
         """Return the consumers whose next start changes."""
         return tuple(pair for pair in self.pairs if pair.changes)
 
+    @property
+    def both(self) -> tuple[tuple[Start, Start], ...]:
+        """Return the consumers whose next start changes and that both versions have."""
+        starts = ((pair.before, pair.after) for pair in self.changed)
+        return tuple((one, two) for one, two in starts if one is not None and two is not None)
+
+    @property
+    def is_version_alone(self) -> bool:
+        """Return whether only the version of a library changes, of which no file names a consumer:
+        it may be a producer's, or be inherited by a project that has none.
+        """
+        what = {change.what for pair in self.changed for change in pair.changes}
+        same = all(one.same_client(two) for one, two in self.both)
+        return self.group_id is None and same and what <= {"library", "product"}
+
 
 def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[World]:
     """Yield each group with a change, once for each profile that changes it in its own way."""
@@ -128,48 +117,36 @@ def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...
 
     A manifest may name several libraries. One that both versions name is not swapped for another.
     """
-    left, right = list(before), list(after)
     stay = {start.client for start in before} & {start.client for start in after}
-
-    def place(start: Start) -> str | None:
-        return None if start.declared is None and start.client in stay else start.where
-
+    left, right = ([(one, _signs(one, stay)) for one in side] for side in (before, after))
     pairs: list[Pair] = []
-    for key in (_product, _client, place, _ids, _file, _alone):
-        for start in list(right):
-            mine = key(start)
-            other = next((one for one in left if mine is not None and key(one) == mine), None)
-            if other is not None:
-                left.remove(other)
-                right.remove(start)
-                pairs.append(Pair(before=other, after=start))
-    if len(left) == len(right) == 1 and place(left[0]) and place(right[0]):
-        return (*pairs, Pair(before=left[0], after=right[0]))
-    return (*pairs, *(Pair(before=one) for one in left), *(Pair(after=one) for one in right))
+    for number in range(_SIGNS):
+        for new in list(right):
+            sign = new[1][number]
+            old = next((one for one in left if sign is not None and one[1][number] == sign), None)
+            if old is not None:
+                left.remove(old)
+                right.remove(new)
+                pairs.append(Pair(before=old[0], after=new[0]))
+    if len(left) == len(right) == 1 and None not in (left[0][1][_PLACE], right[0][1][_PLACE]):
+        return (*pairs, Pair(before=left[0][0], after=right[0][0]))
+    return (*pairs, *(Pair(before=one) for one, _ in left), *(Pair(after=one) for one, _ in right))
 
 
-def _product(start: Start) -> tuple[str, str] | None:
-    library = start.library
-    return (start.where, library.product) if library is not None and library.product else None
+def _signs(start: Start, stay: Collection[str | None]) -> tuple[object, ...]:
+    """Return the signs of one consumer in both versions, the surest first; None: it has not this.
 
-
-def _client(start: Start) -> tuple[str, str | None]:
-    return start.where, start.client
-
-
-def _file(start: Start) -> str | None:
-    return start.file if start.declared is not None else None
-
-
-def _alone(start: Start) -> str | None:
-    """Return the client of a manifest: a lock file may give its version, or give it no more."""
-    return start.client if start.declared is None else None
-
-
-def _ids(start: Start) -> tuple[str | None, str | None] | None:
-    declared = start.declared
-    found = (declared.client_id, declared.instance_id) if declared is not None else (None, None)
-    return None if found == (None, None) else found
+    The client of a manifest counts: a lock file may give its version, or give it no more.
+    """
+    ids = start.declared.client_id, start.declared.instance_id
+    return (
+        (start.where, start.library.product) if start.library.product else None,
+        (start.where, start.client),
+        start.where if start.configured or start.client not in stay else None,
+        None if ids == (None, None) else ids,
+        start.file if start.configured else None,
+        None if start.configured else start.client,
+    )
 
 
 def _key(start: Start) -> _Key:
@@ -192,25 +169,24 @@ def _renamed(
         old = next((gone[start.where] for start in after[key] if start.where in gone), None)
         if old is not None:
             yield old, key
-    left, came = _own_files(before, after), _own_files(after, before)
-    for name in sorted(left.keys() & came.keys()):
-        yield left[name], came[name]
+    # A folder that was moved keeps its name as a rule, or else its files'.
+    for depth in (2, 1):
+        left, came = _own_files(before, after, depth), _own_files(after, before, depth)
+        for name in sorted(left.keys() & came.keys()):
+            yield left[name], came[name]
 
 
 def _own_files(
-    found: Mapping[_Key, Sequence[Start]], other: Mapping[_Key, Sequence[Start]]
-) -> dict[str, _Key]:
-    """Return the folders that one version alone has, where no file names the group, by the name of
-    a file that is in one of them only: such a folder was moved.
+    found: Mapping[_Key, Sequence[Start]], other: Mapping[_Key, Sequence[Start]], depth: int
+) -> dict[tuple[str, ...], _Key]:
+    """Return the folders that one version alone has, where no file names the group, by the last
+    names of a file's path that no other of them has.
     """
     folders = [key for key in found.keys() - other.keys() if key[0] is None]
-    names = {(start.file.rpartition("/")[2], key) for key in folders for start in found[key]}
+    files = ((start.file.split("/"), key) for key in folders for start in found[key])
+    names = {(tuple(parts[-depth:]), key) for parts, key in files}
     count = Counter(name for name, _ in names)
     return {name: key for name, key in names if count[name] == 1}
-
-
-def _list(start: Start) -> tuple[str | None, tuple[str, ...]]:
-    return start.protocol, start.names
 
 
 def _changes(pair: Pair) -> Iterator[Changed]:
@@ -220,18 +196,15 @@ def _changes(pair: Pair) -> Iterator[Changed]:
         texts = (_ABSENT, shown) if one is None else (shown, _ABSENT)
         yield _changed(pair.start, "consumer", *texts)
         return
-    if _list(one) != _list(two):
+    if not one.same_list(two) and one.list_text != two.list_text:
         yield _changed(two, LIST, one.list_text, two.list_text)
-    was, now = dict(aspects(one)), dict(aspects(two))
-    for what in dict.fromkeys([*was, *now]):
-        if was.get(what) != now.get(what):
-            yield _changed(two, what, was.get(what, _ABSENT), now.get(what, _ABSENT))
+    was, now = aspects(one), aspects(two)
+    yield from (_changed(two, what, was[what], now[what]) for what in was if was[what] != now[what])
 
 
 def _changed(start: Start, what: str, before: str, after: str) -> Changed:
-    library = start.library
     by_library = what in ("library", "product") or (what == LIST and not start.writes_list)
-    named = library.where if library is not None and by_library else start.file
+    named = (start.library.where if by_library else "") or start.file
     file, colon, line = named.rpartition(":")
     at = {"file": file, "line": int(line)} if colon and line.isdigit() else {"file": named}
     return Changed(what=what, before=before, after=after, **at)

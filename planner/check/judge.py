@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from rebal.groups.brokers import other_brokers
 from rebal.groups.clients import version_tuple
 from rebal.groups.model import (
-    CoordinatorKind,
     GroupSnapshot,
     RebalanceProtocol,
     Record,
@@ -24,7 +23,6 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.protocol import group_protocol
-from rebal.groups.vote import elect
 from rebal.planner.admission.check import Admission, Event, Join, Leave, admitted, restart
 from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory
 from rebal.planner.bridge import STATELESS, read_each_other
@@ -38,7 +36,7 @@ from rebal.planner.check.before import (
     snapshots_of,
 )
 from rebal.planner.check.compare import Changed, Pair, World
-from rebal.planner.check.starts import BY_BROKERS, Library, Start, is_open, is_unset
+from rebal.planner.check.starts import BY_BROKERS, Start, is_open, is_unset
 from rebal.planner.clients import able, cooperative, is_mixed, refuses_mixed, stops_at_repeats
 from rebal.planner.context import CLASSIC, CONSUMER, COOPERATIVE, STREAMS, Context
 from rebal.planner.facts import listed
@@ -47,8 +45,12 @@ from rebal.planner.rules import Trait, evaluate, has
 from rebal.planner.verdict import answer_of, first_reason
 
 _INCREMENTAL: Final = (2, 4)
+# Consumers whose stages are combined in every way; more are rolled out together.
 _FREE: Final = 3
-"""Consumers whose stages are combined in every way; more are rolled out together."""
+_FENCES: Final = (
+    "each one that starts fences another (FENCED_INSTANCE_ID). Give each its own, such as the "
+    "pod's name"
+)
 _WORST_FIRST: Final = (Tri.NO, Tri.CANNOT_TELL, Tri.YES)
 
 
@@ -91,15 +93,6 @@ class Judgement(Record, frozen=True, kw_only=True):
     hazards: tuple[Hazard, ...] = ()
     live: bool = False
 
-    @property
-    def changes_nothing(self) -> bool:
-        """Return whether a library, of which no file names a consumer, has another version alone:
-        it may be a producer's, or be inherited by a project that has none.
-        """
-        alone = {change.what for change in self.changes} <= {"library", "product"}
-        sure = self.verdict is Tri.YES and not self.hazards
-        return alone and sure and self.group_id is None
-
 
 def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = None) -> Judgement:
     """Return what the roll-out of this group's change would do.
@@ -112,8 +105,8 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
     news = [pair.after for pair in changed if pair.after is not None]
     answers = list(_answers(world, kept, live))
     decisive = next(one for answer in _WORST_FIRST for one in answers if one.verdict is answer)
-    before = _stage(befores) if live is None else _live_stage(live)
-    after = _stage(afters)
+    before = _stage(snapshot_of(befores) if live is None else live)
+    after = _stage(snapshot_of(afters))
     return Judgement(
         group=world.name + (f" (profile {world.profile})" if world.profile else ""),
         group_id=world.group_id,
@@ -123,7 +116,7 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
         reason=decisive.reason + _unread_code(changed, decisive),
         error=decisive.error,
         before=before,
-        during=_stage([*befores, *news]) if live is None else _live_stage(live, news),
+        during=_stage(snapshot_of([*befores, *news])) if live is None else None,
         after=after,
         paths=() if decisive.verdict is Tri.YES else tuple(paths_of(world)),
         rules=_rules(world, live),
@@ -139,11 +132,15 @@ def _unread_code(changed: Sequence[Pair], answer: Admission) -> str:
     """
     starts = [start for pair in changed for start in (pair.before, pair.after) if start]
     swapped = len({start.client for start in starts}) > 1
-    if all(start.writes_list for start in starts):
-        return ""
-    if answer.verdict is Tri.YES and swapped:
-        return ". That holds where no code sets the list, which is not read"
-    return ". Code that sets the list is not read" if answer.error == INCONSISTENT else ""
+    said = (
+        (all(start.writes_list for start in starts), ""),
+        (
+            answer.verdict is Tri.YES and swapped,
+            ". That holds where no code sets the list, which is not read",
+        ),
+        (answer.error == INCONSISTENT, ". Code that sets the list is not read"),
+    )
+    return first_reason(said) or ""
 
 
 def unread(file: str, note: str) -> Judgement:
@@ -159,23 +156,10 @@ def unread(file: str, note: str) -> Judgement:
     )
 
 
-def _stage(starts: Sequence[Start]) -> Stage:
-    snapshot = snapshot_of(starts)
+def _stage(snapshot: GroupSnapshot) -> Stage:
     shown = snapshot.group.assignor
     named = None if shown is None or is_open(shown) else shown
     return Stage(assignor=named, protocol=group_protocol(snapshot).value)
-
-
-def _live_stage(live: GroupSnapshot, news: Sequence[Start] = ()) -> Stage:
-    """Return the live group, or what it elects once its last member has started with `news`."""
-    lists = [member.assignors.list for member in live.members]
-    known = all(lists) and live.has_assignor_lists
-    if not news or any(start.protocol == CONSUMER for start in news):
-        return Stage(assignor=live.group.assignor, protocol=group_protocol(live).value)
-    coordinator = live.group.coordinator
-    kind = coordinator.kind if coordinator is not None else CoordinatorKind.UNKNOWN
-    then = elect([*lists[:-1], *(start.names for start in news)], kind).assignor if known else None
-    return Stage(assignor=then, protocol=RebalanceProtocol.CANNOT_TELL)
 
 
 def _rules(world: World, live: GroupSnapshot | None) -> tuple[str, ...]:
@@ -190,16 +174,13 @@ def _rules(world: World, live: GroupSnapshot | None) -> tuple[str, ...]:
 def _known_of(news: Sequence[Start]) -> Iterator[Hazard]:
     """Yield what products and brokers do under the protocol of these starts."""
     for start in dict.fromkeys(news):
-        library = start.library or Library()
+        library, brokers = start.library, other_brokers(start.declared.brokers)
         first = [cooperative(name) for name in start.names[:1]]
         runs = COOPERATIVE if first == [Tri.YES] else start.protocol
-        for protocol, text in library.faults:
-            if protocol == runs:
-                yield Hazard(source=library.product_title, text=text)
-        brokers = other_brokers(start.brokers)
+        shown = (text for protocol, text in library.faults if protocol == runs)
+        yield from (Hazard(source=library.product_title, text=text) for text in shown)
         if brokers is not None:
-            static = start.declared is not None and start.declared.instance_id is not None
-            said = brokers.under(start.protocol, {start.family}, static=static)
+            said = brokers.under(start.protocol, {start.family}, static=start.is_static)
             yield from (Hazard(source=brokers.name, text=text) for text in said)
 
 
@@ -240,13 +221,19 @@ def _answers(
                     # A later moment without a common assignor comes behind a rejection.
                     if number == 0 or snapshot.group.assignor or not has_lists(snapshot):
                         yield _asked(Context(snapshot), events, live=False)
+        yield from _fenced(pair)
     yield from _moved(world, live)
     yield from _other_libraries(world)
 
 
 def _other_libraries(world: World) -> Iterator[Admission]:
     """Yield the answer where a library that is new to the group may misread what others send."""
-    sure = (pair.before for pair in world.pairs if pair.before and not pair.is_named_first)
+    # A library that a file names for the first time may have run before.
+    sure = (
+        pair.before
+        for pair in world.pairs
+        if pair.before and (pair.before.library.where or not pair.start.library.where)
+    )
     old = {start.family for start in sure if start.family is not None}
     new = {start.family for start in world.afters if start.family is not None} - old
     both = snapshots_of([*world.befores, *world.afters])
@@ -281,9 +268,8 @@ def _stages(pair: Pair) -> list[tuple[Start, ...]]:
     one, two = (() if start is None else (start,) for start in (pair.before, pair.after))
     if not pair.changes:
         return [one]
-    static = any(start.declared and start.declared.instance_id for start in one)
     # A static member is one process: it is never in the middle.
-    return [one, one if static else one + two, two]
+    return [one, one if any(start.is_static for start in one) else one + two, two]
 
 
 def _moved(world: World, live: GroupSnapshot | None) -> Iterator[Admission]:
@@ -306,6 +292,15 @@ def _moves(world: World, pair: Pair) -> bool:
     return len(kinds) > 1 and not back and not kinds.isdisjoint(BY_BROKERS)
 
 
+def _fenced(pair: Pair) -> Iterator[Admission]:
+    """Yield the answer where a group.instance.id is new, and no file counts its processes."""
+    was = pair.before.declared.instance_id if pair.before is not None else None
+    now = pair.start.declared
+    if pair.after is not None and now.instance_id not in (None, was) and now.replicas is None:
+        reason = "no file says how many processes have this group.instance.id: of several, "
+        yield _said(Tri.CANNOT_TELL, reason + _FENCES)
+
+
 def _early(pair: Pair, kept: Mapping[str, str]) -> Admission | None:
     """Return the answer where the coordinator is not asked; None where it is."""
     one, two = pair.before, pair.after
@@ -314,41 +309,53 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> Admission | None:
         if why is not None:
             return _said(Tri.CANNOT_TELL, why or "its file declares it no more, and may start it")
         return _said(Tri.YES, "it is declared no more, and its members leave the group")
-    if two.library is not None and not two.library.group_protocol:
-        return _said(Tri.YES, f"{two.library.product} joins no group: no list is compared")
     failing = _fails(two)
-    if failing is not None:
-        return _said(Tri.NO, failing)
-    if two.protocol not in (CLASSIC, *BY_BROKERS):
-        shown = f"group.protocol is {two.protocol or 'not set'}, and "
-        known = "that" if two.protocol else f"its default in {two.family} {two.version}"
-        return _said(Tri.CANNOT_TELL, f"{shown}{known} is not known")
-    if STREAMS in (two.protocol, one.protocol if one is not None else None):
-        return _said(Tri.YES, "it is held against no list")
-    if one is None:
-        hidden = "" if two.group_id else "no file names its group, which may run already"
-        why = kept[two.file] or hidden if two.file in kept else ""
-        return _said(Tri.CANNOT_TELL, why) if why else None
-    if one.group_id != two.group_id:
-        return _said(
+    default = f"not set, and its default in {two.family} {two.library.version}"
+    protocol = f"{two.protocol}, and that" if two.protocol else default
+    hidden = "" if two.group_id else "no file names its group, which may run already"
+    rows = (
+        (
+            not two.library.group_protocol,
+            Tri.YES,
+            f"{two.library.product} joins no group: no list is compared",
+        ),
+        (failing, Tri.NO, failing or ""),
+        (
+            two.protocol not in (CLASSIC, *BY_BROKERS),
+            Tri.CANNOT_TELL,
+            f"group.protocol is {protocol} is not known",
+        ),
+        (
+            STREAMS in (two.protocol, one.protocol if one is not None else None),
+            Tri.YES,
+            "it is held against no list",
+        ),
+        (
+            one is None and (kept.get(two.file) or hidden),
+            Tri.CANNOT_TELL,
+            kept.get(two.file) or hidden,
+        ),
+        (
+            one is not None and one.group_id != two.group_id,
             Tri.CANNOT_TELL,
             "the group of the new name has no committed offsets: auto.offset.reset decides where "
             "it reads from, and the lag of the old group stays",
-        )
-    if one.family == two.family == "streams":
+        ),
+    )
+    early = next((_said(verdict, reason) for holds, verdict, reason in rows if holds), None)
+    if early is None and one is not None and one.family == two.family == "streams":
         return _streams(one, two)
-    return None
+    return early
 
 
 def _fails(start: Start) -> str | None:
     """Return why the client does not start with this configuration; None where it does."""
     declared, names = start.declared, start.names
-    can = able(start.family or "", start.version)
+    can = able(start.family or "", start.library.version)
     online = start.protocol == CONSUMER
-    left = [] if declared is None else [*(["an assignor list"] if declared.list else [])]
-    left += [] if declared is None else declared.classic_only
-    software = Software(family=start.family, version=start.version)
-    brokers = other_brokers(start.brokers)
+    left = [*(["an assignor list"] if declared.list else []), *declared.classic_only]
+    software = Software(family=start.family, version=start.library.version)
+    brokers = other_brokers(declared.brokers)
     without = brokers.name if brokers is not None and brokers.kip848 is False else None
     lacks = assignor_it_lacks(start)
     rows = (
@@ -371,16 +378,16 @@ def _fails(start: Start) -> str | None:
         ),
         (
             can.cooperative is Tri.NO and any(cooperative(name) is Tri.YES for name in names),
-            f"{start.family} {start.version or ''} has no cooperative assignor".replace("  ", " "),
+            f"{' '.join(filter(None, (start.family, start.library.version)))} has no cooperative "
+            "assignor",
         ),
         (
             stops_at_repeats(start.family, software) and len(names) > len({*names}),
             "the list names an assignor twice: Java of 3.1 to 4.1 does not start with it (RB122)",
         ),
         (
-            declared is not None and declared.instance_id and (declared.replicas or 1) > 1,
-            "all its processes have one group.instance.id: each one that starts fences another "
-            "(FENCED_INSTANCE_ID). Give each its own, such as the pod's name",
+            declared.instance_id and (declared.replicas or 1) > 1,
+            f"all its processes have one group.instance.id: {_FENCES}",
         ),
     )
     return first_reason(rows)
@@ -388,12 +395,12 @@ def _fails(start: Start) -> str | None:
 
 def _streams(one: Start, two: Start) -> Admission | None:
     """Return the answer for Kafka Streams across 2.4, where its rebalance protocol changed."""
-    was, now = version_tuple(one.version), version_tuple(two.version)
+    was, now = version_tuple(one.library.version), version_tuple(two.library.version)
     if was == now:
         return None
     if was is None or now is None:
         return _said(Tri.CANNOT_TELL, "the version of Kafka Streams is not known on both sides")
-    bridged = two.declared is not None and two.declared.upgrade_from is not None
+    bridged = two.declared.upgrade_from is not None
     if (was < _INCREMENTAL) == (now < _INCREMENTAL) or bridged:
         return None
     return _said(
@@ -408,14 +415,13 @@ def _events(pair: Pair, member_id: str) -> tuple[Event, ...]:
 
     A static member does not leave; where its id changes, the old one stays until its session ends.
     """
-    one, two = pair.before, pair.after
-    assert two is not None
-    static = one is not None and one.declared is not None and one.declared.instance_id is not None
-    leave = () if static or not member_id else (Leave(member_id=member_id),)
+    one, two = pair.before, pair.start
+    stays = not member_id or (one is not None and one.is_static)
+    leave = () if stays else (Leave(member_id=member_id),)
     join = Join(
         assignors=two.names,
         name=two.where,
-        instance_id=two.declared.instance_id if two.declared is not None else None,
+        instance_id=two.declared.instance_id,
         protocol_type="connect" if two.family == "connect" else "consumer",
         session_ms=_new_session(pair),
         kip848=two.protocol == CONSUMER,
@@ -433,7 +439,7 @@ def _live_events(memory: CoordinatorMemory, member_id: str, pair: Pair) -> tuple
 def _new_session(pair: Pair) -> int | None:
     """Return the session timeout where it changes; one that stays was admitted before."""
     was, now = (
-        None if start is None or start.declared is None else start.declared.session_timeout_ms
+        None if start is None else start.declared.session_timeout_ms
         for start in (pair.before, pair.after)
     )
     return None if was == now else now
@@ -450,10 +456,7 @@ def _asked(context: Context, events: Sequence[Event], *, live: bool) -> Admissio
     unsure = sorted({name for name in (*names, *([] if sure else held)) if is_open(name)})
     if unsure and answer.verdict is not Tri.YES and answer.error in (None, INCONSISTENT):
         return _said(Tri.CANNOT_TELL, _unsure(unsure))
-    several = len({event.assignors for event in events if isinstance(event, Join)}) > 1
-    if live or several:
-        return answer
-    return replace(answer, reason=_by_files(context, answer, names))
+    return answer if live else replace(answer, reason=_by_files(context, answer, names))
 
 
 def _unsure(names: Sequence[str]) -> str:
@@ -469,7 +472,12 @@ def _by_files(context: Context, answer: Admission, names: Sequence[str]) -> str:
     elected, shown = context.group.assignor, f"[{', '.join(names)}]"
     blamed = [context.by_id[id_].member for id_ in answer.blame if id_ in context.by_id]
     lists = dict.fromkeys(", ".join(member.assignors.list) for member in blamed)
-    common = [name for name in names if name in context.memory.in_all or _in_all(context, name)]
+    held = [member.assignors.list for member in context.snapshot.members]
+    common = [
+        name
+        for name in names
+        if name in context.memory.in_all or all(name in each for each in held)
+    ]
     rows = (
         (
             answer.error == INCONSISTENT and blamed,
@@ -492,10 +500,6 @@ def _by_files(context: Context, answer: Admission, names: Sequence[str]) -> str:
         ),
     )
     return first_reason(rows) or answer.reason
-
-
-def _in_all(context: Context, name: str) -> bool:
-    return all(name in member.assignors.list for member in context.snapshot.members)
 
 
 def _said(verdict: Tri, reason: str) -> Admission:

@@ -316,7 +316,7 @@ CASES = {
     "35 static members on Redpanda": (
         settings(bootstrap_servers=REDPANDA),
         settings(bootstrap_servers=REDPANDA, group_instance_id="pay-1"),
-        0,
+        4,
         ["static members need 22.2.1 or later"],
     ),
     "36 a client upgrade on Event Hubs": (

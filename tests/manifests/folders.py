@@ -1,4 +1,4 @@
-"""The manifests of a folder or a file, as `rebal check` finds them."""
+"""Files of a folder, and the manifests that `rebal check` finds there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from pathlib import Path
 from rebal.inspectors.manifests.reader import ManifestReading, read_manifests
 from rebal.inspectors.repository.tree import folder_tree
 
+Files = dict[str, str]
 
-def read_folder(path: Path) -> ManifestReading:
-    """Return what the manifests at this path name."""
-    return read_manifests(folder_tree(path))
+
+def write(folder: Path, files: Files) -> Path:
+    """Write these files below a folder, and return it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def read_folder(path: Path, files: Files | None = None) -> ManifestReading:
+    """Return what the manifests at this path name, after these files are written below it."""
+    return read_manifests(folder_tree(write(path, files) if files else path))

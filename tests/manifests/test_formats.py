@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from rebal.groups.clients import default_list
-from rebal.inspectors.manifests.products import Dependency, products
+from rebal.groups.libraries import Library
+from rebal.inspectors.manifests.products import products
 from rebal.inspectors.manifests.reader import _FORMATS
 from tests.manifests.folders import read_folder
 
@@ -19,8 +20,8 @@ UNWRITTEN = {
 }
 
 
-def line(one: Dependency) -> str:
-    return f"{one.ecosystem} {one.name} {one.version} {one.where}"
+def line(one: Library) -> str:
+    return f"{one.ecosystem} {one.package} {one.product_version} {one.where}"
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -28,14 +29,14 @@ def test_a_format_names_its_clients_and_products(name: str) -> None:
     file = FILES / name
     for root in (file, file.parent):
         reading = read_folder(root)
-        assert [line(one) for one in reading.dependencies] == EXPECTED[name]
+        assert [line(one) for one in reading.libraries] == EXPECTED[name]
         assert list(reading.notes) == [text for key, text in UNWRITTEN.items() if key == name]
 
 
 def test_every_format_of_one_repository_is_read() -> None:
     reading = read_folder(FILES)
-    assert len(reading.dependencies) == sum(map(len, EXPECTED.values()))
-    assert {one.where.partition("/")[0] for one in reading.dependencies} == {
+    assert len(reading.libraries) == sum(map(len, EXPECTED.values()))
+    assert {one.where.partition("/")[0] for one in reading.libraries} == {
         name.partition("/")[0] for name in EXPECTED
     }
 
@@ -70,7 +71,7 @@ def test_folders_of_packages_and_tests_and_hidden_ones_are_passed_over(tmp_path:
     for folder in ("node_modules/a", ".cache", "vendor/b", "src/test/c", "tests/d", "testdata"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "go.mod").write_text("require github.com/IBM/sarama v1.43.3\n")
-    assert read_folder(tmp_path).dependencies == ()
+    assert read_folder(tmp_path).libraries == ()
 
 
 def test_beside_or_below_a_lock_file_a_python_project_gives_no_ranges(tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_beside_or_below_a_lock_file_a_python_project_gives_no_ranges(tmp_path: 
     project = '[project]\ndependencies = ["aiokafka>=0.11"]\n'
     (tmp_path / "service/pyproject.toml").write_text(project)
     (tmp_path / "pyproject.toml").write_text(project)
-    assert [one.version for one in read_folder(tmp_path).dependencies] == [None, None]
+    assert [one.product_version for one in read_folder(tmp_path).libraries] == [None, None]
     (tmp_path / "uv.lock").write_text('[[package]]\nname = "aiokafka"\nversion = "0.12.0"\n')
-    (one,) = read_folder(tmp_path).dependencies
-    assert (one.version, one.where) == ("0.12.0", "uv.lock")
+    (one,) = read_folder(tmp_path).libraries
+    assert (one.product_version, one.where) == ("0.12.0", "uv.lock")

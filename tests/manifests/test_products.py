@@ -1,21 +1,20 @@
 """The table of products: its form, and what it says of versions that public threads are about."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from rebal.groups import clients
 from rebal.groups.model import RebalanceProtocol
-from rebal.inspectors.manifests.products import Dependency, client_of, products
-from tests.manifests.folders import read_folder
+from rebal.groups.protocol import list_protocol
+from rebal.inspectors.manifests.products import library_of, products
 
 ECOSYSTEMS = {"maven", "golang", "npm", "pypi", "gem", "nuget", "cargo", "hex", "docker"}
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 
 
 def facts(ecosystem: str, name: str, version: str | None):
-    return client_of(Dependency(ecosystem, name, version, "file"))
+    return library_of(ecosystem, name, version, "file")
 
 
 def test_every_product_has_its_source_and_every_family_exists() -> None:
@@ -93,8 +92,8 @@ def test_a_version_shows_the_library_and_its_default_list(
 ) -> None:
     found = facts(*asked)
     assert found is not None
-    library = found.library.key if found.library else None
-    assert (library, found.library_version, found.default_list, found.protocol) == expected
+    protocol = list_protocol(found.default_list, found.family) if found.default_list else None
+    assert (found.family, found.version, found.default_list, protocol) == expected
 
 
 def test_the_collectors_key_takes_a_list_since_it_was_added() -> None:
@@ -120,181 +119,7 @@ def test_a_package_that_is_no_client_has_no_facts() -> None:
     assert facts("npm", "org.apache.kafka:kafka-clients", "3.0.0") is None
 
 
-BOOT = """<project><parent><groupId>org.springframework.boot</groupId>
-<artifactId>spring-boot-starter-parent</artifactId><version>{version}</version></parent>
-<properties>{properties}</properties><dependencies>
-<dependency><groupId>org.springframework.kafka</groupId><artifactId>spring-kafka</artifactId>
-</dependency><dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId>
-</dependency></dependencies></project>"""
-CLIENTS = "org.apache.kafka:kafka-clients"
-PARENT = "org.springframework.boot:spring-boot-starter-parent"
-
-
-@pytest.mark.parametrize(
-    ("version", "properties", "expected"),
-    [
-        ("3.5.3", "", {CLIENTS: "3.9.1", PARENT: "3.5.3"}),
-        ("3.5.3", "<kafka.version>3.8.0</kafka.version>", {CLIENTS: "3.8.0"}),
-        ("99.0.0", "", {CLIENTS: None, PARENT: "99.0.0"}),
-    ],
-)
-def test_spring_boot_gives_the_version_that_a_pom_leaves_out(
-    version: str, properties: str, expected: dict[str, str | None], tmp_path: Path
-) -> None:
-    (tmp_path / "pom.xml").write_text(BOOT.format(version=version, properties=properties))
-    reading = read_folder(tmp_path)
-    wrapper = {"org.springframework.kafka:spring-kafka": None}
-    assert {one.name: one.version for one in reading.dependencies} == wrapper | expected
-
-
 def test_a_product_that_set_a_list_once_hides_that_of_its_library() -> None:
     knative = facts("docker", "knative-releases/knative-kafka-broker-dispatcher", "99.0.0")
     quarkus = facts("maven", "io.quarkus:quarkus-kafka-client", "99.0.0")
     assert (knative.own_list, quarkus.own_list) == (True, False)
-
-
-def test_an_extension_of_quarkus_has_the_version_of_its_platform(tmp_path: Path) -> None:
-    (tmp_path / "pom.xml").write_text(
-        "<project><dependencyManagement><dependencies><dependency>"
-        "<groupId>io.quarkus.platform</groupId><artifactId>quarkus-bom</artifactId>"
-        "<version>3.33.1</version><scope>import</scope></dependency></dependencies>"
-        "</dependencyManagement><dependencies><dependency><groupId>io.quarkus</groupId>"
-        "<artifactId>quarkus-kafka-streams</artifactId></dependency></dependencies></project>"
-    )
-    (one,) = read_folder(tmp_path).dependencies
-    assert (one.name, one.version) == ("io.quarkus:quarkus-kafka-streams", "3.33.1")
-
-
-def test_a_property_of_gradle_gives_a_version_to_the_scripts_below(tmp_path: Path) -> None:
-    for folder, text in ((".", "kafkaVersion=3.9.1\norg.gradle.caching=true\n"), ("app", "")):
-        (tmp_path / folder).mkdir(exist_ok=True)
-        (tmp_path / folder / "gradle.properties").write_text(text)
-    script = 'implementation "org.apache.kafka:kafka-clients:$kafkaVersion"\n'
-    (tmp_path / "app" / "build.gradle").write_text(script)
-    assert [one.version for one in read_folder(tmp_path).dependencies] == ["3.9.1"]
-
-
-def test_a_bom_without_a_dependency_on_kafka_is_not_named(tmp_path: Path) -> None:
-    text = BOOT.format(version="3.5.3", properties="<kafka>1</kafka>")
-    (tmp_path / "pom.xml").write_text(text[: text.index("<dependencies>")] + "</project>")
-    (tmp_path / "build.gradle").write_text(
-        "// kafka\nplugins { id 'org.springframework.boot' version '3.5.3' }\n"
-    )
-    assert read_folder(tmp_path).dependencies == ()
-
-
-def test_a_module_takes_versions_and_properties_from_its_parents(tmp_path: Path) -> None:
-    parent = (
-        "<project><groupId>g</groupId><artifactId>top</artifactId><properties><k>3.6.0</k>"
-        "</properties><dependencyManagement><dependencies><dependency>"
-        "<groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId>"
-        "<version>${k}</version></dependency></dependencies></dependencyManagement></project>"
-    )
-    child = (
-        "<project><parent><groupId>g</groupId><artifactId>{name}</artifactId></parent>"
-        "<dependencies><dependency><groupId>org.apache.kafka</groupId>"
-        "<artifactId>kafka-clients</artifactId></dependency></dependencies></project>"
-    )
-    for folder, name in (("a", "top"), ("b", "stranger")):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "pom.xml").write_text(child.format(name=name))
-    (tmp_path / "pom.xml").write_text(parent)
-    reading = read_folder(tmp_path)
-    assert {one.where: one.version for one in reading.dependencies} == {
-        "pom.xml": "3.6.0", "a/pom.xml": "3.6.0", "b/pom.xml": None,
-    }  # fmt: skip
-    assert reading.notes == (f"b/pom.xml: the version of {CLIENTS} is not written there.",)
-
-
-@pytest.mark.parametrize(
-    ("own", "profiles", "version", "note"),
-    [
-        ("3.9.1", ["2.8.2"], None, "3.9.1 or 2.8.2"),
-        ("3.9.1", ["3.9.1"], "3.9.1", ""),
-        ("", ["3.9.1", "2.8.2", "3.9.1"], None, "3.9.1 or 2.8.2"),
-        ("", ["3.9.1"], "3.9.1", ""),
-    ],
-)
-def test_a_version_that_the_active_profile_decides_is_not_known(
-    own: str, profiles: list[str], version: str | None, note: str, tmp_path: Path
-) -> None:
-    tables = [f"<properties><k>{each}</k></properties>" for each in profiles]
-    (tmp_path / "pom.xml").write_text(
-        "<project><dependencies><dependency><groupId>org.apache.kafka</groupId>"
-        "<artifactId>kafka-clients</artifactId><version>${k}</version></dependency></dependencies>"
-        f"<profiles>{''.join(f'<profile>{each}</profile>' for each in tables)}</profiles>"
-        f"{f'<properties><k>{own}</k></properties>' if own else ''}</project>"
-    )
-    reading = read_folder(tmp_path)
-    assert [one.version for one in reading.dependencies] == [version]
-    said = f"pom.xml: the version of {CLIENTS} is not a plain one ({note})."
-    assert reading.notes == ((said,) if note else ())
-
-
-@pytest.mark.parametrize(
-    ("other", "version"),
-    [
-        ("resolutionStrategy {{ force '{}:3.9.1' }}", None),
-        ("    testImplementation '{}:3.9.1'", "2.8.2"),
-        ("dependencies {{ integrationTestRuntimeOnly '{}:3.9.1' }}", "2.8.2"),
-        ("    implementation '{}:2.8.2'", "2.8.2"),
-    ],
-)
-def test_a_script_with_two_versions_does_not_say_which_one_counts(
-    other: str, version: str | None, tmp_path: Path
-) -> None:
-    script = f"implementation '{CLIENTS}:2.8.2'\n{other.format(CLIENTS)}\n"
-    (tmp_path / "build.gradle").write_text(script)
-    reading = read_folder(tmp_path)
-    assert [(one.version, one.where) for one in reading.dependencies] == [
-        (version, "build.gradle:1")
-    ]
-    said = f"build.gradle:1: the version of {CLIENTS} is not a plain one (2.8.2 or 3.9.1)."
-    assert reading.notes == (() if version else (said,))
-
-
-def test_a_module_takes_versions_from_a_bom_beside_it_and_quarkus_by_its_properties(
-    tmp_path: Path,
-) -> None:
-    top = (
-        "<project><groupId>g</groupId><artifactId>top</artifactId><properties>"
-        "<q>quarkus-bom</q></properties><dependencyManagement><dependencies>{}{}</dependencies>"
-        "</dependencyManagement><dependencies>{}{}</dependencies></project>"
-    )
-    each = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId>{}</dependency>"
-    (tmp_path / "shop-bom").mkdir()
-    (tmp_path / "shop-bom/pom.xml").write_text(
-        "<project><groupId>g</groupId><artifactId>shop-bom</artifactId><dependencyManagement>"
-        "<dependencies>"
-        + each.format("org.apache.kafka", "kafka-streams", "<version>3.9.1</version>")
-        + "</dependencies></dependencyManagement></project>"
-    )
-    (tmp_path / "pom.xml").write_text(
-        top.format(
-            each.format("g", "shop-bom", "<version>1</version><scope>import</scope>"),
-            each.format("io.quarkus", "${q}", "<version>3.27.0</version><scope>import</scope>"),
-            each.format("org.apache.kafka", "kafka-streams", ""),
-            each.format("org.apache.kafka", "kafka-clients", ""),
-        )
-    )
-    reading = read_folder(tmp_path / "pom.xml"), read_folder(tmp_path)
-    alone, whole = ({one.name: one.version for one in each.dependencies} for each in reading)
-    streams = "org.apache.kafka:kafka-streams"
-    assert alone == {streams: None, CLIENTS: "4.0.0", "io.quarkus:quarkus-bom": "3.27.0"}
-    assert whole == alone | {streams: "3.9.1"}
-    assert [note for each in reading for note in each.notes] == []
-
-
-def test_projects_of_dotnet_take_central_versions(tmp_path: Path) -> None:
-    (tmp_path / "src").mkdir()
-    (tmp_path / "Directory.Packages.props").write_text(
-        "<Project><PropertyGroup><K>2.6.1</K></PropertyGroup><ItemGroup>"
-        '<PackageVersion Include="Confluent.Kafka" Version="$(K)" /></ItemGroup></Project>'
-    )
-    (tmp_path / "src/A.csproj").write_text(
-        '<Project><ItemGroup><PackageReference Include="Confluent.Kafka" /></ItemGroup></Project>'
-    )
-    reading = read_folder(tmp_path)
-    assert {one.where: one.version for one in reading.dependencies} == {
-        "Directory.Packages.props": "2.6.1", "src/A.csproj": "2.6.1",
-    }  # fmt: skip

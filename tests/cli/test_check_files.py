@@ -1,0 +1,277 @@
+"""`rebal check` on two folders: what a change of files comes to, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rebal.cli.app import run
+from tests.manifests.folders import Files, write
+
+JAVA = "org.apache.kafka.clients.consumer."
+CONSUMER = "group.id=pay\nbootstrap.servers=kafka:9092\n"
+SPRING = "spring.kafka.consumer:\n  group-id: pay\n  properties:\n    {}: {}{}Assignor\n"
+TEMPLATE = "kafka: {{ .Values.kafka }}\n{{ if }}"
+COMPOSE = "services:\n  a:\n    environment:\n      - KAFKA_ASSIGNMENT_STRATEGY={}\n"
+WORKER = (
+    "group.id=kafka\nconfig.storage.topic=c\noffset.storage.topic=o\nstatus.storage.topic=s\n"
+    "consumer.partition.assignment.strategy={}\n"
+)
+RECEIVER = "receivers:\n  kafka:\n    group_id: otel\n    group_rebalance_strategies: [{}]\n"
+CHART = {"a/templates/a.yaml": "name: kafka-{{ .Name }}\nstrategy: Recreate\n{{ if }}\n"}
+CARGO = {"rust/Cargo.lock": '[[package]]\nname = "rdkafka"\nversion = "0.36.2"\n'}
+SARAMA, FRANZ = (
+    f"require github.com/{one}\n" for one in ("IBM/sarama v1.43.3", "twmb/franz-go v1.18.0")
+)
+YARN = {"yarn.lock": '[[package]]\nname = "x"\n\n"kafkajs@npm:^2.0.0":\n  version: 2.2.4\n'}
+VARIABLES = "KAFKA_GROUP_ID=pay\nKAFKA_PARTITION_ASSIGNMENT_STRATEGY={}\n"
+NOT_PLAIN = "the version of logstash is not a plain one (${V})."
+SILENT = "no group starts differently"
+
+
+def assignors(names: str, group: str = "pay") -> Files:
+    return {"c.properties": f"group.id={group}\npartition.assignment.strategy={names}\n"}
+
+
+def line(text: str) -> Files:
+    return {"c.properties": f"group.id=kafka\n{text}\n"}
+
+
+def collector(version: str) -> Files:
+    name = "otel/opentelemetry-collector-contrib"
+    return {"x/compose.yaml": f"services:\n  a:\n    image: {name}:{version}\n"}
+
+
+def spring(name: str, file: str = "pay/application.yaml") -> Files:
+    return {file: SPRING.format("partition.assignment.strategy", JAVA, name)}
+
+
+def node(name: str, version: str) -> Files:
+    return {"package.json": json.dumps({"dependencies": {name: version}})}
+
+
+def pom(version: str) -> Files:
+    kafka = "<groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId>"
+    one = f"<dependency>{kafka}<version>{version}</version></dependency>"
+    return {
+        "pom.xml": f"<project><dependencies>{one}</dependencies></project>",
+        "producer.properties": "bootstrap.servers=k:9092\nacks=all\n",
+    }
+
+
+def catalog(version: str) -> Files:
+    text = f'[libraries]\nkafka-clients = "org.apache.kafka:kafka-clients:{version}"\n'
+    return {"gradle/libs.versions.toml": text, "consumer.properties": CONSUMER}
+
+
+def both(file: str, text: str, *values: str) -> tuple[Files, Files]:
+    one, two = ({file: text.format(value)} for value in values or ("range", "sticky"))
+    return one, two
+
+
+def services(module: str) -> Files:
+    return {
+        "pay/conf/c.properties": CONSUMER,
+        "bill/c.properties": CONSUMER.replace("pay", "bill"),
+        "bill/requirements.txt": "aiokafka==0.12.0\n",
+        "pay/go.mod": module,
+        **collector("0.136.0"),
+    }
+
+
+# Two versions, the exit code, and what the screen says, or with `not `, what it does not say.
+CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
+    "a chart of another version": (
+        tuple(
+            CHART | {"a/Chart.yaml": f"version: {n}\n", "a/values.yaml": f"tag: {n}\n"}
+            for n in "12"
+        ),
+        0,
+        [SILENT],
+    ),
+    "a library of another language below": (
+        (
+            {"requirements.txt": "confluent-kafka==2.10.0\n"} | CARGO,
+            {"requirements.txt": "aiokafka==0.11.0\n"} | CARGO,
+        ),
+        4,
+        ["the groups of .\n", "not the groups of rust"],
+    ),
+    "a folder that moved": (({"pay/go.mod": SARAMA}, {"a/pay/go.mod": SARAMA}), 0, [SILENT]),
+    "a folder that moved and changed": (
+        ({"pay/go.mod": SARAMA}, {"a/pay/go.mod": FRANZ}),
+        3,
+        ["[range]"],
+    ),
+    "two folders that moved": (
+        (
+            {"pay/go.mod": SARAMA, "bill/go.mod": FRANZ},
+            {"a/pay/go.mod": SARAMA, "a/bill/go.mod": FRANZ},
+        ),
+        0,
+        [SILENT],
+    ),
+    "a module of Go below another": (
+        tuple({"go.mod": text, "collector/go.mod": text} for text in (SARAMA, FRANZ)),
+        3,
+        ["the groups of .\n", "the groups of collector\n"],
+    ),
+    "files that are not about Kafka": (
+        ({}, {"tsconfig.json": "{ // a comment", "kafka.json": '{"kafka": '}),
+        0,
+        ["kafka.json: not valid JSON", "not tsconfig"],
+    ),
+    "variables": (
+        both("app/.env", VARIABLES, "range", "cooperative-sticky"),
+        3,
+        ["[range] → [cooperative-sticky]   app/.env:2"],
+    ),
+    "a list from a placeholder": ((assignors("range"), assignors("${NAMES}")), 4, []),
+    "a list from a placeholder before": ((assignors("${NAMES}"), assignors("range")), 4, []),
+    "another default of a placeholder": ((assignors("${A:range}"), assignors("${A:a}")), 4, []),
+    "the value of a placeholder in another file": (
+        tuple(assignors("${NAMES}") | {"run/x.env": f"NAMES={n}\n"} for n in ("range", "sticky")),
+        4,
+        [],
+    ),
+    "another setting beside a placeholder": (
+        tuple({"c.properties": f"group.id=${{G}}\ngroup.protocol=classic\na={n}\n"} for n in "12"),
+        0,
+        ["sets group.id from a placeholder"],
+    ),
+    "values of a Helm template": (
+        tuple({"a/templates/c.yaml": TEMPLATE, "a/values.yaml": f"a: {n}\n"} for n in "12"),
+        4,
+        [],
+    ),
+    "a version that is not written": ((collector("0.136.0"), collector("latest")), 4, []),
+    "a version that nobody looked up": ((collector("0.136.0"), collector("0.999.0")), 4, []),
+    "a variable in a version": (
+        both("Dockerfile", "ARG V={}\nFROM logstash:${{V}}\n", "7.17.0", "8.15.0"),
+        4,
+        [NOT_PLAIN],
+    ),
+    "a line beside a variable in a version": (
+        both("Dockerfile", "FROM logstash:${{V}}\nRUN echo {}\n", "1", "2"),
+        0,
+        [NOT_PLAIN],
+    ),
+    "a list in Compose": (both("compose.yaml", COMPOSE), 4, []),
+    "a program's own word": (both("app.yaml", "kafka:\n  rebalanceStrategy: {}\n"), 4, []),
+    "a program's own list": (both("a.yaml", "kafka:\n  assignors:\n  - range\n  - {}\n"), 4, []),
+    "a list in Kubernetes": (both("d.yaml", "- name: KAFKA_ASSIGNOR\n  value: {}\n"), 4, []),
+    "Telegraf": (both("t.toml", "[[inputs.kafka_consumer]]\nbalance_strategy = '{}'\n"), 4, []),
+    "the list of a worker's sinks": (both("worker.properties", WORKER), 4, []),
+    "a file that is no YAML any more": (
+        both("c.yaml", "group.id: pay\n{}", "", "  kafka: [\n"),
+        4,
+        [],
+    ),
+    "an overlay that names no group": (
+        (
+            {"a.json": "{}"},
+            {"a.json": "{}", "b.json": '{"partition.assignment.strategy": "range"}'},
+        ),
+        4,
+        ["no file names its group"],
+    ),
+    "a range of versions": ((node("kafkajs", "^2.2.4"), node("kafkajs", "^2.3.0")), 0, [SILENT]),
+    "a range of versions of another library": (
+        (node("kafkajs", "^2.2.4"), node("@confluentinc/kafka-javascript", "^1.0.0")),
+        3,
+        [],
+    ),
+    "a class instead of a name": ((assignors("range"), assignors(f"{JAVA}RangeAssignor")), 0, []),
+    **{
+        f"a line that sets nothing: {one}": ((line(one), line(two)), 0, [SILENT])
+        for one, two in (
+            ("# partition.assignment.strategy=range", "# partition.assignment.strategy=sticky"),
+            ("x=the assignor is range", "x=the assignor differs"),
+            ('{"assignor": "range", "topic": "a"}', '{"assignor": "range", "topic": "b"}'),
+        )
+    },
+    "a lock file that comes": (
+        (node("kafkajs", "^2.0.0"), node("kafkajs", "^2.0.0") | YARN),
+        0,
+        [f"{SILENT}: 1 group declared"],
+    ),
+    "a lock file that goes": (
+        (node("kafkajs", "^2.0.0") | YARN, node("kafkajs", "^2.0.0")),
+        0,
+        [f"{SILENT}: 1 group declared"],
+    ),
+    # It may be a producer's, or the project's from which modules inherit it.
+    "a version alone": ((pom("3.9.0"), pom("4.1.0")), 0, [f"{SILENT}: 1 group declared"]),
+    "a version with another list": ((pom("2.8.2"), pom("4.1.0")), 0, ["1 of 1 group"]),
+    "another library with the same list": (
+        both("requirements.txt", "{}\n", "kafka-python==2.0.2", "confluent-kafka==2.3.0"),
+        0,
+        ["library  kafka-python 2.0.2 → librdkafka 2.3.0", "where no code sets the list"],
+    ),
+    "a library of a folder and those below": (
+        (services(SARAMA), services(FRANZ)),
+        3,
+        [
+            "1 of 3 groups starts differently: 1 rejected",
+            "REJECTED      pay\n",
+            "library  sarama v1.43.3 → franz-go v1.18.0   pay/go.mod:1",
+        ],
+    ),
+    "two libraries of one folder": (
+        (
+            {"c.properties": CONSUMER, "requirements.txt": "confluent-kafka==2.3.0\n"},
+            {
+                "c.properties": CONSUMER,
+                "requirements.txt": "confluent-kafka==2.3.0\naiokafka==0.12.0\n",
+            },
+        ),
+        4,
+        ["3 of 3 groups start", "library  librdkafka 2.3.0 → not known"],
+    ),
+    "the configuration of a product beside its image": (
+        tuple(
+            collector("0.155.0") | {"x/otel.yaml": RECEIVER.format(name)}
+            for name in ("range", "cooperative-sticky")
+        ),
+        3,
+        ["x/otel.yaml:4", "group_rebalance_strategies: cooperative-sticky, range"],
+    ),
+    "a profile of Spring": (
+        (spring("Range"), spring("Range") | spring("Sticky", "pay/application-prod.yaml")),
+        3,
+        ["pay (profile prod)"],
+    ),
+    "the catalog of Gradle, for the project above it": (
+        (catalog("2.8.2"), catalog("3.9.1")),
+        0,
+        ["→ java 3.9.1", "\nsafe          pay\n", "not groups of"],
+    ),
+    "a version of the catalog that is not plain": (
+        (catalog("2.8.2"), catalog("[3.9,4[")),
+        0,
+        ["→ java ", "\nsafe          pay\n", "not groups of"],
+    ),
+    "a heartbeat under KIP-848": (
+        both(
+            "c.properties", CONSUMER + "group.protocol=consumer\n{}", "", "heartbeat.interval.ms=9"
+        ),
+        3,
+        ["heartbeat.interval.ms  not set → set"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_change_of_files_is_judged(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (before, after), code, said = CASES[case]
+    old, new = write(tmp_path / "old", before), write(tmp_path / "new", after)
+    assert run(["check", str(old), str(new)]) == code
+    out = capsys.readouterr().out
+    assert [text for text in said if text not in out and not text.startswith("not ")] == []
+    assert [text for text in said if text.startswith("not ") and text[4:] in out] == []
+    assert ("NOT VERIFIED" in out) is (code == 4)
+    assert run(["check", str(new), str(new)]) == 0
