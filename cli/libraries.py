@@ -71,9 +71,12 @@ def _near(file: str, libraries: Sequence[Library], family: str | None) -> list[L
     Empty where the nearest folder has several, and nothing says which one is meant.
     """
     found = sorted(filter(None, (_distant(file, each) for each in libraries)), key=lambda x: x[0])
-    wanted = {family, "java"} if family in PROGRAMS else {family}
-    own_folder = [(far, one) for far, one in found if far < 2 or family is None]
-    fitting = [(far, one) for far, one in found if one.family in wanted] or own_folder
+    own = [(far, one) for far, one in found if one.family == family]
+    java = [(far, one) for far, one in found if one.family == "java" and family in PROGRAMS]
+    # A program says so in its configuration, and has an application id.
+    others = [(far, one) for far, one in found if far < 2 or family is None]
+    plain = [(far, one) for far, one in others if one.family not in PROGRAMS]
+    fitting = own or java or plain or others
     first = [one for far, one in fitting if far == fitting[0][0]]
     kinds = {one.family for one in first}
     images = {(one.product, one.version) for one in first if _file(one).endswith(_OF_ITSELF)}

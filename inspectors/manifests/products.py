@@ -93,7 +93,7 @@ def hints(ecosystem: str) -> tuple[str, ...]:
     """Return words of which each text that names a product of the ecosystem holds one."""
     names = [name for (kind, name), one in products().items() if kind == ecosystem and not one.bom]
     # A Python package's name has many spellings; an image's is short without its folder.
-    last = {"docker": "\n", "pypi": "-"}.get(ecosystem, "[:/]")
+    last = {"docker": "^charts/", "pypi": "-"}.get(ecosystem, "[:/]")
     words = {"kafka" if "kafka" in name else re.split(last, name)[-1] for name in names}
     return tuple(word.lower() for word in words)
 

@@ -18,17 +18,16 @@ from defusedxml.ElementTree import ParseError, fromstring
 
 from rebal.inspectors.inventory.documents import UnreadableDocument, substituted
 from rebal.inspectors.inventory.reader import configuration_text
-from rebal.inspectors.manifests.texts import OR, Named, together
+from rebal.inspectors.manifests.texts import CLIENTS, OR, Named, together
 
 _PROPERTY: Final = re.compile(r"\$[{(]([^${}()]+)[)}]")
 _CENTRAL: Final = "Directory.Packages.props"
 _TEST_SDK: Final = "microsoft.net.test.sdk"
 _MOST_PARENTS: Final = 20
 _NONE: Final = Named("", None)
-# Spring Boot's parent reads Kafka's version from this property.
-_BOOT: Final = "org.springframework.boot:spring-boot-starter-parent"
-_CLIENTS: Final = "org.apache.kafka:kafka-clients"
+# Spring Boot's parent reads the version of Kafka's packages from this property.
 _BOOT_PROPERTY: Final = "kafka.version"
+_BOOT: Final = "org.springframework.boot:spring-boot-starter-parent"
 
 
 @dataclass
@@ -85,14 +84,13 @@ class Projects:
         """
         sheet = self._sheet(path, 0)
         versions = ((one, one.version or sheet.version_of(one.name)) for one in sheet.named)
-        named = [one._replace(version=sheet.resolved(text)) for one, text in versions]
+        yield from together(one._replace(version=sheet.resolved(text)) for one, text in versions)
+        for name, managed in sheet.managed.items():
+            yield Named(name, sheet.resolved(managed))
         boms = [bom for one in sheet.chain for bom in one.boms]
         override = sheet.property(_BOOT_PROPERTY)
         if override and any(bom.name == _BOOT for bom in boms):
-            named.append(Named(_CLIENTS, sheet.resolved(override)))
-        yield from together(named)
-        for name, managed in sheet.managed.items():
-            yield Named(name, sheet.resolved(managed))
+            yield Named(CLIENTS, sheet.resolved(override), gives=True)
         for bom in boms:
             yield Named(sheet.resolved(bom.name) or "", sheet.resolved(bom.version), gives=True)
 

@@ -21,7 +21,7 @@ from rebal.inspectors.inventory.reader import configuration_text
 from rebal.inspectors.manifests import texts, trees
 from rebal.inspectors.manifests.products import Product, hints, library_of, product_of
 from rebal.inspectors.manifests.projects import Projects
-from rebal.inspectors.manifests.texts import Named
+from rebal.inspectors.manifests.texts import CLIENTS, Named
 from rebal.inspectors.repository.tree import Tree
 
 # A project's own file, which gives ranges, and the lock files that say what they come to.
@@ -34,7 +34,7 @@ _LOCKS: Final = {
 }
 _LOCK_FILES: Final = frozenset().union(*_LOCKS.values())
 _VERSION: Final = re.compile(r"v?\d[\w.+~-]*(?<![+-])", re.ASCII)
-_CLIENTS: Final = "org.apache.kafka:kafka-clients"
+_KAFKA: Final = "org.apache.kafka"
 _QUARKUS: Final = "io.quarkus"
 _LONGEST: Final = 80
 _RANGE: Final = frozenset("^~<>=!*")
@@ -210,10 +210,19 @@ class _Reader:
             if product and not product.bom and not self._of_tests(own, one, product)
         ]
         bom = next((one for one, product in known if product and product.bom and one.version), None)
-        if bom is not None:
-            used = [one._replace(version=one.version or _given_by(bom, one)) for one in used]
-        # The library's own version, where it is written, replaces that of the BOM.
-        fixed = any(one.name == _CLIENTS and one.version for one in used)
+        inside = library_of(ecosystem, bom.name, bom.version) if bom is not None else None
+        of_boot = (one.version for one, _ in known if one.gives and one.name == CLIENTS)
+        versions = {
+            _KAFKA: next(of_boot, inside.version if inside is not None else None),
+            # Its extensions have the platform's own version.
+            _QUARKUS: bom.version if bom is not None and bom.name.startswith(_QUARKUS) else None,
+        }
+        used = [
+            one._replace(version=one.version or versions.get(one.name.partition(":")[0]))
+            for one in used
+        ]
+        # Kafka's own version, where it is written, replaces that of the BOM.
+        fixed = any(one.name.startswith(_KAFKA) and one.version for one in used)
         if fixed or all(one.version for one in used):
             bom = None
         givers = [
@@ -222,7 +231,7 @@ class _Reader:
             if one.gives and one.version and not product
         ]
         for one in used:
-            silent = bom is not None or (fixed and one.name != _CLIENTS)
+            silent = bom is not None or (fixed and not one.name.startswith(_KAFKA))
             version = one.version
             if givers and not silent and (version is None or "$" in version):
                 version = f"{version or 'that'} of {' and '.join(givers)}"
@@ -257,14 +266,6 @@ class _Reader:
             self.notes.append(f"{where}: the version of {name} is not a plain one ({shown}).")
         elif version is None and not silent:
             self.notes.append(f"{where}: the version of {name} is not written there.")
-
-
-def _given_by(bom: Named, one: Named) -> str | None:
-    """Return the version that a BOM gives to a package; Quarkus's extensions have its own."""
-    if one.name.startswith(_QUARKUS) and bom.name.startswith(_QUARKUS):
-        return bom.version
-    library = library_of("maven", bom.name, bom.version)
-    return library.version if library is not None and one.name == _CLIENTS else None
 
 
 def _mentions(ecosystem: str, text: str) -> bool:

@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from rebal.inspectors.inventory.documents import substituted
-
 # Each pattern finds its matches without going back over a line, however long that is.
 GEM: Final = re.compile(
     r"^    (?P<name>[\w.-]+) \((?P<version>[^)\s-]+)[^)\n]*\)[ \r]*$", re.MULTILINE
@@ -52,22 +50,23 @@ _PARTS: Final = re.compile(
 _PLUGIN: Final = re.compile(
     r"""\bid[\s(]+["'](?P<name>[\w.-]+)["']\)?\s+version\s*\(?["'](?P<version>[^"']+)["']"""
 )
-# Spring Boot's plugin reads Kafka's version from this property.
-_BOOT_PROPERTY: Final = re.compile(
-    r"""\[["']kafka\.version["']\]\s*=\s*["'](?P<version>[^"']+)|"""
-    r"""set\(\s*["']kafka\.version["']\s*,\s*["'](?P<set>[^"']+)"""
+CLIENTS: Final = "org.apache.kafka:kafka-clients"
+# Spring Boot's plugin reads the version of Kafka's packages from this property.
+_BOOT: Final = re.compile(
+    r"""(?:\[["']kafka\.version["']\]\s*=|set\(\s*["']kafka\.version["']\s*,)\s*["']([^"'\n]+)"""
 )
 _COMMENT: Final = re.compile(r"^[ \t]*(?://|/?\*|#).*", re.MULTILINE)
 _ASSIGNED: Final = re.compile(
     r"""(?<![\w.])(?:(?:\w+\.)?ext\.)?(\w+)(?:[ \t]*:[ \t]*String)?"""
-    r"""[ \t]*(?:=[ \t]*["']?|:[ \t]*["'])(v?\d[\w.+-]*)"""
+    r"""[ \t]*(?:=[ \t]*["']?|:[ \t]*["'])([\w.+-]+)["']?(?=[\s,;)\]}]|\Z)"""
 )
+_NUMBER: Final = re.compile(r"v?\d")
 _VARIABLE: Final = re.compile(r"\$\{(?:\w+\.)*(\w+?)(?:\.get\(\))?\}|\$(?:\w+\.)*(\w+)")
 # sbt writes "group" %% "name" % version.
 _PERCENT: Final = re.compile(r"""["']\s*%{1,3}\s*["']""")
 _OF_SBT: Final = re.compile(r'"\s*%\s*([A-Za-z_][\w.]*)')
 # A line that gives versions to others.
-_GIVES: Final = re.compile(r"platform|mavenBom", re.IGNORECASE)
+_GIVES: Final = re.compile(r"platform|mavenBom|kafka\.version", re.IGNORECASE)
 # A configuration of tests, such as testImplementation, integrationTestRuntimeOnly or `% Test`.
 _OF_TESTS: Final = re.compile(r"(?:^|.*[\s{])(?:test|\w+Test)[A-Z]\w*[\s(]|.*%\s*\"?[Tt]est\b")
 # Names of the groups, and of the files, of what only developers install.
@@ -171,16 +170,17 @@ def read_gradle(text: str, _: str) -> Iterator[Named]:
     for variable, value in _ASSIGNED.findall(text):
         values.setdefault(variable, set()).add(value)
 
-    def value_of(match: re.Match[str]) -> str | None:
+    def value_of(match: re.Match[str]) -> str:
         known = values.get(match[1] or match[2], set())
-        return next(iter(known)) if len(known) == 1 else None
+        # A package may have the name of its version.
+        found = [value for value in known if _NUMBER.match(value)] or [*known]
+        return found[0] if len(found) == 1 else match[0]
 
     found: list[Named] = []
     for number, line in enumerate(text.splitlines(), 1):
         gives = _GIVES.search(line) is not None
-        for name, version in [] if _OF_TESTS.match(line) else _written(line):
-            plain = substituted(_VARIABLE, version, value_of) if version else None
-            found.append(Named(name, plain or version or None, number, gives=gives))
+        plain = "" if _OF_TESTS.match(line) else _VARIABLE.sub(value_of, _coordinates(line))
+        found += (Named(*each, number, gives=gives) for each in _written(plain))
     return together(found)
 
 
@@ -196,17 +196,24 @@ def together(named: Iterable[Named]) -> Iterator[Named]:
     yield from found.values()
 
 
-def _written(line: str) -> Iterator[tuple[str, str]]:
+def _coordinates(line: str) -> str:
+    """Return a line of a script with each package as `"group:name:version"`."""
+
+    def joined(match: re.Match[str]) -> str:
+        version = match[3] or (f"${{{match[4]}}}" if match[4] else None)
+        return f'"{":".join(filter(None, (match[1], match[2], version)))}"'
+
+    return _OF_SBT.sub(r':${\1}"', _PERCENT.sub(":", _PARTS.sub(joined, line)))
+
+
+def _written(line: str) -> Iterator[tuple[str, str | None]]:
     """Yield the names and versions on one line of a script."""
-    line = _OF_SBT.sub(r':$\1"', _PERCENT.sub(":", line))
     for found in _COORDINATES.finditer(line):
-        yield found["name"], found["version"] or ""
-    for group, name, version, expression in _PARTS.findall(line):
-        yield f"{group}:{name}", version or (f"${expression}" if expression else "")
+        yield found["name"], found["version"]
     for found in _PLUGIN.finditer(line):
         yield marker(found["name"]), found["version"]
-    for found in _BOOT_PROPERTY.finditer(line):
-        yield "org.apache.kafka:kafka-clients", found["version"] or found["set"]
+    for found in _BOOT.finditer(line):
+        yield CLIENTS, found[1]
 
 
 def marker(plugin: str) -> str:

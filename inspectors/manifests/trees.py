@@ -24,6 +24,8 @@ from rebal.inspectors.manifests.texts import (
 _INSTALLED: Final = "node_modules/"
 # How Helm values and Kustomize name an image in two keys.
 _TAG_KEYS: Final = {"repository": "tag", "name": "newTag", "image": "tag"}
+# How files name the version of a chart, which is not its image's.
+_REVISIONS: Final = ("targetRevision", "version")
 # An action of a Helm template; what is written around it is read.
 _ACTION: Final = re.compile(r"\{\{.*?\}\}")
 
@@ -93,7 +95,7 @@ def _catalog_version(version: object, versions: dict[str, Any]) -> str | None:
 
 def read_images(text: str, name: str) -> Iterator[Named]:
     """Yield the images of compose files, Kubernetes objects, Helm values, Kustomize and .env
-    files.
+    files, and the charts that Helm, Argo CD and Flux install.
     """
     for document in documents(_ACTION.sub("", text), name):
         try:
@@ -104,7 +106,10 @@ def read_images(text: str, name: str) -> Iterator[Named]:
         for path, value in flat.items():
             parent, _, key = path.rpartition(".")
             tag = flat.get(f"{parent}.{_TAG_KEYS.get(key, '')}".removeprefix("."))
-            if tag is not None:
+            charts = [flat[f"{parent}.{at}"] for at in _REVISIONS if f"{parent}.{at}" in flat]
+            if charts and (key == "chart" or parent.startswith("dependencies")):
+                yield Named(f"charts/{value.rpartition('/')[2]}", f"chart {charts[0]}")
+            elif tag is not None:
                 yield image(value)._replace(version=tag)
             elif key.lower().endswith(("image", "repository")):
                 yield image(value)

@@ -34,8 +34,6 @@ _SKIPPED: Final = (
 # A folder `test` elsewhere is as often an environment's.
 _TESTS: Final = ("src", "test")
 _LARGEST: Final = 64 << 20
-_BLOB: Final = "blob"
-_LINK: Final = "120000"
 
 
 class RepositoryError(RebalError):
@@ -107,7 +105,8 @@ def revision_tree(path: Path, revision: str, into: Path) -> Tree:
         mode, kind, blob, size = about.split()
         # Git prints BAD for contents that the clone lacks; only those of files to read count.
         large = size.isdigit() and int(size) > _LARGEST
-        if kind == _BLOB and mode != _LINK and not large:
+        # 120000 is a symbolic link.
+        if kind == "blob" and mode != "120000" and not large:
             blobs[name] = blob
     tree = _tree(into, blobs)
     _write(path, tree, [blobs[name] for name in tree.files])

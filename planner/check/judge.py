@@ -313,6 +313,7 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> Admission | None:
     default = f"not set, and its default in {two.family} {two.library.version}"
     protocol = f"{two.protocol}, and that" if two.protocol else default
     hidden = "" if two.group_id else "no file names its group, which may run already"
+    was, now = one.declared.brokers if one is not None else None, two.declared.brokers
     rows = (
         (
             not two.library.group_protocol,
@@ -340,6 +341,11 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> Admission | None:
             Tri.CANNOT_TELL,
             "the group of the new name has no committed offsets: auto.offset.reset decides where "
             "it reads from, and the lag of the old group stays",
+        ),
+        (
+            was and now and {*was.split(",")}.isdisjoint(now.split(",")),
+            Tri.CANNOT_TELL,
+            "no bootstrap server stays: another cluster has no committed offsets of this group",
         ),
     )
     early = next((_said(verdict, reason) for holds, verdict, reason in rows if holds), None)

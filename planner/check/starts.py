@@ -167,6 +167,7 @@ def aspects(start: Start) -> dict[str, str]:
     unread = dict.fromkeys(declared.classic_only, "set")
     return {
         "group.id": start.group_id or "not known",
+        "bootstrap.servers": declared.brokers or "not known",
         "group.protocol": f"{declared.group_protocol or 'not set'}{note}",
         "group.instance.id": declared.instance_id or "not set (dynamic member)",
         "heartbeat.interval.ms": unread.get("heartbeat.interval.ms", "not set"),

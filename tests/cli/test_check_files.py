@@ -21,6 +21,11 @@ WORKER = (
 )
 RECEIVER = "receivers:\n  kafka:\n    group_id: otel\n    group_rebalance_strategies: [{}]\n"
 CHART = {"a/templates/a.yaml": "name: kafka-{{ .Name }}\nstrategy: Recreate\n{{ if }}\n"}
+BOOT = """id 'org.springframework.boot' version '{}'
+api 'org.apache.kafka:kafka-streams'
+api 'org.apache.kafka:kafka-clients'
+"""
+APPLICATION = {"pay/application.yaml": "spring.kafka.streams.application-id: pay\n"}
 CARGO = {"rust/Cargo.lock": '[[package]]\nname = "rdkafka"\nversion = "0.36.2"\n'}
 SARAMA, FRANZ = (
     f"require github.com/{one}\n" for one in ("IBM/sarama v1.43.3", "twmb/franz-go v1.18.0")
@@ -218,6 +223,13 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
             "REJECTED      pay\n",
             "library  sarama v1.43.3 → franz-go v1.18.0   pay/go.mod:1",
         ],
+    ),
+    "a program of Kafka Streams beside a client": (
+        tuple(
+            APPLICATION | {"pay/build.gradle": BOOT.format(v)} for v in ("2.1.18.RELEASE", "3.3.5")
+        ),
+        3,
+        ["REJECTED      pay\n", "library  streams 2.0.1 → streams 3.7.1"],
     ),
     "two libraries of one folder": (
         (

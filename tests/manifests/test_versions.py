@@ -150,6 +150,17 @@ KEPT: dict[str, tuple[Files, str, str]] = {
         "opentelemetry-collector-contrib 0.136.0 .env",
         "",
     ),
+    **{
+        f"a chart in {name}": (
+            {name: text.format("opentelemetry-collector", "0.140.0")},
+            f"opentelemetry-collector None {name}",
+            "(chart 0.140.0)",
+        )
+        for name, text in (
+            ("Chart.yaml", "apiVersion: v2\ndependencies:\n- {{name: {}, version: {}}}\n"),
+            ("argo.yaml", "kind: A\napiVersion: a\nspec: {{chart: {}, targetRevision: {}}}\n"),
+        )
+    },
     "an image in a template": (
         {"chart/templates/a.yaml": TEMPLATE},
         "opentelemetry-collector-contrib 0.136.0 chart/templates/a.yaml",
@@ -169,6 +180,28 @@ KEPT: dict[str, tuple[Files, str, str]] = {
     "another version than Spring Boot's": (
         boot("3.5.3", "<properties><kafka.version>3.8.0</kafka.version></properties>"),
         "kafka-clients 3.8.0 pom.xml; spring-kafka None pom.xml",
+        "",
+    ),
+    "Spring Boot for Kafka Streams": (
+        {"pom.xml": pom(artifact(STREAMS), parent=artifact(BOOT, "2.1.18.RELEASE"))},
+        "kafka-streams 2.0.1 pom.xml",
+        "",
+    ),
+    "another version than Spring Boot's, in a script": (
+        {
+            "build.gradle": "plugins { id 'org.springframework.boot' version '3.5.3' }\n"
+            f"ext['kafka.version'] = '3.8.0'\napi '{STREAMS}'\n"
+        },
+        "kafka-clients 3.8.0 build.gradle:2; kafka-streams 3.8.0 build.gradle:3",
+        "",
+    ),
+    "the platform of Quarkus by properties": (
+        {
+            "gradle.properties": "q=io.quarkus\nv=3.27.0\n",
+            "build.gradle": 'api enforcedPlatform("${q}:quarkus-bom:${v}")\napi \''
+            "io.quarkus:quarkus-kafka-streams'\n",
+        },
+        "quarkus-kafka-streams 3.27.0 build.gradle:2",
         "",
     ),
     "a version of Spring Boot that nobody looked up": (

@@ -86,6 +86,7 @@ ADMITTED = {
         [start("sticky", family="librdkafka")],
         [start("sticky", lib=lib("franz-go", "1.18.0"))],
     ),
+    "a broker more": ([start("range", brokers="a:1")], [start("range", brokers="b:1,a:1")]),
     "a timeout alone": ([start()], [start(session_timeout_ms=30_000)]),
     "Streams across 2.4 by upgrade.from": (
         [start(lib=lib("streams", "2.3.1"))],
@@ -165,6 +166,7 @@ REJECTED["a class that Kafka has not, beside one that stays"] = (
     [start("org.apache.kafka.clients.consumer.CoperativeStickyAssignor", "range")],
 )
 UNKNOWN = {
+    "other brokers": ([start("range", brokers="a:1,b:1")], [start("range", brokers="c:1")]),
     "a static id of processes that no file counts": (
         [start("range")],
         [start("range", instance_id="pay-1")],
