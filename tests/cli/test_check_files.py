@@ -92,77 +92,46 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
         tuple(
             CHART | {"a/Chart.yaml": f"version: {n}\n", "a/values.yaml": f"tag: {n}\n"}
             for n in "12"
-        ),
-        0,
-        [SILENT],
-    ),
+        ), 0, [SILENT]),
     "a library of another language below": (
         (
             {"requirements.txt": "confluent-kafka==2.10.0\n"} | CARGO,
             {"requirements.txt": "aiokafka==0.11.0\n"} | CARGO,
-        ),
-        4,
-        ["the groups of .\n", "not the groups of rust"],
-    ),
+        ), 4, ["the groups of .\n", "not the groups of rust"]),
     "a folder that moved": (({"pay/go.mod": SARAMA}, {"a/pay/go.mod": SARAMA}), 0, [SILENT]),
     "a folder that moved and changed": (
-        ({"pay/go.mod": SARAMA}, {"a/pay/go.mod": FRANZ}),
-        3,
-        ["[range]"],
-    ),
+        ({"pay/go.mod": SARAMA}, {"a/pay/go.mod": FRANZ}), 3, ["[range]"]),
     "two folders that moved": (
         (
             {"pay/go.mod": SARAMA, "bill/go.mod": FRANZ},
             {"a/pay/go.mod": SARAMA, "a/bill/go.mod": FRANZ},
-        ),
-        0,
-        [SILENT],
-    ),
+        ), 0, [SILENT]),
     "a module of Go below another": (
         tuple({"go.mod": text, "collector/go.mod": text} for text in (SARAMA, FRANZ)),
-        3,
-        ["the groups of .\n", "the groups of collector\n"],
-    ),
+        3, ["the groups of .\n", "the groups of collector\n"]),
     "files that are not about Kafka": (
         ({}, {"tsconfig.json": "{ // a comment", "kafka.json": '{"kafka": '}),
-        0,
-        ["kafka.json: not valid JSON", "not tsconfig"],
-    ),
+        0, ["kafka.json: not valid JSON", "not tsconfig"]),
     "variables": (
         both("app/.env", VARIABLES, "range", "cooperative-sticky"),
-        3,
-        ["[range] → [cooperative-sticky]   app/.env:2"],
-    ),
+        3, ["[range] → [cooperative-sticky]   app/.env:2"]),
     "a list from a placeholder": ((assignors("range"), assignors("${NAMES}")), 4, []),
     "a list from a placeholder before": ((assignors("${NAMES}"), assignors("range")), 4, []),
     "another default of a placeholder": ((assignors("${A:range}"), assignors("${A:a}")), 4, []),
     "the value of a placeholder in another file": (
         tuple(assignors("${NAMES}") | {"run/x.env": f"NAMES={n}\n"} for n in ("range", "sticky")),
-        4,
-        [],
-    ),
+        4, []),
     "another setting beside a placeholder": (
         tuple({"c.properties": f"group.id=${{G}}\ngroup.protocol=classic\na={n}\n"} for n in "12"),
-        0,
-        ["sets group.id from a placeholder"],
-    ),
+        0, ["sets group.id from a placeholder"]),
     "values of a Helm template": (
-        tuple({"a/templates/c.yaml": TEMPLATE, "a/values.yaml": f"a: {n}\n"} for n in "12"),
-        4,
-        [],
-    ),
+        tuple({"a/templates/c.yaml": TEMPLATE, "a/values.yaml": f"a: {n}\n"} for n in "12"), 4, []),
     "a version that is not written": ((collector("0.136.0"), collector("latest")), 4, []),
     "a version that nobody looked up": ((collector("0.136.0"), collector("0.999.0")), 4, []),
     "a variable in a version": (
-        both("Dockerfile", "ARG V={}\nFROM logstash:${{V}}\n", "7.17.0", "8.15.0"),
-        4,
-        [NOT_PLAIN],
-    ),
+        both("Dockerfile", "ARG V={}\nFROM logstash:${{V}}\n", "7.17.0", "8.15.0"), 4, [NOT_PLAIN]),
     "a line beside a variable in a version": (
-        both("Dockerfile", "FROM logstash:${{V}}\nRUN echo {}\n", "1", "2"),
-        0,
-        [NOT_PLAIN],
-    ),
+        both("Dockerfile", "FROM logstash:${{V}}\nRUN echo {}\n", "1", "2"), 0, [NOT_PLAIN]),
     "a list in Compose": (both("compose.yaml", COMPOSE), 4, []),
     "a program's own word": (both("app.yaml", "kafka:\n  rebalanceStrategy: {}\n"), 4, []),
     "a program's own list": (both("a.yaml", "kafka:\n  assignors:\n  - range\n  - {}\n"), 4, []),
@@ -170,24 +139,15 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
     "Telegraf": (both("t.toml", "[[inputs.kafka_consumer]]\nbalance_strategy = '{}'\n"), 4, []),
     "the list of a worker's sinks": (both("worker.properties", WORKER), 4, []),
     "a file that is no YAML any more": (
-        both("c.yaml", "group.id: pay\n{}", "", "  kafka: [\n"),
-        4,
-        [],
-    ),
+        both("c.yaml", "group.id: pay\n{}", "", "  kafka: [\n"), 4, []),
     "an overlay that names no group": (
         (
             {"a.json": "{}"},
             {"a.json": "{}", "b.json": '{"partition.assignment.strategy": "range"}'},
-        ),
-        4,
-        ["no file names its group"],
-    ),
+        ), 4, ["no file names its group"]),
     "a range of versions": ((node("kafkajs", "^2.2.4"), node("kafkajs", "^2.3.0")), 0, [SILENT]),
     "a range of versions of another library": (
-        (node("kafkajs", "^2.2.4"), node("@confluentinc/kafka-javascript", "^1.0.0")),
-        3,
-        [],
-    ),
+        (node("kafkajs", "^2.2.4"), node("@confluentinc/kafka-javascript", "^1.0.0")), 3, []),
     "a class instead of a name": ((assignors("range"), assignors(f"{JAVA}RangeAssignor")), 0, []),
     **{
         f"a line that sets nothing: {one}": ((line(one), line(two)), 0, [SILENT])
@@ -199,22 +159,16 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
     },
     "a lock file that comes": (
         (node("kafkajs", "^2.0.0"), node("kafkajs", "^2.0.0") | YARN),
-        0,
-        [f"{SILENT}: 1 group declared"],
-    ),
+        0, [f"{SILENT}: 1 group declared"]),
     "a lock file that goes": (
         (node("kafkajs", "^2.0.0") | YARN, node("kafkajs", "^2.0.0")),
-        0,
-        [f"{SILENT}: 1 group declared"],
-    ),
+        0, [f"{SILENT}: 1 group declared"]),
     # It may be a producer's, or the project's from which modules inherit it.
     "a version alone": ((pom("3.9.0"), pom("4.1.0")), 0, [f"{SILENT}: 1 group declared"]),
     "a version with another list": ((pom("2.8.2"), pom("4.1.0")), 0, ["1 of 1 group"]),
     "another library with the same list": (
         both("requirements.txt", "{}\n", "kafka-python==2.0.2", "confluent-kafka==2.3.0"),
-        0,
-        ["library  kafka-python 2.0.2 → librdkafka 2.3.0", "where no code sets the list"],
-    ),
+        0, ["library  kafka-python 2.0.2 → librdkafka 2.3.0", "where no code sets the list"]),
     "a library of a folder and those below": (
         (services(SARAMA), services(FRANZ)),
         3,
@@ -222,15 +176,11 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
             "1 of 3 groups starts differently: 1 rejected",
             "REJECTED      pay\n",
             "library  sarama v1.43.3 → franz-go v1.18.0   pay/go.mod:1",
-        ],
-    ),
+        ]),
     "a program of Kafka Streams beside a client": (
         tuple(
             APPLICATION | {"pay/build.gradle": BOOT.format(v)} for v in ("2.1.18.RELEASE", "3.3.5")
-        ),
-        3,
-        ["REJECTED      pay\n", "library  streams 2.0.1 → streams 3.7.1"],
-    ),
+        ), 3, ["REJECTED      pay\n", "library  streams 2.0.1 → streams 3.7.1"]),
     "two libraries of one folder": (
         (
             {"c.properties": CONSUMER, "requirements.txt": "confluent-kafka==2.3.0\n"},
@@ -238,41 +188,26 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
                 "c.properties": CONSUMER,
                 "requirements.txt": "confluent-kafka==2.3.0\naiokafka==0.12.0\n",
             },
-        ),
-        4,
-        ["3 of 3 groups start", "library  librdkafka 2.3.0 → not known"],
-    ),
+        ), 4, ["3 of 3 groups start", "library  librdkafka 2.3.0 → not known"]),
     "the configuration of a product beside its image": (
         tuple(
             collector("0.155.0") | {"x/otel.yaml": RECEIVER.format(name)}
             for name in ("range", "cooperative-sticky")
-        ),
-        3,
-        ["x/otel.yaml:4", "group_rebalance_strategies: cooperative-sticky, range"],
-    ),
+        ), 3, ["x/otel.yaml:4", "group_rebalance_strategies: cooperative-sticky, range"]),
     "a profile of Spring": (
         (spring("Range"), spring("Range") | spring("Sticky", "pay/application-prod.yaml")),
-        3,
-        ["pay (profile prod)"],
-    ),
+        3, ["pay (profile prod)"]),
     "the catalog of Gradle, for the project above it": (
         (catalog("2.8.2"), catalog("3.9.1")),
-        0,
-        ["→ java 3.9.1", "\nsafe          pay\n", "not groups of"],
-    ),
+        0, ["→ java 3.9.1", "\nsafe          pay\n", "not groups of"]),
     "a version of the catalog that is not plain": (
         (catalog("2.8.2"), catalog("[3.9,4[")),
-        0,
-        ["→ java ", "\nsafe          pay\n", "not groups of"],
-    ),
+        0, ["→ java ", "\nsafe          pay\n", "not groups of"]),
     "a heartbeat under KIP-848": (
         both(
             "c.properties", CONSUMER + "group.protocol=consumer\n{}", "", "heartbeat.interval.ms=9"
-        ),
-        3,
-        ["heartbeat.interval.ms  not set → set"],
-    ),
-}
+        ), 3, ["heartbeat.interval.ms  not set → set"]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)

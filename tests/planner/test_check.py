@@ -123,17 +123,9 @@ REJECTED = {
         [start("range")],
         [start("range", session_timeout_ms=2000)],
     ),
-    "a list beside group.protocol=consumer": (
-        [start("range")],
-        [start("range", group_protocol="consumer")],
-    ),
     "Streams back across 2.4": (
         [start(lib=lib("streams", "2.8.2"))],
         [start(lib=lib("streams", "2.3.1"))],
-    ),
-    "Streams across 2.4": (
-        [start(lib=lib("streams", "2.3.1"))],
-        [start(lib=lib("streams", "2.8.2"))],
     ),
 }
 REJECTED["another service on kafka-go joins the group"] = (
@@ -327,16 +319,6 @@ def test_a_product_that_takes_one_assignor_gets_no_path_with_two() -> None:
     assert [path.name.partition(":")[0] for path in found.paths] == ["cut-over"]
 
 
-def test_the_setting_is_spelt_as_the_product_spells_it() -> None:
-    collector = {"product": "OpenTelemetry Collector", "list_key": "group_rebalance_strategies"}
-    found = judged(
-        [start(lib=lib("sarama", "1.43.3", product_version="0.116.0", **collector))],
-        [start(lib=lib("franz-go", "1.18.1", product_version="0.118.0", **collector))],
-    )
-    assert found.paths[0].steps[0].setting == ("group_rebalance_strategies: range",)
-    assert {"product", "library", "assignor list"} == {change.what for change in found.changes}
-
-
 @pytest.mark.parametrize(("version", "verdict"), [("3.6.2", Tri.YES), ("3.7.0", Tri.NO)])
 def test_java_before_3_7_ignores_group_protocol(version: str, verdict: Tri) -> None:
     java = lib("java", version)
@@ -364,15 +346,6 @@ def test_profiles_are_judged_on_their_own() -> None:
 def test_a_new_profile_replaces_what_the_service_ran() -> None:
     prod = start("sticky", where=f"{FILE} (profile prod)")
     assert judged([start("range")], [start("range"), prod]).verdict is Tri.NO
-
-
-def test_a_dependency_alone_is_reported_for_its_folder() -> None:
-    before, after = (
-        start_of("pay/go.mod", lib(family, version))
-        for family, version in (("sarama", "1.43.0"), ("franz-go", "1.18.0"))
-    )
-    found = judged([before], [after])
-    assert (found.group, found.group_id, found.verdict) == ("the groups of pay", None, Tri.NO)
 
 
 def live(*lists: list[str]) -> Any:
