@@ -108,7 +108,7 @@ _FORMATS: Final = (
 _IN_XML: Final = tuple(each for each in _FORMATS if each.read is None)
 # Formats to which other files give versions.
 _SCRIPTS: Final = (texts.read_gradle, texts.read_go_mod)
-_GIVERS: Final = ("gradle.properties", "go.work")
+_GIVERS: Final = (texts.read_gradle, trees.read_catalog)
 
 
 @dataclass(frozen=True)
@@ -184,9 +184,11 @@ class _Reader:
         found = []
         for name, path in self._tree.paths():
             known = _format(name)
-            if path.name in _GIVERS or (known and known.read in (*_SCRIPTS, trees.read_catalog)):
+            if path.name in ("gradle.properties", "go.work") or (known and known.read in _GIVERS):
                 text = configuration_text(path)
-                lines = f"\n{text}" if path.name == "go.work" else texts.constants(text)
+                lines = f"\n{text}" if path.name == "go.work" else texts.given(text)
+                if known and known.read is trees.read_catalog:
+                    lines += "".join(map(_platform, trees.read_catalog(text, name)))
                 found.append((PurePosixPath(scope_of(name)), lines))
         return found
 
@@ -266,6 +268,12 @@ class _Reader:
             self.notes.append(f"{where}: the version of {name} is not a plain one ({shown}).")
         elif version is None and not silent:
             self.notes.append(f"{where}: the version of {name} is not written there.")
+
+
+def _platform(one: Named) -> str:
+    """Return the line that a catalog's entry is in a script, if it gives versions."""
+    product = product_of("maven", one.name)
+    return f'\nplatform("{one.name}:{one.version}")' if product and product.bom else ""
 
 
 def _mentions(ecosystem: str, text: str) -> bool:

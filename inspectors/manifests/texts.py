@@ -41,7 +41,7 @@ FROM: Final = re.compile(
     rf"^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*{_REFERENCE}", re.IGNORECASE | re.MULTILINE
 )
 _COORDINATES: Final = re.compile(
-    r"""["'](?P<name>[\w.-]+:[\w.-]+)(?::(?P<version>[^"':@]+))?(?:[:@][^"']*)?["']"""
+    r"""["'](?P<name>[\w.-]+:[\w.-]+)(?::(?P<version>[^"':@*]+))?(?:[:@][^"']*)?["']"""
 )
 _PARTS: Final = re.compile(
     r"""group\s*[:=]\s*["']([\w.-]+)["']\s*,\s*name\s*[:=]\s*["']([\w.-]+)["']"""
@@ -58,7 +58,7 @@ _BOOT: Final = re.compile(
 _COMMENT: Final = re.compile(r"^[ \t]*(?://|/?\*|#).*", re.MULTILINE)
 _ASSIGNED: Final = re.compile(
     r"""(?<![\w.])(?:(?:\w+\.)?ext\.)?(\w+)(?:[ \t]*:[ \t]*String)?"""
-    r"""[ \t]*(?:=[ \t]*["']?|:[ \t]*["'])([\w.+-]+)["']?(?=[\s,;)\]}]|\Z)"""
+    r"""[ \t]*(?:=[ \t]*["']?|:[ \t]*["'])([\w.+${}-]{1,80})["']?(?=[\s,;)\]}]|\Z)"""
 )
 _NUMBER: Final = re.compile(r"v?\d")
 _VARIABLE: Final = re.compile(r"\$\{(?:\w+\.)*(\w+?)(?:\.get\(\))?\}|\$(?:\w+\.)*(\w+)")
@@ -127,7 +127,7 @@ def read_go_mod(text: str, _: str) -> Iterator[Named]:
 
 def read_requirements(text: str, name: str) -> Iterator[Named]:
     """Yield the requirements of a pip file; a version is one that `==` pins."""
-    of_tests = bool(OF_TESTS.search(name))
+    of_tests = bool(OF_TESTS.search(name.rpartition("/")[2]))
     for number, line in enumerate(text.splitlines(), 1):
         if one := requirement(line):
             yield one._replace(line=number, tests=of_tests)
@@ -153,10 +153,14 @@ def plain_version(version: str | None) -> str | None:
     return (version or "").strip().removeprefix("==").strip("= ") or None
 
 
-def constants(text: str) -> str:
-    """Return what a build's script, sources or properties name once, as lines of a script."""
-    found = _ASSIGNED.findall(_COMMENT.sub("", text))
-    return "".join(f'\n{name} = "{value}"' for name, value in found)
+def given(text: str) -> str:
+    """Return what a build's script, sources or properties give to the scripts below: constants,
+    each as one line, and the lines with platforms and plugins.
+    """
+    text = _COMMENT.sub("", text)
+    lines = (line for line in text.splitlines() if _GIVES.search(line) or _PLUGIN.search(line))
+    found = (f'{name} = "{value}"' for name, value in _ASSIGNED.findall(text))
+    return "".join(f"\n{line}" for line in (*found, *lines))
 
 
 def read_gradle(text: str, _: str) -> Iterator[Named]:
@@ -179,7 +183,10 @@ def read_gradle(text: str, _: str) -> Iterator[Named]:
     found: list[Named] = []
     for number, line in enumerate(text.splitlines(), 1):
         gives = _GIVES.search(line) is not None
-        plain = "" if _OF_TESTS.match(line) else _VARIABLE.sub(value_of, _coordinates(line))
+        plain = "" if _OF_TESTS.match(line) else _coordinates(line)
+        # A variable may be made of others, but no line is made this long.
+        for _depth in range(3):
+            plain = _VARIABLE.sub(value_of, plain) if len(plain) < 10_000 else plain
         found += (Named(*each, number, gives=gives) for each in _written(plain))
     return together(found)
 

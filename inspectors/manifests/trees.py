@@ -24,8 +24,6 @@ from rebal.inspectors.manifests.texts import (
 _INSTALLED: Final = "node_modules/"
 # How Helm values and Kustomize name an image in two keys.
 _TAG_KEYS: Final = {"repository": "tag", "name": "newTag", "image": "tag"}
-# How files name the version of a chart, which is not its image's.
-_REVISIONS: Final = ("targetRevision", "version")
 # An action of a Helm template; what is written around it is read.
 _ACTION: Final = re.compile(r"\{\{.*?\}\}")
 
@@ -106,9 +104,10 @@ def read_images(text: str, name: str) -> Iterator[Named]:
         for path, value in flat.items():
             parent, _, key = path.rpartition(".")
             tag = flat.get(f"{parent}.{_TAG_KEYS.get(key, '')}".removeprefix("."))
-            charts = [flat[f"{parent}.{at}"] for at in _REVISIONS if f"{parent}.{at}" in flat]
-            if charts and (key == "chart" or parent.startswith("dependencies")):
-                yield Named(f"charts/{value.rpartition('/')[2]}", f"chart {charts[0]}")
+            chart = flat.get(f"{parent}.targetRevision") or flat.get(f"{parent}.version")
+            if chart and (key == "chart" or parent.startswith("dependencies")):
+                # The version of a chart is not its image's.
+                yield Named(f"charts/{value.rpartition('/')[2]}", f"chart {chart}")
             elif tag is not None:
                 yield image(value)._replace(version=tag)
             elif key.lower().endswith(("image", "repository")):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from rebal.groups.model import Record
-from rebal.planner.check.starts import Start, aspects, of_profile, profiles
+from rebal.planner.check.starts import Start, aspects, of_profile
 
 LIST: Final = "assignor list"
 _ABSENT: Final = "not declared"
@@ -58,11 +58,6 @@ class World(Record, frozen=True, kw_only=True):
     profile: str | None = None
 
     @property
-    def name(self) -> str:
-        """Return the group's name for texts."""
-        return self.group_id or f"the groups of {self.folder}"
-
-    @property
     def befores(self) -> list[Start]:
         """Return what its consumers run before the change."""
         return [pair.before for pair in self.pairs if pair.before is not None]
@@ -101,7 +96,7 @@ def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[World]:
     for group_id, folder in dict.fromkeys([*one, *two]):
         mine, theirs = one.get((group_id, folder), []), two.get((group_id, folder), [])
         met: list[tuple[Pair, ...]] = []
-        for profile in profiles(mine, theirs):
+        for profile in dict.fromkeys([None, *(start.profile for start in (*mine, *theirs))]):
             pairs = pairs_of(of_profile(mine, profile), of_profile(theirs, profile))
             # Consumers whose groups no file names may be of different ones.
             for together in [pairs] if group_id is not None else [(pair,) for pair in pairs]:
@@ -149,14 +144,11 @@ def _signs(start: Start, stay: Collection[str | None]) -> tuple[object, ...]:
     )
 
 
-def _key(start: Start) -> _Key:
-    return (start.group_id, "" if start.group_id is not None else start.folder)
-
-
 def _by_key(starts: Sequence[Start]) -> dict[_Key, list[Start]]:
     found: dict[_Key, list[Start]] = {}
     for start in starts:
-        found.setdefault(_key(start), []).append(start)
+        folder = "" if start.group_id is not None else start.folder
+        found.setdefault((start.group_id, folder), []).append(start)
     return found
 
 

@@ -107,8 +107,9 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
     decisive = next(one for answer in _WORST_FIRST for one in answers if one.verdict is answer)
     before = _stage(snapshot_of(befores) if live is None else live)
     after = _stage(snapshot_of(afters))
+    name = world.group_id or f"the groups of {world.folder}"
     return Judgement(
-        group=world.name + (f" (profile {world.profile})" if world.profile else ""),
+        group=name + (f" (profile {world.profile})" if world.profile else ""),
         group_id=world.group_id,
         # The pods of one workload change alike.
         changes=tuple(dict.fromkeys(change for pair in changed for change in pair.changes)),

@@ -8,7 +8,7 @@ in it: it is equal only to itself, so that nothing unknown counts as common.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from rebal.groups.clients import default_list, family, version_tuple
@@ -188,8 +188,3 @@ def of_profile(starts: Iterable[Start], profile: str | None) -> list[Start]:
     replaced = {start.folder for start in own}
     base = [s for s in found if s.profile is None and s.folder not in replaced]
     return own if profile is None else [*own, *base]
-
-
-def profiles(*sides: Sequence[Start]) -> list[str | None]:
-    """Return the profiles of these starts, none first."""
-    return list(dict.fromkeys([None, *(start.profile for side in sides for start in side)]))

@@ -15,6 +15,7 @@ CONSTANT = {VERSIONS: 'object Versions {\n    const val kafka: String = "3.9.1"\
 WORK = "use ./pay\n\nreplace (\n\tgithub.com/IBM/sarama => github.com/twmb/franz-go v1.18.0\n)\n"
 COLLECTOR = "otel/opentelemetry-collector-contrib"
 TEMPLATE = f"kind: {{{{ .Kind }}}}\n{{{{- if .On }}}}\nimage: {COLLECTOR}:0.136.0\n{{{{- end }}}}\n"
+MADE = """v = "7.7.0"\nccs = "$v-ccs"\nbecause 'a:b:*'\napi "a:b:$ccs"\n"""
 SBT = """object Dependencies {
   val kafka = "3.6.0"
   val clients = "org.apache.kafka" % "kafka-clients" % Versions.kafka
@@ -81,6 +82,9 @@ KEPT: dict[str, tuple[Files, str]] = {
     "coordinates in buildSrc": (
         CONSTANT | {"buildSrc/Libs.kt": GRADLE.format("${Versions.kafka}")},
         "kafka-clients 3.9.1 buildSrc/Libs.kt:1"),
+    "a variable of others, and coordinates with any version": (
+        {"build.gradle": MADE.replace("a:b", CLIENTS)},
+        "kafka-clients 7.7.0-ccs build.gradle:3"),
     "a constant that is commented out, and one of coordinates": (
         {
             VERSIONS: '// const val kafka = "2.3.0"\nval b = "org.apache.kafka:kafka:2.8.0"\n',
@@ -160,6 +164,15 @@ KEPT: dict[str, tuple[Files, str]] = {
         boot("99.0.0"),
         "kafka-clients None pom.xml; spring-boot-starter-parent 99.0.0 pom.xml; "
         "spring-kafka None pom.xml"),
+    **{
+        f"the plugin of Spring Boot in {name}": (
+            {name: text, "a/build.gradle": f"plugins {{ id 'x' }}\napi '{CLIENTS}'\n"},
+            "kafka-clients 3.9.1 a/build.gradle:2")
+        for name, text in (
+            ("build.gradle", "id 'org.springframework.boot' version '3.5.3' apply false\n"),
+            ("gradle/libs.versions.toml", '[plugins]\nb = "org.springframework.boot:3.5.3"\n'),
+        )
+    },
     "Spring Boot without Kafka": (
         {
             "pom.xml": pom(parent=artifact(BOOT, "3.5.3"), more="<name>kafka</name>"),
@@ -227,7 +240,7 @@ OF_TESTS: dict[str, tuple[Files, list[str]]] = {
         ["kafkajs", "node-rdkafka"]),
     "devDependencies": ({"package.json": NODE, "yarn.lock": YARN}, ["kafkajs"]),
     "a requirement file": (
-        {"requirements.txt": "aiokafka==0.12.0\n", "test-requirements.txt": "kafka-python\n"},
+        {"load-test/requirements.txt": "aiokafka\n", "test-requirements.txt": "kafka-python\n"},
         ["aiokafka"]),
     "a project of tests": ({"A.Tests.csproj": CSPROJ.format(SDK)}, []),
 }  # fmt: skip
