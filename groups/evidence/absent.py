@@ -36,7 +36,7 @@ MOST_REFUSALS: Final = 100
 # Of one client that tries again and again.
 _MOST_OF_ONE: Final = 10
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
-# How far apart two logs may date one rejection.
+# How far apart two machines' logs may date one moment.
 _SAME: Final = timedelta(seconds=5)
 
 
@@ -144,7 +144,7 @@ def _record(one: Refused, joins: _Joins, *, alone: bool) -> Refusal:
     )
     alone = alone and not is_automatic(one.group_id, one.client_id)
     own = [(one.log, one.client_id)] if alone and one.log and not one.host else []
-    return _rejoined(made, joins.after(made, lambda join: is_after(join, one), *own))
+    return _rejoined(made, joins.after(made, lambda join: _is_later(join, one), *own))
 
 
 def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal:
@@ -158,13 +158,16 @@ def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal
         return replace(one, rejoined_as=holder.member_id, rejoined_at=holder.joined_at)
     if one.rejoined_as is not None or one.at is None:
         return one
-    at = one.at
-    later = joins.after(one, lambda join: join.at is not None and join.at > at)
+    later = joins.after(one, lambda join: _is_later(join, one))
     if later:
         return _rejoined(one, later)
     for member in members:
         came = member.joined_at if one.instance_id is not None else member.first_joined_at
-        if {*_keys(one)} & {*_keys(member)} and came is not None and came > at:
+        if (
+            {*_keys(one)} & {*_keys(member)}
+            and came is not None
+            and came - one.at > clocks_apart(one)
+        ):
             return replace(one, rejoined_as=member.member_id, rejoined_at=came)
     return one
 
@@ -194,6 +197,22 @@ def _rejoined(one: Refusal, later: Sequence[Joined]) -> Refusal:
         return one
     first = min(later, key=lambda join: (join.at is None, when(join.at), join.line, repr(join)))
     return replace(one, rejoined_as=first.member_id, rejoined_at=first.at)
+
+
+def clocks_apart(one: Refusal) -> timedelta:
+    """Return by how much a join that another machine logged must be later than the rejection.
+
+    One in the same broker's log has resolved it.
+    """
+    return _SAME if one.evidence.source is Source.REQUEST_LOG else timedelta()
+
+
+def _is_later(join: Joined, one: Refused | Refusal) -> bool:
+    """Return whether the join came after the rejection, which another machine may have logged."""
+    if isinstance(one, Refused) and one.log == join.log:
+        return is_after(join, one)
+    apart = timedelta() if join.evidence.source is one.evidence.source else _SAME
+    return join.at is not None and one.at is not None and join.at - one.at > apart
 
 
 def is_after(one: Seen, other: Seen) -> bool:
@@ -233,14 +252,16 @@ class _Life:
     """One member id: its joins in the order of the log, and its leave.
 
     `first` is any join, also one that only gave it its id; `last` is the newest accepted one, if a
-    log shows one.
+    log shows one. Both are by the brokers' clocks where their logs show an accepted one.
     """
 
     def __init__(self, joins: Sequence[Joined], left: Left | None) -> None:
         self.left = left
         self.joins = joins
-        self.first = joins[0]
-        self.last = next((join for join in reversed(joins) if join.accepted), joins[-1])
+        logged = [join for join in joins if join.evidence.source is not Source.CLIENT_LOG]
+        timed = logged if any(join.accepted for join in logged) else joins
+        self.first = timed[0]
+        self.last = next((join for join in reversed(timed) if join.accepted), timed[-1])
         self.is_new = any(join.new for join in joins)
 
     def record(self) -> Departed:
@@ -324,7 +345,10 @@ def without_departed(snapshot: GroupSnapshot, since: Mapping[str, datetime]) -> 
 
 def _lives(seen: Sequence[Observation]) -> dict[str, _Life]:
     joins = by_field(seen, Joined, "member_id")
-    left = {one.member_id: one for one in seen if isinstance(one, Left) and one.member_id}
+    leaves = [one for one in seen if isinstance(one, Left) and one.member_id]
+    # The brokers' own last: their times are of the same clock as their joins.
+    leaves.sort(key=lambda one: one.evidence.source is not Source.CLIENT_LOG)
+    left = {one.member_id: one for one in leaves}
     for found in joins.values():
         found.sort(key=lambda join: (when(join.at), join.log, join.line))
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rebal.groups.clients import is_automatic
+from rebal.groups.evidence.absent import clocks_apart
 from rebal.groups.evidence.exact import when
 from rebal.groups.model import Departed, GroupSnapshot, Member, Refusal, Tri
 from rebal.planner.admission.check import Admission, Join, admitted
@@ -99,7 +100,9 @@ def joined_since(member: Member | None, one: Refusal) -> Tri:
     came = member.joined_at if one.instance_id is not None else member.first_joined_at
     if came is None or one.at is None:
         return Tri.CANNOT_TELL
-    return Tri.YES if came > one.at else Tri.NO
+    if came <= one.at:
+        return Tri.NO
+    return Tri.YES if came - one.at > clocks_apart(one) else Tri.CANNOT_TELL
 
 
 def address(host: str) -> str:

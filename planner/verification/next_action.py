@@ -348,9 +348,9 @@ def settle_rejection(look: Look) -> Advice | None:
         return None
     undated = look.out(OutsiderKind.REJECTED, Doubt.TIME)
     if undated:
-        why = f"the log shows that {undated[0].label} was rejected, and not when"
         until = max((one.until for one in undated if one.until is not None), default=None)
-        why += f"; else look again after {until:%H:%M:%SZ}" if until is not None else ""
+        after = f"; else look again after {until:%H:%M:%SZ}" if until is not None else ""
+        why = f"the log shows that {undated[0].label} was rejected, and not when{after}"
         return advised.show(look.context, Needs.CLOCK, why)
     uncounted = look.out(OutsiderKind.REJECTED, Doubt.COUNT)
     if uncounted:
