@@ -10,8 +10,8 @@ class Library(Record, frozen=True, kw_only=True):
 
     Without a family no file names it. `default_list` is None where it is not known for this
     version. `group_protocol` is False for a product that joins no group. `list_key` is how its
-    configuration spells the assignor list, `refuses` one sentence on the lists that it does not
-    take. `own_list`: the product sets a list in some version, so that of others nothing is known.
+    configuration spells the assignor list, `refuses` one sentence on lists that it does not take.
+    `own_list`: the product sets a list in some version, so that of others nothing is known.
     `ecosystem` is the package's or image's, as in a package URL. `faults` are this version's: the
     protocol under which each shows, and what it does. `where` is the file that names the package.
     """

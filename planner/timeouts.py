@@ -217,6 +217,12 @@ def _by(sources: Sequence[tuple[tuple[Source, ...], str]]) -> str:
     return named
 
 
+def known_session(member: Member) -> timedelta | None:
+    """Return the session timeout that evidence shows; None where none does."""
+    known = member.timeouts.session_ms if member.timeouts is not None else None
+    return None if known is None else timedelta(milliseconds=known)
+
+
 def longest_session(members: Iterable[Member]) -> timedelta:
     """Return the longest session timeout that these members may have, at least a minute.
 
@@ -228,11 +234,10 @@ def longest_session(members: Iterable[Member]) -> timedelta:
 
 def until_session_ends(static: Iterable[Member]) -> str:
     """Return the clause on how long a stopped one of these static members is counted."""
-    unknown = any(one.timeouts is None or one.timeouts.session_ms is None for one in static)
-    return "until its session ends" + (" (not known: 30 min at most)" if unknown else "")
+    known = None not in map(known_session, static)
+    return "until its session ends" + ("" if known else " (not known: 30 min at most)")
 
 
 def _session(member: Member) -> timedelta:
-    known = member.timeouts.session_ms if member.timeouts is not None else None
     unknown = MOST_SESSION if member.instance_id is not None else _RECENT
-    return unknown if known is None else timedelta(milliseconds=known)
+    return known_session(member) or unknown

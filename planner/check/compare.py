@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from rebal.groups.model import Record
 from rebal.planner.check.starts import Start, aspects, of_profile
 
 LIST: Final = "assignor list"
 _ABSENT: Final = "not declared"
-_SIGNS: Final = 6
-_PLACE: Final = 2
 _Key: TypeAlias = tuple[str | None, str]
 
 
@@ -115,32 +113,44 @@ def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...
     stay = {start.client for start in before} & {start.client for start in after}
     left, right = ([(one, _signs(one, stay)) for one in side] for side in (before, after))
     pairs: list[Pair] = []
-    for number in range(_SIGNS):
+    for sign in _Signs._fields:
         for new in list(right):
-            sign = new[1][number]
-            old = next((one for one in left if sign is not None and one[1][number] == sign), None)
+            own = getattr(new[1], sign)
+            same = (one for one in left if own is not None and getattr(one[1], sign) == own)
+            old = next(same, None)
             if old is not None:
                 left.remove(old)
                 right.remove(new)
                 pairs.append(Pair(before=old[0], after=new[0]))
-    if len(left) == len(right) == 1 and None not in (left[0][1][_PLACE], right[0][1][_PLACE]):
+    rest = [*left, *right]
+    if len(left) == len(right) == 1 and all(signs.place is not None for _, signs in rest):
         return (*pairs, Pair(before=left[0][0], after=right[0][0]))
     return (*pairs, *(Pair(before=one) for one, _ in left), *(Pair(after=one) for one, _ in right))
 
 
-def _signs(start: Start, stay: Collection[str | None]) -> tuple[object, ...]:
-    """Return the signs of one consumer in both versions, the surest first; None: it has not this.
+class _Signs(NamedTuple):
+    """The signs by which a consumer is known in both versions, the surest first; None: it has none.
 
     The client of a manifest counts: a lock file may give its version, or give it no more.
     """
+
+    product: object
+    client: object
+    place: object
+    ids: object
+    file: object
+    manifest: object
+
+
+def _signs(start: Start, stay: Collection[str | None]) -> _Signs:
     ids = start.declared.client_id, start.declared.instance_id
-    return (
-        (start.where, start.library.product) if start.library.product else None,
-        (start.where, start.client),
-        start.where if start.configured or start.client not in stay else None,
-        None if ids == (None, None) else ids,
-        start.file if start.configured else None,
-        None if start.configured else start.client,
+    return _Signs(
+        product=(start.where, start.library.product) if start.library.product else None,
+        client=(start.where, start.client),
+        place=start.where if start.configured or start.client not in stay else None,
+        ids=None if ids == (None, None) else ids,
+        file=start.file if start.configured else None,
+        manifest=None if start.configured else start.client,
     )
 
 

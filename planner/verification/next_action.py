@@ -458,11 +458,13 @@ def wait_for_gate(look: Look) -> Advice | None:
 def _wait_for_entry(look: Look, hidden: Sequence[Outsider]) -> Advice:
     last = max(hidden, key=lambda one: (one.until, one.name))
     who = listed(last.behind) or "a static member that joined since"
-    behind = [facts for facts in look.context.members if facts.name in last.behind]
+    static = [facts for facts in look.context.members if facts.static]
+    behind = [facts for facts in static if facts.name in last.behind]
+    ends = until_session_ends(facts.member for facts in behind or static)
     waits = advised.wait(
         f"{last.label} was rejected and no log shows that it rejoined; "
         f"{who} may have stopped: the coordinator counts a stopped static member "
-        f"{until_session_ends(f.member for f in behind)}. Look again after {last.until:%H:%M:%SZ}",
+        f"{ends}. Look again after {last.until:%H:%M:%SZ}",
     )
     return replace(waits, commands=look.context.removals(behind))
 

@@ -9,7 +9,7 @@ from rebal.planner.admission.rejected import if_renamed, label, rejected_again, 
 from rebal.planner.advice.steps import start_fix
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import narrowing_step, stable
-from rebal.planner.timeouts import MOST_SESSION, longest_session
+from rebal.planner.timeouts import MOST_SESSION, known_session, longest_session
 from rebal.planner.verdict import opposite
 
 _OTHER_GROUP: Final = "Give that client a group id of its own."
@@ -79,7 +79,7 @@ def _has_its_place(context: Context, one: Refusal) -> bool:
     if not context.counted or context.missing or one.at is None:
         return False
     members = context.snapshot.members
-    known = all(m.timeouts is not None and m.timeouts.session_ms is not None for m in members)
+    known = None not in map(known_session, members)
     session = longest_session(members) if known else MOST_SESSION
     clocks = timedelta(seconds=5) if context.snapshot.clock_compared else timedelta(days=1)
     age = context.snapshot.captured_at - one.at
