@@ -218,9 +218,10 @@ def _is_later(join: Joined, one: Refused | Refusal) -> bool:
 def is_after(one: Seen, other: Seen) -> bool:
     """Return whether `one` was certainly logged after the other observation.
 
-    Within one log the order of its lines decides; between logs, the times in UTC.
+    Within one log the order of its lines decides; else the times in UTC do, as between the logs of
+    several brokers in one file.
     """
-    if one.log and one.log == other.log:
+    if one.log and (one.log, one.origin) == (other.log, other.origin):
         return one.line > other.line
     return one.at is not None and other.at is not None and one.at > other.at
 

@@ -18,11 +18,11 @@ from rebal.groups.model import (
 class Seen(Record, frozen=True, kw_only=True):
     """Observation of a group at one moment, mostly from one line of a log.
 
-    `log` and `line` are where it stands (empty where the source is no log); lines of one log are in
-    the order of its time. `origin` names whose log it is (one broker's, or one client's): its lines
-    are of one clock. With `local` its times are that clock's own, written as if they were UTC: the
-    log prints no zone. `at` is None where that clock cannot be placed in time, and where the moment
-    does not matter.
+    `log` and `line` are where it stands (empty where the source is no log). `origin` names whose
+    log it is (one broker's, or one client's), of which one file may hold several: its lines are of
+    one clock, in the order of its time. With `local` its times are that clock's own, written as if
+    they were UTC: the log prints no zone. `at` is None where that clock cannot be placed in time,
+    and where the moment does not matter.
     """
 
     log: str = ""

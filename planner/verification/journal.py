@@ -340,7 +340,7 @@ def _resolved(snapshot: GroupSnapshot, one: Refusal, looks: Sequence[JournalEntr
         gone.member_id
         for gone in snapshot.departed
         if told and client_key(gone) == client_key(one)
-        if gone.last_seen is not None and gone.last_seen > shown_at
+        if gone.last_seen is not None and gone.last_seen > max(shown_at, one.at or shown_at)
     }
     later |= {
         seen.member_id

@@ -19,6 +19,7 @@ from rebal.groups.clients import is_automatic, proven_family
 from rebal.groups.evidence.exact import when
 from rebal.groups.model import (
     Evidence,
+    GroupState,
     Member,
     Moment,
     Record,
@@ -321,13 +322,16 @@ def _rejections(
 def _settled(
     plan: Plan, seen: Sequence[JournalEntry], context: Context, one: Refusal
 ) -> Iterator[datetime]:
-    """Yield a time for each earlier look that no member was missing from: a client that was
-    rejected before it had rejoined, as no stopped member's entry is that old.
+    """Yield a time for each earlier look at a Stable group that no member was missing from: a
+    client that was rejected before it had rejoined, as no stopped member's entry is that old.
 
     An entry outlasts its member: the plan's number may include static members that are gone since,
-    and the client itself.
+    and the client itself. While a group rebalances, it holds entries of those who are gone.
     """
-    if len(plan.baseline.members) >= (plan.expected_members or 0):
+    if (
+        len(plan.baseline.members) >= (plan.expected_members or 0)
+        and plan.baseline.group.state == GroupState.STABLE
+    ):
         here = {facts.member.instance_id for facts in context.members} - {one.instance_id} | {None}
         left = [
             member
@@ -341,7 +345,7 @@ def _settled(
         known = one.shown_at == made_at
         yield made_at - hidden - (timedelta(milliseconds=1) if known else CLOCKS)
     lasts = longest_session(facts.member for facts in context.members)
-    for look in seen:
+    for look in (look for look in seen if look.state == GroupState.STABLE):
         if sum(member.instance_id is None for member in look.members) >= (context.expected or 1):
             yield look.at - lasts
 

@@ -143,6 +143,10 @@ class Rehearsed(Story):
                 found = self.world.found(member_id, name)
                 self.world.own.discard(found.name if found else name)
         super()._obey(advice)
+        self._forget_who_is_back()
+
+    def _forget_who_is_back(self) -> None:
+        self._out = [one for one in self._out if not one.running]
 
     def _joiner(self, label: str, software: str, lists: tuple[str, ...]) -> str | None:
         """Let one more process join, of the image that is rolled out or of the old one."""
@@ -195,6 +199,7 @@ class Rehearsed(Story):
             super()._temporary(advice, assignors, race)
         else:
             self._say("nobody runs whose list one more member could take: look again")
+            self.world.sleep(30)
 
     def _write_files(self, assignors: tuple[str, ...]) -> None:
         """Write a step's list into all files before the members restart, as some deployments do."""
@@ -305,7 +310,7 @@ class Rehearsed(Story):
             self.world.spoil()
 
     def _look(self, ask: Any, *more: str) -> dict[str, Any]:
-        self._out = [one for one in self._out if not one.running]
+        self._forget_who_is_back()
         body = super()._look(ask, *more)
         self._told_wrongly()
         if body["finished"] and body["advice"]["action"] != "none":
