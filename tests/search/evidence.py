@@ -364,7 +364,8 @@ class Operator:
         if "client log" in self.kinds and not self._lives_from.get(id(life), 0):
             return any(b"Successfully joined" in one and id_ in one for one in life.lines)
         lines = self.request_lines().get(self._book.broker, ())
-        joins = (one for one in lines if b"JOIN_GROUP" in one and id_ in one)
+        # A leader's answer names the other members, too.
+        joins = (one for one in lines if b"JOIN_GROUP" in one and id_ in one.split(b'"members"')[0])
         return "request log" in self.kinds and any(words in one for one in joins)
 
     def shows_rejection(self, life: Life) -> bool:
