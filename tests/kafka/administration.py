@@ -70,9 +70,7 @@ class Administration:
         left = producer.flush(20)
         assert left == 0, f"{left} records of {topic} were not written"
 
-    def allow(
-        self, user: str, resource: str, name: str, *operations: str, prefixed: bool = False
-    ) -> None:
+    def allow(self, user: str, resource: str, name: str, *operations: str) -> None:
         """ACLs for `User:<user>`: `resource` is topic, group or cluster (name: kafka-cluster).
 
         Operations in the tools' spelling: READ, DESCRIBE, DESCRIBE_CONFIGS… Returns when the
@@ -83,7 +81,7 @@ class Administration:
             AclBinding(
                 ResourceType[kind],
                 name,
-                ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL,
+                ResourcePatternType.LITERAL,
                 f"User:{user}",
                 "*",
                 AclOperation[operation.upper()],
@@ -93,38 +91,20 @@ class Administration:
         ]
         for future in self.admin().create_acls(bindings).values():
             future.result(20)
-        every = AclBindingFilter(
-            ResourceType.ANY,
-            None,
-            ResourcePatternType.ANY,
-            None,
-            None,
-            AclOperation.ANY,
-            AclPermissionType.ANY,
-        )
         wait_for(
             f"the rights of {user}",
-            lambda: set(bindings) <= set(self.admin().describe_acls(every).result(20)),
+            lambda: set(bindings) <= set(self.admin().describe_acls(_acls_of(user)).result(20)),
             timeout=20,
             involved=lambda: self.processes,
         )
 
     def forbid(self, user: str) -> None:
         """Take back every right that `allow` gave `User:<user>`."""
-        given = AclBindingFilter(
-            ResourceType.ANY,
-            None,
-            ResourcePatternType.ANY,
-            f"User:{user}",
-            None,
-            AclOperation.ANY,
-            AclPermissionType.ANY,
-        )
-        for future in self.admin().delete_acls([given]).values():
+        for future in self.admin().delete_acls([_acls_of(user)]).values():
             future.result(20)
         wait_for(
             f"no right of {user}",
-            lambda: not self.admin().describe_acls(given).result(20),
+            lambda: not self.admin().describe_acls(_acls_of(user)).result(20),
             timeout=20,
             involved=lambda: self.processes,
         )
@@ -208,6 +188,19 @@ class Administration:
         except AssertionError as late:
             tails = "\n".join(process.tail() for process in self.processes)
             raise type(late)(f"{late}\nlast answer: {seen}\n{tails}") from late
+
+
+def _acls_of(user: str) -> AclBindingFilter:
+    """Return a filter of all ACLs of `User:<user>`."""
+    return AclBindingFilter(
+        ResourceType.ANY,
+        None,
+        ResourcePatternType.ANY,
+        f"User:{user}",
+        None,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
 
 
 _SOON = {

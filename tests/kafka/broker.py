@@ -8,7 +8,6 @@ import random
 import shutil
 import socket
 import tempfile
-import time
 from pathlib import Path
 from typing import Self
 
@@ -61,7 +60,6 @@ class Broker(Administration):
         self._heap_mb = heap_mb
         self._tunnel = tunnel
         self.certificates = security.make_certificates(self.folder / "tls")
-        self.start_seconds = 0.0
         self._settings = dict(settings or {})
         self._request_level = "DEBUG" if request_log else "INFO"
         self._process: ChildProcess | None = None
@@ -109,10 +107,8 @@ class Broker(Administration):
 
     def start(self, timeout: float = 60) -> None:
         """Start, or start again on the same data and ports, and wait until it serves."""
-        began = time.monotonic()
         self.launch()
         self.wait_started(timeout)
-        self.start_seconds = time.monotonic() - began
 
     def launch(self) -> None:
         """Begin a start: the nodes of a cluster need each other to get up."""

@@ -4,7 +4,6 @@ What one broker cannot show: a coordinator that moves while every broker lives, 
 and has a successor, a rolling restart, and request logs of which one is missing.
 """
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
@@ -13,7 +12,7 @@ from confluent_kafka.admin import PartitionMetadata
 
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
-from tests.kafka import brokerconf, jars
+from tests.kafka import brokerconf
 from tests.kafka.administration import Administration
 from tests.kafka.broker import Broker, free_ports
 from tests.kafka.processes import ChildProcess, wait_for
@@ -33,7 +32,6 @@ _SETTINGS = {
     "replica.lag.time.max.ms": "5000",
     "controller.quorum.election.timeout.ms": "1000",
     "controller.quorum.fetch.timeout.ms": "2000",
-    "group.coordinator.threads": "1",
 }
 
 
@@ -46,26 +44,20 @@ class Cluster(Administration):
 
     replicas = 3
 
-    def __init__(
-        self, version: str = jars.EARLY, *, settings: dict[str, str] | None = None
-    ) -> None:
+    def __init__(self, version: str) -> None:
         self.version = version
         ports = free_ports(2 * len(NODES))
         clients, controllers = (
             dict(zip(NODES, some, strict=True)) for some in (ports[:3], ports[3:])
         )
-        made = _SETTINGS | (settings or {})
-        if brokerconf.is_scala_coordinator(version):
-            made.pop("group.coordinator.threads", None)
         self.brokers = {
             node: Broker(
-                version, secure=False, request_log=True, settings=made,
+                version, secure=False, request_log=True, settings=_SETTINGS,
                 node_id=node, controller_ports=controllers, heap_mb=320,
                 ports={"PLAINTEXT": clients[node], "CONTROLLER": controllers[node]},
             )
             for node in NODES
         }  # fmt: skip
-        self.start_seconds = 0.0
 
     def __enter__(self) -> Self:
         try:
@@ -104,7 +96,6 @@ class Cluster(Administration):
 
     def start(self, timeout: float = 90) -> None:
         """Start all brokers and wait until they serve, with every offsets partition in sync."""
-        began = time.monotonic()
         for broker in self.brokers.values():
             broker.launch()
         for broker in self.brokers.values():
@@ -112,7 +103,6 @@ class Cluster(Administration):
         # The first question about a group makes the brokers create the offsets topic.
         self.wait_coordinator("rebal-harness-first-group")
         self.wait_in_sync()
-        self.start_seconds = time.monotonic() - began
 
     def kill(self, node: int) -> None:
         """SIGKILL of one broker; returns when its offsets partitions have other leaders."""
@@ -251,10 +241,10 @@ class Cluster(Administration):
         return dict(found[OFFSETS_TOPIC].partitions)
 
 
-def offsets_partition(group: str, partitions: int = OFFSETS_PARTITIONS) -> int:
+def offsets_partition(group: str) -> int:
     """Kafka's Utils.abs(groupId.hashCode()) % partitions (GroupCoordinator.partitionFor)."""
     value = 0
     for unit in memoryview(group.encode("utf-16-le")).cast("H"):
         value = (31 * value + unit) & 0xFFFFFFFF
     signed = value - (1 << 32) if value >> 31 else value
-    return (0 if signed == -(1 << 31) else abs(signed)) % partitions
+    return (0 if signed == -(1 << 31) else abs(signed)) % OFFSETS_PARTITIONS

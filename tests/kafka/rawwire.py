@@ -21,12 +21,6 @@ class Wire:
         self._broker = broker
         self._socket: socket.socket | None = None
 
-    def __enter__(self) -> "Wire":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def fileno(self) -> int:
         assert self._socket is not None
         return self._socket.fileno()

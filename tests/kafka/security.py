@@ -99,12 +99,7 @@ def client_properties(
 
 
 def librdkafka_properties(
-    certificates: Certificates,
-    bootstrap: str,
-    *,
-    mechanism: str,
-    user: str,
-    password: str | None = None,
+    certificates: Certificates, bootstrap: str, *, mechanism: str, user: str
 ) -> dict[str, str]:
     """The same as `client_properties`, in librdkafka's spelling, and OAUTHBEARER besides.
 
@@ -129,7 +124,7 @@ def librdkafka_properties(
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": mechanism,
         "sasl.username": user,
-        "sasl.password": USERS[user] if password is None else password,
+        "sasl.password": USERS[user],
     }
 
 
