@@ -42,25 +42,24 @@ class Example(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The lines of one code block, without their indentation. A fence begins with its language."""
+    """The lines of one code block, without their indentation."""
 
     page: str
     section: str
     item: int
     lines: tuple[str, ...]
-    language: str = ""
 
 
 def blocks(page: str) -> Iterator[Block]:
     """Yield the code blocks of a page, indented and fenced, those of lists too."""
     section, item = "", 0
     block: list[str] = []
-    fence: str | None = None
+    fenced = False
     for line in [*PAGES[page].splitlines(), "end"]:
-        if fence is not None:
+        if fenced:
             if line.strip() == "```":
-                yield Block(page, section, item, tuple(block), fence)
-                block, fence = [], None
+                yield Block(page, section, item, tuple(block))
+                block, fenced = [], False
             else:
                 block.append(line)
             continue
@@ -71,7 +70,7 @@ def blocks(page: str) -> Iterator[Block]:
             yield Block(page, section, item, tuple(each[indent:] for each in block))
             block = []
         if line.strip().startswith("```"):
-            fence = line.strip().removeprefix("```")
+            fenced = True
         elif line.startswith("## "):
             section, item = line.removeprefix("## "), 0
         elif number := re.match(r"(\d+)\. ", line):

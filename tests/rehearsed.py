@@ -29,12 +29,7 @@ def make_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def _once(
-    scene: Scene,
-    script: Script,
-    *,
-    seed: int,
-    keep: bool,
-    assignors: Mapping[str, Assignor] | None,
+    scene: Scene, script: Script, *, seed: int, keep: bool, assignors: Mapping[str, Assignor] | None
 ) -> Rehearsal:
     # Nothing but its name tells what a custom assignor does.
     if assignors:

@@ -18,11 +18,7 @@ from kafka.protocol.consumer import (
     OffsetForLeaderEpochResponse,
 )
 from kafka.protocol.consumer.group import JoinGroupResponse
-from kafka.protocol.metadata import (
-    ApiVersionsResponse,
-    FindCoordinatorResponse,
-    MetadataResponse,
-)
+from kafka.protocol.metadata import ApiVersionsResponse, FindCoordinatorResponse, MetadataResponse
 from kafka.record.memory_records import MemoryRecordsBuilder
 
 from rebal.inspectors.kafka.wire import message

@@ -78,6 +78,9 @@ _KEYS = sorted(
     - {"bootstrap.servers"}
 )
 _LISTEN = ("h:99999", "\udcff:1", "", ":", "256.1.1.1:1", "[::", "é..:1", "nothing:1", "1:2:3")
+_PARTS = (
+    b"", b"\xff", b'"\\ud800"', b": ", b"- ", b"\n", b"~", b"-1", b"null", b"1e999", b"!!int x",
+)  # fmt: skip
 _LASTS = ("--every", "--for", "--listen", "--seed", "--runs", "--rounds")
 _VARIABLES = (
     "REBAL_BOOTSTRAP", "REBAL_PROFILE", "REBAL_CONFIG", "REBAL_COMMAND_CONFIG", "REBAL_SNAPSHOT",
@@ -276,22 +279,7 @@ def _damaged(good: bytes, drawn: random.Random) -> bytes:
     data = bytearray(good)
     for _ in range(drawn.randint(1, 4)):
         at = drawn.randrange(len(data) + 1)
-        part = drawn.choice(
-            (
-                b"",
-                b"\xff",
-                b'"\\ud800"',
-                b": ",
-                b"- ",
-                b"\n",
-                b"~",
-                b"-1",
-                b"null",
-                b"1e999",
-                b"!!int x",
-            )
-        )
-        data[at : at + drawn.choice((0, 1, 8))] = part
+        data[at : at + drawn.choice((0, 1, 8))] = drawn.choice(_PARTS)
     if drawn.random() < 0.2:
         del data[drawn.randrange(len(data) + 1) :]
     return bytes(data)
@@ -321,12 +309,13 @@ class Range:
         self.broker = WrongBroker()
         live = f"127.0.0.1:{self.broker.port}"
         with contextlib.redirect_stderr(_stream()), contextlib.redirect_stdout(_stream()):
-            app.run([*["plan-upgrade", "--snapshot", "checkout.rebal.yaml", "--out", "plan.yaml"]])
-            app.run(
-                [*f"verify plan.yaml --snapshot checkout.rebal.yaml --journal {_JOURNAL}".split()]
-            )
-            app.run(["plan-upgrade", "g", "-b", live, "--out", "live.yaml"])
-            app.run(["fleet", "report", LAKE])
+            for line in (
+                "plan-upgrade --snapshot checkout.rebal.yaml --out plan.yaml",
+                f"verify plan.yaml --snapshot checkout.rebal.yaml --journal {_JOURNAL}",
+                f"plan-upgrade g -b {live} --out live.yaml",
+                f"fleet report {LAKE}",
+            ):
+                app.run(line.split())
         made = {name: Path(name).read_bytes() for name in ("plan.yaml", "live.yaml", _JOURNAL)}
         lake = [path for path in Path(LAKE).rglob("*") if path.is_file()]
         self.kinds = {
