@@ -56,20 +56,15 @@ def test_the_module_of_the_words_decides_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "found"),
     [
-        "Restart it with that list.",
-        "do this; then start them with the old one",
-        "wait, then stop all of them",
-        "restore the old list",
+        ("Restart it with that list.", True),
+        ("do this; then start them with the old one", True),
+        ("wait, then stop all of them", True),
+        ("restore the old list", True),
+        ("Restart nothing before that is known.", False),
+        ("each restart costs a rebalance", False),
     ],
 )
-def test_what_tells_a_restart_is_found(text: str) -> None:
-    assert list(told(ast.parse(f"x = {text!r}")))
-
-
-@pytest.mark.parametrize(
-    "text", ["Restart nothing before that is known.", "each restart costs a rebalance"]
-)
-def test_what_tells_none_is_left_alone(text: str) -> None:
-    assert not list(told(ast.parse(f"x = {text!r}")))
+def test_an_instruction_to_restart_is_told_from_a_fact(text: str, found: bool) -> None:
+    assert bool(list(told(ast.parse(f"x = {text!r}")))) is found

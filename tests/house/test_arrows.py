@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,8 +19,6 @@ ALLOWED = {
 CLIENTS = {"confluent_kafka", "kafka"}
 PURE = ("planner", "groups")
 RULE = re.compile(r"rb\d+\.py")
-# Modules under 40 lines that are still to be merged; a new one fails, a merged one is deleted here.
-SHORT: set[str] = set()
 # What a pure room must not reach for: files, processes, sockets, the clock's sleep.
 IMPURE_MODULES = {"os", "subprocess", "socket", "pathlib", "shutil", "tempfile", "io", "requests"}
 
@@ -96,20 +95,16 @@ def test_no_module_is_longer_than_600_lines(room: str) -> None:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_module_is_shorter_than_40_lines(room: str) -> None:
-    short = {
-        path.relative_to(ROOT).as_posix()
+    short = [
+        str(path.relative_to(ROOT))
         for path in files(room)
         if lines(path) < 40 and path.name != "__init__.py" and not RULE.fullmatch(path.name)
-    }
-    known = {path for path in SHORT if path.startswith(f"{room}/")}
-    assert short - known == set(), "merge it with the module that has the same idea"
-    assert known - short == set(), "delete it from SHORT"
+    ]
+    assert short == [], "merge it with the module that has the same idea"
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_module_is_named_like_the_standard_library(room: str) -> None:
-    import sys
-
     clashes = [
         str(path.relative_to(ROOT)) for path in files(room) if path.stem in sys.stdlib_module_names
     ]

@@ -10,6 +10,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from rebal.groups import VERSION
 from tests.house.modules import ROOMS, ROOT
@@ -63,15 +65,11 @@ def test_the_lock_pins_every_dependency_with_hashes() -> None:
         wanted += project["optional-dependencies"][extra]
     lock = (ROOT / "requirements.lock").read_text()
     pinned = {
-        line.split("==")[0].lower().replace("_", "-")
+        canonicalize_name(line.split("==")[0])
         for line in lock.splitlines()
         if "==" in line and not line.startswith((" ", "#"))
     }
-    names = {
-        name.split(">")[0].split("=")[0].split("<")[0].split("[")[0].strip().lower()
-        for name in wanted
-    }
-    assert names - pinned == set()
+    assert {canonicalize_name(Requirement(each).name) for each in wanted} - pinned == set()
     assert lock.count("--hash=sha256:") >= len(pinned)
 
 

@@ -439,13 +439,6 @@ def test_the_library_example_runs() -> None:
     exec(compile("\n".join(block.lines), block.page, "exec"), {})
 
 
-def test_the_two_commands_are_targets() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    targets = set(re.findall(r"\bmake ([a-z-]+)", PAGES[README]))
-    assert {"demo", "test"} <= targets
-    assert {target for target in targets if f"\n{target}:" not in makefile} == set()
-
-
 @pytest.mark.parametrize(
     "line", ["source <(rebal completion bash)", "rebal demo", "rebal schema", "rebal schema plan"]
 )

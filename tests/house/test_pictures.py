@@ -17,10 +17,6 @@ def test_the_pictures_are_those_of_the_screens_now() -> None:
     assert stale == [], "`make pictures` makes them anew"
 
 
-def test_two_runs_make_the_same_pictures() -> None:
-    assert pictures() == pictures()
-
-
 def test_the_pages_show_every_picture() -> None:
     named = re.findall(r'"(?:docs/)?([a-z-]+\.svg)"', "".join(PAGES.values()))
     assert sorted(named) == sorted(path.name for path in DOCS.glob("*.svg"))
