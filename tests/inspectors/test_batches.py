@@ -10,14 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.compact import NO_LAG
-from rebal.groups.model import (
-    Cluster,
-    GroupSnapshot,
-    GroupState,
-    GroupType,
-    Member,
-    Tri,
-)
+from rebal.groups.model import Cluster, GroupSnapshot, GroupState, GroupType, Member, Tri
 from rebal.inspectors import clock
 from rebal.inspectors.errors import RequestError
 from rebal.inspectors.kafka import probe, read

@@ -32,10 +32,7 @@ def connection(release: tuple[int, int], metadata_version: int | None = None) ->
     ],
 )
 def test_the_release_is_read_off_the_protocol(
-    requests: tuple[int, int],
-    metadata_version: int | None,
-    version: str,
-    release: tuple[int, ...],
+    requests: tuple[int, int], metadata_version: int | None, version: str, release: tuple[int, ...]
 ) -> None:
     broker = connection(requests, metadata_version)
     assert broker_version(broker) == version

@@ -163,35 +163,27 @@ def test_a_directory_of_all_of_them():
     assert len({seen.member_id for seen in of_kind(reading, Joined)}) == 10
 
 
-def _member(
-    n, client_id="app", assignors=RANGE, group="g", clock="2026-11-21 02:00:0", *, elected="range"
-):
-    """One consumer's lines in Java's usual layout: start to first join."""
+def _member(n, client_id="app", assignors=RANGE, *, elected="range"):
+    """Return one consumer's lines in Java's usual layout: start to first join."""
     return [
-        f"[{clock}{n},000] INFO ConsumerConfig values: ",
+        f"[2026-11-21 02:00:0{n},000] INFO ConsumerConfig values: ",
         "\tauto.offset.reset = latest",
         f"\tclient.id = {client_id}",
-        f"\tgroup.id = {group}",
+        "\tgroup.id = g",
         "\tgroup.instance.id = null",
         f"\tpartition.assignment.strategy = [{assignors}]",
         "\tsasl.jaas.config = [hidden]",
         "",
-        f"[{clock}{n},100] INFO Kafka version: 3.9.1",
-        given_id(n, client_id, group, clock),
-        joined(n, client_id, group, clock, elected),
+        f"[2026-11-21 02:00:0{n},100] INFO Kafka version: 3.9.1",
+        f"[2026-11-21 02:00:0{n},150] INFO [Consumer clientId={client_id}, groupId=g] Request "
+        f"joining group due to: need to re-join with the given member-id: {client_id}-{n}",
+        joined(n, client_id, elected),
     ]
 
 
-def given_id(n, client_id="app", group="g", clock="2026-11-21 02:00:0"):
+def joined(n, client_id="app", elected="range"):
     return (
-        f"[{clock}{n},150] INFO [Consumer clientId={client_id}, groupId={group}] Request joining "
-        f"group due to: need to re-join with the given member-id: {client_id}-{n}"
-    )
-
-
-def joined(n, client_id="app", group="g", clock="2026-11-21 02:00:0", elected="range"):
-    return (
-        f"[{clock}{n},200] INFO [Consumer clientId={client_id}, groupId={group}] "
+        f"[2026-11-21 02:00:0{n},200] INFO [Consumer clientId={client_id}, groupId=g] "
         f"Successfully joined group with generation Generation{{generationId={n}, "
         f"memberId='{client_id}-{n}', protocol='{elected}'}}"
     )

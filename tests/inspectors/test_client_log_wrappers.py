@@ -109,7 +109,6 @@ BY_EVENT: dict[str, Wrap] = {
     "Splunk JSON": lambda p, n, s: json.dumps(
         {"preview": False, "result": {"_raw": s, "_time": time(n).isoformat(), "host": f"h{p}"}}
     ),
-    "only the first line has a prefix": lambda p, n, s: f"{time(n).isoformat()} app {s}",
 }
 # What puts an event of several lines into one.
 GAPS = ["        ", " ", "\\n\\t", "#012#011", "\\r\\n\\t"]
@@ -132,18 +131,12 @@ def mixed(streams: list[list[str]], wrap: Wrap) -> list[str]:
     return [wrap(pod, number, line) for number, (pod, line) in enumerate(every)]
 
 
-@pytest.mark.parametrize("name", LINE_BY_LINE)
-def test_two_pods_line_by_line(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [*LINE_BY_LINE, *BY_EVENT])
+def test_two_pods_in_one_stream_are_told_apart(name: str, tmp_path: Path) -> None:
     truth, streams = pods()
-    reading = read(tmp_path, mixed(streams, LINE_BY_LINE[name]))
-    assert lists(reading) == truth
-    assert reading.notes == ()
-
-
-@pytest.mark.parametrize("name", [each for each in BY_EVENT if "only" not in each])
-def test_two_pods_event_by_event(name: str, tmp_path: Path) -> None:
-    truth, streams = pods()
-    reading = read(tmp_path, mixed([blocks(each) for each in streams], BY_EVENT[name]))
+    if name in BY_EVENT:
+        streams = [blocks(each) for each in streams]
+    reading = read(tmp_path, mixed(streams, (LINE_BY_LINE | BY_EVENT)[name]))
     assert lists(reading) == truth
     assert reading.notes == ()
 
@@ -163,8 +156,8 @@ def test_a_table_with_blocks_of_several_lines(tmp_path: Path) -> None:
     exported = [row(time(0).isoformat(), each, "node-1", "app") for each in blocks(stream)]
     assert lists(read(tmp_path, exported)).items() <= truth.items()
     assert len(lists(read(tmp_path, exported))) == 1
-    first = mixed([blocks(stream)], BY_EVENT["only the first line has a prefix"])
-    assert len(lists(read(tmp_path, first))) == 1
+    first_line_alone = [f"{time(0).isoformat()} app {each}" for each in blocks(stream)]
+    assert len(lists(read(tmp_path, first_line_alone))) == 1
 
 
 @pytest.mark.parametrize("indent", [None, 2, 4])

@@ -156,9 +156,7 @@ def test_a_pem_given_later_replaces_a_jks_store(tmp_path: Path) -> None:
         (("enable.sasl.oauthbearer.unsecure.jwt=true",), "unsigned tokens are for tests only"),
         ((f'{BEARER} unsecuredLoginStringClaim_sub="a";',), "unsigned tokens are for tests only"),
         (("sasl.login.callback.handler.class=my.Handler",), "Java classes cannot be loaded"),
-        (("sasl.oauthbearer.jwt.retriever.class=a.JwtBearerJwtRetriever",), "cannot be loaded"),
         (("sasl.mechanism=PLAIN", f"{BEARER};"), "OAuthBearerLoginModule does not serve"),
-        (("security.protocol=SASL_SSL", "sasl.mechanism=AWS_MSK_IAM"), "AWS_MSK_IAM needs"),
         (("sasl.kerberos.service.name=kafka",), "Kerberos is not supported"),
         (("sasl.client.callback.handler.class=x",), "Java classes cannot be loaded"),
         (("enable.ssl.certificate.verification=false",), "certificates are always checked"),
@@ -174,7 +172,6 @@ def test_a_pem_given_later_replaces_a_jks_store(tmp_path: Path) -> None:
         ),
         (("sasl.jaas.config=x.ScramLoginModule required username=a;",), "needs password="),
         (("sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required;",), "Kerberos"),
-        (("sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required;",), "IAM"),
         (("sasl.jaas.config=my.own.Module required;",), "the login module is not known"),
     ],
 )  # fmt: skip

@@ -107,7 +107,7 @@ def test_a_program_without_a_client_id_is_known_by_its_application(tmp_path: Pat
     assert printed(foreign, tmp_path) == []
 
 
-def test_two_answers_of_one_member_are_at_odds_and_a_setting_is_kept(tmp_path: Path) -> None:
+def test_upgrade_from_is_a_fact_of_the_member_that_joined(tmp_path: Path) -> None:
     text = (STREAMS / "streams-3.9.1-3.3.log").read_text()
     (tmp_path / "app.log").write_text(text)
     found = read_client_logs([tmp_path / "app.log"]).observations
@@ -120,11 +120,6 @@ def test_two_answers_of_one_member_are_at_odds_and_a_setting_is_kept(tmp_path: P
     told = group_protocol(merged)
     assert told.value is COOPERATIVE
     assert "upgrade.from=3.3" in told.why
-    seen = Ran(
-        group_id=one.group_id, member_id=one.member_id, value=EAGER,
-        evidence=Evidence(source=Source.REQUEST_LOG, at=snapshot.captured_at),
-    )  # fmt: skip
-    assert group_protocol(merge(merged, (seen,))).value is RebalanceProtocol.CANNOT_TELL
 
 
 def worker_log(client: str, set_to: str, protocol: str) -> str:

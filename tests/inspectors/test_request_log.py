@@ -48,7 +48,7 @@ def join(names=("range",), member_id="", answered="c-0-id", error=0, instance=No
         "groupInstanceId": instance,
         "protocolType": more.pop("protocol_type", "consumer"),
         "protocols": [{"name": n, "metadata": "AAEAAA=="} for n in names],
-        "reason": more.pop("reason", ""),
+        "reason": "",
     }
     response = {
         "errorCode": error,

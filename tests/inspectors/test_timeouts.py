@@ -13,29 +13,15 @@ from rebal.cli.report import make_report
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Declared, Joined
 from rebal.groups.model import Evidence, GroupSnapshot, Source, Timeouts
-from rebal.inspectors.inventory.reader import read_inventory
+from tests.inspectors.declared_files import one, write
 from tests.planner.builder import group_of
 
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("session.timeout.ms=30000\nmax.poll.interval.ms=600000", (30_000, 600_000)),
-        ("session.timeout.ms=${TIMEOUT}\nmax.poll.interval.ms=10m", (None, None)),
-        ("", (None, None)),
-    ],
-)
-def test_files_declare_them(
-    tmp_path: Path, text: str, expected: tuple[int | None, int | None]
-) -> None:
-    path = tmp_path / "c.properties"
-    path.write_text(f"bootstrap.servers=b:9092\ngroup.id=g\nclient.id=c\n{text}\n")
-    reading = read_inventory(path)
-    (declared,) = reading.declared
-    assert (declared.session_timeout_ms, declared.max_poll_interval_ms) == expected
-    assert reading.notes == ()
-
-
+PROPERTIES = """bootstrap.servers=b:9092
+group.id=g
+client.id=c
+session.timeout.ms={}
+max.poll.interval.ms={}
+"""
 SPRING = """spring:
   session:
     timeout: 30m
@@ -43,34 +29,38 @@ SPRING = """spring:
     consumer:
       group-id: g
       client-id: c
-      {}: {}
+      {}
       {}
 """
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "more", "expected"),
+    ("form", "lines", "expected"),
     [
-        ("max-poll-interval", "10m", "session-timeout: 45s", (45_000, 600_000)),
-        ("max-poll-interval", "PT1M30S", "session-timeout: 500ms", (500, 90_000)),
-        ("session-timeout", "1m30s", "", (90_000, None)),
+        (PROPERTIES, ("30000", "600000"), (30_000, 600_000)),
+        (PROPERTIES, ("${TIMEOUT}", "10m"), (None, None)),
+        (SPRING, ("max-poll-interval: 10m", "session-timeout: 45s"), (45_000, 600_000)),
+        (SPRING, ("max-poll-interval: PT1M30S", "session-timeout: 500ms"), (500, 90_000)),
+        (SPRING, ("session-timeout: 1m30s", ""), (90_000, None)),
         # The environment may set it otherwise.
-        ("session-timeout", "${S:20s}", "", (None, None)),
+        (SPRING, ("session-timeout: ${S:20s}", ""), (None, None)),
         # Kafka's own key goes first; without a unit nobody can tell seconds from milliseconds.
-        ("session-timeout", "45s", 'properties: {session.timeout.ms: "6000"}', (6_000, None)),
-        ("session-timeout", "45", "", (None, None)),
-        ("session-timeout", "soon", "max-poll-interval: 0s", (None, None)),
+        (
+            SPRING,
+            ("session-timeout: 45s", 'properties: {session.timeout.ms: "6000"}'),
+            (6_000, None),
+        ),
+        (SPRING, ("session-timeout: 45", ""), (None, None)),
+        (SPRING, ("session-timeout: soon", "max-poll-interval: 0s"), (None, None)),
     ],
 )
-def test_times_with_a_unit_are_read(
-    tmp_path: Path, key: str, value: str, more: str, expected: tuple[int | None, int | None]
+def test_files_declare_them(
+    tmp_path: Path, form: str, lines: tuple[str, str], expected: tuple[int | None, int | None]
 ) -> None:
-    path = tmp_path / "application.yaml"
-    path.write_text(SPRING.format(key, value, more))
-    reading = read_inventory(path)
-    (declared,) = reading.declared
+    name = "application.yaml" if form is SPRING else "c.properties"
+    declared, notes = one(write(tmp_path, name, form.format(*lines)))
     assert (declared.session_timeout_ms, declared.max_poll_interval_ms) == expected
-    assert reading.notes == ()
+    assert notes == ()
 
 
 def joined(member: str, second: int, session: int | None, source: Source) -> Joined:

@@ -99,37 +99,29 @@ def test_a_token_that_only_its_issuer_can_read(
 
 
 @pytest.mark.parametrize(
-    ("body", "words"),
+    ("status", "body", "words"),
     [
-        (b"<html>", "did not answer in JSON"),
-        (b"[]", "answered without a token"),
-        (b'{"access_token": 7}', "answered without a token"),
-        (b'{"access_token": "a\\u0001auth=b"}', "answered without a token"),
+        (200, b"<html>", "did not answer in JSON"),
+        (200, b"[]", "answered without a token"),
+        (200, b'{"access_token": 7}', "answered without a token"),
+        (200, b'{"access_token": "a\\u0001auth=b"}', "answered without a token"),
+        (401, None, "client.id or its secret (401: invalid_client)"),
+        (401, b"no", "client.id or its secret (401)"),
+        (401, b'{"error": "<b>client s3cret+</b>"}', "client.id or its secret (401)"),
     ],
 )
-def test_an_answer_that_is_none(issuer: Issuer, body: bytes, words: str) -> None:
-    issuer.body = body
+def test_an_answer_without_a_token_is_named_and_not_kept(
+    issuer: Issuer, status: int, body: bytes | None, words: str
+) -> None:
+    issuer.status, issuer.body = status, body
     assert words in refused(client(issuer))
+    issuer.status, issuer.body = 200, None
+    assert tokens.token_of(client(issuer), 5).value
 
 
 def test_a_token_that_has_expired_when_it_comes(issuer: Issuer) -> None:
     issuer.life = -5
     assert "returned an expired token: compare the clocks" in refused(client(issuer))
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        (None, "client.id or its secret (401: invalid_client)"),
-        (b"no", "client.id or its secret (401)"),
-        (b'{"error": "<b>client s3cret+</b>"}', "client.id or its secret (401)"),
-    ],
-)
-def test_an_endpoint_that_refuses(issuer: Issuer, body: bytes | None, words: str) -> None:
-    issuer.status, issuer.body = 401, body
-    assert words in refused(client(issuer))
-    issuer.status, issuer.body = 200, None
-    assert tokens.token_of(client(issuer), 5).value
 
 
 def test_a_redirect_never_gets_the_secret(issuer: Issuer) -> None:
