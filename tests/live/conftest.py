@@ -2,15 +2,19 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.kafka import jars
+from tests.kafka.administration import Administration
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.kafka.service import Service
+from tests.live_support.rollout import GroupOn, PlannedGroup
 
 HERE = Path(__file__).parent
+Said = pytest.CaptureFixture[str]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(params=jars.ENDS)
 def broker(request: pytest.FixtureRequest) -> Broker:
-    """The shared broker of each version; a file that needs others has a fixture of its own."""
+    """The shared broker of each version; a file that needs others parametrizes it."""
     shared: Broker = request.getfixturevalue(request.param)
     shared.wait_coordinator("any")
     return shared
@@ -35,9 +39,24 @@ def service(
     topic_name: str,
     *,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Said,
 ) -> Iterator[Service]:
     """A service whose group is the test's, with the request log on."""
     broker.log_requests(True)
     yield Service(broker, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
     broker.log_requests(False)
+
+
+@pytest.fixture
+def group_on(
+    members: Members, group_id: str, topic_name: str, tmp_path: Path, capsys: Said
+) -> GroupOn:
+    """Makes the test's group on any broker or cluster, and a place for its plan."""
+
+    def made(
+        on: Administration, kind: type[PlannedGroup] = PlannedGroup, software: str = "java-3.9.1"
+    ) -> Any:
+        names = (on, members, group_id, topic_name)
+        return kind(*names, software=software, folder=tmp_path, capsys=capsys)
+
+    return made

@@ -3,13 +3,12 @@
 import pytest
 
 from rebal.groups.evidence.merge import merge
-from rebal.groups.model import GroupSnapshot, Source, Tri
-from rebal.inspectors.kafka.read import read_groups
+from rebal.groups.model import Source, Tri
 from rebal.inspectors.logs.broker.reader import read_broker_log
 from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
-from tests.live_support import config_of
+from tests.live_support import read_group
 
 
 @pytest.mark.parametrize(
@@ -27,8 +26,7 @@ def test_the_log_shows_loads_joins_and_leaves(
             )
 
         def known() -> tuple[Tri, set[str], dict[str, bool], list[str]]:
-            (described,) = read_groups(config_of(broker), [group_id])
-            assert isinstance(described, GroupSnapshot)
+            described = read_group(broker, group_id)
             reading = read_broker_log([broker.coordinator_log_path])
             found = merge(described, (*reading.observations, *reading.logs))
             coordinator = found.group.coordinator

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.kafka.cluster import Cluster
-from tests.kafka.members import Members
 from tests.kafka.service import named
-from tests.live_support.rollout import PlannedGroup
+from tests.live_support.rollout import GroupOn, PlannedGroup
 
 OLD = ["range"]
 MIXED = ["cooperative-sticky", "range"]
@@ -25,7 +23,7 @@ class Moved(PlannedGroup):
     """A group on a cluster, and a plan of it whose evidence are the brokers' request logs."""
 
     def __init__(self, cluster: Cluster, *more: Any, **options: Any) -> None:
-        super().__init__(cluster, *more, software="java-3.9.1", **options)
+        super().__init__(cluster, *more, **options)
         self.cluster = cluster
 
     def logs(self, *missing: int) -> tuple[str, ...]:
@@ -51,16 +49,9 @@ class Moved(PlannedGroup):
 
 
 @pytest.fixture
-def moved(
-    cluster41: Cluster,
-    members: Members,
-    group_id: str,
-    topic_name: str,
-    *,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> Moved:
-    return Moved(cluster41, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
+def moved(cluster41: Cluster, group_on: GroupOn) -> Moved:
+    made: Moved = group_on(cluster41, Moved)
+    return made
 
 
 def test_an_election_flips_the_probe_and_one_restart_puts_it_right(moved: Moved) -> None:
@@ -115,17 +106,9 @@ def test_verify_looks_through_the_brokers_that_are_left(moved: Moved) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("cluster", ["cluster41", "cluster39"])
 def test_a_rolling_restart_in_the_middle_of_each_of_two_bounces(
-    cluster: str,
-    members: Members,
-    group_id: str,
-    topic_name: str,
-    *,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    request: pytest.FixtureRequest,
+    cluster: str, group_on: GroupOn, request: pytest.FixtureRequest
 ) -> None:
-    three: Cluster = request.getfixturevalue(cluster)
-    moved = Moved(three, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
+    moved: Moved = group_on(request.getfixturevalue(cluster), Moved)
     moved.begin(APPS, OLD, session_timeout_ms=45_000)
     moved.make("--probe", "--expect-members", "3", *moved.logs())
     assert [step["target_list"] for step in moved.body["steps"]] == [MIXED, FINAL]

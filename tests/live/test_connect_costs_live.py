@@ -81,6 +81,18 @@ def running(workers: Workers) -> None:
     workers.wait_quiet(QUIET_S)
 
 
+def stop(workers: Workers, name: str) -> int:
+    """Stop a worker, and wait until the others go on; the generation before that."""
+    before = max(workers.rebalances())
+    workers.running.pop(name).stop()
+    wait_for(
+        f"the others to go on without {name}",
+        lambda: max(workers.rebalances()) > before,
+        timeout=30,
+    )
+    return before
+
+
 def look(workers: Workers, log: Path, file: Path) -> GroupSnapshot:
     words = ["inspect", workers.group, "-b", workers.broker.bootstrap]
     assert app.run([*words, "--client-log", str(log), "--save-to", str(file)]) in (0, 4)
@@ -131,15 +143,9 @@ def test_a_restart_costs_what_was_foretold(
         snapshot = look(workers, host.log_path, tmp_path / f"{name}.yaml")
         ids = {member.client_id: member.member_id for member in snapshot.members}
         told = foretold(snapshot, ids[name])
-        before = max(workers.rebalances())
-        assert snapshot.group.generation in (None, before)
         assert leader_of(snapshot) == leader
-        workers.running.pop(name).stop()
-        wait_for(
-            f"the others to go on without {name}",
-            lambda before=before: max(workers.rebalances()) > before,
-            timeout=30,
-        )
+        before = stop(workers, name)
+        assert snapshot.group.generation in (None, before)
         workers.start(name, **words(protocol))
         wait_for(
             f"{told.rebalances} rebalances after generation {before}",
@@ -172,13 +178,7 @@ def test_the_way_up_costs_what_its_plan_says(
     names = {member.member_id: member.client_id for member in snapshot.members}
     first = max(workers.rebalances())
     for id_ in (*step.to_do, *step.unknown):
-        before = max(workers.rebalances())
-        workers.running.pop(names[id_]).stop()
-        wait_for(
-            f"the others to go on without {names[id_]}",
-            lambda before=before: max(workers.rebalances()) > before,
-            timeout=30,
-        )
+        stop(workers, names[id_])
         workers.start(names[id_], **words("sessioned"))
         running(workers)
     wait_for(
@@ -220,9 +220,7 @@ def test_workers_that_turn_eager_one_by_one_run_tasks_twice_and_together_they_do
     assert lines_read(workers.broker, topic_name, tmp_path, "before") == once
     # What the leader ran is given out at once: the others go on with it when the leader is back.
     leader = leader_of(look(workers, host.log_path, tmp_path / "before.yaml"))
-    before = max(workers.rebalances())
-    workers.running.pop(leader).stop()
-    wait_for("the others to take over", lambda: max(workers.rebalances()) > before, timeout=30)
+    stop(workers, leader)
     workers.start(leader, **words("eager"))
     running(workers)
     assert workers.protocols == {"eager"}

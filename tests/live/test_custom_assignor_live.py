@@ -15,20 +15,15 @@ from rebal.groups.model import CoordinatorKind
 from rebal.groups.vote import elect
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.service import Service, gave_up, named, texts
+from tests.kafka.service import Service, named, texts
+from tests.live_support.services import BOTH_COORDINATORS, given_up
 
 OWN = ["shelf"]
 FINAL = ["cooperative-sticky"]
 BOTH = [*FINAL, *OWN]
 COOPERATIVE = ["shelf-cooperative"]
 EAGER = ("--ignore", "RB112", "--reason", "its supportedProtocols() is EAGER alone")
-
-
-@pytest.fixture(params=["kafka41", pytest.param("kafka39", marks=pytest.mark.full)])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Both coordinators: the Java one and the Scala one."""
-    found: Broker = request.getfixturevalue(request.param)
-    return found
+pytestmark = pytest.mark.parametrize("broker", BOTH_COORDINATORS, indirect=True)
 
 
 def logs(service: Service) -> list[str]:
@@ -105,10 +100,8 @@ def test_an_own_cooperative_assignor_is_seen_at_work(service: Service) -> None:
     )  # fmt: skip
     (finding,) = (one for one in asked["findings"] if one["rule"] == "RB111")
     assert finding["members"] == [service.running[silent].member_id]
-    before = {name: (one.owned, len(one.events)) for name, one in service.running.items()}
-    service.begin(["java-2.8.2-0"], COOPERATIVE)
-    for name, (owned, since) in before.items():
-        assert gave_up(service.running[name], since) < owned
+    for owned, given in given_up(service, "java-2.8.2-0", COOPERATIVE).values():
+        assert given < owned
     service.running.pop("java-2.8.2-0").stop()
     service.settle()
     assert set(service.runs().values()) == {"COOPERATIVE"}
@@ -144,10 +137,8 @@ def test_the_way_from_range_to_an_own_cooperative_assignor(service: Service) -> 
     assert service.verify()["finished"]
     # The last one to restart had nothing to keep: the next rebalance shows it.
     assert service.runs() == {names[0]: "COOPERATIVE", names[1]: "cannot tell"}
-    before = {name: (one.owned, len(one.events)) for name, one in service.running.items()}
-    service.begin(["java-3.9.1-1"], COOPERATIVE)
-    for name, (owned, since) in before.items():
-        assert gave_up(service.running[name], since) < owned
+    for owned, given in given_up(service, "java-3.9.1-1", COOPERATIVE).values():
+        assert given < owned
     assert {service.runs()[name] for name in names} == {"COOPERATIVE"}
 
 
@@ -190,10 +181,8 @@ def test_an_eager_class_named_cooperative_sticky_is_not_called_done(service: Ser
     """What RB111 rests on: such a member gives up everything at each rebalance."""
     names = ["java-2.8.2-0", "java-3.9.1-0"]
     service.begin(names, ["eager-cooperative-sticky"])
-    before = {name: (one.owned, len(one.events)) for name, one in service.running.items()}
-    service.begin(["java-3.9.1-1"], ["eager-cooperative-sticky"])
-    for name, (owned, since) in before.items():
-        assert owned <= gave_up(service.running[name], since)
+    for owned, given in given_up(service, "java-3.9.1-1", ["eager-cooperative-sticky"]).values():
+        assert owned <= given
     # The request log alone: those that rejoined gave up what they had, the newcomer shows nothing.
     shown = service.plan()
     assert {name: service.runs()[name] for name in names} == {
@@ -219,10 +208,8 @@ def test_an_eager_class_named_cooperative_sticky_is_not_called_done(service: Ser
 def test_a_cooperative_class_named_range_is_not_called_eager(service: Service) -> None:
     names = ["java-2.8.2-0", "java-3.9.1-0"]
     service.begin(names, ["cooperative-range"])
-    before = {name: (one.owned, len(one.events)) for name, one in service.running.items()}
-    service.begin(["java-3.9.1-1"], ["cooperative-range"])
-    for name, (owned, since) in before.items():
-        assert gave_up(service.running[name], since) < owned
+    for owned, given in given_up(service, "java-3.9.1-1", ["cooperative-range"]).values():
+        assert given < owned
     # The bytes speak against the name, and the log shows why.
     unclassed = service.plan("--to", "eager")
     assert (unclassed["verdict"], unclassed["exit_code"]) == ("unproven", 4)

@@ -23,10 +23,11 @@ from rebal.inspectors.kafka import read as live_group
 from rebal.inspectors.kafka.read import GroupFailure, read_groups
 from rebal.inspectors.kafka.wire import Connection, Deadline
 from tests.kafka import jars
-from tests.kafka.broker import Broker
-from tests.kafka.members import Members, wait_assigned
+from tests.kafka.broker import Broker, free_ports
+from tests.kafka.members import Members
 from tests.kafka.processes import freeze, wait_for
-from tests.live_support import config_of
+from tests.kafka.rolling import Rolling
+from tests.live_support import config_of, read_group
 
 SECOND = 1000
 
@@ -66,14 +67,8 @@ def refused(config: ClusterConfig, kind: str) -> str:
     return text
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def test_a_port_that_nobody_listens_on() -> None:
-    port = free_port()
+    (port,) = free_ports(1)
     text = refused(config(f"127.0.0.1:{port}"), "unreachable")
     assert re.fullmatch(
         rf"cannot reach any of 127\.0\.0\.1:{port} \(connection refused; 3 tries in \d\.\d s\)\. "
@@ -134,7 +129,8 @@ def test_a_port_whose_answers_are_no_kafka() -> None:
 
 
 def test_one_of_several_servers_is_enough(kafka41: Broker) -> None:
-    both = config(f"127.0.0.1:{free_port()},{kafka41.bootstrap}", timeout_ms=8 * SECOND)
+    (port,) = free_ports(1)
+    both = config(f"127.0.0.1:{port},{kafka41.bootstrap}", timeout_ms=8 * SECOND)
     (answer,) = read_groups(both, ["nobody-has-this"])
     assert isinstance(answer, GroupFailure)
     assert answer.kind == "not-found"
@@ -179,9 +175,7 @@ def test_nothing_is_left_of_a_reading_even_of_one_that_failed(
     kafka41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
     """A watch reads for hours: no thread and no connection may wait for the garbage collector."""
-    kafka41.create_topic(topic_name, 1)
-    member = members.start("java-3.9.1", kafka41, "m", group_id, topics=[topic_name])
-    wait_assigned([member], 1)
+    Rolling(kafka41, members, group_id, topic_name, software="java-3.9.1").begin(["m"], [])
     right = config_of(kafka41, "SCRAM-SHA-256")
     wrong = config_of(kafka41, "SCRAM-SHA-256", sasl_password="wrong", timeout_ms=4 * SECOND)
 
@@ -251,12 +245,9 @@ def test_a_coordinator_that_is_loading_is_waited_for(
     topic_name: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kafka41.create_topic(topic_name, 1)
-    member = members.start("java-3.9.1", kafka41, "m", group_id, topics=[topic_name])
-    wait_assigned([member], 1)
+    Rolling(kafka41, members, group_id, topic_name, software="java-3.9.1").begin(["m"], [])
     asked = loading(monkeypatch, 3)
-    (found,) = read_groups(config_of(kafka41), [group_id])
-    assert isinstance(found, GroupSnapshot), found
+    found = read_group(kafka41, group_id)
     assert asked() == 4
     assert len(found.members) == 1
 

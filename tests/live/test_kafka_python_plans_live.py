@@ -11,19 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests.kafka.broker import Broker
-from tests.kafka.service import Service, gave_up, named, texts
+from tests.kafka.service import Service, named, texts
+from tests.live_support.services import BOTH_COORDINATORS, given_up, is_over, steps_of
 
-pytestmark = pytest.mark.usefixtures("other_clients")
+pytestmark = [
+    pytest.mark.usefixtures("other_clients"),
+    pytest.mark.parametrize("broker", BOTH_COORDINATORS, indirect=True),
+]
 OLD = ["range"]
 FINAL = ["cooperative-sticky"]
-
-
-@pytest.fixture(params=["kafka41", pytest.param("kafka39", marks=pytest.mark.full)])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Both coordinators: the Java one and the Scala one."""
-    found: Broker = request.getfixturevalue(request.param)
-    return found
 
 
 def stop_all(service: Service) -> None:
@@ -49,7 +45,7 @@ def start_all(service: Service, step: dict[str, Any], names: list[str]) -> None:
         assert told["exit_code"] == (0 if len(service.running) == len(names) else 4), told
         assert told["dangers"] == []
     assert told["finished"]
-    assert all(member.error is None for member in service.running.values())
+    assert not service.errors()
 
 
 def roll(service: Service, step: dict[str, Any], names: list[str]) -> None:
@@ -110,20 +106,16 @@ def test_a_cut_over_of_kafka_python_alone(old: str, service: Service) -> None:
     done = service.plan()
     assert (done["verdict"], done["from"]) == ("done", "COOPERATIVE")
     # The truth of it: one more member comes, and those that are there keep what they keep.
-    before = {name: (member.owned, len(member.events)) for name, member in service.running.items()}
-    service.begin(["kafka-python-2"], FINAL)
-    for name, (owned, since) in before.items():
-        assert gave_up(service.running[name], since) < owned
+    for owned, given in given_up(service, "kafka-python-2", FINAL).values():
+        assert given < owned
 
 
 def test_java_rolls_while_kafka_python_is_stopped_and_upgraded(service: Service) -> None:
     java, python = ["java-2.8.2-0", "java-2.8.2-1"], ["kafka-python-2-0"]
     service.begin([*java, *python], OLD)
     # kafka-python 2 does not introduce itself where it joins: the user says which client it is.
-    said = ("--assume-family", "kafka-python-2-0=kafka-python", "--out", str(service.file))
-    plan = service.plan(*said)
-    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("mixed_families", 1, 0)
-    first, second, third = plan["steps"]
+    said = ("--assume-family", "kafka-python-2-0=kafka-python")
+    first, second, third = steps_of(service, "mixed_families", *said)
     assert first["left_out"] == ["kafka-python"]
     assert not texts(first, "kafka-python")
     assert "needs kafka-python 3.0 or later" in texts(second, "kafka-python")
@@ -133,14 +125,12 @@ def test_java_rolls_while_kafka_python_is_stopped_and_upgraded(service: Service)
     told = service.verify()
     assert (told["exit_code"], told["dangers"][0]["kind"]) == (3, "rejected")
     service.file = service.file.with_name("again.yaml")
-    service.plan(*said[:2], "--out", str(service.file))
+    service.plan(*said, "--out", str(service.file))
 
     replace(service, second, python[0])
     assert service.runs() == dict.fromkeys(java, "EAGER") | {"kafka-python-0": "COOPERATIVE"}
     service.carry_out(third, java)
-    assert service.verify()["finished"]
-    assert service.plan()["verdict"] == "done"
-    assert all(member.error is None for member in service.running.values())
+    is_over(service)
 
 
 def test_the_way_back_of_kafka_python_and_java(service: Service) -> None:
@@ -150,16 +140,12 @@ def test_the_way_back_of_kafka_python_and_java(service: Service) -> None:
         service.begin([name], FINAL)
     # An eager-only member in a cooperative group: what a hasty rollback of one service does.
     service.refuses("kafka-python-9", OLD, "InconsistentGroupProtocol")
-    plan = service.plan("--to", "eager", "--out", str(service.file))
-    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("mixed_families", 1, 0)
-    first, second, third = plan["steps"]
+    first, second, third = steps_of(service, "mixed_families", "--to", "eager")
     roll(service, first, names[:1])
     replace(service, second, names[1])
     assert set(service.runs().values()) == {"EAGER"}
     service.carry_out(third, names[:1])
-    assert service.verify()["finished"]
-    assert service.plan("--to", "eager")["verdict"] == "done"
-    assert all(member.error is None for member in service.running.values())
+    is_over(service, "--to", "eager")
 
 
 def test_from_one_eager_assignor_to_another_nobody_stops(service: Service) -> None:
@@ -167,10 +153,8 @@ def test_from_one_eager_assignor_to_another_nobody_stops(service: Service) -> No
     names = ["confluent-kafka-0", "kafka-python-0"]
     for name in names:
         service.begin([name], OLD)
-    plan = service.plan("--to", "roundrobin", "--out", str(service.file))
-    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("two_bounces", 1, 0)
-    for step in plan["steps"]:
+    for step in steps_of(service, "two_bounces", "--to", "roundrobin"):
         service.carry_out(step, names)
     assert service.verify()["finished"]
     assert service.inspect()["assignor"] == "roundrobin"
-    assert all(member.error is None for member in service.running.values())
+    assert not service.errors()

@@ -22,7 +22,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.kafka.processes import wait_for
 from tests.kafka.service import answer
-from tests.live_support import config_of, last_generation, measured
+from tests.live_support import config_of, last_generation, measured, read_group
 
 PARTITIONS = 12
 # Longer than the heartbeat interval that a plan takes for granted (3 s, and a poll): with a shorter
@@ -114,8 +114,7 @@ class Service:
         # A group without members is replaced by one of the other kind, which begins anew: a KIP-848
         # group at epoch 1 where the brokers have an assignment interval (KAFKA-20268).
         if len(places) == len(self.running):
-            (seen,) = read_groups(config_of(self.broker), [self.group])
-            assert isinstance(seen, GroupSnapshot)
+            seen = read_group(self.broker, self.group)
             late = "group.consumer.assignment.interval.ms" in seen.cluster.settings
             before = int(late and seen.group.type is GroupType.CONSUMER)
         return Real(self.rebalances - before, *self._standstill(began))
@@ -174,8 +173,7 @@ def foretold(service: Service, capsys: Said, to: str, family: str = "java") -> F
 
 def alone(service: Service, place: int, *, up: bool) -> float:
     """Return the predicted standstill of one member's restart: the plan's is that of all."""
-    (seen,) = read_groups(config_of(service.broker), [service.group])
-    assert isinstance(seen, GroupSnapshot)
+    seen = read_group(service.broker, service.group)
     (member,) = (one for one in seen.members if one.client_id == f"c-{place}")
     move = Move(
         snapshot=seen,

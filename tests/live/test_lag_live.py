@@ -6,16 +6,11 @@ import time
 
 import pytest
 
-from tests.kafka.broker import Broker
 from tests.kafka.service import PARTITIONS, Service
 
+pytestmark = pytest.mark.parametrize("broker", ["kafka41"], indirect=True)
 NAMES = ("java-4.1.1-0", "java-4.1.1-1")
 EVERY = dict.fromkeys(range(PARTITIONS), 20)
-
-
-@pytest.fixture
-def broker(kafka41: Broker) -> Broker:
-    return kafka41
 
 
 def start(service: Service, name: str, names: list[str]) -> None:

@@ -12,18 +12,15 @@ from typing import Any
 
 import pytest
 
-from tests.kafka.broker import Broker
 from tests.kafka.service import PARTITIONS, Service, named
+from tests.live_support.services import steps_of
 from tests.live_support.terminal import Terminal
 
-pytestmark = pytest.mark.usefixtures("other_clients")
-
-
-@pytest.fixture
-def broker(newest: Broker) -> Broker:
-    """The newest broker: a swap asks no more of the coordinator than any join does."""
-    newest.wait_coordinator("any")
-    return newest
+# The newest broker: a swap asks no more of the coordinator than any join does.
+pytestmark = [
+    pytest.mark.usefixtures("other_clients"),
+    pytest.mark.parametrize("broker", ["newest"], indirect=True),
+]
 
 
 def swap(service: Service, old: str, new: str, step: dict[str, Any], *words: str) -> dict[str, Any]:
@@ -37,9 +34,11 @@ def swap(service: Service, old: str, new: str, step: dict[str, Any], *words: str
     return told
 
 
-def begin(service: Service, names: list[str], assignors: list[str], *words: str) -> dict[str, Any]:
+def begin(
+    service: Service, names: list[str], assignors: list[str], client: str
+) -> list[dict[str, Any]]:
     service.begin(names, assignors)
-    return service.plan(*words, "--out", str(service.file))
+    return steps_of(service, "library", "--to-client", client)
 
 
 def is_over(service: Service, client: str) -> None:
@@ -50,9 +49,7 @@ def is_over(service: Service, client: str) -> None:
 
 
 def test_sarama_to_franz_go_over_range(service: Service) -> None:
-    plan = begin(service, ["sarama-0", "sarama-1"], ["range"], "--to-client", "franz-go")
-    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("library", 1, 0)
-    (step,) = plan["steps"]
+    (step,) = begin(service, ["sarama-0", "sarama-1"], ["range"], "franz-go")
     half = swap(service, "sarama-0", "franz-go", step)
     assert (named(half, "yes"), named(half, "no"), half["exit_code"]) == (
         {"franz-go-0"}, {"sarama-1"}, 4,
@@ -65,9 +62,7 @@ def test_sarama_to_franz_go_over_range(service: Service) -> None:
 
 def test_kafkajs_to_librdkafka_over_a_renamed_assigner(service: Service) -> None:
     names = ["kafkajs-0", "kafkajs-1"]
-    plan = begin(service, names, ["RoundRobinAssigner"], "--to-client", "librdkafka")
-    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("library", 1, 0)
-    wide, step = plan["steps"]
+    wide, step = begin(service, names, ["RoundRobinAssigner"], "librdkafka")
     assert (wide["target_list"], step["target_list"]) == (
         ["roundrobin", "RoundRobinAssigner"], ["roundrobin"],
     )  # fmt: skip
@@ -82,9 +77,7 @@ def test_kafkajs_to_librdkafka_over_a_renamed_assigner(service: Service) -> None
 
 def test_kafka_python_to_aiokafka_which_does_not_say_its_name(service: Service) -> None:
     names = ["kafka-python-0", "kafka-python-1"]
-    plan = begin(service, names, ["roundrobin"], "--to-client", "aiokafka")
-    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("library", 1, 0)
-    (step,) = plan["steps"]
+    (step,) = begin(service, names, ["roundrobin"], "aiokafka")
     swap(service, names[0], "aiokafka", step)
     told = swap(service, names[1], "aiokafka", step)
     assert (named(told, "cannot tell"), told["exit_code"]) == ({"aiokafka-0", "aiokafka-1"}, 4)
@@ -124,7 +117,8 @@ def test_librdkafka_to_franz_go_over_a_stop(service: Service, tmp_path: Path) ->
     names = ["confluent-kafka-0", "confluent-kafka-1"]
     service.broker.produce(service.topic, {number: number + 1 for number in range(PARTITIONS)})
     goal = ("--to-client", "franz-go")
-    blocked = begin(service, names, ["cooperative-sticky"], *goal)
+    service.begin(names, ["cooperative-sticky"])
+    blocked = service.plan(*goal, "--out", str(service.file))
     assert (blocked["path"], blocked["exit_code"]) == ("library_stop", 3)
     plan = service.plan(
         *goal, "--ignore", "RB123", "--reason", "agreed", "--out", str(service.file)

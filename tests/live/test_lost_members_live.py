@@ -8,52 +8,29 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from tests.kafka.administration import Administration
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster
-from tests.kafka.members import Members
 from tests.kafka.service import named
-from tests.live_support.rollout import PlannedGroup, recommends
+from tests.live_support.rollout import GroupOn, PlannedGroup, recommends
 
 OLD = ["range"]
 BOTH = ["range", "cooperative-sticky"]
 MIXED = ["cooperative-sticky", "range"]
 FINAL = ["cooperative-sticky"]
 APPS = ("app-0", "app-1", "app-2")
-Grouped = Callable[[Administration], PlannedGroup]
 
 
 @pytest.fixture
-def group_on(
-    members: Members,
-    group_id: str,
-    topic_name: str,
-    *,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> Grouped:
-    """A new group on any broker or cluster."""
-
-    def made(broker: Administration) -> PlannedGroup:
-        return PlannedGroup(
-            broker, members, group_id, topic_name, software="java-3.9.1", folder=tmp_path,
-            capsys=capsys,
-        )  # fmt: skip
-
-    return made
-
-
-@pytest.fixture
-def group(kafka41: Broker, group_on: Grouped) -> Iterator[PlannedGroup]:
+def group(kafka41: Broker, group_on: GroupOn) -> Iterator[PlannedGroup]:
     """A group on the shared broker, whose request log is on."""
-    made = group_on(kafka41)
+    made: PlannedGroup = group_on(kafka41)
     with made.logged():
         yield made
 
@@ -80,9 +57,9 @@ def blind(group: PlannedGroup, *more: str) -> dict[str, Any]:
     return group.verify(*journal, *no_log_of(group), *more)
 
 
-def test_a_coordinator_that_forgot_the_lists(cluster41: Cluster, group_on: Grouped) -> None:
+def test_a_coordinator_that_forgot_the_lists(cluster41: Cluster, group_on: GroupOn) -> None:
     """RB113 is open: a static member's restart after the load is no rebalance."""
-    group = group_on(cluster41)
+    group: PlannedGroup = group_on(cluster41)
     for name in APPS:
         group.place(name, BOTH, instance_id=name, session_timeout_ms=45_000)
     group.settle()
@@ -104,12 +81,10 @@ def test_a_member_that_went_back_to_its_old_list_unseen(group: PlannedGroup) -> 
     assert recommends(body, FINAL), body["advice"]
     group.restart("app-2", OLD)
     # The plan keeps its probe, whose no is enough; only app-2 itself may take the target alone.
-    told = blind(group)
-    assert told["exit_code"] == 3
-    assert not recommends(told, FINAL) or told["advice"]["names"] == ["app-2"], told["advice"]
-    told = group.verify(*log_of(group))
-    assert told["exit_code"] == 3
-    assert not recommends(told, FINAL) or told["advice"]["names"] == ["app-2"], told["advice"]
+    for told in (blind(group), group.verify(*log_of(group))):
+        assert told["exit_code"] == 3
+        alone = told["advice"]["names"] == ["app-2"]
+        assert alone or not recommends(told, FINAL), told["advice"]
     group.dies("app-0", FINAL)
 
 
@@ -160,9 +135,9 @@ def test_another_deployment_changed_the_elected_assignor(group: PlannedGroup) ->
 
 
 def test_the_last_old_member_left_and_the_coordinator_reloaded(
-    cluster41: Cluster, group_on: Grouped
+    cluster41: Cluster, group_on: GroupOn
 ) -> None:
-    group = group_on(cluster41)
+    group: PlannedGroup = group_on(cluster41)
     group.begin(["old-0"], OLD, session_timeout_ms=45_000)
     group.begin(APPS[:2], MIXED, session_timeout_ms=45_000)
     body = group.make("--to", "range", "--expect-members", "2", *logs_of(cluster41))
@@ -219,7 +194,7 @@ def test_five_are_rejected_and_four_come_back(group: PlannedGroup) -> None:
 
 
 def test_a_log_of_another_broker_with_a_group_of_the_same_name(
-    kafka39: Broker, group: PlannedGroup, group_on: Grouped
+    kafka39: Broker, group: PlannedGroup, group_on: GroupOn
 ) -> None:
     group.begin(APPS, MIXED)
     group.make("--expect-members", "3", *log_of(group))
@@ -235,25 +210,14 @@ def test_a_log_of_another_broker_with_a_group_of_the_same_name(
 
 @pytest.mark.parametrize("prefixed", [False, True], ids=["merged", "with --prefix"])
 def test_logs_of_pods_with_one_client_id(
-    prefixed: bool, group: PlannedGroup, members: Members, tmp_path: Path
+    prefixed: bool, group: PlannedGroup, tmp_path: Path
 ) -> None:
     """Java's own client id is the same in every pod, and the start of one pod's log is cut off."""
     client_id = {"client.id": f"consumer-{group.group}-1"}
-    pods = {}
-    for name, assignors in (("app-0", FINAL), ("app-1", MIXED)):
-        pods[name] = members.start(
-            "java-3.9.1", group.broker, name, group.group, own=True, topics=[group.topic],
-            assignors=MIXED, settings=client_id,
-        )  # fmt: skip
-        group.running[name], group.lists[name] = pods[name], assignors
-    group.settle()
+    group.begin(APPS[:2], MIXED, own=True, settings=client_id)
     group.make("--expect-members", "2", *log_of(group))
-    pods["app-0"].stop()
-    pods["app-0"] = group.running["app-0"] = members.start(
-        "java-3.9.1", group.broker, "app-0", group.group, own=True, topics=[group.topic],
-        assignors=FINAL, settings=client_id,
-    )  # fmt: skip
-    group.settle()
+    group.restart("app-0", FINAL)
+    pods = group.running
     lines = {name: member.log().splitlines() for name, member in pods.items()}
     start = max(n for n, line in enumerate(lines["app-1"]) if "ConsumerConfig values" in line)
     lines["app-1"] = lines["app-1"][start + 40 :]
@@ -277,7 +241,7 @@ def test_logs_of_pods_with_one_client_id(
 
 @pytest.mark.parametrize("version", ["41", pytest.param("39", marks=pytest.mark.full)])
 def test_a_load_keeps_the_bytes_of_a_static_members_new_process(
-    version: str, request: pytest.FixtureRequest, group_on: Grouped
+    version: str, request: pytest.FixtureRequest, group_on: GroupOn
 ) -> None:
     """The record of a static restart holds the subscription of the process that came.
 
@@ -285,7 +249,7 @@ def test_a_load_keeps_the_bytes_of_a_static_members_new_process(
     of the new one.
     """
     cluster = request.getfixturevalue(f"cluster{version}")
-    group = group_on(cluster)
+    group: PlannedGroup = group_on(cluster)
     for name in APPS[:2]:
         # One after the other: the first one joins again and names the partitions that it keeps.
         group.place(name, FINAL, instance_id=name, session_timeout_ms=45_000)

@@ -17,6 +17,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.members import JavaHost
 from tests.kafka.processes import wait_for
 from tests.kafka.streams import StreamsHost
+from tests.live_support import read_group
 
 Said = pytest.CaptureFixture[str]
 
@@ -148,8 +149,7 @@ def test_the_probe_never_reaches_a_streams_group(site: Site) -> None:
     done.stop()
     wait_for("it to leave", lambda: state() == "Empty", timeout=30, involved=lambda: ())
     for name in ("app", "shared", "emptied"):
-        (snapshot,) = read_groups(config, [name], probe=True)
-        assert isinstance(snapshot, GroupSnapshot)
+        snapshot = read_group(site.broker, name, probe=True)
         kind = "share" if name == "shared" else "streams"
         assert snapshot.group.type.value == kind
         assert snapshot.probe is not None
@@ -158,8 +158,7 @@ def test_the_probe_never_reaches_a_streams_group(site: Site) -> None:
     log = site.broker.request_log_path.read_text()
     assert '"STREAMS_GROUP_DESCRIBE"' in log
     assert '"JOIN_GROUP"' not in log
-    (after,) = read_groups(config, ["emptied"])
-    assert isinstance(after, GroupSnapshot)
+    after = read_group(site.broker, "emptied")
     assert (after.group.type.value, after.group.state.value) == ("streams", "Empty")
 
 

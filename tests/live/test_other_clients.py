@@ -7,12 +7,12 @@ import pytest
 from rebal.groups.clients import proven_family
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, Knowledge, Software
-from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.kafka.read import read_groups
 from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.kafka import clients
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
+from tests.kafka.rolling import Rolling
+from tests.live_support import read_group
 
 pytestmark = pytest.mark.usefixtures("other_clients")
 DEFAULT_LISTS = {
@@ -38,25 +38,19 @@ BY_HANDSHAKE = {"franz-go": ("kgo", "v1.22.2"), "sarama": ("sarama", "v1.61.1")}
 
 
 def look(broker: Broker, group: str, *, log: bool) -> GroupSnapshot:
-    (snapshot,) = read_groups(ClusterConfig(bootstrap=broker.bootstrap), [group])
     seen = read_request_log([broker.request_log_path]).observations if log else ()
-    return merge(snapshot, seen)
+    return merge(read_group(broker, group), seen)
 
 
 @pytest.mark.parametrize("software", clients.OTHER_SOFTWARE)
 def test_two_members_share_a_topic_and_are_recognised(
     software: str, kafka41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
-    topic = kafka41.create_topic(topic_name, 6)
-    kafka41.log_requests(True)
-    try:
-        first = members.start(software, kafka41, "one", group_id, topics=[topic])
-        wait_assigned([first], 6)
-        second = members.start(software, kafka41, "two", group_id, topics=[topic])
-        wait_assigned([first, second], 6)
-        kafka41.wait_stable(group_id, 2)
-    finally:
-        kafka41.log_requests(False)
+    service = Rolling(kafka41, members, group_id, topic_name, software=software)
+    with service.logged():
+        service.begin(["one"], [])
+        service.begin(["two"], [])
+    first, second = service.running.values()
     plain, logged = (look(kafka41, group_id, log=log) for log in (False, True))
     seen = {
         member.client_id: (

@@ -12,6 +12,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.members import wait_assigned
 from tests.kafka.processes import wait_for
 from tests.kafka.service import PARTITIONS, Service, gave_up, named, texts
+from tests.live_support.services import BOTH_COORDINATORS, given_up, is_over, steps_of
 
 pytestmark = pytest.mark.usefixtures("other_clients")
 OLD = ["range"]
@@ -26,7 +27,7 @@ UNREADABLE = {
 }
 
 
-@pytest.fixture(params=["kafka41", pytest.param("kafka39", marks=pytest.mark.full)])
+@pytest.fixture(params=BOTH_COORDINATORS)
 def broker(request: pytest.FixtureRequest) -> Broker:
     """Both coordinators: the Java one and the Scala one."""
     found: Broker = request.getfixturevalue(request.param)
@@ -36,9 +37,7 @@ def broker(request: pytest.FixtureRequest) -> Broker:
 def test_java_and_franz_go_in_one_group(service: Service) -> None:
     java, go = ["java-2.8.2-0", "java-2.8.2-1"], ["franz-go-0"]
     service.begin([*java, *go], OLD)
-    plan = service.plan("--out", str(service.file))
-    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("two_bounces", 1, 0)
-    first, second = plan["steps"]
+    first, second = steps_of(service, "two_bounces")
     assert first["target_list"] == BOTH
     assert "CooperativeStickyAssignor,org.apache.kafka.clients.consumer.RangeAssignor" in texts(
         first, "java"
@@ -68,36 +67,30 @@ def test_java_and_franz_go_in_one_group(service: Service) -> None:
     assert service.verify()["finished"]
     done = service.plan()
     assert (done["verdict"], done["from"]) == ("done", "COOPERATIVE")
-    assert all(member.error is None for member in service.running.values())
+    assert not service.errors()
 
 
 def test_franz_go_alone(service: Service) -> None:
     names = ["franz-go-0", "franz-go-1"]
     service.begin(names, OLD)
-    plan = service.plan("--out", str(service.file))
-    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("two_bounces", 1, 0)
-    first, second = plan["steps"]
+    first, second = steps_of(service, "two_bounces")
     assert set(service.runs().values()) == {"EAGER"}
     service.carry_out(first, names)
     # Every list still holds range: the next vote may make them EAGER again.
     assert set(service.runs().values()) == {"COOPERATIVE"}
     assert (service.plan()["next_step"], service.plan()["verdict"]) == (2, "ready")
     service.carry_out(second, names)
-    assert service.verify()["finished"]
-    assert service.plan()["verdict"] == "done"
-    assert all(member.error is None for member in service.running.values())
+    is_over(service)
 
 
 def test_franz_go_flips_back_with_the_vote(service: Service) -> None:
     go = ["franz-go-0", "franz-go-1"]
     service.begin(go, BOTH)
     assert service.runs() == dict.fromkeys(go, "COOPERATIVE")
-    before = {name: (service.running[name].owned, len(service.running[name].events)) for name in go}
     # A Java group of these lists would be EAGER already; here a late [range] brings it back.
-    service.begin(["java-2.8.2-0"], OLD)
+    given = given_up(service, "java-2.8.2-0", OLD)
     assert service.runs() == dict.fromkeys([*go, "java-2.8.2-0"], "EAGER")
-    for name, (owned, since) in before.items():
-        assert owned <= gave_up(service.running[name], since)
+    assert all(owned <= gone for owned, gone in given.values())
     told = service.plan()
     assert (told["from"], told["next_step"], told["exit_code"]) == ("EAGER", 1, 0)
     assert told["steps"][0]["to_do"] == [service.running["java-2.8.2-0"].member_id]
@@ -117,7 +110,7 @@ def test_java_and_franz_go_back_to_eager(service: Service) -> None:
     assert service.runs() == dict.fromkeys(names, "EAGER")
     service.carry_out(second, names)
     assert service.verify()["finished"]
-    assert all(member.error is None for member in service.running.values())
+    assert not service.errors()
 
 
 @pytest.mark.full
@@ -141,7 +134,7 @@ def test_franz_go_stays_while_librdkafka_members_stop(service: Service) -> None:
         assert (plan["next_step"], plan["exit_code"]) == (2, 0), plan["summary"]
         service.restart(name, plan["steps"][1]["target_list"])
     assert service.plan()["verdict"] == "done"
-    assert all(member.error is None for member in service.running.values())
+    assert not service.errors()
 
 
 @pytest.mark.full
@@ -171,7 +164,7 @@ def test_franz_go_to_kip_848_and_back(service: Service) -> None:
         wait_assigned(list(service.running.values()), PARTITIONS)
     service.settle()
     assert service.plan("--to", "cooperative-sticky")["verdict"] == "done"
-    assert all(member.error is None for member in service.running.values())
+    assert not service.errors()
 
 
 def test_franz_go_by_default(service: Service) -> None:
@@ -189,9 +182,7 @@ def test_franz_go_by_default(service: Service) -> None:
 def test_sarama_and_java_in_one_group(service: Service) -> None:
     java, go = "java-4.1.1-0", "sarama-0"
     service.begin([java, go], OLD)
-    plan = service.plan("--out", str(service.file))
-    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("two_bounces", 1, 0)
-    first, second = plan["steps"]
+    first, second = steps_of(service, "two_bounces")
     assert (
         "{sarama.NewBalanceStrategyCooperativeSticky(), sarama.NewBalanceStrategyRange()}"
         in texts(first, "sarama")
@@ -210,7 +201,7 @@ def test_sarama_and_java_in_one_group(service: Service) -> None:
     assert unlogged[go]["family"] is None
     assert unlogged[go]["version_range"] == "java >= 2.4, < 3.4 or sarama"
     assert service.plan()["verdict"] == "done"
-    assert all(member.error is None for member in service.running.values())
+    assert not service.errors()
 
 
 @pytest.mark.parametrize("software", ["kafkajs", "aiokafka", "segmentio"])
@@ -242,9 +233,7 @@ def test_clients_that_cannot_block_the_plan_and_would_have_refused_the_others(
 def test_kafkajs_takes_an_assigner_of_its_own(service: Service) -> None:
     names = ["kafkajs-0", "kafkajs-1"]
     service.begin(names, ["RoundRobinAssigner"])
-    plan = service.plan("--to", "range", "--out", str(service.file))
-    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("two_bounces", 1, 0)
-    first, second = plan["steps"]
+    first, second = steps_of(service, "two_bounces", "--to", "range")
     assert "PartitionAssigners.roundRobin" in texts(first, "kafkajs")
     service.carry_out(first, names)
     service.carry_out(second, names)
@@ -264,26 +253,22 @@ def test_aiokafka_goes_with_java_from_one_assignor_to_another(service: Service) 
     assert (cooperative["path"], cooperative["exit_code"]) == ("none", 4)
     assert "aiokafka-0 seems to run aiokafka" in cooperative["summary"]
     assert "RB105" in cooperative["summary"]
-    said = ("--assume-family", "aiokafka-0=aiokafka", "--out", str(service.file))
-    plan = service.plan("--to", "roundrobin", *said)
-    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("two_bounces", 1, 0)
-    first, second = plan["steps"]
+    said = ("--to", "roundrobin", "--assume-family", "aiokafka-0=aiokafka")
+    first, second = steps_of(service, "two_bounces", *said)
     service.carry_out(first, names[::-1])
     assert service.inspect()["assignor"] == "roundrobin"
     service.carry_out(second, names)
     assert service.verify()["finished"]
     assert set(service.runs().values()) == {"EAGER"}
     assert service.plan("--to", "roundrobin")["verdict"] == "done"
-    assert all(member.error is None for member in service.running.values())
+    assert not service.errors()
 
 
 def test_kafka_go_alone_from_one_assignor_to_another(service: Service) -> None:
     names = ["segmentio-0", "segmentio-1"]
     service.begin(names, OLD)
-    said = ("--assume-family", "segmentio", "--out", str(service.file))
-    plan = service.plan("--to", "roundrobin", *said)
-    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("two_bounces", 1, 0)
-    first, second = plan["steps"]
+    said = ("--to", "roundrobin", "--assume-family", "segmentio")
+    first, second = steps_of(service, "two_bounces", *said)
     assert "{kafka.RoundRobinGroupBalancer{}, kafka.RangeGroupBalancer{}}" in texts(
         first, "segmentio"
     )

@@ -6,13 +6,12 @@ import pytest
 
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Joined, Left, Rebalanced, Refused
-from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.kafka.read import read_groups
 from rebal.inspectors.logs.requests.lines import MARK, Request, parse
 from rebal.inspectors.logs.requests.reader import read_request_log
 from rebal.planner.paths import make_plan
 from tests.kafka.members import wait_assigned
 from tests.kafka.processes import wait_for
+from tests.live_support import read_group
 
 LISTS = {
     "java-2.3.1": ("roundrobin", "range"),
@@ -42,24 +41,16 @@ def test_every_list_by_member_id_the_refusal_and_the_probe(broker, members, grou
     topic = broker.create_topic(topic_name, 6)
     running = []
     for software, names in LISTS.items():
-        running.append(
-            members.start(
-                software,
-                broker,
-                f"c-{software}",
-                group_id,
-                topics=[topic],
-                assignors=names,
-                instance_id="i-0" if software == "java-4.1.1" else None,
-            )
-        )
+        options = {"topics": [topic], "assignors": names}
+        if software == "java-4.1.1":
+            options["instance_id"] = "i-0"
+        running.append(members.start(software, broker, f"c-{software}", group_id, **options))
         wait_assigned(running, 6)
     broker.wait_stable(group_id, len(LISTS))
     described = broker.admin().describe_consumer_groups([group_id])[group_id].result(10)
     by_id = {m.member_id: m.client_id.removeprefix("c-") for m in described.members}
 
-    config = ClusterConfig(bootstrap=broker.bootstrap)
-    (snapshot,) = read_groups(config, [group_id], probe=True, assignors=("sticky",))
+    snapshot = read_group(broker, group_id, probe=True, assignors=("sticky",))
     asked = len(snapshot.probe.answers)
     assert asked
 
@@ -123,7 +114,7 @@ def test_two_processes_with_one_instance_id_are_named_with_both_addresses(
         following = start(name)
         assert "Fenced" in str(running.wait_for("error"))
         running = following
-    (snapshot,) = read_groups(ClusterConfig(bootstrap=broker.bootstrap), [group_id])
+    snapshot = read_group(broker, group_id)
     reading = read_request_log([broker.request_log_path], tz_offset=timedelta())
     merged = merge(snapshot, [*reading.observations, *reading.logs])
     assert [one.client_id for one in merged.refusals] == ["here", "there", "here"]

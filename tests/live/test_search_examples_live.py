@@ -10,7 +10,7 @@ import pytest
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.live.replay_world import LIMITS, ReplayWorld, why_not
-from tests.live_support.rollout import PlannedGroup
+from tests.live_support.rollout import GroupOn, PlannedGroup
 from tests.search.histories import found
 from tests.search.obey import carry_out
 
@@ -38,25 +38,12 @@ def test_a_history_that_was_found_ends_well(
     assert outcome.ended == "finished"
 
 
-@pytest.fixture
-def group(
-    kafka41: Broker,
-    members: Members,
-    group_id: str,
-    topic_name: str,
-    *,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> PlannedGroup:
-    return PlannedGroup(
-        kafka41, members, group_id, topic_name, software="java-4.1.1", folder=tmp_path,
-        capsys=capsys,
-    )  # fmt: skip
-
-
 @pytest.mark.timeout(180)
-def test_the_way_back_from_kip_848_has_an_assignor_of_the_clients(group: PlannedGroup) -> None:
+def test_the_way_back_from_kip_848_has_an_assignor_of_the_clients(
+    kafka41: Broker, group_on: GroupOn
+) -> None:
     """The broker's assignor is uniform, which no client starts with."""
+    group: PlannedGroup = group_on(kafka41, software="java-4.1.1")
     group.begin(["app-0", "app-1"], [], protocol="consumer")
     plan = group.make("--to", "eager", "--assume-family", "java", "--expect-members", "2")
     assert plan["target"] == "range"

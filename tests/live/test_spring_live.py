@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.kafka.broker import Broker
 from tests.kafka.service import Service
 
+pytestmark = pytest.mark.parametrize("broker", ["kafka41"], indirect=True)
 OLD = ["range"]
 BOTH = ["cooperative-sticky", *OLD]
 YAML = """\
@@ -29,12 +29,6 @@ spring:
           org.apache.kafka.clients.consumer.CooperativeStickyAssignor,{class_of_range}
 """
 RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
-
-
-@pytest.fixture
-def broker(kafka41: Broker) -> Broker:
-    """The one broker of these tests."""
-    return kafka41
 
 
 def rb903(body: dict[str, Any]) -> dict[str, Any]:

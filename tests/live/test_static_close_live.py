@@ -11,15 +11,13 @@ from pathlib import Path
 import pytest
 
 from rebal.groups.evidence.assume import apply_assumptions
-from rebal.groups.model import GroupSnapshot
 from rebal.inspectors.connection.translate import words_of
-from rebal.inspectors.kafka.read import read_groups
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.verification.verify import verify
 from tests.kafka import jars
 from tests.kafka.members import Member, Members, wait_assigned
-from tests.live_support import config_of
+from tests.live_support import config_of, read_group
 
 pytestmark = pytest.mark.full
 SESSION, BEAT, CLOSED = 14.0, 12.0, 9.0
@@ -56,8 +54,7 @@ def test_commit_of_close_begins_the_session_of_a_static_member_anew(
     time.sleep(CLOSED)
     member.stop()
     while time.monotonic() < joined + counted + 10:
-        (seen,) = read_groups(config_of(kafka), [group_id])
-        assert isinstance(seen, GroupSnapshot)
+        seen = read_group(kafka, group_id)
         if not seen.members:
             break
         time.sleep(0.3)
@@ -92,8 +89,7 @@ def test_entry_of_a_static_member_that_is_down_is_removed_by_the_printed_command
     started = [start("app-0", "cooperative-sticky", "range"), start("app-1", "range")]
     wait_assigned(started, 2, quiet=0.0)
     started[1].crash()
-    (seen,) = read_groups(config_of(kafka), [group_id], probe=True)
-    assert isinstance(seen, GroupSnapshot)
+    seen = read_group(kafka, group_id, probe=True)
     assert len(seen.members) == 2, "the coordinator counts the member that is down"
     config = config_of(kafka, security)
     given = Given(brokers=config.bootstrap, client=words_of(config), plan="p.yaml")
@@ -114,8 +110,7 @@ def test_entry_of_a_static_member_that_is_down_is_removed_by_the_printed_command
     assert "NoError" in done.stdout
     end = time.monotonic() + 30
     while time.monotonic() < end:
-        (seen,) = read_groups(config_of(kafka), [group_id])
-        assert isinstance(seen, GroupSnapshot)
+        seen = read_group(kafka, group_id)
         if [one.instance_id for one in seen.members] == ["app-0"] and seen.group.assignor:
             break
         time.sleep(0.3)
@@ -126,7 +121,6 @@ def test_entry_of_a_static_member_that_is_down_is_removed_by_the_printed_command
     assert (advice.recommended, advice.names) == (True, ("app-0",))
     started[0].stop()
     wait_assigned([start("app-0", *advice.assignors)], 2, quiet=0.0)
-    (seen,) = read_groups(config_of(kafka), [group_id])
-    assert isinstance(seen, GroupSnapshot)
+    seen = read_group(kafka, group_id)
     known, _ = apply_assumptions(seen, [f"instance-id=app-0:{advice.assignors[0]}"])
     assert verify(plan, [], known, expect_members=1).finished

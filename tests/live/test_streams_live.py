@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,12 @@ from tests.kafka.service import named
 from tests.kafka.stage import inspect
 from tests.kafka.streams import StreamsHost
 from tests.live_support.rollout import LISTS, Plan
+from tests.live_support.services import BOTH_COORDINATORS
 
 PARTITIONS = 6
 OLD, NEW, NEWEST = "2.3.1", jars.SCALA, jars.EARLY
 Said = pytest.CaptureFixture[str]
+Told = dict[str, Any]
 
 
 class Programs:
@@ -103,8 +106,17 @@ class Group:
         wait_assigned(list(self.running.values()), PARTITIONS, quiet=0.5)
         self.broker.wait_stable(self.group, len(self.running))
 
+    def bounce(self, version: str, plan: Plan, step: int, *evidence: str) -> Iterator[Told]:
+        """Restart both with the text of this step: what verify says after each, which is true."""
+        for count, name in enumerate(("a", "b"), 1):
+            self.restart(version, name, plan.settings(step))
+            told = plan.verify(*evidence)
+            assert named(told, "yes") == {client(each) for each in ("a", "b")[:count]}, told
+            assert told["exit_code"] == (0 if count == 2 else 4), told
+            yield told
 
-@pytest.fixture(params=["kafka41", pytest.param("kafka39", marks=pytest.mark.full)])
+
+@pytest.fixture(params=BOTH_COORDINATORS)
 def group(
     request: pytest.FixtureRequest, programs: Programs, group_id: str, topic_name: str
 ) -> Iterator[Group]:
@@ -136,12 +148,8 @@ def test_from_2_3_to_cooperative_in_two_bounces_and_back(
     assert up.settings(1) == {"upgrade.from": "2.3"}
     assert up.settings(2) == {}
     assert (up.verify()["step"], up.verify()["exit_code"]) == (1, 4)
-    for count, name in enumerate(("a", "b"), 1):
-        group.restart(NEW, name, up.settings(1))
-        told = up.verify()
-        assert named(told, "yes") == {client(each) for each in ("a", "b")[:count]}
-        assert named(told, "no") == {client(each) for each in ("a", "b")[count:]}
-        assert told["exit_code"] == (0 if count == 2 else 4)
+    for told in group.bounce(NEW, up, 1):
+        assert named(told, "no") == {client("a"), client("b")} - named(told, "yes")
         assert not told["dangers"], told["dangers"]
     assert told["next"].startswith("begin step 2")
     assert up.look()["path"] == "streams_one_bounce", "what is left of it"
@@ -189,11 +197,7 @@ def test_from_2_3_to_cooperative_in_two_bounces_and_back(
         assert told["exit_code"] == (0 if count == 2 else 4)
     assert down.look("--to", "eager")["verdict"] == "done"
     eager = dict(group.running)
-    for count, name in enumerate(("a", "b"), 1):
-        group.restart(OLD, name, down.settings(2))
-        told = down.verify()
-        assert named(told, "yes") == {client(each) for each in ("a", "b")[:count]}
-        assert told["exit_code"] == (0 if count == 2 else 4)
+    *_, told = group.bounce(OLD, down, 2)
     assert told["finished"]
 
     # What the programs themselves did is what was said of them.
@@ -261,11 +265,7 @@ def test_down_from_4_1_over_the_bridge_release(group: Group, tmp_path: Path, cap
     down.make("--to", "eager", "--expect-members", "2")
     printed = ("--client-log", str(group.programs.host(NEW).log_path))
     for step, version in ((1, NEW), (2, NEW), (3, OLD)):
-        for count, name in enumerate(("a", "b"), 1):
-            group.restart(version, name, down.settings(step))
-            told = down.verify(*printed)
-            assert named(told, "yes") == {client(each) for each in ("a", "b")[:count]}, told
-            assert told["exit_code"] == (0 if count == 2 else 4), told
+        *_, told = group.bounce(version, down, step, *printed)
     assert told["finished"]
 
 

@@ -3,9 +3,11 @@
 import json
 import os
 from collections.abc import Iterator
+from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
+from rebal.groups.model import GroupSnapshot
 from rebal.groups.wire.offsets_topic import (
     GroupMetadata,
     GroupMetadataKey,
@@ -13,6 +15,7 @@ from rebal.groups.wire.offsets_topic import (
     decode_key,
 )
 from rebal.inspectors.connection.config import ClusterConfig, resolve
+from rebal.inspectors.kafka.read import read_groups
 from tests.kafka.broker import Broker
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -35,6 +38,13 @@ def config_of(
         settings = broker.client_properties(mechanism, user)
     settings |= {key.replace("_", "."): value for key, value in changes.items()}
     return resolve(None, [f"{k}={v}" for k, v in settings.items()], None, None, {}, timeout_ms)
+
+
+def read_group(broker: Broker, group_id: str, **options: Any) -> GroupSnapshot:
+    """The group as it is read over PLAINTEXT, with these options of `read_groups`."""
+    (found,) = read_groups(config_of(broker), [group_id], **options)
+    assert isinstance(found, GroupSnapshot), found
+    return found
 
 
 def measured(what: str, low: float, real: float, high: float) -> None:

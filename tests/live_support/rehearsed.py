@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, Knowledge
-from rebal.inspectors.kafka.read import read_groups
 from rebal.inspectors.logs.requests.reader import read_request_log
 from rebal.inspectors.logs.text_input import files_in
 from rebal.planner.rehearsal.outcome import Rehearsal
@@ -24,7 +23,7 @@ from rebal.planner.timeouts import Speed
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.kafka.processes import wait_for
-from tests.live_support import config_of
+from tests.live_support import read_group
 
 HEARTBEAT = 0.3
 POLL = 0.0
@@ -114,8 +113,7 @@ class RealGroup:
         found: list[GroupSnapshot] = []
 
         def known() -> bool:
-            (seen,) = read_groups(config_of(self.broker), [self.group])
-            assert isinstance(seen, GroupSnapshot), seen
+            seen = read_group(self.broker, self.group)
             log = read_request_log(files_in([self.broker.request_log_path]), tz_offset=UTC)
             found[:] = [merge(seen, (*log.observations, *log.logs))]
             return all(
@@ -246,16 +244,15 @@ class RealGroup:
         return replace(event, seconds=sum(took) / len(took))
 
     def _kill(self, event: Event) -> Event:
-        for name in event.members:
-            member = self.running.pop(name)
-            member.crash()
-            self._gone[name] = _end_of(member)
-        return event
+        return self._ends(event, Member.crash)
 
     def _stop(self, event: Event) -> Event:
+        return self._ends(event, Member.stop)
+
+    def _ends(self, event: Event, how: Callable[[Member], object]) -> Event:
         for name in event.members:
             member = self.running.pop(name)
-            member.stop()
+            how(member)
             self._gone[name] = _end_of(member)
         return event
 

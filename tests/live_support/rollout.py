@@ -1,5 +1,6 @@
 """A plan carried out on a live group: its texts used as they are, `verify` held to the truth."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,10 @@ class PlannedGroup(Rolling, Plan):
         assert "InconsistentGroupProtocol" in str(newcomer.error)
         newcomer.stop()
         del self.running[name], self.lists[name]
+
+
+GroupOn = Callable[..., Any]
+"""Makes the test's group on a broker or cluster, of a kind of PlannedGroup and a client."""
 
 
 JOINING = ("restart", "start", "temporary", "cut-over")

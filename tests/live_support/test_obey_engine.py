@@ -110,7 +110,6 @@ def told(world: Script, limits: Limits = QUIET, *, counted: bool = True) -> Outc
 
 
 def test_a_restart_is_a_stop_a_leave_and_a_start_with_the_advised_list() -> None:
-    world = Script(DONE, restart("app-0", WIDE), restart("app-1", []), DONE)
     world = Script(restart("app-0", WIDE), restart("app-1", []), DONE)
     outcome = told(world)
     expected = ["stop app-0", "gone app-0", "start app-0 cooperative-sticky,range"]

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tests.kafka.broker import Broker
 from tests.kafka.connect import ConnectHost, Worker, wait_workers
@@ -62,21 +62,24 @@ class Workers:
     def rebalances(self) -> dict[int, dict[str, set[str]]]:
         """What each worker (by client id) held after each generation, by its own log."""
         seen: dict[int, dict[str, set[str]]] = {}
-        for found in _JOINED.finditer(self._host.process.log_path.read_text(errors="replace")):
-            client, group, generation, connectors, tasks, *_ = found.groups()
-            if group == self.group:
-                held = {*connectors.split(", "), *tasks.split(", ")} - {""}
-                seen.setdefault(int(generation), {})[client] = held
+        for client, generation, connectors, tasks, *_ in self._joins():
+            held = {*connectors.split(", "), *tasks.split(", ")} - {""}
+            seen.setdefault(int(generation), {})[client] = held
         return seen
 
     def delays(self) -> dict[int, int]:
         """How long each generation keeps a lost worker's work for it, in ms, by the same log."""
         seen: dict[int, int] = {}
-        for found in _JOINED.finditer(self._host.process.log_path.read_text(errors="replace")):
-            _, group, generation, *_, delay = found.groups()
-            if group == self.group:
-                seen[int(generation)] = max(int(delay or 0), seen.get(int(generation), 0))
+        for _, generation, *_, delay in self._joins():
+            seen[int(generation)] = max(int(delay or 0), seen.get(int(generation), 0))
         return seen
+
+    def _joins(self) -> Iterator[tuple[str, ...]]:
+        """What workers of this group logged of each join: `_JOINED` without the group."""
+        log = self._host.process.log_path.read_text(errors="replace")
+        for client, group, *rest in _JOINED.findall(log):
+            if group == self.group:
+                yield client, *rest
 
 
 def configure(worker: Worker, connector: str, config: dict[str, str]) -> None:
