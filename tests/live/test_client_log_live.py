@@ -19,21 +19,17 @@ def _cooperative(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_members_log_gives_its_list_by_member_id(version, kafka41, members, group_id, topic_name):
+def test_a_members_log_gives_its_list_by_member_id_and_its_rejection(
+    version, kafka41, members, group_id, topic_name
+):
     topic = kafka41.create_topic(topic_name, 4)
     lists = {"one": (_cooperative(version), "range"), "two": ("range", _cooperative(version))}
-    started = {
-        client_id: members.start(
-            f"java-{version}",
-            kafka41,
-            client_id,
-            group_id,
-            own=True,
-            topics=[topic],
-            assignors=names,
-        )
-        for client_id, names in lists.items()
-    }
+
+    def start(client_id, names):
+        options = {"own": True, "topics": [topic], "assignors": names}
+        return members.start(f"java-{version}", kafka41, client_id, group_id, **options)
+
+    started = {client_id: start(client_id, names) for client_id, names in lists.items()}
     wait_assigned(list(started.values()), 4)
     kafka41.wait_stable(group_id, 2)
     described = kafka41.admin().describe_consumer_groups([group_id])[group_id].result(10)
@@ -50,43 +46,16 @@ def test_a_members_log_gives_its_list_by_member_id(version, kafka41, members, gr
         assert {o.software.version for o in joins} == {version}
         assert {client_id: o.member_id for client_id, o in last.items()} == by_client
         assert reading.notes == ()
+    refused = start("refused", ("sticky",))
+    refused.wait_for("error")
+    seen = read_client_logs([refused.host.log_path]).observations
+    told = [o for o in seen if isinstance(o, Refused)]
+    assert {(o.group_id, o.client_id, o.list, o.software.version) for o in told} == {
+        (group_id, "refused", ("sticky",), version)
+    }
     started["one"].stop()
     left = read_client_logs([started["one"].host.log_path]).observations
     assert by_client["one"] in {o.member_id for o in left if isinstance(o, Left)}
-
-
-@pytest.mark.parametrize("version", jars.NAMELESS_CLIENT_VERSIONS)
-def test_members_without_a_client_id_are_named_by_their_leader(
-    version, kafka41, members, group_id, topic_name
-):
-    """Two pods, whose consumers have one client id; the first has two consumers, and leads."""
-    topic = kafka41.create_topic(topic_name, 6)
-    lead, follow = (members.java(version, own=True) for _ in range(2))
-    mixed, other, eager = (
-        ["cooperative-sticky", "range"],
-        ["range", "cooperative-sticky"],
-        ["range"],
-    )
-    started, truth = [], {}
-    for host, names, instance_id in (
-        (lead, mixed, None),
-        (lead, other, None),
-        (follow, eager, None),
-        (follow, other, "i-1"),
-    ):
-        options = {"topics": [topic], "assignors": names, "instance_id": instance_id}
-        started.append(host.start(kafka41, "", group_id, **options))
-        wait_assigned(started, 6)
-        kafka41.wait_stable(group_id, len(started))
-        described = kafka41.admin().describe_consumer_groups([group_id])[group_id].result(10)
-        new = {member.member_id for member in described.members} - truth.keys()
-        assert len(new) == 1
-        truth |= dict.fromkeys(new, tuple(names))
-    reading = read_client_logs([lead.log_path, follow.log_path])
-    joins = [o for o in reading.observations if isinstance(o, Joined)]
-    assert {o.member_id: o.list for o in joins} == truth
-    assert {o.software.version for o in joins} == {version}
-    assert reading.notes == ()
 
 
 def test_a_consumer_of_kip_848_that_the_broker_rejects_says_so(
@@ -107,58 +76,6 @@ def test_a_consumer_of_kip_848_that_the_broker_rejects_says_so(
     seen = read_client_logs([rejected.host.log_path]).observations
     (one,) = [o for o in seen if isinstance(o, Refused)]
     assert (one.group_id, one.client_id, one.error) == (group_id, "k", "UNSUPPORTED_ASSIGNOR")
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_refused_members_log_says_so(version, kafka41, members, group_id, topic_name):
-    topic = kafka41.create_topic(topic_name, 1)
-    holder = members.start(
-        "java-3.9.1", kafka41, "holder", group_id, topics=[topic], assignors=["sticky"]
-    )
-    wait_assigned([holder], 1)
-    refused = members.start(
-        f"java-{version}",
-        kafka41,
-        "refused",
-        group_id,
-        own=True,
-        topics=[topic],
-        assignors=[_cooperative(version)],
-    )
-    refused.wait_for("error")
-    reading = read_client_logs([refused.host.log_path])
-    seen = [o for o in reading.observations if isinstance(o, Refused)]
-    assert {(o.group_id, o.client_id, o.list) for o in seen} == {
-        (group_id, "refused", (_cooperative(version),))
-    }
-    assert {o.software.version for o in seen} == {version}
-
-
-def test_members_of_one_process_and_a_static_restart(kafka41, members, group_id, topic_name):
-    topic = kafka41.create_topic(topic_name, 4)
-    options = {"topics": [topic], "assignors": ["cooperative-sticky", "range"]}
-    host = members.java(jars.SCALA)
-    still = members.start("java-3.9.1", kafka41, "still", group_id, topics=[topic])
-    first = members.start(
-        "java-3.9.1", kafka41, "moved", group_id, instance_id="i-1", topics=[topic]
-    )
-    wait_assigned([still, first], 4)
-    first_id = first.member_id
-    first.stop()
-    again = members.start("java-3.9.1", kafka41, "moved", group_id, instance_id="i-1", **options)
-    wait_assigned([still, again], 4)
-    reading = read_client_logs([host.log_path])
-    lists = {
-        o.member_id: o.list
-        for o in reading.observations
-        if isinstance(o, Joined) and o.group_id == group_id
-    }
-    assert lists == {
-        still.member_id: ("range", "cooperative-sticky"),
-        first_id: ("range", "cooperative-sticky"),
-        again.member_id: ("cooperative-sticky", "range"),
-    }
-    assert first_id != again.member_id
 
 
 @pytest.mark.parametrize(

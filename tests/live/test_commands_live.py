@@ -55,9 +55,16 @@ def test_the_probe_finds_the_missing_assignor_and_the_request_log_names_the_memb
     assert f"next:  rebal plan-upgrade {group_id}" in screen
 
 
-def test_plan_and_simulate_work_on_the_live_group_and_on_what_inspect_saved(
+def test_commands_read_the_live_group_or_what_was_saved_and_leave_it_as_it_was(
     shell: Shell, forgotten: Rolling, group_id: str, kafka41: Broker
 ) -> None:
+    def seen() -> list[tuple[str | None, int | None, int]]:
+        running = forgotten.running.values()
+        return [(one.member_id, one.generation, len(one.events)) for one in running]
+
+    before, quiet = seen(), kafka41.coordinator_log()
+    for command, *probe in (("inspect", "--probe"), ("doctor",), ("plan-upgrade", "--probe")):
+        assert shell(command, group_id, *probe, code=0)
     log = str(kafka41.request_log_path)
     live = shell.json("plan-upgrade", group_id, "--request-log", log, code=0)
     first, second = live["steps"]
@@ -75,24 +82,6 @@ def test_plan_and_simulate_work_on_the_live_group_and_on_what_inspect_saved(
         assert answer["assignor"] == "cooperative-sticky"
     screen = shell("simulate", "--assignor", "cooperative-sticky", group_id, code=0)
     assert "app-2" in screen
-
-
-def test_reading_a_group_leaves_it_as_it_was(
-    shell: Shell, forgotten: Rolling, group_id: str, kafka41: Broker
-) -> None:
-    def seen() -> list[tuple[str | None, int | None, int]]:
-        running = forgotten.running.values()
-        return [(one.member_id, one.generation, len(one.events)) for one in running]
-
-    before = seen()
-    quiet = kafka41.coordinator_log()
-    for words in (
-        ["inspect", group_id, "--probe"],
-        ["doctor", group_id],
-        ["plan-upgrade", group_id, "--probe"],
-        ["simulate", "--assignor", "sticky", group_id],
-    ):
-        assert shell(*words, code=0)
     assert seen() == before
     said = kafka41.coordinator_log().removeprefix(quiet)
     assert group_id not in said
@@ -171,15 +160,9 @@ def test_acls_are_granted_and_a_secret_comes_from_the_environment(
 ) -> None:
     broker, group = terminal.broker, shlex.quote(hostile.group)
     settings = broker.client_properties("SCRAM-SHA-256", "limited")
-    password = settings.pop("sasl.password", None)
-    if password is None:
-        jaas = settings.pop("sasl.jaas.config")
-        secret = ("REBAL_X_SASL_JAAS_CONFIG", f"sasl.jaas.config={jaas}", jaas)
-    else:
-        secret = ("REBAL_X_SASL_PASSWORD", f"sasl.password={password}", password)
-    variable, pair, value = secret
-    plain = " ".join(shlex.join(["-X", f"{key}={text}"]) for key, text in settings.items())
-    typed = f"{plain} {shlex.join(['-X', pair])} -- {group}"
+    variable, value = "REBAL_X_SASL_JAAS_CONFIG", settings.pop("sasl.jaas.config")
+    given = [f"{key}={text}" for key, text in settings.items()] + [f"sasl.jaas.config={value}"]
+    typed = f"{shlex.join(word for each in given for word in ('-X', each))} -- {group}"
     asked = terminal.run(f"rebal doctor -o json {typed}")
     assert value not in asked.stdout
     admin = broker.write_properties(

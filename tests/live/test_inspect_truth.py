@@ -13,6 +13,7 @@ import pytest
 
 from tests.kafka.members import wait_assigned
 from tests.kafka.stage import Case, One, Stage
+from tests.live_support.services import BOTH_COORDINATORS
 
 PARTITIONS = 6
 COOP = "cooperative-sticky"
@@ -38,7 +39,6 @@ CASES = {
     "java 2.3.1 range": Case(two("java-2.3.1"), "EAGER", "range"),
     "java 2.8.2 roundrobin": Case(two("java-2.8.2", ("roundrobin",)), "EAGER", "roundrobin"),
     "java 2.8.2 mixed": Case(two("java-2.8.2", (COOP, "range")), "EAGER", COOP),
-    "java 2.8.2 cooperative": Case(two("java-2.8.2", (COOP,)), "COOPERATIVE", COOP),
     "java 3.9.1 default": Case(two("java-3.9.1"), "EAGER", "range"),
     "java 3.9.1 sticky": Case(two("java-3.9.1", ("sticky",)), "EAGER", "sticky"),
     "java 3.9.1 cooperative": Case(two("java-3.9.1", (COOP,)), "COOPERATIVE", COOP),
@@ -47,7 +47,6 @@ CASES = {
         "EAGER",
         "range",
     ),
-    "java 4.1.1 default": Case(two("java-4.1.1"), "EAGER", "range"),
     "java 4.1.1 in bounce 2": Case(
         (One("java-4.1.1", (COOP, "range")), One("java-4.1.1", (COOP,))), "mixed", COOP
     ),
@@ -66,8 +65,6 @@ CASES = {
     "kafka-python default": Case(two("kafka-python"), "EAGER", "range"),
     "kafka-python cooperative": Case(two("kafka-python", (COOP,)), "COOPERATIVE", COOP),
 }
-# Another version or EAGER assignor on the path of a case beside it.
-ALIKE = ("java 2.8.2 cooperative", "java 3.9.1 sticky", "java 4.1.1 default")
 NEXT_PROTOCOL = {
     "KIP-848": Case(
         (One("java-4.1.1", protocol="consumer"), One("confluent-kafka", protocol="consumer")),
@@ -164,15 +161,8 @@ def check_software(told, case, real):
         assert (software["name"], software["version"]) == sent
 
 
-@pytest.mark.parametrize(
-    "stage",
-    ["kafka41", pytest.param("kafka39", marks=pytest.mark.full)],
-    indirect=True,
-)
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.full) if name in ALIKE else name for name in CASES],
-)
+@pytest.mark.parametrize("stage", BOTH_COORDINATORS, indirect=True)
+@pytest.mark.parametrize("name", CASES)
 def test_classic_groups(name, stage):
     case = CASES[name]
     real = stage.start(case)
@@ -298,16 +288,3 @@ def test_a_static_restart_changes_the_member_id_and_nothing_else(stage):
     assert after["generation"] in (None, keeper.generation)
     lists = {member["client_id"]: member["assignors"]["list"] for member in after["members"]}
     assert lists == {"keeper": ["range"], "killed": [COOP, "range"]}
-
-
-def test_a_refusal_is_in_the_request_log_alone(stage):
-    (holder, *_) = stage.start(Case((One("java-2.8.2"),), "EAGER", "range"))
-    refused = stage.members.start(
-        "java-3.9.1", stage.broker, "refused", stage.group, topics=[stage.topic], assignors=[COOP]
-    )
-    refused.wait_for("error")
-    assert ids(stage.inspect()) == {"client-0": holder.member_id}
-    told = stage.inspect("--request-log", stage.request_log)
-    assert ids(told) == {"client-0": holder.member_id}
-    (refusal,) = told["refusals"]
-    assert (refusal["client_id"], refusal["list"]) == ("refused", [COOP])

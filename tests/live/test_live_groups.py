@@ -1,4 +1,4 @@
-"""Live groups against what their own members print, on both coordinators and every protocol."""
+"""Live groups against what their own members print, on both coordinators."""
 
 import re
 from collections.abc import Iterator
@@ -23,31 +23,8 @@ from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.kafka.processes import wait_for
-from tests.live_support import config_of
-
-CLIENTS = {
-    "java-4.1.1 mixed": ("java-4.1.1", ["cooperative-sticky", "range"], None),
-    "java-4.1.1 KIP-848": ("java-4.1.1", None, "consumer"),
-}
-
-
-def read(broker: Broker, group_id: str) -> GroupSnapshot:
-    (found,) = read_groups(config_of(broker), [group_id])
-    assert isinstance(found, GroupSnapshot), found
-    return found
-
-
-def read_stable(broker: Broker, group_id: str) -> GroupSnapshot:
-    """The group when it rests: kafka-python rejoins by itself after its first metadata refresh,
-    and a group that rebalances shows no subscriptions."""
-    seen: list[GroupSnapshot] = []
-
-    def rests() -> bool:
-        seen.append(read(broker, group_id))
-        return seen[-1].group.state is GroupState.STABLE
-
-    wait_for("a Stable group", rests, timeout=20)
-    return seen[-1]
+from tests.kafka.rolling import Rolling
+from tests.live_support import config_of, read_group
 
 
 def owned(snapshot: GroupSnapshot, client_id: str) -> set[tuple[str, int]]:
@@ -55,24 +32,19 @@ def owned(snapshot: GroupSnapshot, client_id: str) -> set[tuple[str, int]]:
     return {(topic, n) for topic, numbers in member.assignment.items() for n in numbers}
 
 
-@pytest.mark.parametrize("client", CLIENTS)
 def test_a_group_is_what_its_members_say(
-    kafka41: Broker, members: Members, group_id: str, topic_name: str, client: str
+    kafka41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
-    software, lists, protocol = CLIENTS[client]
-    kafka41.create_topic(topic_name, 6)
+    service = Rolling(kafka41, members, group_id, topic_name, software="java-4.1.1")
     kafka41.produce(topic_name, {0: 3})
-    options = {"topics": [topic_name], "assignors": lists, "protocol": protocol}
-    own = [members.start(software, kafka41, f"c-{n}", group_id, **options) for n in range(2)]
-    wait_assigned(own, 6)
-    kafka41.wait_stable(group_id, 2)
+    service.begin(["c-0", "c-1"], ["cooperative-sticky", "range"])
     wait_for(
         "the commits",
-        lambda: any(lag.committed == 3 for lag in read(kafka41, group_id).lag),
+        lambda: any(lag.committed == 3 for lag in read_group(kafka41, group_id).lag),
         timeout=20,
     )
-    found = read_stable(kafka41, group_id)
-    same_as_members(found, own)
+    found = read_group(kafka41, group_id)
+    same_as_members(found, list(service.running.values()))
     group = found.group
     assert group.protocol_type == "consumer"
     assert group.coordinator is not None
@@ -85,15 +57,8 @@ def test_a_group_is_what_its_members_say(
     assert found.topics[0].replicas == ((1,),) * 6
     assert {(lag.partition, lag.end) for lag in found.lag} >= {(0, 3), (1, 0), (5, 0)}
     assert found.notes == ()
-    if protocol is None:
-        assert (group.type, group.assignor) == (GroupType.CLASSIC, lists[0] if lists else "")
-        assert all(m.subscription and m.subscription.topics == (topic_name,) for m in found.members)
-    else:
-        assert (group.type, group.assignor) == (GroupType.CONSUMER, "uniform")
-        assert group.group_epoch == group.assignment_epoch == own[0].generation
-        assert {m.protocol_type for m in found.members} == {"consumer"}
-        assert all(m.target_assignment == m.assignment for m in found.members)
-        assert all(m.member_epoch == group.group_epoch for m in found.members)
+    assert (group.type, group.assignor) == (GroupType.CLASSIC, "cooperative-sticky")
+    assert all(m.subscription and m.subscription.topics == (topic_name,) for m in found.members)
     text = dump_snapshot(found)
     assert dump_snapshot(load_snapshot(text, "yaml")) == text
 
@@ -109,23 +74,16 @@ def same_as_members(found: GroupSnapshot, own: list[Member]) -> None:
         assert owned(found, member.client_id) == member.owned
         (seen,) = (each for each in found.members if each.client_id == member.client_id)
         assert seen.subscribed_topics == tuple(member.settings["topics"].split(","))
-        # Java before 2.5 does not tell its member id.
-        if member.member_id is not None:
-            assert seen.member_id == member.member_id
+        assert seen.member_id == member.member_id
 
 
 def test_the_scala_coordinator_and_a_kip848_broker_differ_in_what_they_say(
     kafka39: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
-    kafka39.create_topic(topic_name, 4)
-    own = [
-        members.start("java-3.9.1", kafka39, f"c-{n}", group_id, topics=[topic_name])
-        for n in range(2)
-    ]
-    wait_assigned(own, 4)
-    kafka39.wait_stable(group_id, 2)
-    found = read(kafka39, group_id)
-    same_as_members(found, own)
+    service = Rolling(kafka39, members, group_id, topic_name, software="java-3.9.1")
+    service.begin(["c-0", "c-1"], [])
+    found = read_group(kafka39, group_id)
+    same_as_members(found, list(service.running.values()))
     assert found.group.coordinator is not None
     assert found.group.coordinator.kind is CoordinatorKind.SCALA
     assert (found.group.type, found.cluster.version) == (GroupType.CLASSIC, line(kafka39))
@@ -135,28 +93,15 @@ def test_the_scala_coordinator_and_a_kip848_broker_differ_in_what_they_say(
     )
 
 
-def test_a_classic_member_of_a_kip848_group_is_told_apart(
+def test_the_own_configuration_of_a_group_takes_the_place_of_the_brokers(
     kafka41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
-    kafka41.create_topic(topic_name, 4)
-    old = members.start("java-4.1.1", kafka41, "old", group_id, topics=[topic_name])
-    wait_assigned([old], 4)
-    new = members.start(
-        "java-4.1.1", kafka41, "new", group_id, topics=[topic_name], protocol="consumer"
-    )
-    wait_assigned([old, new], 4)
-    kafka41.wait_stable(group_id, 2)
-    found = read(kafka41, group_id)
-    assert found.group.type is GroupType.CONSUMER
-    assert {m.client_id: m.protocol_type for m in found.members} == {
-        "old": "classic",
-        "new": "consumer",
-    }
-    same_as_members(found, [old, new])
-    # The group's own configuration takes the place of the brokers'.
+    service = Rolling(kafka41, members, group_id, topic_name, software="java-4.1.1")
+    service.begin(["new"], [], protocol="consumer")
+    found = read_group(kafka41, group_id)
     session = "consumer.session.timeout.ms"
     kafka41.set_group(group_id, {session: "50000"})
-    settings = read(kafka41, group_id).cluster.settings
+    settings = read_group(kafka41, group_id).cluster.settings
     assert found.cluster.settings[f"group.{session}"] != "50000"
     assert settings[f"group.{session}"] == "50000"
 
@@ -194,7 +139,7 @@ def test_partitions_that_are_committed_by_hand_have_lag_without_members(
     kafka41.produce(topic_name, {1: 9})
     places = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic_name, 1, 4)])
     kafka41.admin().alter_consumer_group_offsets([places])[group_id].result(20)
-    found = read(kafka41, group_id)
+    found = read_group(kafka41, group_id)
     assert (found.group.state, found.members) == (GroupState.EMPTY, ())
     assert [(lag.partition, lag.committed, lag.end) for lag in found.lag] == [(1, 4, 9)]
 
@@ -202,11 +147,10 @@ def test_partitions_that_are_committed_by_hand_have_lag_without_members(
 def test_a_client_id_is_kept_letter_by_letter(
     kafka41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
-    kafka41.create_topic(topic_name, 1)
     wild = "[red]\x1b[31mboo[/red]"
-    own = members.start("confluent-kafka", kafka41, wild, group_id, topics=[topic_name])
-    wait_assigned([own], 1)
-    (member,) = read(kafka41, group_id).members
+    names = (group_id, topic_name)
+    Rolling(kafka41, members, *names, partitions=1, software="confluent-kafka").begin([wild], [])
+    (member,) = read_group(kafka41, group_id).members
     assert member.client_id == wild
     assert member.assignment == {topic_name: Partitions([0])}
 
@@ -224,18 +168,16 @@ def test_classic_members_that_stay_alone_in_a_kip848_group_do_not_run_kip848(
 ) -> None:
     broker = upgrade_only
     broker.wait_coordinator(group_id)
-    broker.create_topic(topic_name, 2)
-    old = members.start(
-        "java-4.1.1", broker, "old", group_id, topics=[topic_name], assignors=["range"]
+    service = Rolling(broker, members, group_id, topic_name, software="java-4.1.1")
+    service.begin(["old"], ["range"])
+    service.begin(["guest"], [], protocol="consumer")
+    service.stop("guest")
+    wait_for(
+        "the guest to leave",
+        lambda: len(read_group(broker, group_id).members) == 1,
+        timeout=20,
     )
-    wait_assigned([old], 2)
-    guest = members.start(
-        "java-4.1.1", broker, "guest", group_id, topics=[topic_name], protocol="consumer"
-    )
-    wait_assigned([old, guest], 2)
-    guest.stop()
-    wait_for("the guest to leave", lambda: len(read(broker, group_id).members) == 1, timeout=20)
-    found = read(broker, group_id)
+    found = read_group(broker, group_id)
     assert found.group.type is GroupType.CONSUMER
     assert {member.protocol_type for member in found.members} == {"classic"}
     assert group_protocol(found).value is RebalanceProtocol.CANNOT_TELL

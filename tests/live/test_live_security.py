@@ -30,18 +30,15 @@ from rebal.inspectors.kafka.wire import Deadline
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
 from tests.kafka.processes import wait_for
+from tests.kafka.rolling import Rolling
 from tests.live_support import config_of
 
 
 @pytest.fixture
 def group(kafka41: Broker, members: Members, group_id: str, topic_name: str) -> str:
     """A group with one member that runs."""
-    kafka41.create_topic(topic_name, 2)
-    member = members.start(
-        "java-3.9.1", kafka41, "m", group_id, topics=[topic_name], assignors=["range"]
-    )
-    wait_assigned([member], 2)
-    kafka41.wait_stable(group_id, 1)
+    service = Rolling(kafka41, members, group_id, topic_name, partitions=2, software="java-3.9.1")
+    service.begin(["m"], ["range"])
     return group_id
 
 
@@ -51,22 +48,20 @@ def read(config: ClusterConfig, group_id: str, **options: object) -> GroupSnapsh
     return found
 
 
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "SSL"])
-def test_each_kind_of_login_is_read_in_full(kafka41: Broker, group: str, mechanism: str) -> None:
-    found = read(config_of(kafka41, mechanism), group, probe=True)
+def read_in_full(config: ClusterConfig, group_id: str) -> GroupSnapshot:
+    """Read a group of which nothing is withheld."""
+    found = read(config, group_id, probe=True)
     assert found.notes == ()
     assert found.members[0].subscription is not None
     assert found.lag
     assert found.probe is not None
     assert {each.assignor: each.supported for each in found.probe.answers}["range"] is Tri.YES
+    return found
 
 
-def test_the_client_properties_file_that_kafkas_tools_take(kafka41: Broker, group: str) -> None:
-    file = kafka41.write_properties(
-        "admin.properties", kafka41.client_properties("SCRAM-SHA-512", "admin")
-    )
-    config = resolve(None, (), file, None, {}, 8000)
-    assert read(config, group).notes == ()
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "SSL"])
+def test_each_kind_of_login_is_read_in_full(kafka41: Broker, group: str, mechanism: str) -> None:
+    read_in_full(config_of(kafka41, mechanism), group)
 
 
 def test_pem_text_inside_the_properties(kafka41: Broker, group: str) -> None:
@@ -102,11 +97,7 @@ def test_pkcs12_keystore_is_read_in_full(kafka41: Broker, group: str) -> None:
         kafka41, "SSL", ssl_keystore_type="PKCS12", ssl_keystore_location=str(store),
         ssl_keystore_password="store-s3cret",
     )  # fmt: skip
-    found = read(config, group, probe=True)
-    assert found.notes == ()
-    assert found.members[0].subscription is not None
-    assert found.probe is not None
-    assert {each.assignor: each.supported for each in found.probe.answers}["range"] is Tri.YES
+    read_in_full(config, group)
     assert available(examine(config, group))["login"] is Tri.YES
 
 
@@ -218,10 +209,7 @@ def test_rights_are_told_apart_and_the_doctor_names_what_grants_them(
         lambda: set(available(examine(limited, group)).values()) == {Tri.YES},
         timeout=10,
     )
-    full = read(limited, group, probe=True)
-    assert full.notes == ()
-    assert full.probe is not None
-    assert {a.assignor: a.supported for a in full.probe.answers}["range"] is Tri.YES
+    full = read_in_full(limited, group)
     assert full.group.coordinator is not None
     assert full.group.coordinator.rebalanced_since_load is Tri.YES
 

@@ -16,15 +16,10 @@ from rebal.inspectors.kafka.read import read_groups, select_groups
 from tests.kafka.broker import Broker
 from tests.kafka.jars import NEWEST
 from tests.kafka.members import Member, Members, wait_assigned
-from tests.live_support import config_of, stored_generations
+from tests.kafka.processes import wait_for
+from tests.live_support import config_of, read_group, stored_generations
 
 ASKED = ("range", "cooperative-sticky", "sticky", "roundrobin")
-
-
-def read(broker: Broker, group_id: str, **options: object) -> GroupSnapshot:
-    (found,) = read_groups(config_of(broker), [group_id], **options)  # type: ignore[arg-type]
-    assert isinstance(found, GroupSnapshot), found
-    return found
 
 
 def started(
@@ -77,7 +72,7 @@ def test_200_probes_leave_a_group_as_it_was(
     broker, group = request.getfixturevalue(site), group_id
     lists, static = KINDS[kind]
     own = started(broker, members, group, topic_name, static=static, lists=lists)
-    snapshot = read(broker, group)
+    snapshot = read_group(broker, group)
     records = stored_generations(broker, group)
     events = [member.events for member in own]
     lines = coordinator_lines(broker, group)
@@ -122,32 +117,8 @@ def joins_sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: sent
 
 
-def test_a_kip848_group_is_refused(
-    kafka41: Broker,
-    members: Members,
-    group_id: str,
-    topic_name: str,
-    joins_sent: Callable[[], int],
-) -> None:
-    kafka41.create_topic(topic_name, 4)
-    options = {"topics": [topic_name], "protocol": "consumer"}
-    own = [members.start("java-4.1.1", kafka41, f"k-{n}", group_id, **options) for n in range(2)]
-    wait_assigned(own, 4)
-    kafka41.wait_stable(group_id, 2)
-    found = read(kafka41, group_id, probe=True, assignors=ASKED)
-    assert found.group.type is GroupType.CONSUMER
-    assert found.probe is not None
-    assert "not a classic group" in (found.probe.refused or "")
-    assert found.probe.answers == ()
-    assert joins_sent() == 0
-
-
-def test_an_empty_kip848_group_is_refused_and_keeps_its_offsets(
-    kafka41: Broker,
-    members: Members,
-    group_id: str,
-    topic_name: str,
-    joins_sent: Callable[[], int],
+def test_a_kip848_group_is_refused_and_keeps_its_offsets_when_it_is_empty(
+    kafka41: Broker, members: Members, group_id: str, topic_name: str, joins_sent: Callable[[], int]
 ) -> None:
     kafka41.create_topic(topic_name, 2)
     kafka41.produce(topic_name, {0: 7, 1: 5})
@@ -155,29 +126,39 @@ def test_an_empty_kip848_group_is_refused_and_keeps_its_offsets(
         "java-4.1.1", kafka41, "k", group_id, topics=[topic_name], protocol="consumer"
     )
     wait_assigned([own], 2)
-    deadline = time.monotonic() + 20
-    while committed(read(kafka41, group_id)) != {0: 7, 1: 5}:
-        assert time.monotonic() < deadline, "nothing committed"
-        time.sleep(0.2)
+    kafka41.wait_stable(group_id, 1)
+    wait_for(
+        "the commits", lambda: committed(read_group(kafka41, group_id)) == {0: 7, 1: 5}, timeout=20
+    )
+
+    def refused() -> tuple[GroupState, str]:
+        found = read_group(kafka41, group_id, probe=True, assignors=ASKED)
+        assert found.group.type is GroupType.CONSUMER
+        assert found.probe is not None
+        assert found.probe.answers == ()
+        return found.group.state, found.probe.refused or ""
+
+    state, why = refused()
+    assert state is GroupState.STABLE
+    assert "not a classic group" in why
     own.stop()
     for _ in range(3):
-        found = read(kafka41, group_id, probe=True, assignors=ASKED)
-        assert (found.group.type, found.group.state) == (GroupType.CONSUMER, GroupState.EMPTY)
-        assert found.probe is not None
-        assert found.probe.refused
+        state, why = refused()
+        assert state is GroupState.EMPTY
+        assert why
     assert joins_sent() == 0
-    assert committed(read(kafka41, group_id)) == {0: 7, 1: 5}
+    assert committed(read_group(kafka41, group_id)) == {0: 7, 1: 5}
 
 
 def committed(snapshot: GroupSnapshot) -> dict[int, int | None]:
     return {each.partition: each.committed for each in snapshot.lag}
 
 
-def test_a_change_between_the_descriptions_voids_every_answer(
-    kafka41: Broker, members: Members, group_id: str, topic_name: str
+def test_a_change_between_the_descriptions_and_a_group_that_is_empty_void_every_answer(
+    kafka41: Broker, members: Members, group_id: str, topic_name: str, joins_sent: Callable[[], int]
 ) -> None:
     own = started(kafka41, members, group_id, topic_name, static=False, lists=["range"])
-    old = read(kafka41, group_id)
+    old = read_group(kafka41, group_id)
     own[1].stop()
     wait_assigned(own[:1], 6)
     kafka41.wait_stable(group_id, 1)
@@ -185,19 +166,8 @@ def test_a_change_between_the_descriptions_voids_every_answer(
         probe = probe_group(cluster, old, ASKED)
     assert probe.answers == ()
     assert "members changed since it was read" in (probe.refused or "")
-
-
-def test_a_group_that_nobody_is_in_is_refused(
-    kafka41: Broker,
-    members: Members,
-    group_id: str,
-    topic_name: str,
-    joins_sent: Callable[[], int],
-) -> None:
-    own = started(kafka41, members, group_id, topic_name, static=False, lists=["range"])
-    for member in own:
-        member.stop()
-    found = read(kafka41, group_id, probe=True)
+    own[0].stop()
+    found = read_group(kafka41, group_id, probe=True)
     assert found.group.state is GroupState.EMPTY
     assert found.probe is not None
     assert "Empty, not Stable" in (found.probe.refused or "")
@@ -227,7 +197,7 @@ def test_many_groups_get_the_answers_that_each_gets_alone(
     together = read_groups(config, chosen.group_ids, probe=True, coordinators=chosen.coordinators)
     assert len(together) == 3
     for found, alone in zip(
-        together, [read(newest, each, probe=True) for each in chosen.group_ids], strict=True
+        together, [read_group(newest, each, probe=True) for each in chosen.group_ids], strict=True
     ):
         assert isinstance(found, GroupSnapshot)
         assert found.probe is not None

@@ -14,7 +14,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.kafka.processes import wait_for
 from tests.kafka.rolling import Rolling
-from tests.live_support import config_of, last_generation, stored_generations
+from tests.live_support import config_of, last_generation, read_group, stored_generations
 
 MIXED = ["range", "cooperative-sticky"]
 
@@ -32,13 +32,11 @@ def own39() -> Iterator[Broker]:
         yield broker
 
 
-def started(
-    broker: Broker, members: Members, group: str, topic: str, assignors: list[str] = MIXED
-) -> Rolling:
+def started(broker: Broker, members: Members, group: str, topic: str) -> Rolling:
     """Two members whose sessions outlive the restart: they are still the same ones afterwards."""
     service = Rolling(broker, members, group, topic, partitions=4, software="java-3.9.1")
     for name in ("m-0", "m-1"):
-        service.place(name, assignors, instance_id=name, session_timeout_ms=45_000)
+        service.place(name, MIXED, instance_id=name, session_timeout_ms=45_000)
     service.settle()
     return service
 
@@ -56,8 +54,7 @@ def rebalance(service: Rolling, before: GroupSnapshot) -> None:
 
 
 def read(broker: Broker, group_id: str) -> GroupSnapshot:
-    (found,) = read_groups(config_of(broker), [group_id], probe=True)
-    assert isinstance(found, GroupSnapshot), found
+    found = read_group(broker, group_id, probe=True)
     assert found.probe is not None
     assert found.probe.refused is None, found.probe.refused
     return found
@@ -161,19 +158,6 @@ def test_a_rebalance_since_the_load_is_read_from_the_topic_alone(
             timeout=20,
         )
         assert generation(rebalanced_since_load(cluster, group_id)) != generation(before)
-
-
-def test_a_group_of_the_other_order_loses_the_assignor_that_all_run(
-    own41: Broker, members: Members, group_id: str, topic_name: str
-) -> None:
-    started(own41, members, group_id, topic_name, ["cooperative-sticky", "range"])
-    assert answers(read(own41, group_id))["range"] is Tri.YES
-    own41.restart()
-    own41.wait_stable(group_id, 2)
-    flipped = read(own41, group_id)
-    assert answers(flipped)["range"] is Tri.NO
-    assert answers(flipped)["cooperative-sticky"] is Tri.YES
-    assert reading(flipped)[0] is Tri.NO
 
 
 @pytest.mark.full

@@ -49,17 +49,43 @@ def disagreements(broker, kind, cases):
     return wrong
 
 
-@pytest.mark.parametrize("size", [2, 3, 4])
-def test_ties_of_kafkas_own_assignors_in_every_join_order(broker, kind, size):
-    cases = [order for names in combinations(KNOWN, size) for order in permutations(tied(names))]
+def ties_in_every_join_order(size):
+    return [order for names in combinations(KNOWN, size) for order in permutations(tied(names))]
+
+
+def two_votes_each():
+    twice = [tied(pair) * 2 for pair in combinations(KNOWN, 2)]
+    return [*twice, *map(sorted, twice)]
+
+
+def a_list_that_lacks_a_name():
+    """It takes the name from the vote of those that put it first."""
+    lists = [["sticky", "range", "cooperative-sticky"]] * 2 + [["cooperative-sticky", "range"]] * 2
+    orders = ([0, 1, 2, 3], [2, 3, 0, 1], [0, 2, 1, 3])
+    return [[lists[place] for place in order] for order in orders]
+
+
+def a_third_name_that_breaks_the_tie():
+    cases = [
+        [*tied([one, other]) * 2, [third, one, other]]
+        for one, other, third in permutations(KNOWN, 3)
+    ]
+    # All five members must hold the third name for it to be a candidate.
+    return [[[*names, *(n for n in KNOWN if n not in names)] for names in case] for case in cases]
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        *(pytest.param(ties_in_every_join_order(n), id=f"{n} tied") for n in (2, 3, 4)),
+        pytest.param(two_votes_each(), id="two votes each"),
+        pytest.param(a_list_that_lacks_a_name(), id="a list that lacks a name"),
+        pytest.param(a_third_name_that_breaks_the_tie(), id="a third name"),
+    ],
+)
+def test_votes_for_kafkas_own_assignors_end_as_foretold(broker, kind, cases):
     assert disagreements(broker, kind, cases) == []
     assert all(elect(lists, kind).assignor is not None for lists in cases)
-
-
-def test_two_names_with_two_votes_each(broker, kind):
-    cases = [tied(pair) * 2 for pair in combinations(KNOWN, 2)]
-    cases += [sorted(tied(pair) * 2) for pair in combinations(KNOWN, 2)]
-    assert disagreements(broker, kind, cases) == []
 
 
 def test_a_majority_wins_whatever_the_order(broker, kind):
@@ -68,23 +94,6 @@ def test_a_majority_wins_whatever_the_order(broker, kind):
         majority = [[one, other], [one, other], [other, one]]
         cases += permutations(majority)
         assert elect(majority, kind).assignor == one
-    assert disagreements(broker, kind, cases) == []
-
-
-def test_a_list_that_lacks_a_name_takes_it_from_the_vote(broker, kind):
-    lists = [["sticky", "range", "cooperative-sticky"]] * 2 + [["cooperative-sticky", "range"]] * 2
-    for order in ([0, 1, 2, 3], [2, 3, 0, 1], [0, 2, 1, 3]):
-        case = [lists[place] for place in order]
-        assert elected(broker, case) == elect(case, kind).assignor
-
-
-def test_a_third_name_can_change_who_wins_the_tie(broker, kind):
-    cases = [
-        [*tied([one, other]) * 2, [third, one, other]]
-        for one, other, third in permutations(KNOWN, 3)
-    ]
-    # All five members must hold the third name for it to be a candidate.
-    cases = [[[*names, *(n for n in KNOWN if n not in names)] for names in c] for c in cases]
     assert disagreements(broker, kind, cases) == []
 
 
