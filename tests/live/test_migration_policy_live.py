@@ -8,16 +8,14 @@ returns to a full KIP-848 group (KAFKA-20601).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import Members
-from tests.kafka.rolling import Rolling
-from tests.kafka.service import answer, settings_of
+from tests.kafka.service import settings_of
+from tests.live_support.rollout import GroupOn, PlannedGroup
 
 OLDER: Final = tuple(
     pytest.param(each, marks=pytest.mark.full) for each in jars.RARE_BROKER_VERSIONS
@@ -25,36 +23,6 @@ OLDER: Final = tuple(
 POLICY: Final = "group.consumer.migration.policy"
 FINAL: Final = ["cooperative-sticky"]
 TEAM: Final = ("java-1", "java-2", "java-3")
-Said = pytest.CaptureFixture[str]
-
-
-class Team(Rolling):
-    """Java members on one list, and what rebal says of their plan."""
-
-    def __init__(
-        self, broker: Broker, members: Members, names: tuple[str, str], plan: Path, capsys: Said
-    ) -> None:
-        super().__init__(broker, members, *names, software=f"java-{jars.NEWEST}")
-        self._own, self._plan, self._capsys = broker, plan, capsys
-
-    def rebal(self, *words: str) -> dict[str, Any]:
-        log = ("--request-log", str(self._own.request_log_path))
-        return answer(self._own, self._capsys, *words, *log)
-
-    def plan(self, *more: str) -> dict[str, Any]:
-        return self.rebal("plan-upgrade", self.group, *more, "--out", str(self._plan))
-
-    def verify(self, *more: str) -> dict[str, Any]:
-        return self.rebal("verify", str(self._plan), *more)
-
-    def move(self, name: str, step: dict[str, Any], **options: Any) -> None:
-        """Restart a member with the configuration text of the plan's step."""
-        if name in self.running:
-            self.running[name].stop()
-        settings = settings_of(step, name)
-        protocol = settings["group.protocol"]
-        self.place(name, [], settings=settings, protocol=protocol, **options)
-        self.settle()
 
 
 @pytest.fixture(params=[jars.NEWEST, *OLDER])
@@ -64,12 +32,21 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def team(
-    broker: Broker, members: Members, group_id: str, topic_name: str, *,
-    tmp_path: Path, capsys: Said,
-) -> Team:  # fmt: skip
+def team(broker: Broker, group_on: GroupOn, group_id: str) -> PlannedGroup:
+    """Java members, and a plan whose evidence is the request log."""
     broker.wait_coordinator(group_id)
-    return Team(broker, members, (group_id, topic_name), tmp_path / "plan.yaml", capsys)
+    made: PlannedGroup = group_on(broker, software=f"java-{jars.NEWEST}")
+    made.evidence = ("--request-log", str(broker.request_log_path))
+    return made
+
+
+def move(team: PlannedGroup, name: str, step: dict[str, Any], **options: Any) -> None:
+    """Restart a member with the configuration text of the plan's step."""
+    if name in team.running:
+        team.running[name].stop()
+    settings = settings_of(step, name)
+    team.place(name, [], settings=settings, protocol=settings["group.protocol"], **options)
+    team.settle()
 
 
 def blocking(body: dict[str, Any]) -> str:
@@ -79,13 +56,13 @@ def blocking(body: dict[str, Any]) -> str:
 
 
 def test_nothing_is_restarted_while_the_policy_is_disabled_half_way(
-    broker: Broker, team: Team
+    broker: Broker, team: PlannedGroup
 ) -> None:
     team.begin(TEAM, FINAL)
-    plan = team.plan("--to", "consumer")
+    plan = team.make("--to", "consumer")
     assert (plan["path"], plan["exit_code"]) == ("kip848_online", 0), plan["summary"]
     (step,) = plan["steps"]
-    team.move("java-1", step)
+    move(team, "java-1", step)
     assert team.verify()["advice"]["names"] == ["java-2"]
     broker.restart_with({POLICY: "disabled"})
     team.settle()
@@ -93,7 +70,7 @@ def test_nothing_is_restarted_while_the_policy_is_disabled_half_way(
     assert (stopped["exit_code"], stopped["advice"]["action"]) == (3, "stop"), stopped["next"]
     assert f"{POLICY} is disabled" in blocking(stopped)
     assert f"{POLICY}=bidirectional" in blocking(stopped)
-    again = team.rebal("plan-upgrade", team.group, "--to", "consumer")
+    again = team.look("--to", "consumer")
     assert (again["path"], again["exit_code"]) == ("kip848_online", 3)
     assert team.errors() == {}
     broker.restart_with({POLICY: "bidirectional"})
@@ -101,7 +78,7 @@ def test_nothing_is_restarted_while_the_policy_is_disabled_half_way(
     for name in TEAM[1:]:
         told = team.verify()
         assert (told["exit_code"], told["advice"]["names"]) == (4, [name]), told["next"]
-        team.move(name, step)
+        move(team, name, step)
     done = team.verify()
     assert (done["exit_code"], done["finished"]) == (0, True), done["next"]
     assert team.errors() == {}
@@ -109,11 +86,11 @@ def test_nothing_is_restarted_while_the_policy_is_disabled_half_way(
 
 @pytest.mark.parametrize("broker", [jars.NEWEST], indirect=True)
 def test_members_that_a_rebalance_has_ended_come_back_with_the_new_protocol(
-    broker: Broker, team: Team
+    broker: Broker, team: PlannedGroup
 ) -> None:
     team.begin(TEAM, FINAL)
-    (step,) = team.plan("--to", "consumer")["steps"]
-    team.move("java-1", step)
+    (step,) = team.make("--to", "consumer")["steps"]
+    move(team, "java-1", step)
     broker.restart_with({POLICY: "disabled"})
     team.settle()
     team.stop("java-3")
@@ -129,21 +106,23 @@ def test_members_that_a_rebalance_has_ended_come_back_with_the_new_protocol(
         assert told["advice"]["change"].startswith("group.protocol=consumer and without ")
         assert name in told["advice"]["names"]
         assert told["exit_code"] in (3, 4)
-        team.move(name, step)
+        move(team, name, step)
     done = team.verify()
     assert (done["exit_code"], done["finished"]) == (0, True), done["next"]
     assert team.errors() == {}
 
 
 @pytest.mark.parametrize("broker", [jars.NEWEST], indirect=True)
-def test_a_disabled_policy_leaves_only_a_stop_on_the_way_back(broker: Broker, team: Team) -> None:
+def test_a_disabled_policy_leaves_only_a_stop_on_the_way_back(
+    broker: Broker, team: PlannedGroup
+) -> None:
     team.begin(TEAM, FINAL)
-    (step,) = team.plan("--to", "consumer")["steps"]
+    (step,) = team.make("--to", "consumer")["steps"]
     for name in TEAM:
-        team.move(name, step)
+        move(team, name, step)
     broker.restart_with({POLICY: "disabled"})
     team.settle()
-    back = team.rebal("plan-upgrade", team.group, "--to", "cooperative-sticky")
+    back = team.look("--to", "cooperative-sticky")
     assert (back["path"], back["exit_code"]) == ("kip848_back_offline", 3)
     (step,) = back["steps"]
     assert "these brokers reject every classic join to a KIP-848 group" in step["why"][0]
@@ -152,29 +131,29 @@ def test_a_disabled_policy_leaves_only_a_stop_on_the_way_back(broker: Broker, te
     for name in TEAM:
         team.stop(name)
     for name in TEAM:
-        team.move(name, step)
+        move(team, name, step)
     assert team.errors() == {}
 
 
 @pytest.mark.parametrize("broker", [jars.NEWEST], indirect=True)
 def test_static_members_move_to_a_full_kip848_group_and_no_static_one_restarts_in_a_classic_one(
-    broker: Broker, team: Team
+    broker: Broker, team: PlannedGroup
 ) -> None:
     broker.restart_with({"group.consumer.max.size": "2", "group.max.size": "2"})
     names = TEAM[:2]
     for name in names:
         team.place(name, FINAL, instance_id=name, session_timeout_ms=30_000)
     team.settle()
-    plan = team.plan("--to", "consumer", "--restart-seconds", "2")
+    plan = team.make("--to", "consumer", "--restart-seconds", "2")
     assert (plan["path"], plan["exit_code"]) == ("kip848_online", 0), plan["summary"]
     (step,) = plan["steps"]
     for name in names:
         assert team.verify()["advice"]["names"] == [name]
-        team.move(name, step, instance_id=name)
+        move(team, name, step, instance_id=name)
     done = team.verify()
     assert (done["exit_code"], done["finished"]) == (0, True), done["next"]
     # A restart within its session, under the new protocol.
-    team.move("java-1", step, instance_id="java-1")
+    move(team, "java-1", step, instance_id="java-1")
     for name in names:
         team.stop(name)
 

@@ -81,14 +81,6 @@ def test_two_bounces_with_a_forgotten_member(user: str, make: Make) -> None:
     assert "nothing is confirmed: app-1: not restarted since the step began" in team.refused
 
 
-@pytest.mark.story
-@pytest.mark.timeout(120)
-def test_the_downgrade_ends_by_word(make: Make) -> None:
-    team = make(SMALL, [TARGET])
-    body = roll_out(team, "inventory", "range", "--assume-family", "java")
-    ended(team, "inventory", body, "range")
-
-
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("version", ["41", "39"])
 def test_a_static_restart_shows_what_the_new_process_sent(
@@ -151,11 +143,16 @@ def test_two_bounces(user: str, pods: str, make: Make) -> None:
     ended(team, user, body, TARGET)
 
 
-@pytest.mark.full
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("pods", MATRIX)
-def test_the_downgrade_without_any_log(pods: str, make: Make) -> None:
-    team = make(MATRIX[pods], [TARGET], forgets="app-2")
+@pytest.mark.parametrize(
+    "pods",
+    [
+        pytest.param(SMALL, marks=pytest.mark.story, id="two"),
+        *(pytest.param(pods, marks=pytest.mark.full, id=name) for name, pods in MATRIX.items()),
+    ],
+)
+def test_the_downgrade_without_any_log_ends_by_word(pods: Sequence[Pod], make: Make) -> None:
+    team = make(pods, [TARGET], forgets="app-2")
     body = roll_out(team, "inventory", "range", "--assume-family", "java")
     ended(team, "inventory", body, "range")
 
