@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +26,26 @@ TIMEOUTS = CAPTURES.with_name("captures_timeouts")
 OFFSETS = CAPTURES / "consumer_offsets.jsonl.gz"
 REQUEST_LOG = CAPTURES / "kafka-request.log.gz"
 
+REBAL = str(Path(sys.executable).with_name("rebal"))
+
 Tables = dict[str, list[dict[str, Any]]]
+
+
+def run_rebal(*words: object, timeout: float = 170, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run `rebal` in a process of its own; `env` is added to this process's environment."""
+    return subprocess.run(
+        [REBAL, *map(str, words)],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
+
+
+def lines_in(packed: Path) -> list[bytes]:
+    """The lines of a captured file."""
+    return gzip.decompress(packed.read_bytes()).splitlines(keepends=True)
 
 
 @pytest.fixture(scope="session")
@@ -39,9 +63,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def scan(
-    spark: SparkSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Callable[..., str]:
+def scan(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Runs `rebal fleet scan` in this process, in the shared session; gives what it said."""
     from rebal.cli.app import run
 
@@ -119,21 +141,16 @@ def without_sources(tables: Tables) -> Tables:
 @pytest.fixture(scope="session")
 def small_scan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A scan of a made-up fleet, one group of each shape (twenty); only to be read."""
-    return write_tables(tmp_path_factory.mktemp("small"), fleet(20))
+    return write_tables(tmp_path_factory.mktemp("small"), fleet(20), parts=3)
 
 
 @pytest.fixture(scope="session")
-def large_scan(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with four hundred groups."""
-    return write_tables(tmp_path_factory.mktemp("large"), fleet(400), parts=4)
-
-
-@pytest.fixture(scope="session")
-def large_report(large_scan: Path) -> FleetReport:
-    """What `rebal fleet report` makes of it."""
+def large_report(tmp_path_factory: pytest.TempPathFactory) -> FleetReport:
+    """What `rebal fleet report` makes of a scan of four hundred groups."""
     from rebal.cli.fleet import make_fleet_report
 
-    return make_fleet_report(str(large_scan))
+    folder = write_tables(tmp_path_factory.mktemp("large"), fleet(400), parts=4)
+    return make_fleet_report(str(folder))
 
 
 def report_lines(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
@@ -142,3 +159,13 @@ def report_lines(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) 
 
     run(["fleet", "report", str(folder), *words])
     return capsys.readouterr().out.splitlines()
+
+
+def check_hostile(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> None:
+    """No name of a hostile fleet makes a line, a control character, or a tag of a page."""
+    lines = report_lines(folder, capsys, *words)
+    text = "\n".join(lines)
+    assert "forged" in text
+    assert not re.search("[\x1b\u202e]", text)
+    assert "-o" not in words or not re.search(r"(?<!\\)<script>alert", text)
+    assert not [line for line in lines if line.lstrip("| ").startswith("forged")]

@@ -15,13 +15,12 @@ from pathlib import Path
 import pytest
 
 from rebal.inspectors.fleet.spark.tasks import build_zip
-from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables
+from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, run_rebal
 from tests.fleet.tablefiles import last_scan
 from tests.kafka import jars
 from tests.kafka.broker import free_ports
 from tests.kafka.processes import ChildProcess, wait_for
 
-REBAL = str(Path(sys.executable).with_name("rebal"))
 _MASTER = "127.0.0.1"
 _SCALA = {"SPARK_SCALA_VERSION": "2.13"}
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -111,14 +110,8 @@ def test_a_standalone_cluster_makes_the_same_tables(
         "spark.sql.shuffle.partitions": "2",
     }
     words = [word for key, value in conf.items() for word in ("--spark-conf", f"{key}={value}")]
-    source = ["--offsets", str(OFFSETS), "--request-log", str(REQUEST_LOG), "--out", str(out)]
-    done = subprocess.run(
-        [REBAL, "fleet", "scan", "--master", master, *words, *source],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    source = ["--offsets", OFFSETS, "--request-log", REQUEST_LOG, "--out", out]
+    done = run_rebal("fleet", "scan", "--master", master, *words, *source, timeout=240)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if not line.startswith("rebal: ")] == []
     assert last_scan(out).read == 7362

@@ -12,9 +12,10 @@ import pytest
 
 from rebal.inspectors.fleet.spark.connect import require_server
 from rebal.inspectors.fleet.spark.process import SparkError
-from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables
+from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, run_rebal
 from tests.fleet.tablefiles import last_scan
-from tests.fleet.test_cluster import REBAL, bare_python
+from tests.fleet.test_cluster import bare_python
+from tests.fleet.test_interrupt import refused
 from tests.kafka import jars
 from tests.kafka.broker import free_ports
 from tests.kafka.processes import ChildProcess, wait_for
@@ -97,17 +98,8 @@ def server(tmp_path: Path, bare_python: Path) -> Iterator[str]:
         child.terminate()
 
 
-def scan(*words: object) -> subprocess.CompletedProcess[str]:
-    # A client needs no Java.
-    env = {**os.environ, "JAVA_HOME": "/nowhere"}
-    return subprocess.run(
-        [REBAL, "fleet", "scan", *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=170,
-        env=env,
-    )
+# A client needs no Java.
+_NO_JAVA = {"JAVA_HOME": "/nowhere"}
 
 
 @pytest.mark.live
@@ -116,8 +108,8 @@ def test_a_spark_connect_server_makes_the_same_tables(
     server: str, tmp_path: Path, local_tables: dict[str, list[object]]
 ) -> None:
     out = tmp_path / "lake"
-    source = ["--offsets", OFFSETS, "--request-log", REQUEST_LOG]
-    done = scan("--master", server, *source, "--out", out)
+    source = ("--offsets", OFFSETS, "--request-log", REQUEST_LOG, "--out", out)
+    done = run_rebal("fleet", "scan", "--master", server, *source, **_NO_JAVA)
     assert done.returncode == 0, done.stderr
     assert "Spark ran on Spark Connect at 127.0.0.1, with 2 cores." in done.stderr
     assert [line for line in done.stderr.splitlines() if not line.startswith("rebal: ")] == []
@@ -141,35 +133,23 @@ def test_a_spark_connect_server_makes_the_same_tables(
 def test_a_server_that_is_not_there_is_said_before_anything_is_read(
     url: str, said: str, tmp_path: Path
 ) -> None:
-    done = scan("--master", url, "--offsets", OFFSETS, "--out", tmp_path / "lake")
-    assert done.returncode == 1
-    assert said in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert not (tmp_path / "lake").exists()
+    assert said in refused(tmp_path, "--master", url, **_NO_JAVA)
 
 
-def test_without_the_client_of_spark_connect(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_client_of_spark_connect(tmp_path: Path) -> None:
     (tmp_path / "grpc.py").write_text("raise ImportError('not installed')\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    done = scan("--master", "sc://h", "--offsets", OFFSETS, "--out", tmp_path / "lake")
-    assert done.returncode == 1
-    assert "pip install 'pyspark[connect]'" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    said = refused(tmp_path, "--master", "sc://h", PYTHONPATH=str(tmp_path), **_NO_JAVA)
+    assert "pip install 'pyspark[connect]'" in said
 
 
 @pytest.mark.parametrize("url", ["sc://spark-1:15002", "sc://192.0.2.7/;user_id=me"])
 def test_passwords_do_not_travel_in_plain_text_unless_the_url_says_so(
     url: str, tmp_path: Path
 ) -> None:
-    words = ["--master", url, "--offsets", OFFSETS, "--out", tmp_path / "lake"]
-    done = scan(*words, "--lake-option", "AWS_SECRET_ACCESS_KEY=hunter2")
-    assert done.returncode == 2
-    assert "would travel there in plain text: end the URL with /;use_ssl=true" in done.stderr
-    assert "hunter2" not in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert not (tmp_path / "lake").exists()
+    secret = ("--lake-option", "AWS_SECRET_ACCESS_KEY=hunter2")
+    said = refused(tmp_path, "--master", url, *secret, code=2, **_NO_JAVA)
+    assert "would travel there in plain text: end the URL with /;use_ssl=true" in said
+    assert "hunter2" not in said
 
 
 @pytest.mark.parametrize(

@@ -9,30 +9,37 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, without_sources
+from tests.fleet.conftest import (
+    OFFSETS,
+    REBAL,
+    REQUEST_LOG,
+    lines_in,
+    read_tables,
+    run_rebal,
+    without_sources,
+)
 from tests.fleet.tablefiles import last_scan
 
-REBAL = str(Path(sys.executable).with_name("rebal"))
 _QUICK = ("--master", "local[2]", "--spark-conf", "spark.driver.memory=512m")
+
+
+def stat_of(pid: int) -> list[str]:
+    """A process's state, its parent and more (proc(5)); nothing where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return []
 
 
 def descendants(pid: int) -> set[int]:
     """The processes that `pid` has started, and theirs."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int(
-                    (entry / "stat").read_text().rsplit(")", 1)[1].split()[1]
-                )
-            except (OSError, IndexError):
-                continue
+    running = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    parents = {one: int(said[1]) for one in running if (said := stat_of(one))}
     found = {pid}
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
@@ -40,11 +47,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
+    return stat_of(pid)[:1] not in ([], ["Z"])
 
 
 @pytest.mark.live
@@ -86,9 +89,8 @@ def test_a_stopped_scan_leaves_the_tables_and_no_process(
 @pytest.mark.timeout(300)
 def test_scans_again_and_again_give_the_tables_of_one(scanned: Path, tmp_path: Path) -> None:
     """Killed at some moment of a later scan, it has lost and doubled nothing."""
-    lines = gzip.decompress(OFFSETS.read_bytes()).splitlines(keepends=True)
-    log = gzip.decompress(REQUEST_LOG.read_bytes()).splitlines(keepends=True)
-    lines.sort(key=lambda line: json.loads(line)["timestamp"])
+    lines = sorted(lines_in(OFFSETS), key=lambda line: json.loads(line)["timestamp"])
+    log = lines_in(REQUEST_LOG)
     records, requests = tmp_path / "in" / OFFSETS.name, tmp_path / "in" / REQUEST_LOG.name
     records.parent.mkdir()
     out = tmp_path / "lake"
@@ -117,24 +119,17 @@ def test_scans_again_and_again_give_the_tables_of_one(scanned: Path, tmp_path: P
     child.stderr.close()
     assert finished == 3
     assert last_scan(out).run >= 3
-    done = subprocess.run(
-        [REBAL, "fleet", "scan", *words], capture_output=True, text=True, check=False, timeout=120
-    )
+    done = run_rebal("fleet", "scan", *words)
     assert done.returncode == 0, done.stderr
     assert last_scan(out).read == last_scan(scanned).read == len(lines)
     assert without_sources(read_tables(out)) == without_sources(read_tables(scanned))
 
 
-def scan_with(tmp_path: Path, **env: str) -> str:
-    done = subprocess.run(
-        [REBAL, "fleet", "scan", "--offsets", str(OFFSETS), "--out", str(tmp_path / "out")],
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 1
+def refused(tmp_path: Path, *words: str, code: int = 1, **env: str) -> str:
+    """The one sentence of a scan that cannot begin, and makes no lake."""
+    source = ("--offsets", OFFSETS, "--out", tmp_path / "out")
+    done = run_rebal("fleet", "scan", *source, *words, **env)
+    assert done.returncode == code
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
@@ -155,10 +150,9 @@ def test_without_a_java_that_is_new_enough(tmp_path: Path, java: str | None, say
         path.parent.mkdir()
         path.write_text(f"#!/bin/sh\necho '{java}' >&2\n")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    assert says in scan_with(tmp_path, JAVA_HOME=str(tmp_path))
+    assert says in refused(tmp_path, JAVA_HOME=str(tmp_path))
 
 
 def test_without_the_extra(tmp_path: Path) -> None:
     (tmp_path / "pyspark.py").write_text("raise ImportError('not installed')\n")
-    said = scan_with(tmp_path, PYTHONPATH=str(tmp_path))
-    assert "pip install 'rebal[fleet]'" in said
+    assert "pip install 'rebal[fleet]'" in refused(tmp_path, PYTHONPATH=str(tmp_path))

@@ -6,7 +6,6 @@ depends on how fast the machine is.
 
 from __future__ import annotations
 
-import gzip
 import os
 import shutil
 import signal
@@ -28,11 +27,11 @@ from rebal.inspectors.fleet.manifest import UNNAMED
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.fleet.writer import STORED, WORK, columns_of
 from tests.fleet import faulty_python
-from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, read_tables
+from tests.fleet.conftest import OFFSETS, REBAL, REQUEST_LOG, Tables, lines_in, read_tables
 from tests.fleet.tablefiles import last_scan
-from tests.fleet.test_cluster import REBAL, cluster_of
+from tests.fleet.test_cluster import cluster_of
 from tests.fleet.test_finished_scans import shipped
-from tests.fleet.test_interrupt import alive
+from tests.fleet.test_interrupt import alive, stat_of
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 _EXECUTOR: Final = "CoarseGrainedExecutorBackend"
@@ -58,12 +57,10 @@ _OF_THE_RUN: Final = ("run", "finished_at", "tables", "inputs", "logs")
 def words(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The captures in several files, some records twice: no stage of a scan has one task alone."""
     folder = tmp_path_factory.mktemp("captured")
-    records = gzip.decompress(OFFSETS.read_bytes()).splitlines(keepends=True)
-    lines = gzip.decompress(REQUEST_LOG.read_bytes()).splitlines(keepends=True)
     made: list[str] = []
     for option, name, of, shared in (
-        ("--offsets", "records.jsonl", records, 100),
-        ("--request-log", "kafka-request.log", lines, 0),
+        ("--offsets", "records.jsonl", lines_in(OFFSETS), 100),
+        ("--request-log", "kafka-request.log", lines_in(REQUEST_LOG), 0),
     ):
         for number in range(2):
             begin, end = len(of) * number // 2, len(of) * (number + 1) // 2
@@ -128,7 +125,7 @@ class Faulty:
 def above(pid: int, what: str) -> int:
     """The process above `pid`, or it itself, whose command line holds `what`."""
     while what not in Path(f"/proc/{pid}/cmdline").read_text():
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        pid = int(stat_of(pid)[1])
         assert pid > 1, f"no {what} is above it"
     return pid
 

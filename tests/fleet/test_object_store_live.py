@@ -27,9 +27,9 @@ from rebal.inspectors.fleet.sources.captured import find_files, read_files
 from rebal.inspectors.fleet.sources.files import blocks, share_out
 from rebal.inspectors.tables.reader import Tables as LakeTables
 from rebal.inspectors.tables.reader import open_tables
-from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, in_time
+from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, in_time, run_rebal
 from tests.fleet.stores import STORES, Store
-from tests.fleet.test_cluster import REBAL, cluster_of
+from tests.fleet.test_cluster import cluster_of
 from tests.fleet.test_lake import check_clusters_at_once, finish, new_run, of, seen_in
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
@@ -267,14 +267,8 @@ def test_executors_that_share_nothing_with_the_driver(
     with cluster_of(tmp_path, private) as master:
 
         def scan(*to: str) -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                [REBAL, "fleet", "scan", "--master", master, *words, *source, *to],
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=170,
-                env={**os.environ, "TMPDIR": str(driver)},
-            )
+            given = ("--master", master, *words, *source, *to)
+            return run_rebal("fleet", "scan", *given, TMPDIR=str(driver))
 
         url = store.url("cluster")
         done = scan(*alone, "--out", url, *store.words)

@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -76,19 +77,26 @@ def commit(broker: Broker, group: str, topic: str, offset: int) -> None:
     broker.admin().alter_consumer_group_offsets(asked)[group].result(20)
 
 
-def in_transaction(broker: Broker, group: str, topic: str, offset: int, *, end: bool) -> None:
-    """Commit an offset in a transaction that ends well, or is aborted."""
+@contextmanager
+def open_transaction(broker: Broker, group: str, topic: str, offset: int) -> Iterator[Producer]:
+    """Commit an offset in a transaction; whoever asks for it ends it."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"tx-{group}"})
     reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
     producer.init_transactions(30)
     producer.begin_transaction()
     places = [TopicPartition(topic, 0, offset)]
     producer.send_offsets_to_transaction(places, reader.consumer_group_metadata(), 30)
-    if end:
-        producer.commit_transaction(30)
-    else:
-        producer.abort_transaction(30)
+    yield producer
     reader.close()
+
+
+def in_transaction(broker: Broker, group: str, topic: str, offset: int, *, end: bool) -> None:
+    """Commit an offset in a transaction that ends well, or is aborted."""
+    with open_transaction(broker, group, topic, offset) as producer:
+        if end:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
 
 
 @pytest.fixture(scope="module")
@@ -247,22 +255,16 @@ def test_an_open_transaction_is_said_and_read_later(
     busy: Broker, live: Path, scan: Scan, tmp_path: Path
 ) -> None:
     out = Path(shutil.copytree(live, tmp_path / "out", symlinks=True))
-    producer = Producer({"bootstrap.servers": busy.bootstrap, "transactional.id": "tx-open"})
-    reader = Consumer({"bootstrap.servers": busy.bootstrap, "group.id": "fleet-open"})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    places = [TopicPartition("fleet-sources", 0, 21)]
-    producer.send_offsets_to_transaction(places, reader.consumer_group_metadata(), 30)
-    try:
-        said = scan("-b", busy.bootstrap, "--out", out)
-        assert "a transaction is open since offset" in said
-        assert commits_of(out, "fleet-open") == []
-        folder = copied(busy, tmp_path / "broker-1")
-        said = scan("--segments", folder, "--out", tmp_path / "segments")
-        assert "records since an open transaction" in said
-        assert commits_of(tmp_path / "segments", "fleet-open") == []
-    finally:
-        producer.commit_transaction(30)
-        reader.close()
+    with open_transaction(busy, "fleet-open", "fleet-sources", 21) as producer:
+        try:
+            said = scan("-b", busy.bootstrap, "--out", out)
+            assert "a transaction is open since offset" in said
+            assert commits_of(out, "fleet-open") == []
+            folder = copied(busy, tmp_path / "broker-1")
+            said = scan("--segments", folder, "--out", tmp_path / "segments")
+            assert "records since an open transaction" in said
+            assert commits_of(tmp_path / "segments", "fleet-open") == []
+        finally:
+            producer.commit_transaction(30)
     scan("-b", busy.bootstrap, "--out", out)
     assert commits_of(out, "fleet-open") == [(21, 1, False)]
