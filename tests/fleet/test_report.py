@@ -11,7 +11,6 @@ from rebal.cli.fleet import VERDICTS, FleetReport, make_fleet_report
 from rebal.inspectors.tables.groups import read_snapshots
 from rebal.inspectors.tables.reader import open_tables
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Cost, Plan
 from tests.counted import counted_calls
 from tests.documents import checked
 from tests.fleet.conftest import report_lines
@@ -54,10 +53,11 @@ def test_each_shape_of_group_gets_its_verdict(small_scan: Path) -> None:
 def test_a_cost_is_that_of_the_groups_own_plan(small_scan: Path, to: str) -> None:
     report = make_fleet_report(str(small_scan), to=to)
     assert report.estimated == 0
-    left = {
-        one.group.group_id: costs_left(make_plan(one, to))
-        for one in read_snapshots(open_tables(str(small_scan)))
-    }
+    left = {}
+    for one in read_snapshots(open_tables(str(small_scan))):
+        plan = make_plan(one, to)
+        steps = (step for step in plan.steps if step.id >= (plan.next_step or 0))
+        left[one.group.group_id] = [step.cost for step in steps if step.cost is not None]
     priced = {
         group.group_id: group.readiness.outlay
         for group in report.groups
@@ -72,11 +72,6 @@ def test_a_cost_is_that_of_the_groups_own_plan(small_scan: Path, to: str) -> Non
         assert outlay.partitions_moved == sum(cost.partitions_moved for cost in left[name])
 
 
-def costs_left(plan: Plan) -> list[Cost]:
-    left = [step.cost for step in plan.steps if step.id >= (plan.next_step or 0)]
-    return [cost for cost in left if cost is not None]
-
-
 def test_what_is_too_much_to_rehearse_is_estimated_and_that_is_said(
     small_scan: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,13 +82,8 @@ def test_what_is_too_much_to_rehearse_is_estimated_and_that_is_said(
     guesses = [g for g in report.groups if g.readiness and g.readiness.work]
     assert 0 < report.estimated == len(guesses) < len(report.to_take)
     for group in guesses:
-        mine, wanted = group.readiness, exact[group.group_id]
-        assert mine is not None
-        assert wanted is not None
-        assert mine.outlay is not None
-        assert wanted.outlay is not None
-        near = pytest.approx(wanted.outlay.partition_seconds, rel=0.35)
-        assert mine.outlay.partition_seconds == near, group.group_id
+        near = pytest.approx(exact[group.group_id].outlay.partition_seconds, rel=0.35)
+        assert group.readiness.outlay.partition_seconds == near, group.group_id
     said = f"of {len(guesses)} groups only estimated (~)"
     for form in ("text", "markdown", "html"):
         text = "\n".join(report_lines(small_scan, capsys, "-o", form))
@@ -105,8 +95,7 @@ def test_what_is_too_much_to_rehearse_is_estimated_and_that_is_said(
     assert named == {group.group_id for group in guesses}
     name = guesses[0].group_id
     (one,) = make_fleet_report(str(small_scan), group=name).groups
-    assert one.readiness is not None
-    assert one.readiness.outlay == getattr(exact[name], "outlay", None)
+    assert one.readiness.outlay == exact[name].outlay
 
 
 @pytest.mark.slow
@@ -121,7 +110,7 @@ def test_the_order_is_ready_then_unproven_then_blocked_and_what_pays_first(
     able = [g for g in groups if g.verdict == "ready"]
     assert [bool(g.held) for g in able] == sorted(bool(g.held) for g in able)
     assert sum(bool(g.held) for g in able) == 20
-    ready = [g.readiness for g in large_report.to_take if g.readiness is not None]
+    ready = [g.readiness for g in large_report.to_take]
     begun = [one.under_way for one in ready]
     assert begun == sorted(begun, reverse=True)
     assert True in begun
@@ -136,7 +125,6 @@ def test_what_a_change_saves_is_what_stood_still_at_the_rebalances_seen(small_sc
     rows = fleet(20)
     for group in make_fleet_report(str(small_scan)).to_take:
         ready = group.readiness
-        assert ready is not None
         if ready.saves is None:
             continue
         seen = [r for r in rows["rebalances"] if r["group_id"] == group.group_id]

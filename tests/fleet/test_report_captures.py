@@ -12,10 +12,10 @@ from rebal.cli.fleet import FleetGroup, FleetReport, make_fleet_report
 from rebal.cli.render.fleet.page import group_html
 from rebal.cli.render.fleet.words import hindrance_text
 from tests.documents import checked
+from tests.fleet.conftest import CAPTURES
 from tests.fleet.tablefiles import write_tables
 from tests.fleet.timeline_input import captured_records, captured_requests, tables
 
-CAPTURES = Path(__file__).parents[1] / "data" / "captures"
 # Group → verdict, way, next step; what README.md beside the captures tells of each.
 ENDS = {
     "abandoned": ("gone", None, None),
@@ -54,12 +54,10 @@ def group_of(report: FleetReport, name: str) -> FleetGroup:
 
 def rules_of(group: FleetGroup) -> tuple[set[str], set[str], set[str]]:
     ready = group.readiness
-    assert ready is not None
-    return (
-        {one.rule for one in ready.blockers},
-        {one.rule for one in ready.later},
-        {one.rule for one in ready.missing},
+    blockers, later, missing = (
+        {one.rule for one in found} for found in (ready.blockers, ready.later, ready.missing)
     )
+    return blockers, later, missing
 
 
 def test_each_group_ends_as_its_story_ended(report: FleetReport) -> None:
@@ -94,11 +92,10 @@ def test_what_no_rule_keeps_back_is_not_left_without_a_word(folder: Path) -> Non
 
 
 def test_kip_848_groups_in_a_scan_prove_that_the_brokers_have_the_feature(tmp_path: Path) -> None:
-    rows = tables([*captured_records(CAPTURES)])
+    rows = tables(captured_records(CAPTURES))
     for records, known in (({"GROUP_METADATA": 9}, False), ({"CONSUMER_GROUP_METADATA": 1}, True)):
         folder = write_tables(tmp_path, rows, records=records)
         ready = group_of(make_fleet_report(str(folder), to="consumer"), "shipping").readiness
-        assert ready is not None
         asked = [one for one in ready.missing if one.rule in ("RB401", "RB402")]
         feature = [one for one in asked if "group.version" in one.what]
         assert bool(feature) is not known
@@ -131,7 +128,7 @@ def test_report_and_plan_name_the_same_path_verdict_and_steps(
 
     No text names a third step of a plan that has two.
     """
-    lake = write_tables(tmp_path, tables(list(captured_records(CAPTURES))))
+    lake = write_tables(tmp_path, tables(captured_records(CAPTURES)))
     report = make_fleet_report(str(lake))
     capsys.readouterr()
     app.run(["fleet", "report", str(lake), "-o", "json"])

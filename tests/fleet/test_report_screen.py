@@ -6,24 +6,18 @@ import json
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rebal.cli import app, output
+from rebal.cli import output
 from rebal.cli.fleet import FleetReport
 from rebal.cli.render.fleet.screen import MOST, fleet_view
 from rebal.cli.render.fleet.terms import INCIDENTS, PATHS, RATES, VERDICTS
-from tests.fleet.conftest import report_lines
+from tests.fleet.conftest import check_hostile, report_lines
 from tests.fleet.synthetic import HOSTILE, fleet, group_named, hostile_fleet
 from tests.fleet.tablefiles import AT, Rows, write_tables
 
 Said = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tables(tmp_path_factory.mktemp("hostile"), hostile_fleet())
 
 
 def test_twenty_groups_are_all_listed_the_answer_first(small_scan: Path, capsys: Said) -> None:
@@ -41,6 +35,7 @@ def test_twenty_groups_are_all_listed_the_answer_first(small_scan: Path, capsys:
         assert row["group_id"] in table
     text = "\n".join(lines)
     assert re.search(r"blocked by +RB104 in 3 groups:", text)
+    assert re.search(r"later step +RB102 in 2 groups: A member lacks the target", text)
     assert re.search(r"cannot tell +RB901 in 3 groups:", text)
     assert "fraud-storm-0010" in text[text.index("worst off now") :].splitlines()[2]
     assert lines[-1].strip() == f"rebal fleet report {small_scan} --out fleet.html"
@@ -80,69 +75,35 @@ def test_one_group_is_shown_with_its_whole_history(small_scan: Path, capsys: Sai
     assert [int(n) for n in shown] == sorted(generations, reverse=True)
 
 
-def test_rules_of_a_later_step_are_told_too(small_scan: Path, capsys: Said) -> None:
-    text = "\n".join(report_lines(small_scan, capsys))
-    assert re.search(r"later step +RB102 in 2 groups: A member lacks the target", text)
+def test_rules_of_a_later_step_are_told_on_pages_too(small_scan: Path, capsys: Said) -> None:
     text = "\n".join(report_lines(small_scan, capsys, "-o", "markdown"))
     assert "## In the way of a later step\n\n- **RB102** in 2: A member lacks" in text
     text = "\n".join(report_lines(small_scan, capsys, "-o", "html"))
     assert "<h2>In the way of a later step</h2>" in text
 
 
-def test_markdown_lists_every_group_and_is_a_table(small_scan: Path, capsys: Said) -> None:
-    lines = report_lines(small_scan, capsys, "-o", "markdown")
-    assert lines[0] == "# Fleet: 20 groups: 8 ready, 1 held, 3 blocked, 3 unproven, 4 done, 1 gone"
-    start = lines.index("## All groups, in the order to take them")
-    rows = [line for line in lines[start:] if line.startswith("|")]
-    assert len(rows) == 22
-    assert {row.replace("\\|", "").count("|") for row in rows} == {11}
-
-
-def test_hostile_names_stay_text_in_every_form(hostile: Path, capsys: Said) -> None:
+def test_hostile_names_stay_text_in_every_form(tmp_path: Path, capsys: Said) -> None:
+    hostile = write_tables(tmp_path, hostile_fleet())
     for words in ([], ["--group", HOSTILE], ["-o", "markdown"], ["--wide"]):
-        text = "\n".join(report_lines(hostile, capsys, *words))
-        assert "script" in text
-        assert "\x1b" not in text
-        assert "\u202e" not in text
-        assert not [line for line in text.splitlines() if line.lstrip("| ").startswith("forged")]
+        check_hostile(hostile, capsys, *words)
     lines = report_lines(hostile, capsys, "-o", "markdown")
-    assert not any("<script" in line.replace("\\<", "") for line in lines)
     start = lines.index("## All groups, in the order to take them")
     rows = [line for line in lines[start:] if line.startswith("|")]
-    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {11}
-    app.run(["fleet", "report", str(hostile), "-o", "json"])
-    assert HOSTILE in {g["group_id"] for g in json.loads(capsys.readouterr().out)["groups"]}
+    assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [11] * 9
+    body = json.loads("\n".join(report_lines(hostile, capsys, "-o", "json")))
+    assert HOSTILE in {group["group_id"] for group in body["groups"]}
 
 
-BROKEN = [{"source": "a.jsonl", "error": "cut off", "offset": n} for n in range(3)]
-
-
-@pytest.mark.parametrize(
-    ("rows", "options", "said", "fields"),
-    [
-        (
-            {"errors": BROKEN},
-            {},
-            "3 records could not be read, and their evidence is missing",
-            {"records_unreadable": 3},
-        ),
-        (
-            {},
-            {"breaks": {3: (7,), 9: (1, 5)}},
-            "of 2 partitions the log cleaner removed records between two scans",
-            {"partitions_with_missing_records": [3, 9]},
-        ),
-    ],
-    ids=["unreadable", "cleaned"],
-)
-def test_what_is_missing_is_said_in_every_form(
-    *, rows: Rows, options: Any, said: str, fields: dict[str, Any], tmp_path: Path, capsys: Said
-) -> None:
-    folder = write_tables(tmp_path, {**fleet(20), **rows}, **options)
+def test_what_is_missing_is_said_in_every_form(tmp_path: Path, capsys: Said) -> None:
+    broken = [{"source": "a.jsonl", "error": "cut off", "offset": n} for n in range(3)]
+    rows = {**fleet(20), "errors": broken}
+    folder = write_tables(tmp_path, rows, breaks={3: (7,), 9: (1, 5)})
     for form in ("text", "markdown", "html"):
-        assert said in "\n".join(report_lines(folder, capsys, "-o", form))
-    body = json.loads("\n".join(report_lines(folder, capsys, "-o", "json")))
-    assert {name: body["scan"][name] for name in fields} == fields
+        text = " ".join(" ".join(report_lines(folder, capsys, "-o", form)).split())
+        assert "3 records could not be read, and their evidence is missing" in text
+        assert "of 2 partitions the log cleaner removed records between two scans" in text
+    scan = json.loads("\n".join(report_lines(folder, capsys, "-o", "json")))["scan"]
+    assert (scan["records_unreadable"], scan["partitions_with_missing_records"]) == (3, [3, 9])
 
 
 @pytest.mark.parametrize("minutes", [2, 24 * 60])

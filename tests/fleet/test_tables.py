@@ -13,17 +13,13 @@ import pyarrow as pa
 import pytest
 
 from rebal.groups.errors import RebalError
-from rebal.groups.evidence.merge import merge
-from rebal.groups.evidence.observations import Joined, Refused
 from rebal.groups.model import (
     Broker,
     Cluster,
-    Group,
     GroupSnapshot,
     GroupState,
     GroupType,
     Knowledge,
-    Member,
     Source,
 )
 from rebal.inspectors.clock import moment
@@ -32,18 +28,11 @@ from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.kafka.brokers import ClusterReading
 from rebal.inspectors.tables.columns import rows_of
-from rebal.inspectors.tables.groups import read_observations, read_snapshots
+from rebal.inspectors.tables.groups import read_snapshots
 from rebal.inspectors.tables.history import read_history
 from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.synthetic import fleet, group_named
 from tests.fleet.tablefiles import AT, change_document, files_in, write_tables
-
-GROUPS = 20
-
-
-@pytest.fixture(scope="module")
-def scan(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tables(tmp_path_factory.mktemp("scan"), fleet(GROUPS), parts=3)
 
 
 def half_written(folder: Path) -> Path:
@@ -57,14 +46,20 @@ def two_clusters(folder: Path) -> Path:
     return folder
 
 
-def snapshot_of(scan: Path, shape: str) -> GroupSnapshot:
-    (found,) = read_snapshots(open_tables(str(scan)), group_named(shape))
+def snapshot_of(small_scan: Path, shape: str) -> GroupSnapshot:
+    (found,) = read_snapshots(open_tables(str(small_scan)), group_named(shape))
     return found
 
 
 def broken(folder: Path, change: Mapping[str, Any]) -> Path:
     change_document(folder, change)
     return folder
+
+
+NO_SCANS = (
+    "missing", "file", "empty", "half-written", "one table", "several clusters", "another cluster",
+    "newer", "odd", "no schema",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -81,18 +76,7 @@ def broken(folder: Path, change: Mapping[str, Any]) -> Path:
         (lambda at: broken(write_tables(at, {}), {"tables": 3}), "last scan cannot be read"),
         (lambda at: broken(write_tables(at, {}), {"schema": None}), "last scan cannot be read"),
     ],
-    ids=[
-        "missing",
-        "file",
-        "empty",
-        "half-written",
-        "one table",
-        "several clusters",
-        "another cluster",
-        "newer",
-        "odd",
-        "no schema",
-    ],
+    ids=NO_SCANS,
 )
 def test_what_is_no_finished_scan_is_said_in_one_sentence(
     make: Any, said: str, tmp_path: Path
@@ -178,9 +162,9 @@ def plain(value: Any, kind: pa.DataType) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def test_a_snapshot_has_what_the_tables_show_and_where_it_was_seen(scan: Path) -> None:
-    seen = snapshot_of(scan, "half-way")
-    wanted = next(r for r in fleet(GROUPS)["groups"] if r["group_id"] == seen.group.group_id)
+def test_a_snapshot_has_what_the_tables_show_and_where_it_was_seen(small_scan: Path) -> None:
+    seen = snapshot_of(small_scan, "half-way")
+    wanted = next(r for r in fleet(20)["groups"] if r["group_id"] == seen.group.group_id)
     assert seen.group.state is GroupState.STABLE
     assert seen.group.type is GroupType.CLASSIC
     assert (seen.group.assignor, seen.group.generation) == ("range", wanted["generation"])
@@ -211,8 +195,8 @@ def test_a_snapshot_has_what_the_tables_show_and_where_it_was_seen(scan: Path) -
     assert "no longer in the group" in left_over.why
 
 
-def test_what_no_source_shows_stays_unknown(scan: Path) -> None:
-    seen = snapshot_of(scan, "unknown")
+def test_what_no_source_shows_stays_unknown(small_scan: Path) -> None:
+    seen = snapshot_of(small_scan, "unknown")
     assert {member.assignors.knowledge for member in seen.members} == {Knowledge.BOUNDED}
     for member in seen.members:
         assert member.assignors.list == ()
@@ -223,8 +207,8 @@ def test_what_no_source_shows_stays_unknown(scan: Path) -> None:
     assert any("a scan's tables have none" in note for note in seen.notes)
 
 
-def test_what_the_brokers_said_is_known(scan: Path, tmp_path: Path) -> None:
-    (topic,) = snapshot_of(scan, "unknown").topics
+def test_what_the_brokers_said_is_known(small_scan: Path, tmp_path: Path) -> None:
+    (topic,) = snapshot_of(small_scan, "unknown").topics
     cluster = Cluster(
         cluster_id="c1",
         brokers=(Broker(broker_id=3, rack="b"),),
@@ -237,7 +221,7 @@ def test_what_the_brokers_said_is_known(scan: Path, tmp_path: Path) -> None:
         (ClusterReading(at=AT, cluster=cluster, topics=counts), topic.partitions + 2, 1),
         (ClusterReading(at=AT, cluster=cluster, notes=("no rights",)), topic.partitions, 3),
     ):
-        told = write_tables(tmp_path / str(notes), fleet(GROUPS), brokers=brokers)
+        told = write_tables(tmp_path / str(notes), fleet(20), brokers=brokers)
         seen = snapshot_of(told, "unknown")
         assert seen.cluster == cluster
         assert [(one.name, one.partitions) for one in seen.topics] == [(topic.name, partitions)]
@@ -246,7 +230,7 @@ def test_what_the_brokers_said_is_known(scan: Path, tmp_path: Path) -> None:
 
 
 def test_topics_known_by_id_only_get_the_names_that_brokers_said(tmp_path: Path) -> None:
-    rows = fleet(GROUPS)
+    rows = fleet(20)
     group = group_named("kip-848")
     by_id = [
         {
@@ -276,49 +260,29 @@ def test_topics_known_by_id_only_get_the_names_that_brokers_said(tmp_path: Path)
     ]
 
 
-def test_kip_848_empty_and_deleted_groups(scan: Path) -> None:
-    consumer = snapshot_of(scan, "kip-848")
+def test_kip_848_empty_and_deleted_groups(small_scan: Path) -> None:
+    consumer = snapshot_of(small_scan, "kip-848")
     assert consumer.group.type is GroupType.CONSUMER
     assert consumer.group.group_epoch is not None
     assert consumer.group.generation is None
     assert {member.protocol_type for member in consumer.members} == {"consumer"}
-    assert snapshot_of(scan, "empty").group.state is GroupState.EMPTY
-    gone = snapshot_of(scan, "deleted")
+    assert snapshot_of(small_scan, "empty").group.state is GroupState.EMPTY
+    gone = snapshot_of(small_scan, "deleted")
     assert (gone.group.state, gone.members) == (GroupState.DEAD, ())
-    assert read_history(open_tables(str(scan)))[gone.group.group_id].is_gone
+    assert read_history(open_tables(str(small_scan)))[gone.group.group_id].is_gone
 
 
-def test_evidence_binds_by_member_id_and_to_nobody_else(scan: Path) -> None:
-    seen = list(read_observations(open_tables(str(scan)), group_named("half-way")))
-    joins = [one for one in seen if isinstance(one, Joined)]
-    assert [type(one) for one in seen if not isinstance(one, Joined)] == [Refused]
-    here = next(one for one in joins if "before" not in one.member_id)
-    live = GroupSnapshot(
-        group=Group(group_id=here.group_id, state=GroupState.STABLE, type=GroupType.CLASSIC),
-        captured_at=AT,
-        members=(
-            Member(member_id=here.member_id, client_id=here.client_id),
-            # The same client, restarted since: another member id, so nothing is known of it.
-            Member(member_id="restarted-since", client_id=here.client_id),
-        ),
-    )
-    bound = {member.member_id: member for member in merge(live, seen).members}
-    assert bound[here.member_id].assignors.list == here.list
-    assert bound["restarted-since"].assignors.knowledge is Knowledge.UNKNOWN
-    assert bound["restarted-since"].software is None
-
-
-def test_one_group_is_found_in_any_file_and_row_group(scan: Path) -> None:
-    every = {one.group.group_id: one for one in read_snapshots(open_tables(str(scan)))}
-    assert len(every) == GROUPS
+def test_one_group_is_found_in_any_file_and_row_group(small_scan: Path) -> None:
+    every = {one.group.group_id: one for one in read_snapshots(open_tables(str(small_scan)))}
+    assert len(every) == 20
     for name, whole in every.items():
-        assert read_snapshots(open_tables(str(scan)), name) == (whole,)
-    assert read_snapshots(open_tables(str(scan)), "nobody") == ()
+        assert read_snapshots(open_tables(str(small_scan)), name) == (whole,)
+    assert read_snapshots(open_tables(str(small_scan)), "nobody") == ()
 
 
-def test_history_has_the_metrics_by_kafkas_names(scan: Path) -> None:
-    rows = {row["group_id"]: row for row in fleet(GROUPS)["groups"]}
-    history = read_history(open_tables(str(scan)))
+def test_history_has_the_metrics_by_kafkas_names(small_scan: Path) -> None:
+    rows = {row["group_id"]: row for row in fleet(20)["groups"]}
+    history = read_history(open_tables(str(small_scan)))
     assert list(history) == sorted(rows)
     for name, one in history.items():
         row = rows[name]
@@ -334,16 +298,16 @@ def test_history_has_the_metrics_by_kafkas_names(scan: Path) -> None:
                 "last-rebalance-seconds-ago": (AT - row["last_rebalance_at"]).total_seconds(),
             }
         )
-        done = [r for r in fleet(GROUPS)["rebalances"] if r["group_id"] == name and not r["failed"]]
+        done = [r for r in fleet(20)["rebalances"] if r["group_id"] == name and not r["failed"]]
         assert one.stopped == pytest.approx(sum(r["stopped"] for r in done) / len(done))
         ended = [rebalance.at or 0 for rebalance in one.rebalances]
         assert ended == sorted(ended)
 
 
-def test_reading_starts_no_jvm_and_imports_no_spark(scan: Path) -> None:
+def test_reading_starts_no_jvm_and_imports_no_spark(small_scan: Path) -> None:
     code = (
         "import sys\nfrom rebal.cli.app import run\n"
-        f"code = run(['fleet', 'report', {str(scan)!r}, '--exit-zero'])\n"
+        f"code = run(['fleet', 'report', {str(small_scan)!r}, '--exit-zero'])\n"
         # A deferred package has not been imported: its `__init__` has not run.
         "ran = {n for n, m in sys.modules.items() if type(m).__name__ != '_Deferred'}\n"
         "print(code, sorted({name.split('.')[0] for name in ran}), file=sys.stderr)"
@@ -356,7 +320,7 @@ def test_reading_starts_no_jvm_and_imports_no_spark(scan: Path) -> None:
 
 
 def test_without_pyarrow_it_says_what_to_install(
-    scan: Path, monkeypatch: pytest.MonkeyPatch
+    small_scan: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None of the reader's modules needs it to be imported: the sentence is reached."""
     code = "import sys, rebal.cli.fleet; print('pyarrow' in sys.modules)"
@@ -364,4 +328,4 @@ def test_without_pyarrow_it_says_what_to_install(
     assert done.stdout == "False\n"
     monkeypatch.setattr("rebal.inspectors.tables.reader.find_spec", lambda name: None)
     with pytest.raises(RebalError, match=r"pip install 'rebal\[lake\]'"):
-        open_tables(str(scan))
+        open_tables(str(small_scan))
