@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet.conftest import OFFSETS, read_tables
+from tests.fleet.conftest import CAPTURES, OFFSETS, read_tables
 from tests.fleet.tablefiles import last_scan
 from tests.fleet.test_scan import lines_of, write_lines
 from tests.fleet.timeline_input import Row, captured_records, captured_requests, tables
-
-CAPTURES = Path(__file__).parents[1] / "data" / "captures"
 
 
 def cleaned(records: Iterable[Row], until: float) -> list[Row]:
@@ -29,7 +27,7 @@ def cleaned(records: Iterable[Row], until: float) -> list[Row]:
     ]
 
 
-def failures(rows: list[Row]) -> set[tuple[str, int]]:
+def failures(rows: Iterable[Row]) -> set[tuple[str, int]]:
     made = tables(rows)
     found = {(r["group_id"], r["generation"]) for r in made["rebalances"] if r["failed"]}
     counted = {g["group_id"]: g["failed_rebalance_total"] for g in made["groups"]}
@@ -37,14 +35,10 @@ def failures(rows: list[Row]) -> set[tuple[str, int]]:
     return found
 
 
-@pytest.fixture(scope="module")
-def records() -> list[Row]:
-    return list(captured_records(CAPTURES))
-
-
 @pytest.mark.parametrize("log", [False, True])
-def test_no_generation_that_was_completed_counts_as_failed(records: list[Row], log: bool) -> None:
-    requests = list(captured_requests(CAPTURES)) if log else []
+def test_no_generation_that_was_completed_counts_as_failed(log: bool) -> None:
+    records = captured_records(CAPTURES)
+    requests = captured_requests(CAPTURES) if log else ()
     really = failures([*records, *requests])
     assert really
     completed = {
@@ -61,9 +55,8 @@ def test_no_generation_that_was_completed_counts_as_failed(records: list[Row], l
     assert fewer > len(records), "the cleaner took nothing away"
 
 
-def test_with_only_the_newest_of_each_key_nothing_is_known_to_have_failed(
-    records: list[Row],
-) -> None:
+def test_with_only_the_newest_of_each_key_nothing_is_known_to_have_failed() -> None:
+    records = captured_records(CAPTURES)
     kept = cleaned(records, float("inf"))
     assert len(kept) < len(records) / 2
     made = tables(kept)
@@ -74,8 +67,9 @@ def test_with_only_the_newest_of_each_key_nothing_is_known_to_have_failed(
     }
 
 
-def test_what_was_taken_away_between_two_scans_is_not_known(records: list[Row]) -> None:
+def test_what_was_taken_away_between_two_scans_is_not_known() -> None:
     """The first scan read all of a part; the next one found the part after it compacted."""
+    records = captured_records(CAPTURES)
     really = failures(records)
     ends: dict[int, int] = {}
     times = sorted(row["at"] for row in records)
@@ -93,7 +87,7 @@ def test_what_was_taken_away_between_two_scans_is_not_known(records: list[Row]) 
 @pytest.mark.live
 @pytest.mark.timeout(300)
 def test_a_scan_that_goes_on_marks_where_offsets_are_missing(
-    records: list[Row], scan: Callable[..., str], tmp_path: Path
+    scan: Callable[..., str], tmp_path: Path
 ) -> None:
     lines = sorted(lines_of(OFFSETS), key=lambda line: line["timestamp"])
     half, later = lines[: len(lines) // 4], lines[len(lines) // 4 :]
@@ -109,4 +103,5 @@ def test_a_scan_that_goes_on_marks_where_offsets_are_missing(
     assert second.breaks
     assert all(ends == (first.offsets[p],) for p, ends in second.breaks.items())
     failed = [row for row in read_tables(out)["rebalances"] if row["failed"]]
-    assert {(row["group_id"], row["generation"]) for row in failed} <= failures(records)
+    really = failures(captured_records(CAPTURES))
+    assert {(row["group_id"], row["generation"]) for row in failed} <= really

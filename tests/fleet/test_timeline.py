@@ -8,8 +8,6 @@ from rebal.inspectors.fleet.timeline import causes
 from tests.fleet.timeline_input import tables
 from tests.fleet.timeline_story import SECOND, START, M, Story, at, facts, numbers, only
 
-EMPTY = "Empty"
-
 
 def test_a_group_from_its_birth_to_its_emptying() -> None:
     story = Story()
@@ -21,7 +19,7 @@ def test_a_group_from_its_birth_to_its_emptying() -> None:
     made = tables(story.rows, observed=(START, START + 3600 * SECOND))
     group = only(made["groups"])
     assert facts(group, "type", "state", "generation", "members", "incarnation", "partition") == (
-        "classic", EMPTY, 5, 0, 1, 0,
+        "classic", "Empty", 5, 0, 1, 0,
     )  # fmt: skip
     assert facts(group, "rebalance_total", "failed_rebalance_total") == (3, 1)
     assert group["sources"] == ["offsets topic"]

@@ -58,23 +58,13 @@ def no_nonsense(made: Tables) -> None:
 
 
 @cache
-def records() -> tuple[Row, ...]:
-    return tuple(captured_records(CAPTURES))
-
-
-@cache
-def with_requests() -> tuple[Row, ...]:
-    return (*captured_records(CAPTURES), *captured_requests(CAPTURES))
-
-
-@cache
 def usual_with_requests() -> Tables:
-    return tables(with_requests())
+    return tables([*captured_records(CAPTURES), *captured_requests(CAPTURES)])
 
 
 @cache
 def wanted() -> dict[str, list[str]]:
-    return structure(tables(records()))
+    return structure(tables(captured_records(CAPTURES)))
 
 
 def span(rows: Sequence[Row]) -> tuple[int, int]:
@@ -149,8 +139,9 @@ shifts = st.dictionaries(
 @given(shifts)
 @example({0: -50 * YEAR})
 def test_no_clock_changes_who_was_there(by: Mapping[int, int]) -> None:
-    rows = [{**row, "at": row["at"] + by.get(n, 0)} for n, row in enumerate(records())]
-    for observed in (span(records()), None):
+    records = captured_records(CAPTURES)
+    rows = [{**row, "at": row["at"] + by.get(n, 0)} for n, row in enumerate(records)]
+    for observed in (span(records), None):
         made = tables(rows, observed=observed)
         no_nonsense(made)
         for name, found in structure(made).items():
@@ -210,7 +201,7 @@ def test_a_request_outside_of_all_sources_time_has_none() -> None:
 @pytest.mark.parametrize("which", ["records", "log", "both"])
 def test_a_broker_whose_clock_is_set_back_begins_no_group_anew(by: int, which: str) -> None:
     """Generations put the log's rebalances between the records, whatever their times are."""
-    rows = with_requests()
+    rows = [*captured_records(CAPTURES), *captured_requests(CAPTURES)]
     first, last = span(rows)
     back = first + (last - first) * 6 // 10
 
@@ -223,15 +214,8 @@ def test_a_broker_whose_clock_is_set_back_begins_no_group_anew(by: int, which: s
     made, usual = tables(map(off, rows)), usual_with_requests()
     no_nonsense(made)
     names = (
-        "group_id",
-        "incarnation",
-        "generation",
-        "failed",
-        "members",
-        "joined",
-        "left",
-        "moved",
-    )
+        "group_id", "incarnation", "generation", "failed", "members", "joined", "left", "moved",
+    )  # fmt: skip
     got, wanted = (
         sorted(repr([row[name] for name in names]) for row in found["rebalances"])
         for found in (made, usual)

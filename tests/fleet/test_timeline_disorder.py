@@ -17,6 +17,7 @@ from tests.fleet.timeline_input import (
     batches,
     captured_records,
     captured_requests,
+    in_order,
     tables,
 )
 from tests.fleet.timeline_story import SECOND, M, Story, at, facts, only
@@ -40,7 +41,6 @@ def test_two_brokers_logs_out_of_order_give_the_same_generations() -> None:
     story.round(10, 1, [M("a", (0, 1))])
     story.round(14, 2, [M("a", (0,)), M("b", (1,))])
     story.round(18, 3, [M("b", (0, 1))])
-    wanted = [facts(r, "generation", "joined", "left") for r in tables(story.rows)["rebalances"]]
     behind = [
         {**row, "at": row["at"] - 3 * SECOND} if asked(row).generation == 2 else row
         for row in story.rows
@@ -54,14 +54,13 @@ def test_two_brokers_logs_out_of_order_give_the_same_generations() -> None:
         got = [facts(r, "generation", "joined", "left") for r in made["rebalances"]]
         assert got == [(1, ["a"], []), (2, ["b"], []), (3, [], ["a"])]
         assert {m["assignors"] and tuple(m["assignors"]) for m in made["members"]} == {("range",)}
-    assert wanted[1:] == [(2, ["b"], []), (3, [], ["a"])]
 
 
 def test_rows_that_are_not_sorted_by_effective_times_are_told() -> None:
     story = Story()
     for number in range(1, 6):
         story.generation(number * 100, number, [M("a", (number,))])
-    whole = pa.Table.from_batches(batches(story.rows))
+    whole = pa.Table.from_batches(batches(in_order(story.rows)))
     unsorted = whole.take([0, 2, 1, 3, 4]).combine_chunks().to_batches()
     errors = [
         row

@@ -1,24 +1,32 @@
-"""What the timeline keeps in memory is bounded by the members there are."""
+"""A group's state: bounded by the members there are, and a document that is read whole only."""
 
 from __future__ import annotations
 
+import os
+import pickle
+import zlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
+from msgspec import inspect
 
+from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.schemas import TIMELINE
 from rebal.inspectors.fleet.timeline import rows as timeline_rows
 from rebal.inspectors.fleet.timeline.facts import unpack_request
 from rebal.inspectors.fleet.timeline.group import apply_record, apply_request, finish
 from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.state import GroupState, encode
+from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode
 from rebal.inspectors.fleet.timeline.timeline import Options, make_tables
 from tests.fleet.timeline_input import batches, in_order, record_of
 from tests.fleet.timeline_story import M, Story
+from tests.house.modules import files, imports
 
 
-def told(story: Story, step: Callable[[Story, int], None], count: int) -> tuple[int, int]:
+def size_after(story: Story, step: Callable[[Story, int], None], count: int) -> tuple[int, int]:
     """How large a state is after so many steps, and how many rebalances were told."""
     rows, state, found = Rows(), GroupState(group_id="g"), 0
 
@@ -66,7 +74,7 @@ def heartbeats(story: Story, epoch: int) -> None:
 )
 def test_memory_does_not_grow_with_history(step: Callable[[Story, int], None], count: int) -> None:
     """What is kept is bounded by the members there are, not by how many there have been."""
-    (few, _), (many, rebalances) = (told(Story(), step, n) for n in (count, 3 * count))
+    (few, _), (many, rebalances) = (size_after(Story(), step, n) for n in (count, 3 * count))
     assert many < 1.2 * few, (few, many)
     assert rebalances == 3 * count - 1
 
@@ -87,10 +95,91 @@ def test_rows_of_unchanged_members_are_handed_on_before_the_end(
 
     def counted() -> Iterator[pa.RecordBatch]:
         nonlocal given
-        for batch in batches(story.rows):
+        for batch in batches(in_order(story.rows)):
             given += len(batch)
             yield batch
 
     found = next(len(rows) for kind, rows in make_tables(counted(), Options()) if kind == table)
     assert found >= 1_000
     assert given < len(story.rows)
+
+
+def told(generations: int) -> GroupState:
+    """The state of a group of two members after so many generations."""
+    state, rows, story = GroupState(group_id="g", recorded=True), Rows(), Story()
+    for number in range(1, generations + 1):
+        story.generation(number * 60, number, [M("a", (0,)), M("b", (1,))])
+    for row in story.rows:
+        apply_record(state, rows, record_of(row))
+    return state
+
+
+def test_a_document_says_all_that_the_state_holds() -> None:
+    state = told(5)
+    back = decode(encode(state), "g")
+    assert encode(back) == encode(state)
+    assert (back.group_id, back.last_at) == ("g", state.last_at)
+    assert back.members["a"].member.assignment.count == 1
+
+
+class _Command:
+    """Stands for what somebody else may put into a lake."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, ("exit 1",)
+
+
+def crafted(**changes: Any) -> bytes:
+    """A state's document with other values of some fields."""
+    fields = msgspec.msgpack.decode(encode(told(3)))
+    for name, value in changes.items():
+        fields[GroupState.__struct_fields__.index(name)] = value
+    return msgspec.msgpack.encode(fields)
+
+
+BROKEN = {
+    "a pickle": pickle.dumps([1, 2]),
+    "a pickled command": pickle.dumps(_Command()),
+    "nothing": b"",
+    "its first byte": encode(told(3))[:1],
+    "cut off": encode(told(3))[:50],
+    "cut off at its end": encode(told(3))[:-1],
+    "another schema": crafted(schema=SCHEMA + 1),
+    "a text for a number": crafted(last_at="now"),
+    "another type of group": crafted(type="none"),
+    "half a partition": encode(told(3)).replace(b"\xc4\x04\0\0\0\1", b"\xc4\x02\0\1"),
+    "another group's": crafted(group_id="h"),
+}
+
+
+@pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
+def test_nothing_but_a_whole_document_is_read(data: bytes) -> None:
+    with pytest.raises(
+        DocumentError, match=r"the lake's state of group g .*: scan again with --full"
+    ):
+        decode(data, "g")
+
+
+def test_no_module_reads_what_names_code() -> None:
+    named = {name for file in files("inspectors/fleet") for _, name, _ in imports(file)}
+    assert "msgspec.msgpack" in named
+    assert not named & {"pickle", "cPickle", "dill", "marshal", "shelve", "cloudpickle"}
+
+
+def shape_of(kind: Any) -> Any:
+    """A type by its fields' names and types, all the way down."""
+    if isinstance(kind, inspect.Field):
+        return kind.name, shape_of(kind.type)
+    if isinstance(kind, inspect.EnumType):
+        return [one.value for one in kind.cls]
+    if isinstance(kind, tuple):
+        return [shape_of(one) for one in kind]
+    if isinstance(kind, inspect.Type):
+        return type(kind).__name__, [shape_of(getattr(kind, n)) for n in kind.__struct_fields__]
+    return kind if isinstance(kind, bool | int | str) else None
+
+
+def test_every_change_of_a_document_has_a_schema_of_its_own() -> None:
+    """If this fails, raise `SCHEMA` (not for a name alone: documents are arrays); note both."""
+    shape = repr(shape_of(inspect.type_info(GroupState)))
+    assert (SCHEMA, zlib.crc32(shape.encode())) == (5, 813298262)

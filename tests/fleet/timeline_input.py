@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 from msgspec.structs import replace
 
+from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.schemas import TABLES, TIME, TIMELINE
 from rebal.inspectors.fleet.sources.requests import RequestLines
 from rebal.inspectors.fleet.timeline.clock import DISORDER, early, effective_times
@@ -29,10 +31,6 @@ Tables = dict[str, list[Row]]
 _SENT = ("key", "value")
 
 
-def micros(at: datetime) -> int:
-    return round(at.timestamp() * 1_000_000)
-
-
 def record(group_id: str, at: int, offset: int, key: bytes, value: bytes | None) -> Row:
     """One record; `at` in microseconds."""
     return {
@@ -45,12 +43,6 @@ def record(group_id: str, at: int, offset: int, key: bytes, value: bytes | None)
         "value": value,
         "source": "topic",
     }
-
-
-def request(row: Row) -> Row:
-    """One row of a request, `at` in microseconds or a datetime."""
-    at = row["at"]
-    return {**row, "at": micros(at) if isinstance(at, datetime) else at}
 
 
 def asked(row: Row) -> Request:
@@ -71,8 +63,10 @@ def request_rows(lines: Iterable[tuple[bytes, str, int]], zone: Zone = None) -> 
     return found.take()
 
 
-def captured_records(folder: Path) -> Iterator[Row]:
-    """All group and member records of a capture."""
+@cache
+def captured_records(folder: Path) -> Sequence[Row]:
+    """All group and member records of a capture; nobody changes them."""
+    rows = []
     with gzip.open(folder / "consumer_offsets.jsonl.gz", "rt", encoding="utf-8") as lines:
         for line in lines:
             read = json.loads(line)
@@ -82,16 +76,18 @@ def captured_records(folder: Path) -> Iterator[Row]:
             name = key[4 : 4 + int.from_bytes(key[2:4], "big")].decode()
             value = None if read["value"] is None else base64.b64decode(read["value"])
             row = record(name, read["timestamp"] * 1000, read["offset"], key, value)
-            yield {**row, "partition": read["partition"]}
+            rows.append({**row, "partition": read["partition"]})
+    return rows
 
 
-def captured_requests(folder: Path) -> Iterator[Row]:
-    """All lines of a capture's request log that concern a group."""
+@cache
+def captured_requests(folder: Path) -> Sequence[Row]:
+    """All lines of a capture's request log that concern a group; nobody changes them."""
     with gzip.open(folder / "kafka-request.log.gz", "rb") as lines:
         numbered = [(line, "kafka-request.log", n) for n, line in enumerate(lines)]
-    for row in request_rows(numbered).to_pylist():
-        if row["group_id"] is not None and row["problem"] is None:
-            yield request(row)
+    rows = request_rows(numbered).to_pylist()
+    known = (row for row in rows if row["group_id"] is not None and row["problem"] is None)
+    return [_times_as_numbers(row) for row in known]
 
 
 def write_records(path: Path, rows: Iterable[Row]) -> Path:
@@ -132,13 +128,7 @@ def record_of(row: Row) -> Record:
     return Record(**{name: row.get(name) for name in names})
 
 
-def batches(
-    rows: Iterable[Row], size: int = 1000, observed: tuple[int, int] | None = None
-) -> Iterator[pa.RecordBatch]:
-    yield from _batches(in_order(rows, observed), size)
-
-
-def _batches(ordered: Sequence[Row], size: int) -> Iterator[pa.RecordBatch]:
+def batches(ordered: Sequence[Row], size: int = 1000) -> Iterator[pa.RecordBatch]:
     for at in range(0, len(ordered), size):
         part = ordered[at : at + size]
         columns = []
@@ -192,7 +182,7 @@ class Scans:
         self._states: dict[str, Row] = {}
         self._waiting: list[Row] = []
 
-    def scan(self, ordered: Sequence[Row], size: int = 1000, **options: Any) -> None:
+    def scan(self, ordered: Sequence[Row], size: int = 1000) -> None:
         """Tell these rows, which are in order."""
         news = {row["group_id"] for row in ordered}
         waiting = [row for row in self._waiting if row["group_id"] in news]
@@ -202,7 +192,7 @@ class Scans:
         self._waiting = [row for row in self._waiting if row["group_id"] not in news]
         for name, before in self._open.items():
             self._open[name] = [row for row in before if row["group_id"] not in kept]
-        for kind, batch in make_tables(_batches(rows, size), Options(**self._options, **options)):
+        for kind, batch in make_tables(batches(rows, size), Options(**self._options)):
             batch.validate(full=True)
             found = batch.to_pylist()
             if kind == WAITING:

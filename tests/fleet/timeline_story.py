@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import struct
 import uuid
 from collections.abc import Mapping, Sequence
@@ -13,11 +12,12 @@ from typing import Any
 from rebal.groups.compact import Partitions
 from rebal.groups.model import Subscription
 from rebal.groups.wire.consumer_protocol import ConsumerAssignment
+from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.schemas import TIMELINE
 from rebal.inspectors.fleet.timeline.facts import pack_request
 from rebal.inspectors.logs.requests.lines import MemberEntry, Protocol, Request
 from tests.encoders import encode_assignment, encode_subscription
-from tests.fleet.timeline_input import Row, micros, record
+from tests.fleet.timeline_input import Row, record
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
@@ -33,16 +33,11 @@ _NOTHING = (
     | dict.fromkeys(("new", "local", "skip_assignment"), False)
 )
 """What a request says that says nothing."""
-Has = Sequence[int] | Mapping[uuid.UUID, Sequence[int]]
-"""Partitions: of the topic with `TOPIC_ID`, or by topic."""
 
 
 @dataclass
 class M:
-    """One member of a generation: partitions of topic `t` unless said otherwise.
-
-    `more` are partitions of other topics.
-    """
+    """One member of a generation: partitions of topic `t` unless said otherwise."""
 
     id: str
     has: Sequence[int] = ()
@@ -55,7 +50,6 @@ class M:
     session: int = 10_000
     rebalance: int = 60_000
     sent: bytes | None = None
-    more: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def subscription(self) -> bytes:
         if self.sent is not None:
@@ -73,7 +67,6 @@ class M:
     def assignment(self) -> bytes:
         topic = self.topics[0] if self.topics else "t"
         partitions = {topic: Partitions(self.has)} if self.has else {}
-        partitions |= {name: Partitions(numbers) for name, numbers in self.more.items()}
         return encode_assignment(ConsumerAssignment(version=3, partitions=partitions))
 
 
@@ -154,10 +147,12 @@ class Story:
             out += b"\x01\x00" + bytes([len(tag)]) + tag
         self.put(at, 5, out, member.id)
 
-    def target(self, at: float, member: str, has: Has) -> None:
+    def target(self, at: float, member: str, has: Sequence[int]) -> None:
         self.put(at, 7, struct.pack(">h", 0) + _ids(has) + b"\0", member)
 
-    def current(self, at: float, member: str, epoch: int, has: Has, state: int = 0) -> None:
+    def current(
+        self, at: float, member: str, epoch: int, has: Sequence[int], state: int = 0
+    ) -> None:
         out = struct.pack(">hiib", 0, epoch, epoch - 1, state) + _ids(has) + b"\x01\0"
         self.put(at, 8, out, member)
 
@@ -169,7 +164,7 @@ class Story:
         self,
         at: float,
         epoch: int,
-        given: Mapping[str, Has],
+        given: Mapping[str, Sequence[int]],
         joined: Sequence[M] = (),
         *,
         done: float | None = None,
@@ -276,18 +271,12 @@ class Story:
             )
 
 
-def _ids(has: Has) -> bytes:
-    by_topic = has if isinstance(has, Mapping) else {TOPIC_ID: has} if has else {}
-    out = bytes([len(by_topic) + 1])
-    for one, numbers in by_topic.items():
-        packed = struct.pack(f">{len(numbers)}i", *numbers)
-        out += one.bytes + bytes([len(numbers) + 1]) + packed + b"\0"
-    return out
-
-
-def topic_id() -> str:
-    """The topic's id as Kafka prints it."""
-    return base64.urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("=")
+def _ids(has: Sequence[int]) -> bytes:
+    """Partitions of the topic with `TOPIC_ID`."""
+    if not has:
+        return b"\1"
+    packed = struct.pack(f">{len(has)}i", *has)
+    return b"\2" + TOPIC_ID.bytes + bytes([len(has) + 1]) + packed + b"\0"
 
 
 def at(moment: datetime | None) -> float | None:

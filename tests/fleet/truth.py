@@ -93,7 +93,6 @@ class Truth:
 
     def __init__(self, folder: Path) -> None:
         read = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
-        self.begin: int = read["t_begin_ms"]
         self.end: int = read["t_end_ms"]
         self.groups: dict[str, list[Run]] = {}
         self.deleted: list[tuple[str, int]] = []

@@ -6,13 +6,14 @@ import gzip
 import itertools
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 from rebal.groups.clients import family_of
+from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.timeline.causes import EXPIRED, FENCED, LEFT, RESTARTED
 from rebal.inspectors.fleet.timeline.incidents import DELETED
-from tests.fleet.tally import Tally
-from tests.fleet.timeline_input import Row, Tables, micros
+from tests.fleet.timeline_input import Row, Tables
 from tests.fleet.truth import NO_LEAVE, Number, Run, Truth, partitions, protocol
 from tests.software import JAVA
 
@@ -25,6 +26,67 @@ REPLACED = (RESTARTED, FENCED)
 TOPIC_ID = re.compile(r"[\w-]{22}")
 BROKERS_SESSION = 45_000
 """Milliseconds without a heartbeat that a KIP-848 member is allowed at most, by Kafka's default."""
+BY_LOG = (
+    "ordered list of a run",
+    "software of a run",
+    "version of a run",
+    "refused run",
+    "refused joins",
+    "refused_total",
+    "rebalance protocol of a generation",
+)
+BY_TOPIC = (
+    "stop",
+    "crash",
+    "group deleted",
+    "partitions that a member printed",
+    "state of a described group",
+    "members of a described group",
+    "assignor of a described group",
+)
+BY_EITHER = (
+    "generation and its member count",
+    "rebalance that was not completed",
+    "members of a generation run",
+    "members are all there",
+)
+"""What a source can always show, and so must."""
+
+
+class Tally:
+    """Kinds of facts, what is unknown of each, and what is wrong, word for word."""
+
+    def __init__(self, mode: str, folder: Path) -> None:
+        self.mode = mode
+        self.folder = folder
+        self.expected: set[str] = set()
+        self.unknown: dict[str, list[object]] = {}
+        self.wrong: list[str] = []
+
+    @property
+    def has_log(self) -> bool:
+        return "log" in self.mode
+
+    @property
+    def has_topic(self) -> bool:
+        return "topic" in self.mode
+
+    def is_right(self, kind: str, what: object, found: object, wanted: object) -> None:
+        """None found is unknown."""
+        self.expected.add(kind)
+        if found is None:
+            self.unknown.setdefault(kind, []).append(what)
+        elif found != wanted:
+            self.wrong.append(f"{kind}: {what}: {found!r}, really {wanted!r}")
+
+    def check(self) -> None:
+        """Nothing is wrong, and what the source can show is not unknown either."""
+        assert not self.wrong, "\n".join(self.wrong)
+        kinds = [*BY_EITHER, *(BY_LOG if self.has_log else ())]
+        kinds += BY_TOPIC if self.has_topic else ()
+        missing = {kind: self.unknown[kind] for kind in kinds if kind in self.unknown}
+        assert not missing, missing
+        assert "members of a generation run" in self.expected
 
 
 def ms(at: Any) -> int:
@@ -216,10 +278,7 @@ def check_ends(truth: Truth, found: Tables, tally: Tally) -> None:
             continue
         silent = run.instance is not None or run.family in NO_LEAVE or kind == "crash"
         reason = last["left_reason"]
-        if not silent:
-            told = None if reason is None else reason not in (EXPIRED, *REPLACED)
-        else:
-            told = None if reason is None else reason in (EXPIRED, *REPLACED)
+        told = None if reason is None else (reason in (EXPIRED, *REPLACED)) is silent
         if not tally.has_log and reason in (LEFT, EXPIRED, FENCED):
             told = False  # only a log shows it
         tally.is_right(f"why: {kind}", (run, reason), told, True)
