@@ -14,13 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.fleet.conftest import CAPTURES, TIMEOUTS
-from tests.fleet.timeline_input import (
-    Scans,
-    captured_records,
-    captured_requests,
-    in_order,
-    part_of,
-)
+from tests.fleet.timeline_input import Scans, captured_records, captured_requests, in_order, part_of
 
 _SCANS = (1, 12)
 _SHOWN = 10

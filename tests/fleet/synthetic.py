@@ -1,6 +1,6 @@
 """A made-up fleet as rows of the tables: every shape of group a report must show, many times over.
 
-The same `groups` and `seed` give the same rows. Group `n` has the shape `SHAPES[n % len(SHAPES)]`.
+The same number of groups gives the same rows. Group `n` has the shape `SHAPES[n % len(SHAPES)]`.
 """
 
 from __future__ import annotations
@@ -21,27 +21,10 @@ HOSTILE: Final = (
     "<script>alert(1)</script>|`x`\x1b[31m\u202egnp {{rows}} {{details}} </title>\nforged: 1"
 )
 SHAPES: Final = (
-    "eager",
-    "unknown",
-    "defaults",
-    "half-way",
-    "cooperative",
-    "librdkafka",
-    "crash loop",
-    "eager",
-    "kip-848",
-    "unknown",
-    "storm",
-    "static",
-    "kafkajs",
-    "half unknown",
-    "streams",
-    "connect",
-    "empty",
-    "deleted",
-    "dropped",
-    "cooperative",
-)
+    "eager", "unknown", "defaults", "half-way", "cooperative", "librdkafka", "crash loop", "eager",
+    "kip-848", "unknown", "storm", "static", "kafkajs", "half unknown", "streams", "connect",
+    "empty", "deleted", "dropped", "cooperative",
+)  # fmt: skip
 _WORDS: Final = (
     "orders", "payments", "checkout", "billing", "search", "audit", "ledger", "stock",
     "emails", "clicks", "fraud", "returns", "pricing", "geo", "sessions", "ranking",
@@ -82,16 +65,14 @@ _JOINS_OWN: Final = (
 """What a join says of its member, as the row of `members` does."""
 
 
-def fleet(
-    groups: int, seed: int = 7, *, members: tuple[int, int] = (2, 14)
-) -> dict[str, list[Row]]:
-    """Rows of all tables for so many groups; `members` bounds how many each has."""
+def fleet(groups: int) -> dict[str, list[Row]]:
+    """Rows of all tables for so many groups."""
     made: dict[str, list[Row]] = {
         name: []
         for name in ("groups", "members", "assignor_lists", "rebalances", "incidents", "errors")
     }
     for number in range(groups):
-        _Group(number, Random(f"{seed}-{number}"), members).add_to(made)
+        _Group(number, Random(f"7-{number}")).add_to(made)
     return made
 
 
@@ -124,15 +105,14 @@ def hostile_fleet() -> dict[str, list[Row]]:
 
 
 class _Group:
-    def __init__(self, number: int, random: Random, members: tuple[int, int]) -> None:
+    def __init__(self, number: int, random: Random) -> None:
         self.shape = SHAPES[number % len(SHAPES)]
         self.random = random
-        self.group_id = (
-            f"{_WORDS[number % len(_WORDS)]}-{self.shape.replace(' ', '-')}-{number:04d}"
-        )
-        self.topic = f"{_WORDS[number % len(_WORDS)]}.v1"
+        word = _WORDS[number % len(_WORDS)]
+        self.group_id = f"{word}-{self.shape.replace(' ', '-')}-{number:04d}"
+        self.topic = f"{word}.v1"
         gone = self.shape in ("empty", "deleted")
-        self.count = 0 if gone else random.randint(*members)
+        self.count = 0 if gone else random.randint(2, 14)
         self.partitions = max(1, self.count) * random.choice((2, 3, 4, 6))
         self.busy = {"storm": 160, "crash loop": 40}.get(self.shape, random.randint(1, 24))
         self.kind = "consumer" if self.shape == "kip-848" else "classic"
@@ -227,10 +207,7 @@ class _Group:
         name, version = _SOFTWARE.get(self.shape, JAVA3) if names else (None, None)
         share = self.partitions // self.count
         mine = [
-            {
-                "topic": self.topic,
-                "partitions": list(range(number * share, (number + 1) * share)),
-            }
+            {"topic": self.topic, "partitions": list(range(number * share, (number + 1) * share))}
         ]
         kept = names is not None and list(names) == ["cooperative-sticky"]
         return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -16,9 +16,9 @@ from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.lake.scans import SCANS
 from rebal.inspectors.fleet.lake.table import DataFile
-from rebal.inspectors.fleet.manifest import SCHEMA, UNNAMED, Manifest
+from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.fleet.schemas import TABLES
-from rebal.inspectors.fleet.writer import Target, TaskReport
+from rebal.inspectors.fleet.writer import Target, TaskReport, Totals
 from rebal.inspectors.kafka.brokers import ClusterReading
 from rebal.inspectors.tables.reader import open_tables
 
@@ -31,7 +31,6 @@ def write_tables(
     folder: Path,
     rows: Rows,
     *,
-    schema: str = SCHEMA,
     parts: int = 1,
     more: Mapping[str, pa.DataType] | None = None,
     records: Mapping[str, int] | None = None,
@@ -77,7 +76,6 @@ def write_tables(
                     size = out.tell()
                 made[kind].append(DataFile(path, stop - start, size))
         manifest = Manifest(
-            schema=schema,
             cluster=cluster,
             run=run.number,
             finished_at=AT,
@@ -101,6 +99,14 @@ def last_scan(folder: Path, cluster: str | None = None) -> Manifest:
 def target_in(folder: Path, number: int = 1) -> Target:
     """Where tasks of a scan with this number write, in a lake in `folder`."""
     return Target(find_place(str(folder)), f"{number:08d}-test", number)
+
+
+def reported(batches: Iterable[pa.RecordBatch]) -> Totals:
+    """What tasks report to the driver."""
+    totals = Totals()
+    for batch in batches:
+        totals.take(batch.to_pylist())
+    return totals
 
 
 def files_in(folder: Path, kind: str) -> list[str]:

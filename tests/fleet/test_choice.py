@@ -59,30 +59,12 @@ def goes_on(choice: Choice) -> bool:
 
 
 @pytest.mark.parametrize("offset", [0, 1, 41])
-def test_records_that_were_told_already_are_told_anew(offset: int) -> None:
+def test_records_that_follow_go_on_and_those_that_were_told_already_are_told_anew(
+    offset: int,
+) -> None:
+    assert goes_on(chosen(records(offset + 1, offset + 1), told(offset)))
+    assert goes_on(chosen(records(0, 0), told(None)))
     assert not goes_on(chosen(records(offset, offset + 1), told(offset)))
-
-
-@pytest.mark.parametrize("offset", [None, 0, 41])
-def test_records_that_follow_go_on_from_the_state(offset: int | None) -> None:
-    first = 0 if offset is None else offset + 1
-    assert goes_on(chosen(records(first, first), told(offset)))
-
-
-def test_records_of_an_earlier_time_are_told_anew() -> None:
-    assert not goes_on(chosen(records(42, 43, since=99), told(41)))
-
-
-def test_records_before_the_latest_time_that_was_read_are_told_anew() -> None:
-    """A clock was ahead for a moment: which times are believed, the new ones decide."""
-    assert not goes_on(chosen(records(42, 43, since=150), told(41, latest=160)))
-    assert goes_on(chosen(records(42, 43, since=160), told(41, latest=160)))
-
-
-@pytest.mark.parametrize("at", [None, 101 + DISORDER])
-def test_requests_after_what_was_told_go_on_and_earlier_ones_are_told_anew(at: int | None) -> None:
-    assert goes_on(chosen(requests(at), told(41)))
-    assert not goes_on(chosen(requests(100 + DISORDER), told(41)))
 
 
 @pytest.mark.parametrize(
@@ -92,9 +74,22 @@ def test_a_state_that_the_records_do_not_follow_is_not_gone_on_from(state: dict[
     assert not goes_on(chosen(records(42, 43), told(41, **state)))
 
 
+def test_records_of_an_earlier_time_are_told_anew() -> None:
+    """A clock was ahead for a moment: which times are believed, the new ones decide."""
+    assert not goes_on(chosen(records(42, 43, since=99), told(41)))
+    assert not goes_on(chosen(records(42, 43, since=150), told(41, latest=160)))
+    assert goes_on(chosen(records(42, 43, since=160), told(41, latest=160)))
+
+
 def test_a_time_that_is_not_believed_has_the_group_told_anew() -> None:
     assert not goes_on(chosen(records(42, 43), told(41), (100, 105), ()))
     assert goes_on(chosen(records(42, 43), told(41), (100, 110), ()))
+
+
+def test_requests_after_what_was_told_go_on_and_earlier_ones_are_told_anew() -> None:
+    assert goes_on(chosen(requests(None), told(41)))
+    assert goes_on(chosen(requests(101 + DISORDER), told(41)))
+    assert not goes_on(chosen(requests(100 + DISORDER), told(41)))
 
 
 def test_a_group_is_told_anew_when_a_topic_of_it_gets_a_name() -> None:

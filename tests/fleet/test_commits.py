@@ -26,8 +26,7 @@ from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS, GROUPS
 from rebal.inspectors.fleet.sources.source import SOURCE
 from rebal.inspectors.fleet.writer import PartWriter
 from tests.examples import examples
-from tests.fleet.tablefiles import files_in, target_in
-from tests.fleet.test_lake import reported
+from tests.fleet.tablefiles import files_in, reported, target_in
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = 1_790_000_000_000
@@ -169,7 +168,7 @@ def test_a_broken_key_is_one_error_for_all_its_records(tmp_path: Path) -> None:
     sums.add(broken.set_column(0, "key", cut))
     writer = PartWriter(target_in(tmp_path))
     assert len(write_commits(merge_commits([sums.parts()]), writer)) == 0
-    counts = reported(writer).records
+    counts = reported(writer.report()).records
     assert counts == {"UNREADABLE": 3, "OFFSET_COMMIT": -3}
     (file,) = files_in(tmp_path, "broken")
     (error,) = pq.read_table(tmp_path / file).to_pylist()
@@ -184,10 +183,6 @@ def commit(group: str, minute: int, **more: Any) -> dict[str, Any]:
     at = AT + timedelta(minutes=minute)
     row = {"group_id": group, "topic": "t", "topic_partition": minute, "partition": 7}
     return row | {"first_at": at, "committed_at": at, "tombstone": False} | more
-
-
-def micros(at: datetime) -> int:
-    return int(at.timestamp()) * 1_000_000
 
 
 def test_groups_with_commits_and_no_record_of_their_own() -> None:

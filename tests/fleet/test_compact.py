@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from atexit import register
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -15,15 +15,16 @@ from typing import Any
 import pytest
 
 from rebal.cli import app
-from rebal.inspectors.fleet.lake.place import find_place
+from rebal.inspectors.fleet.lake import sweep
+from rebal.inspectors.fleet.lake.place import Place, find_place
 from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.lake.scans import Scans
-from rebal.inspectors.fleet.lake.sweep import Compacted, compact
+from rebal.inspectors.fleet.lake.sweep import Compacted, Freed, compact
 from rebal.inspectors.fleet.manifest import UNNAMED
 from rebal.inspectors.tables.reader import open_tables
 from tests.documents import checked
-from tests.fleet.test_lake import files_of, finish
-from tests.fleet.test_retain import DAY, members, rows_of, scan_at, written
+from tests.fleet.test_lake import KilledError, files_of, finish
+from tests.fleet.test_retain import DAY, check, members, scan_at
 
 Said = pytest.CaptureFixture[str]
 
@@ -48,12 +49,6 @@ def compacted(out: Path, retain: float | None = 3650 * DAY, *, dry: bool = False
     return compact(find_place(str(out)), [UNNAMED], retain=retain, dry=dry)
 
 
-def check(out: Path, *scans: int) -> None:
-    assert open_tables(str(out)).scans == scans
-    for number in scans:
-        assert rows_of(out, number) == written(number)
-
-
 def test_scans_that_are_not_kept_go_with_their_files_and_log(tmp_path: Path) -> None:
     lake_of(tmp_path, 13)
     cut_off = tmp_path / "groups" / "_delta_log" / f".{3:020}.json.tmp.1"
@@ -73,30 +68,19 @@ def test_scans_that_are_not_kept_go_with_their_files_and_log(tmp_path: Path) -> 
     assert not cut_off.exists(), "a commit that was cut off on HDFS"
 
 
-KILLED = """
-import sys, time
-from rebal.inspectors.fleet.lake import sweep as compacting
-from tests.fleet.test_compact import compacted
-from pathlib import Path
-remove = compacting.remove
-def half(place, freed):
-    remove(place, list(freed)[: len(freed) // 2])
-    print("half", flush=True)
-    time.sleep(60)
-compacting.remove = half
-compacted(Path(sys.argv[1]), 1.0)
-"""
+def test_a_compaction_that_is_killed_between_two_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, remove = lake_of(tmp_path / "lake", 5), sweep.remove
 
+    def half(place: Place, freed: Sequence[Freed]) -> None:
+        remove(place, freed[: len(freed) // 2])
+        raise KilledError
 
-def test_sigkill_between_two_removed_files(tmp_path: Path) -> None:
-    out = lake_of(tmp_path / "lake", 5)
-    command = [sys.executable, "-c", KILLED, str(out)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
-    assert child.stdout is not None
-    assert child.stdout.readline() == b"half\n"
-    child.send_signal(signal.SIGKILL)
-    child.wait(10)
-    child.stdout.close()
+    monkeypatch.setattr(sweep, "remove", half)
+    with pytest.raises(KilledError):
+        compacted(out, 1.0)
+    monkeypatch.undo()
     check(out, 4, 5)
     assert compacted(out, 1.0).files, "the rest goes with the next one"
     assert compacted(out, 1.0).files == ()

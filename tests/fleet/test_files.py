@@ -1,8 +1,8 @@
-"""Files of the lake: only the row groups that may hold what is wanted are read."""
+"""What tasks write into files of the lake and report, and how little of them is read again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -17,22 +17,15 @@ from rebal.inspectors.fleet.files import of_groups, of_scans, read_rows
 from rebal.inspectors.fleet.increments.work import Load, carry, tell
 from rebal.inspectors.fleet.intake import only_new, read_broken, take_in
 from rebal.inspectors.fleet.runs import pack, runs_of, unpack
-from rebal.inspectors.fleet.schemas import (
-    ERRORS,
-    RUNS,
-    SCAN,
-    STATES,
-    TIME,
-    TIMELINE,
-    in_columns,
-)
+from rebal.inspectors.fleet.schemas import ERRORS, RUNS, SCAN, STATES, TIME, TIMELINE, in_columns
 from rebal.inspectors.fleet.sources.source import SOURCE
 from rebal.inspectors.fleet.timeline.clock import DISORDER
 from rebal.inspectors.fleet.timeline.timeline import Options
 from rebal.inspectors.fleet.writer import PartWriter, Totals
-from tests.fleet.tablefiles import target_in
+from tests.fleet.tablefiles import reported, target_in
 from tests.fleet.timeline_input import request_rows
 
+Places = Sequence[tuple[int | None, int | None]]
 GROUPS, EACH = 40, 200
 LEAVE = b"""Completed request:{"requestHeader":{"requestApiKeyName":"LEAVE_GROUP"},"request":
 {"groupId":"g","memberId":"m"},"response":{}}""".replace(b"\n", b"")
@@ -53,13 +46,6 @@ def records(target_folder: Path, numbers: range = range(GROUPS * EACH)) -> Total
     rows = in_columns(pa.table(given), SOURCE)
     batches = rows.to_batches(max_chunksize=1000)
     return reported(take_in(batches, target_in(target_folder), iter, 2**62))
-
-
-def reported(batches: Iterable[pa.RecordBatch]) -> Totals:
-    totals = Totals()
-    for batch in batches:
-        totals.take(batch.to_pylist())
-    return totals
 
 
 def row_groups_read(folder: Path, path: str, wanted: pc.Expression) -> int:
@@ -138,15 +124,11 @@ def test_of_states_only_the_newest_are_read(tmp_path: Path) -> None:
     writer.write("states", pa.Table.from_pylist([{"group_id": "a"}, {"group_id": "b"}], STATES))
     (file,) = reported(writer.report()).files("states")
     place, number = target_in(tmp_path).place, target_in(tmp_path).number
-    older = of_scans(written_by({"a": number + 1}))
+    older = of_scans(pa.table({"group_id": ["a"], "scan_id": [number + 1]}))
     assert row_groups_read(tmp_path, file.path, older) == 0
-    newest = of_scans(written_by({"a": number, "b": number - 1}))
+    newest = of_scans(pa.table({"group_id": ["a", "b"], "scan_id": [number, number - 1]}))
     (rows,) = read_rows(place, file.path, STATES.append(SCAN), newest)
     assert rows["group_id"].to_pylist() == ["a"]
-
-
-def written_by(scans: dict[str, int]) -> pa.Table:
-    return pa.table({"group_id": list(scans), "scan_id": list(scans.values())})
 
 
 def test_a_line_without_a_time_is_not_written_again(tmp_path: Path) -> None:
@@ -191,3 +173,44 @@ def test_a_line_that_an_earlier_scan_could_not_read_is_known_by_its_file(tmp_pat
     rows = pa.Table.from_pylist(given, SOURCE).to_batches()
     found = [row for batch in only_new(rows, iter, {0: 9}, broken) for row in batch.to_pylist()]
     assert [(row["source"], row["offset"]) for row in found] == [("b", None), ("a", 10)]
+
+
+def batches_of(places: Places, rows: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(places), rows):
+        part = [
+            {"partition": partition, "offset": offset, "problem": "broken"}
+            for partition, offset in places[start : start + rows]
+        ]
+        yield pa.RecordBatch.from_pylist(part, SOURCE)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 1 << 17])
+@pytest.mark.parametrize(
+    ("tasks", "may_repeat"),
+    [
+        ([[(0, 5), (1, 5), (0, 6), (1, 7), (0, 9)]], False),
+        ([[(0, 7), (0, 8)], [(0, 5), (0, 6)]], False),
+        ([[(0, 7), (0, 8), (0, 5), (0, 6)]], False),
+        ([[(0, 5), (1, 90)], [(0, 6), (1, 80)], [(2, 5)]], False),
+        ([[(0, 5), (None, None), (None, 5), (0, None), (0, 6)], [(None, None)]], False),
+        ([[(0, 5), (0, 6), (1, 1), (0, 5), (0, 6)]], True),
+        ([[(0, 5), (0, 9)], [(0, 6), (0, 7)]], True),
+        ([[(0, 5), (0, 6)], [(1, 5)], [(0, 5), (0, 6)]], True),
+    ],
+    ids=str,
+)
+def test_offsets_that_come_again_may_be_copies_and_no_others(
+    tmp_path: Path, tasks: Sequence[Places], rows: int, may_repeat: bool
+) -> None:
+    """A source may hold a record twice; the tasks report of the offsets that they read."""
+    found = reported(
+        said
+        for places in tasks
+        for said in take_in(batches_of(places, rows), target_in(tmp_path), iter, 0)
+    )
+    assert found.may_repeat is may_repeat
+    read = [place for places in tasks for place in places if None not in place]
+    assert found.last == {
+        partition: max(offset or 0 for number, offset in read if number == partition)
+        for partition, _ in read
+    }

@@ -1,4 +1,4 @@
-"""examples/fleet/finished_scans and the queries of docs/fleet-tables.md: finished scans only."""
+"""docs/fleet-tables.md and examples/fleet/finished_scans: every column, and finished scans only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.run import new_run
+from rebal.inspectors.fleet.lake.scans import SCHEMA as SCANS
 from rebal.inspectors.fleet.lake.table import LakeTable, app_of
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.fleet.writer import columns_of
@@ -85,6 +87,42 @@ def test_the_queries_of_the_documentation_run_in_duckdb(lake: Path) -> None:
         answers = [connection.sql(query).fetchall() for query in QUERIES]
     assert all(answers), "each finds something in a fleet of every shape"
     assert len(answers[0]) == 10
+
+
+def type_name(kind: pa.DataType) -> str:
+    if pa.types.is_timestamp(kind):
+        return "time"
+    if pa.types.is_list(kind):
+        inner = kind.value_type
+        return "partitions" if pa.types.is_struct(inner) else f"{type_name(inner)}s"
+    if pa.types.is_map(kind):
+        return "counts"
+    names = {"string": "text", "int32": "int", "int64": "long", "bool": "bool", "binary": "bytes"}
+    return names.get(str(kind), str(kind))
+
+
+def test_every_column_is_documented() -> None:
+    tables: dict[str, list[tuple[str, str]]] = {}
+    for part in DOC.split("\n## ")[1:]:
+        title, _, text = part.partition("\n")
+        if rows := re.findall(r"^\| (\w+) \| (\w+) \| (\S.*) \|$", text, re.MULTILINE):
+            tables[title.strip()] = [(column, kind) for column, kind, _ in rows if kind != "type"]
+    assert tables == {
+        name: [(field.name, type_name(field.type)) for field in schema]
+        for name, schema in {"scans": SCANS, **TABLES}.items()
+    }
+
+
+def test_the_example_reads_the_last_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, views = re.findall(r"```python\n(.*?)```", DOC, re.DOTALL)
+    write_tables(tmp_path / "fleet", fleet(4))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(SHIPPED.parent)
+    found: dict[str, Any] = {}
+    exec(code, found)
+    exec(views, found)
+    assert found["connection"].sql("SELECT count(*) FROM groups").fetchall() == [(4,)]
+    assert sorted(found["rows"]["group_id"].to_pylist()) == groups_of(4)
 
 
 PROGRAM: Final = """

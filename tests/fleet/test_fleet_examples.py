@@ -94,28 +94,17 @@ def test_the_dashboard_names_only_its_own_data_source(series: Series) -> None:
         assert label in labels_of(selector, series)
 
 
-class Shell:
-    """Runs command lines in which `rebal` only notes its words."""
-
-    def __init__(self, folder: Path) -> None:
-        self.log = folder / "calls"
-        (folder / "bin").mkdir()
-        stub = folder / "bin" / "rebal"
-        stub.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" "" >> {shlex.quote(str(self.log))}\n')
-        stub.chmod(0o755)
-        self.path = f"{folder / 'bin'}:{os.environ['PATH']}"
-
-    def run(self, line: str, **variables: str) -> list[list[str]]:
-        """The words of each call of `rebal` that a line makes."""
-        self.log.unlink(missing_ok=True)
-        env = {**variables, "PATH": self.path}
-        subprocess.run(["/bin/sh", "-c", line], env=env, check=True, timeout=20)
-        return [call.split("\n") for call in self.log.read_text().rstrip("\n").split("\n\n")]
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
+def calls_of(line: str, folder: Path, **variables: str) -> list[list[str]]:
+    """The words of each call of `rebal` that a line of a shell makes; they are only noted."""
+    log, programs = folder / "calls", folder / "bin"
+    log.unlink(missing_ok=True)
+    programs.mkdir(exist_ok=True)
+    stub = programs / "rebal"
+    stub.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" "" >> {shlex.quote(str(log))}\n')
+    stub.chmod(0o755)
+    env = {**variables, "PATH": f"{programs}:{os.environ['PATH']}"}
+    subprocess.run(["/bin/sh", "-c", line], env=env, check=True, timeout=20)
+    return [call.split("\n") for call in log.read_text().rstrip("\n").split("\n\n")]
 
 
 def parsed(words: list[str]) -> dict[str, Any]:
@@ -127,7 +116,7 @@ def parsed(words: list[str]) -> dict[str, Any]:
     return dict(real.make_context(words[1], words[2:]).params)
 
 
-def test_each_line_of_the_cron_file_runs_real_commands(shell: Shell) -> None:
+def test_each_line_of_the_cron_file_runs_real_commands(tmp_path: Path) -> None:
     lines = (EXAMPLES / "rebal.cron").read_text().splitlines()
     variables, calls = {}, []
     for line in lines:
@@ -145,19 +134,15 @@ def test_each_line_of_the_cron_file_runs_real_commands(shell: Shell) -> None:
         assert "%" not in command, "cron makes a new line of it"
         if shutil.which("flock") is None:
             command = re.sub(r"flock -n \S+ ", "", command)
-        calls += shell.run(command, LAKE=variables["LAKE"])
-    assert [call[:2] for call in calls] == [
-        ["fleet", "scan"],
-        ["fleet", "metrics"],
-        ["fleet", "report"],
-    ]
+        calls += calls_of(command, tmp_path, LAKE=variables["LAKE"])
+    assert [call[:2] for call in calls] == [["fleet", n] for n in ("scan", "metrics", "report")]
     lakes = {parsed(call).get("folder") or parsed(call).get("lake") for call in calls[1:]}
     assert lakes == {parsed(calls[0])["out"]} == {"/srv/kafka-lake"}
     assert parsed(calls[1])["out"].endswith(".prom")
 
 
 def test_the_dag_scans_first_and_its_command_lines_are_real(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sdk, bash, (scan, *others) = MagicMock(), MagicMock(), [MagicMock() for _ in range(3)]
     bash.BashOperator.side_effect = [scan, *others]
@@ -177,7 +162,7 @@ def test_the_dag_scans_first_and_its_command_lines_are_real(
     ):
         command = made.kwargs["bash_command"]
         assert "{{" not in command, "Airflow fills in templates"
-        (call,) = shell.run(command)
+        (call,) = calls_of(command, tmp_path)
         assert (made.kwargs["task_id"], call[:2]) == (name, ["fleet", name])
         given = parsed(call)
         lakes.add(given["out"] if name == "scan" else given.get("folder") or given["lake"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, TopicPartition
@@ -24,43 +25,28 @@ from rebal.inspectors.fleet.sources.source import TOPIC
 CONFIG = ClusterConfig(bootstrap="b:9092")
 
 
-class Message:
+def message(number: int, offset: int, error: int | None = None, topic: Any = TOPIC) -> Mock:
     """A record, the end of a partition, or an error."""
-
-    def __init__(self, number: int, offset: int, error: int | None = None, topic: Any = TOPIC):
-        self._place, self._topic = (number, offset), topic
-        self._error = None if error is None else KafkaError(error)
-
-    def error(self) -> KafkaError | None:
-        return self._error
-
-    def topic(self) -> str | None:
-        return self._topic  # type: ignore[no-any-return]
-
-    def partition(self) -> int:
-        return self._place[0]
-
-    def offset(self) -> int:
-        return self._place[1]
-
-    def key(self) -> bytes:
-        return b"k"
-
-    def value(self) -> None:
-        return None
-
-    def timestamp(self) -> tuple[int, int]:
-        return TIMESTAMP_CREATE_TIME, 1000
+    said = {
+        "error": None if error is None else KafkaError(error),
+        "topic": topic,
+        "partition": number,
+        "offset": offset,
+        "key": b"k",
+        "value": None,
+        "timestamp": (TIMESTAMP_CREATE_TIME, 1000),
+    }
+    return Mock(**{f"{name}.return_value": value for name, value in said.items()})
 
 
-def end(number: int, offset: int) -> Message:
-    return Message(number, offset, KafkaError._PARTITION_EOF)
+def end(number: int, offset: int) -> Mock:
+    return message(number, offset, KafkaError._PARTITION_EOF)
 
 
 class Broker:
     """What a consumer is given, one batch after another; then nothing."""
 
-    def __init__(self, *batches: list[Message]) -> None:
+    def __init__(self, *batches: list[Mock]) -> None:
         self._batches = [list(batch) for batch in batches]
         self.assigned: list[tuple[int, int]] = []
         self.settings: dict[str, Any] = {}
@@ -73,13 +59,13 @@ class Broker:
     def assign(self, places: list[TopicPartition]) -> None:
         self.assigned = [(place.partition, place.offset) for place in places]
 
-    def poll(self, _: float) -> Message | None:
+    def poll(self, _: float) -> Mock | None:
         if not self._batches:
             self.settings["error_cb"](KafkaError(KafkaError._TRANSPORT, "b:9092: connection lost"))
             return None
         return self._batches[0].pop(0)
 
-    def consume(self, *_: object) -> list[Message]:
+    def consume(self, *_: object) -> list[Mock]:
         return self._batches.pop(0)
 
     def pause(self, places: list[TopicPartition]) -> None:
@@ -107,9 +93,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_range_ends_with_a_later_record_or_the_end_of_the_partition(read: Any) -> None:
     """The first end of partition 9 is that of a broker that is behind: more follows."""
     broker = Broker(
-        [Message(0, 3), Message(9, 0), end(9, 1)],
-        [Message(0, 5), Message(0, 6), Message(0, 7)],
-        [Message(9, 1), end(9, 2)],
+        [message(0, 3), message(9, 0), end(9, 1)],
+        [message(0, 5), message(0, 6), message(0, 7)],
+        [message(9, 1), end(9, 2)],
     )
     assert list(read(broker)) == [(0, 3), (9, 0), (0, 5), (9, 1)]
     assert broker.assigned == [(0, 3), (9, 0)]
@@ -122,23 +108,23 @@ def test_records_that_are_all_aborted_or_gone_are_no_error(read: Any) -> None:
 
 
 def test_who_may_not_see_the_group_reads_all_the_same(read: Any) -> None:
-    denied = Message(-1, -1, KafkaError.GROUP_AUTHORIZATION_FAILED, topic=None)
-    assert list(read(Broker([denied], [Message(0, 4), end(0, 6), end(9, 2)]))) == [(0, 4)]
+    denied = message(-1, -1, KafkaError.GROUP_AUTHORIZATION_FAILED, topic=None)
+    assert list(read(Broker([denied], [message(0, 4), end(0, 6), end(9, 2)]))) == [(0, 4)]
 
 
 def test_a_broker_that_rejects_or_falls_silent_is_an_error(read: Any) -> None:
-    broker = Broker([Message(0, 3), Message(9, 0, KafkaError.TOPIC_AUTHORIZATION_FAILED)])
+    broker = Broker([message(0, 3), message(9, 0, KafkaError.TOPIC_AUTHORIZATION_FAILED)])
     with pytest.raises(RequestError, match="TOPIC_AUTHORIZATION_FAILED"):
         list(read(broker))
     assert broker.closed
     with pytest.raises(ConnectError, match=r"no answer within 60 s: .*connection lost"):
-        list(read(Broker([Message(0, 3)])))
+        list(read(Broker([message(0, 3)])))
 
 
 def test_errors_alone_are_no_answer(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter(range(0, 1000, 40))
     monkeypatch.setattr(kafka, "time", SimpleNamespace(monotonic=lambda: next(times)))
-    down = [[Message(-1, -1, KafkaError._ALL_BROKERS_DOWN, topic=None)] for _ in range(5)]
+    down = [[message(-1, -1, KafkaError._ALL_BROKERS_DOWN, topic=None)] for _ in range(5)]
     with pytest.raises(ConnectError, match=r"no answer within 60 s: .*[Bb]roker"):
         list(read(Broker(*down)))
 

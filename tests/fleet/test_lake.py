@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -21,23 +18,15 @@ from rebal.inspectors.fleet.lake.run import Run, counted, find_cluster, new_run
 from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
-from rebal.inspectors.fleet.writer import STORED, PartWriter, TaskReport, Totals
+from rebal.inspectors.fleet.writer import STORED, PartWriter, TaskReport
 from rebal.inspectors.tables.reader import open_tables
-from tests.fleet.tablefiles import change_document, last_scan
+from tests.fleet.tablefiles import change_document, last_scan, reported
 
 WHEN = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 class KilledError(Exception):
     """What stands for a process that ends here."""
-
-
-def reported(writer: PartWriter) -> TaskReport:
-    """What the writer reports to the driver."""
-    totals = Totals()
-    for batch in writer.report():
-        totals.take(batch.to_pylist())
-    return totals
 
 
 def fill(run: Run, offset: int) -> TaskReport:
@@ -47,7 +36,7 @@ def fill(run: Run, offset: int) -> TaskReport:
     writer.add("members", [{"group_id": f"g{offset}", "member_id": str(offset)}])
     writer.add("errors", [{"what": "x", "offset": offset}])
     writer.add("records", [{"offset": offset, "group_id": f"g{offset}"}])
-    report = reported(writer)
+    report = reported(writer.report())
     replaced = report.made.keys() - {"records"}
     report.gone = {one.path for kind in replaced for one in run.earlier(kind)}
     return report
@@ -268,38 +257,6 @@ def test_a_table_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
         LakeTable(place, "groups", pa.schema([("group_id", pa.string())])).create("rebal/x")
     (column,) = DeltaTable(place.table("groups")).schema().fields
     assert column.name == "theirs"
-
-
-KILLED = """
-import sys, time
-from tests.fleet.test_lake import UNNAMED, fill, find_place, new_run
-with new_run(find_place(sys.argv[1]), UNNAMED, full=False) as run:
-    fill(run, 9)
-    print("ready", flush=True)
-    time.sleep(60)
-"""
-
-
-def test_sigkill_leaves_the_earlier_scan(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    one_scan(out, 5)
-    before = files_of(out)
-    child = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(out)],
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[2],
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == b"ready\n"
-    child.send_signal(signal.SIGKILL)
-    child.wait(10)
-    child.stdout.close()
-    assert seen(out) == of(5)
-    assert files_of(out) > before
-    one_scan(out, 6)
-    one_scan(out, 7)
-    assert seen(out) == of(7, records=3)
-    assert len([path for path in files_of(out) if path.startswith("groups/")]) == 2
 
 
 def test_full_starts_from_nothing(tmp_path: Path) -> None:

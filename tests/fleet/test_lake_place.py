@@ -25,15 +25,12 @@ def test_the_processs_environment_stays_as_it_is() -> None:
     subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=60)
 
 
-@pytest.mark.parametrize("text", ["ftp://host/lake", "dbfs:/lake", "https://host/lake"])
-def test_what_cannot_be_written_is_refused_before_anything_is_read(text: str) -> None:
-    with pytest.raises(LakeError, match="no lake can be there; name a folder, or a URL"):
-        find_place(text)
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        ("", "no lake is named"),
+        ("ftp://host/lake", "no lake can be there; name a folder, or a URL"),
+        ("dbfs:/lake", "no lake can be there; name a folder, or a URL"),
         ("s3://bucket/a?b", "^s3://bucket/a: a lake's URL has no login, no \\? and no #"),
         ("gs://bucket/lake#east", "^gs://bucket/lake: .* name the cluster with --cluster"),
         ("https://host/lake?sig=secret", "^https://host/lake: no lake can be there"),
@@ -48,7 +45,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is_read(text: str) ->
         ("hdfs://nn/ä", "no such path on HDFS"),
     ],
 )
-def test_names_that_the_stores_client_mistakes_are_refused(text: str, says: str) -> None:
+def test_names_that_no_lake_can_have_are_refused(text: str, says: str) -> None:
     with pytest.raises(LakeError, match=says) as told:
         find_place(text)
     assert not re.search("=secret|:sec/?ret", str(told.value))
@@ -85,11 +82,8 @@ def test_a_panic_of_the_stores_client_is_one_sentence() -> None:
             "abfss://box@account.dfs.core.windows.net/a",
             "abfss://box@account.dfs.core.windows.net/a",
         ),
-        ("s3://bucket/a", "s3://bucket/a"),
         ("gcs://bucket/a", "gs://bucket/a"),
-        ("hdfs://name:8020/a", "hdfs://name:8020/a"),
         ("file:///srv/lake", "/srv/lake"),
-        ("/srv/lake", "/srv/lake"),
     ],
 )
 def test_names_of_the_same_store(text: str, url: str) -> None:
@@ -144,11 +138,6 @@ def test_what_went_wrong_in_a_store_is_told_without_the_request(text: str, says:
     with pytest.raises(LakeError) as told, find_place("s3://b/a").errors():
         raise PermissionError(text)
     assert str(told.value) == f"s3://b/a: the store says: {says}."
-
-
-def test_a_lake_without_a_name_is_not_the_working_folder() -> None:
-    with pytest.raises(LakeError, match="no lake is named"):
-        find_place("")
 
 
 def test_a_file_name_that_is_not_utf_8_is_named_in_a_sentence(tmp_path):

@@ -55,6 +55,13 @@ def written(number: int) -> dict[str, Any]:
     }
 
 
+def check(out: Path, *scans: int) -> None:
+    """These scans can be read, each as it was written."""
+    assert open_tables(str(out)).scans == scans
+    for number in scans:
+        assert rows_of(out, number) == written(number)
+
+
 def members(out: Path) -> list[str]:
     return [one for one in files_of(out) if one.startswith("members/") and "_delta_log" not in one]
 
@@ -90,11 +97,9 @@ def test_scans_are_bounded_by_those_that_are_kept_as_they_were_written(
     assert max(log for _, log in counts) <= 13
     assert counts[-1][0] <= 5, "the tenth scan removes files"
     assert counts[-1][1] <= 8, "and log entries"
-    tables = open_tables(str(tmp_path))
-    assert tables.scans == (7, 8, 9, 10)
-    for number in tables.scans:
-        assert rows_of(tmp_path, number) == written(number)
+    check(tmp_path, 7, 8, 9, 10)
     left = {path.split("/")[1].split("-")[1] for path in members(tmp_path)}
+    tables = open_tables(str(tmp_path))
     assert left == {f"{number:08d}" for number in tables.scans}
     for number in (6, 11):
         says = rf"scan {number} was removed or never finished; scans 7 to 10 can be read\."
@@ -121,10 +126,7 @@ def test_a_scan_reads_the_rows_of_others_once_and_few_documents_at_a_time(
     scan_at(lake, 108)
     assert sum(read) == 10 + 11
     assert max(held) <= 4
-    tables = open_tables(str(lake))
-    assert tables.scans == (8, 9, 10, 11, 12)
-    for number in tables.scans:
-        assert rows_of(lake, number) == written(number)
+    check(lake, 8, 9, 10, 11, 12)
 
 
 def test_rows_that_are_dropped_beside_a_scan_do_not_come_back(

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rebal.inspectors.fleet import runs
-from rebal.inspectors.fleet.runs import in_order, joined, pack, unpack
+from rebal.inspectors.fleet.runs import in_order, pack, unpack
 from rebal.inspectors.fleet.schemas import RUNS, TIMELINE
 from rebal.inspectors.fleet.timeline.clock import early, effective_times
 from rebal.inspectors.fleet.timeline.timeline import ORDER
@@ -75,16 +75,6 @@ def test_a_run_says_which_offsets_and_times_are_in_it() -> None:
     (packed,) = packed_of([row(0, 5, 9), row(0, 7, 8)])
     (run,) = packed.to_pylist()
     assert (run["offset"], run["last_offset"], run["ordered"]) == (8, 9, False)
-
-
-def test_short_runs_of_a_group_become_one() -> None:
-    files = [[row(group, n, 2 * n + group) for group in (0, 1)] for n in range(40)]
-    packed = pa.concat_tables([one for rows in files for one in packed_of(rows)])
-    made = joined(packed.sort_by([("group_id", "ascending"), ("offset", "ascending")]))
-    assert (len(packed), len(made)) == (80, 2)
-    assert list(rows_of(made.sort_by("group_id").to_pylist())) == sorted(
-        (one for rows in files for one in rows), key=place
-    )
 
 
 def with_times(rows: list[Row]) -> list[Row]:

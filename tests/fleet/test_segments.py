@@ -50,17 +50,11 @@ def batch(
     fields = list(HEAD.unpack_from(raw))
     fields[0] = offset
     fields[5] |= attributes | codec
-    records = packed(raw[HEAD.size :], codec)
+    records = gzip.compress(raw[HEAD.size :]) if codec == 1 else raw[HEAD.size :]
     fields[1] = HEAD.size + len(records) - 12
     made = bytearray(HEAD.pack(*fields) + records)
     struct.pack_into(">I", made, 17, calc_crc32c(bytes(made[21:])))
     return bytes(made)
-
-
-def packed(raw: bytes, codec: int) -> bytes:
-    if codec == 1:
-        return gzip.compress(raw)
-    return raw
 
 
 def marker(offset: int, producer: int, *, commit: bool) -> bytes:
@@ -120,43 +114,52 @@ def test_older_formats(tmp_path: Path) -> None:
     assert records(rows(tmp_path, b"".join(parts))) == {0: (b"k", b"v"), 10: (b"k", b"v")}
 
 
-def test_transactions_count_when_they_are_committed(tmp_path: Path) -> None:
-    found = rows(
-        tmp_path,
-        batch(0, PAIRS[:1], producer=1) + batch(1, PAIRS[1:3], producer=2) + batch(3, PAIRS[3:4]),
-        marker(4, 2, commit=False)
-        + batch(5, PAIRS[5:6], producer=1)
-        + marker(6, 1, commit=True)
-        + batch(7, PAIRS[7:8], producer=2),
-    )
-    assert records(found) == {0: PAIRS[0], 3: PAIRS[3], 5: PAIRS[5]}
-    assert problems(found) == {CONTROL: 2, ABORTED: 2, OPEN: 1}
-
-
-def test_an_open_transaction_holds_back_what_comes_after(tmp_path: Path) -> None:
-    found = rows(
-        tmp_path,
-        batch(0, PAIRS[:2], producer=1)
-        + batch(2, PAIRS[2:3], producer=2)
-        + batch(3, PAIRS[3:5])
-        + marker(5, 1, commit=True),
-    )
-    assert records(found) == {0: PAIRS[0], 1: PAIRS[1]}
-    assert problems(found) == {OPEN: 4}
-    assert {row["offset"] for row in found if row["problem"] == OPEN} == {None}
-
-
-@pytest.mark.parametrize("left", [-5, 9], ids=["in its records", "in its head"])
-def test_a_cut_off_end(tmp_path: Path, left: int) -> None:
-    found = rows(tmp_path, batch(0, PAIRS[:2]) + batch(2, PAIRS)[:left])
-    assert records(found) == {0: PAIRS[0], 1: PAIRS[1]}
-    assert problems(found) == {CUT_OFF: 1}
-
-
-def test_preallocated_space_and_empty_segments(tmp_path: Path) -> None:
-    found = rows(tmp_path, batch(0, PAIRS) + bytes(4096), b"")
-    assert len(records(found)) == len(PAIRS)
-    assert not problems(found)
+@pytest.mark.parametrize(
+    ("segments", "offsets", "wrong"),
+    [
+        pytest.param(
+            [
+                batch(0, PAIRS[:1], producer=1)
+                + batch(1, PAIRS[1:3], producer=2)
+                + batch(3, PAIRS[3:4]),
+                marker(4, 2, commit=False)
+                + batch(5, PAIRS[5:6], producer=1)
+                + marker(6, 1, commit=True)
+                + batch(7, PAIRS[7:8], producer=2),
+            ],
+            [0, 3, 5],
+            {CONTROL: 2, ABORTED: 2, OPEN: 1},
+            id="transactions count when they are committed",
+        ),
+        pytest.param(
+            [
+                batch(0, PAIRS[:2], producer=1)
+                + batch(2, PAIRS[2:3], producer=2)
+                + batch(3, PAIRS[3:5])
+                + marker(5, 1, commit=True)
+            ],
+            [0, 1],
+            {OPEN: 4},
+            id="an open transaction holds back what comes after",
+        ),
+        pytest.param(
+            [batch(0, PAIRS[:2]) + batch(2, PAIRS)[:-5]], [0, 1], {CUT_OFF: 1}, id="cut-off records"
+        ),
+        pytest.param(
+            [batch(0, PAIRS[:2]) + batch(2, PAIRS)[:9]], [0, 1], {CUT_OFF: 1}, id="a cut-off head"
+        ),
+        pytest.param(
+            [batch(0, PAIRS) + bytes(4096), b""], range(40), {}, id="preallocated, and empty"
+        ),
+    ],
+)
+def test_records_count_where_their_batch_is_whole_and_committed(
+    tmp_path: Path, segments: list[bytes], offsets: Sequence[int], wrong: dict[str, int]
+) -> None:
+    found = rows(tmp_path, *segments)
+    assert records(found) == {offset: PAIRS[offset] for offset in offsets}
+    assert problems(found) == wrong
+    assert {row["offset"] for row in found if row["problem"] == OPEN} <= {None}
 
 
 def test_a_batch_that_fails_its_crc_and_what_comes_after(tmp_path: Path) -> None:

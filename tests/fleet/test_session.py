@@ -1,4 +1,4 @@
-"""What Spark's JVM is started with."""
+"""What Spark's JVM is started with, and in one sentence why it did not start or a job failed."""
 
 import os
 import subprocess
@@ -9,10 +9,13 @@ import pyspark
 import pytest
 
 from rebal.inspectors.fleet import job
-from rebal.inspectors.fleet.lake.place import Place
+from rebal.inspectors.fleet.lake.place import LakeError, Place
+from rebal.inspectors.fleet.lake.table import DataFile
+from rebal.inspectors.fleet.scan import check_seen
 from rebal.inspectors.fleet.spark import session
-from rebal.inspectors.fleet.spark.process import SparkError, start_error
+from rebal.inspectors.fleet.spark.process import SparkError, failed_job, start_error
 from rebal.inspectors.fleet.spark.session import SparkSettings, _configuration
+from rebal.inspectors.fleet.writer import Totals
 from tests.fleet.conftest import OFFSETS
 from tests.fleet.tablefiles import last_scan
 
@@ -94,3 +97,40 @@ def test_a_spark_master_that_does_not_answer_is_named() -> None:
     log = "ERROR StandaloneSchedulerBackend: Reason: All masters are unresponsive! Giving up.\n"
     told = start_error(RuntimeError("Cannot call methods on a stopped SparkContext"), log)
     assert str(told).startswith("no Spark master answers: check the address in --master")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times\n"
+            "Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (x)\n"
+            "Caused by: java.io.EOFException\n",
+            "the Python process of a task was killed or crashed",
+        ),
+        (
+            "ModuleNotFoundError: No module named 'rebal'\n"
+            "org.apache.spark.SparkException: EOFException occurred while reading the port number "
+            "from pyspark.daemon's stdout and terminated with code: 1.\n",
+            "Spark's Python process did not start",
+        ),
+        (
+            "An exception was thrown from the Python worker. Traceback (most recent call last):\n"
+            "rebal.inspectors.fleet.lake.place.LakeError: s3://lake: the store says: Denied.\n"
+            "Caused by: org.apache.spark.SparkException: Job aborted\n",
+            "s3://lake: the store says: Denied.",
+        ),
+    ],
+    ids=["killed", "not started", "a task's own sentence"],
+)
+def test_why_a_job_failed_is_one_sentence(said: str, told: str) -> None:
+    assert failed_job(said).startswith(told)
+
+
+def test_files_that_executors_wrote_to_a_disk_of_their_own_are_an_error(tmp_path: Path) -> None:
+    totals = Totals(made={"records": [DataFile("records/1-a/one.parquet", 1, 9)]})
+    with pytest.raises(LakeError, match="the executors wrote where this machine cannot see it"):
+        check_seen(Place(str(tmp_path)), totals)
+    (tmp_path / "records" / "1-a").mkdir(parents=True)
+    (tmp_path / "records" / "1-a" / "one.parquet").touch()
+    check_seen(Place(str(tmp_path)), totals)

@@ -1,4 +1,4 @@
-"""What `fleet scan` is given to read, before Spark starts: one sentence for each wrong thing."""
+"""Captured files that `fleet scan` is given to read: JSON lines, Parquet, and what is neither."""
 
 from __future__ import annotations
 
@@ -7,23 +7,35 @@ import gzip
 import json
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from rebal.cli.app import run
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.intake import check_records, check_request_logs
 from rebal.inspectors.fleet.job import ScanOrder, run_scan
 from rebal.inspectors.fleet.lake.place import find_place
-from rebal.inspectors.fleet.sources.captured import find_files, read_lines
+from rebal.inspectors.fleet.sources import captured as captured_source
+from rebal.inspectors.fleet.sources.captured import (
+    find_files,
+    plan_parquet,
+    read_lines,
+    read_parts,
+    shaped,
+)
 from rebal.inspectors.fleet.sources.files import Part, share_out
 from rebal.inspectors.fleet.sources.segments import find_segments
-from rebal.inspectors.fleet.sources.source import SKIPPED, TOPIC
+from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE, TOPIC
 
 LINE = b'{"key":"AAI=","value":null,"partition":0,"offset":1,"timestamp":1}\n'
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
+AT = datetime(2026, 11, 20, 9, 30, 0, 125000, tzinfo=UTC)
+MILLIS = int(AT.timestamp() * 1000)
 REQUEST = b'[2026-11-21 02:04:39,628] DEBUG Completed request:{"isForwarded":false} (kafka)\n'
 
 
@@ -47,11 +59,15 @@ def test_files_and_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "says"), [("missing", None, "no such file"), ("empty", b"", "is empty")]
+    ("name", "says"),
+    [
+        ("missing", "no such file"),
+        ("empty", "is empty"),
+        (".", r"no \.jsonl, \.jsonl\.gz or \.parquet"),
+    ],
 )
-def test_files_that_hold_nothing(tmp_path: Path, name: str, data: bytes | None, says: str) -> None:
-    if data is not None:
-        (tmp_path / name).write_bytes(data)
+def test_paths_without_a_record(tmp_path: Path, name: str, says: str) -> None:
+    (tmp_path / "empty").touch()
     with pytest.raises(DocumentError, match=says):
         find_files([str(tmp_path / name)])
 
@@ -70,27 +86,6 @@ def test_what_is_no_file_ends_before_spark_starts(
         find([path])
 
 
-def test_a_folder_without_a_captured_file(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("nothing")
-    with pytest.raises(DocumentError, match=r"no \.jsonl, \.jsonl\.gz or \.parquet"):
-        find_files([str(tmp_path)])
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--offsets", "a", "--segments", "b"], "a scan reads records from one source"),
-        (["--offsets", "a", "-b", "127.0.0.1:1"], "a scan reads records from one source"),
-        (["--offsets", "a", "--spark-conf", "x"], "expected KEY=VALUE"),
-    ],
-)
-def test_wrong_usage(
-    tmp_path: Path, words: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["fleet", "scan", *words, "--out", str(tmp_path)]) == 2
-    assert says in capsys.readouterr().err
-
-
 def test_a_request_log_that_cannot_be_read_ends_a_scan_before_spark_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,11 +97,6 @@ def test_a_request_log_that_cannot_be_read_ends_a_scan_before_spark_starts(
     (tmp_path / "no").write_bytes(bz2.compress(REQUEST))
     with pytest.raises(DocumentError, match=r"no: is compressed \(bz2\); unpack it"):
         run_scan(order, print)
-
-
-def test_no_source_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["fleet", "scan", "--out", str(tmp_path)]) == 1
-    assert "no bootstrap server" in capsys.readouterr().err
 
 
 def captured(path: Path, data: bytes) -> list[int | None]:
@@ -185,3 +175,108 @@ def test_a_request_log_without_a_request_is_an_error() -> None:
     check_request_logs(["a.log"], {"lines": 9, "requests": 1})
     with pytest.raises(DocumentError, match="none of 1,200 lines is a request log's"):
         check_request_logs(["a.png"], {"lines": 1200, "requests": 0})
+
+
+def parquet_row(**columns: Any) -> pa.RecordBatch:
+    given = {
+        "key": pa.array([b"k"], pa.binary()),
+        "value": pa.array([b"v"], pa.binary()),
+        "partition": pa.array([7], pa.int32()),
+        "offset": pa.array([42], pa.int64()),
+        "timestamp": pa.array([AT], pa.timestamp("us", "UTC")),
+    }
+    return pa.RecordBatch.from_pydict(given | columns)
+
+
+@pytest.mark.parametrize(
+    "timestamp",
+    [
+        pa.array([AT], pa.timestamp("ms", "UTC")),
+        pa.array([AT], pa.timestamp("ns", "UTC")),
+        pa.array([AT], pa.timestamp("us", "Europe/Berlin")),
+        pa.array([AT.replace(tzinfo=None)], pa.timestamp("us")),
+        pa.array([MILLIS], pa.int64()),
+        pa.array([MILLIS * 1000], pa.int64()),
+        pa.array([MILLIS * 1_000_000], pa.int64()),
+        pa.array([str(MILLIS)]),
+        pa.array(["2026-11-20T09:30:00.125Z"]),
+        pa.array(["2026-11-20 10:30:00.125+01:00"]),
+        pa.array(["2026-11-20 09:30:00.125"]),
+    ],
+    ids=str,
+)
+def test_each_form_of_a_time(timestamp: pa.Array) -> None:
+    (row,) = shaped(parquet_row(timestamp=timestamp), "f").to_pylist()
+    assert row["timestamp"] == AT
+
+
+def test_no_time_at_all() -> None:
+    told = [None], ["soon"], [str(2**70)], ["1e5"]
+    for empty in (pa.array([None], pa.int64()), *(pa.array(one, pa.string()) for one in told)):
+        assert shaped(parquet_row(timestamp=empty), "f").to_pylist()[0]["timestamp"] is None
+
+
+def test_columns_of_other_widths() -> None:
+    batch = parquet_row(
+        key=pa.array([b"k"], pa.large_binary()),
+        partition=pa.array([7], pa.int64()),
+        offset=pa.array([42], pa.uint32()),
+    )
+    made = shaped(batch, "f")
+    assert made.schema == SOURCE
+    (row,) = made.to_pylist()
+    assert (row["key"], row["partition"], row["offset"], row["source"]) == (b"k", 7, 42, "f")
+    assert row["problem"] is None
+
+
+def test_rows_that_are_no_records_keep_what_they_are() -> None:
+    without = shaped(parquet_row(offset=pa.array([None], pa.int64())), "f").to_pylist()[0]
+    assert without["problem"] == "no record: without partition or offset"
+    assert without["partition"] == 7
+    foreign = shaped(parquet_row(topic=pa.array(["orders"])), "f").to_pylist()[0]
+    assert foreign["problem"] == f"{SKIPPED}records of other topics"
+    assert foreign["partition"] is None
+    own = shaped(parquet_row(topic=pa.array(["__consumer_offsets"])), "f").to_pylist()[0]
+    assert own["problem"] is None
+
+
+def test_tasks_share_out_the_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a b+c.parquet"
+    whole = pa.Table.from_batches([parquet_row(offset=pa.array([n])) for n in range(40)])
+    pq.write_table(whole, path, row_group_size=5)
+    for least in (1, 3, 8, 50):
+        tasks = plan_parquet([str(path)], least)
+        assert min(least, 7) <= len(tasks) <= min(least, 8)
+        rows = [row for one in tasks for batch in read_parts(one) for row in batch.to_pylist()]
+        assert [row["offset"] for row in rows] == list(range(40))
+        assert {row["source"] for row in rows} == {"a b+c.parquet"}
+    monkeypatch.setattr(captured_source, "_BYTES", 1)
+    assert [batch.num_rows for one in tasks for batch in read_parts(one)] == [1] * 40
+    monkeypatch.setattr(captured_source, "_TASK", 1)
+    assert len(plan_parquet([str(path)], 1)) == 8
+
+
+def test_executors_get_the_whole_path_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.Table.from_batches([parquet_row()]), "a.parquet")
+    Path("a.jsonl").write_text("{}")
+    ((group,),) = plan_parquet(["a.parquet"], 1)
+    (((part,),), _) = share_out(["a.jsonl"], 1)
+    assert [group.path, part.path] == [str(tmp_path / name) for name in ("a.parquet", "a.jsonl")]
+
+
+def test_files_that_cannot_be_used(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole.parquet", tmp_path / "cut.parquet"
+    pq.write_table(pa.Table.from_batches([parquet_row()]), whole)
+    cut.write_bytes(whole.read_bytes()[:-20])
+    with pytest.raises(DocumentError, match=r"cut.parquet: is no whole Parquet file; capture"):
+        plan_parquet([str(cut)], 1)
+    pq.write_table(pa.table({"key": [b"k"], "value": [b"v"]}), whole)
+    with pytest.raises(DocumentError, match="no column partition, offset, timestamp; expected"):
+        plan_parquet([str(whole)], 1)
+    named = parquet_row(key=pa.array(["k"]))
+    pq.write_table(pa.Table.from_batches([named]), whole)
+    with pytest.raises(DocumentError, match="key is not binary"):
+        plan_parquet([str(whole)], 1)

@@ -109,25 +109,33 @@ def test_an_option_takes_all_the_paths_that_follow(orders: list[ScanOrder], tmp_
     assert orders[1].offsets == ("hdfs://nn/a", "missing.jsonl")
 
 
+FILE = ["--offsets", "a.jsonl"]
+
+
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "code", "says"),
     [
-        (["--every", "0s"], "--every 0s: expected a second or more"),
-        (["--every", "soon"], "--every soon: expected a duration such as 90s"),
-        (["--every", "5m", "-o", "json"], "--every prints sentences: leave out -o"),
-        (["--cluster", "a#b"], "expected a name without #"),
-        (["--lake-option", "x"], "--lake-option: expected KEY=VALUE"),
+        ([], 1, "no bootstrap server"),
+        ([*FILE, "--segments", "b"], 2, "a scan reads records from one source"),
+        ([*FILE, "-b", "127.0.0.1:1"], 2, "a scan reads records from one source"),
+        ([*FILE, "--spark-conf", "x"], 2, "expected KEY=VALUE"),
+        ([*FILE, "--every", "0s"], 2, "--every 0s: expected a second or more"),
+        ([*FILE, "--every", "soon"], 2, "--every soon: expected a duration such as 90s"),
+        ([*FILE, "--every", "5m", "-o", "json"], 2, "--every prints sentences: leave out -o"),
+        ([*FILE, "--cluster", "a#b"], 2, "expected a name without #"),
+        ([*FILE, "--lake-option", "x"], 2, "--lake-option: expected KEY=VALUE"),
     ],
 )
 def test_options_that_cannot_be(
+    words: list[str],
+    code: int,
+    says: str,
     orders: list[ScanOrder],
     tmp_path: Path,
+    *,
     capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    says: str,
 ) -> None:
-    out = str(tmp_path / "out")
-    assert run(["fleet", "scan", "--offsets", "a.jsonl", "--out", out, *words]) == 2
+    assert run(["fleet", "scan", *words, "--out", str(tmp_path / "out")]) == code
     assert says in capsys.readouterr().err
     assert orders == []
 
