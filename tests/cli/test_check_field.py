@@ -9,6 +9,7 @@ import pytest
 
 from rebal.cli.app import run
 from rebal.cli.files import save_snapshot
+from tests.manifests.folders import Files, write
 from tests.planner.builder import group_of
 
 LOCK = '{{"lockfileVersion": 3, "packages": {{"node_modules/{}": {{"version": "{}"}}}}}}'
@@ -30,7 +31,6 @@ require (
 """
 CSPROJ = '<Project><ItemGroup><PackageReference Include="{}" Version="{}"/></ItemGroup></Project>'
 JAVA = "org.apache.kafka.clients.consumer."
-Files = dict[str, str]
 
 
 def pom(artifact: str, version: str) -> Files:
@@ -267,12 +267,8 @@ def test_an_upgrade_of_the_field_is_found(
     case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, after, code, said = CASES[case]
-    for folder, files in (("old", before), ("new", after)):
-        for name, text in files.items():
-            path = tmp_path / folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-    assert run(["check", str(tmp_path / "old"), str(tmp_path / "new")]) == code
+    old, new = write(tmp_path / "old", before), write(tmp_path / "new", after)
+    assert run(["check", str(old), str(new)]) == code
     out = capsys.readouterr().out
     assert [words for words in said if words not in out] == []
     # A move that cannot begin is no way out.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,9 +51,7 @@ def live(group: Make, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         asked.append(names)
         return [asked[0]]
 
-    module = types.ModuleType("rebal.inspectors.kafka.read")
-    vars(module).update(read_groups=read_groups)
-    monkeypatch.setitem(sys.modules, "rebal.inspectors.kafka.read", module)
+    monkeypatch.setattr("rebal.inspectors.kafka.read.read_groups", read_groups)
     return asked
 
 

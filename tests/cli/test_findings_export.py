@@ -32,6 +32,10 @@ def run_of(text: str) -> dict[str, Any]:
     return run
 
 
+def by_rule(made: Plan) -> dict[str, Any]:
+    return {result["ruleId"]: result for result in run_of(to_sarif(made))["results"]}
+
+
 def test_every_finding_is_a_result_of_a_described_rule() -> None:
     made = plan(FORGOTTEN)
     run = run_of(to_sarif(made))
@@ -49,13 +53,12 @@ def test_every_finding_is_a_result_of_a_described_rule() -> None:
 
 
 def test_levels_separate_blocks_unverified_rules_and_questions() -> None:
-    results = {r["ruleId"]: r for r in run_of(to_sarif(plan(FORGOTTEN)))["results"]}
     made = plan(FORGOTTEN)
+    results = by_rule(made)
     assert (made.next_step, made.exit_code) == (1, 0)
     assert results["RB102"]["level"] == "warning", "it blocks step 2, and step 1 mends it"
     alone = replace(made, next_step=2, exit_code=3)
-    now = {r["ruleId"]: r for r in run_of(to_sarif(alone))["results"]}
-    assert now["RB102"]["level"] == "error"
+    assert by_rule(alone)["RB102"]["level"] == "error"
     assert results["RB901"]["level"] == "warning"
     assert results["RB901"]["properties"]["result"] == "cannot tell"
     assert results["RB204"]["level"] == "warning"
@@ -63,7 +66,7 @@ def test_levels_separate_blocks_unverified_rules_and_questions() -> None:
 
 
 def test_members_are_named_and_not_by_their_passing_ids() -> None:
-    results = {r["ruleId"]: r for r in run_of(to_sarif(plan(FORGOTTEN)))["results"]}
+    results = by_rule(plan(FORGOTTEN))
     where = results["RB102"]["locations"][0]["logicalLocations"]
     assert [one["name"] for one in where] == ["checkout", "b"]
     assert "0f0f" not in json.dumps(results["RB102"])
@@ -71,8 +74,7 @@ def test_members_are_named_and_not_by_their_passing_ids() -> None:
 
 def test_a_fingerprint_stays_while_the_evidence_changes() -> None:
     def fingerprint(made: Plan) -> Any:
-        found = {r["ruleId"]: r for r in run_of(to_sarif(made))["results"]}
-        return found["RB102"]["partialFingerprints"]
+        return by_rule(made)["RB102"]["partialFingerprints"]
 
     known = [*FORGOTTEN[:2], {"id": "c", "list": ["cooperative-sticky", "range"]}]
     assert fingerprint(plan(FORGOTTEN)) == fingerprint(plan(known))
@@ -91,7 +93,7 @@ def test_a_fingerprint_outlives_the_restart_of_members_that_share_a_client_id() 
 
 def test_what_is_ignored_is_suppressed_with_its_reason() -> None:
     made = plan(FORGOTTEN, ignore={"RB102": "b is being removed"})
-    results = {r["ruleId"]: r for r in run_of(to_sarif(made))["results"]}
+    results = by_rule(made)
     suppressed = [{"kind": "external", "justification": "b is being removed"}]
     assert results["RB102"]["suppressions"] == suppressed
     assert "suppressions" not in results["RB901"]

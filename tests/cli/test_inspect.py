@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
-import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import yaml
 from msgspec.structs import replace
 
 from rebal.cli import app, files
 from rebal.cli.commands import inspect_cmd
-from rebal.groups.model import GroupSnapshot, GroupState, Record
+from rebal.groups.model import GroupSnapshot, GroupState
+from rebal.inspectors.kafka import read as live
+from rebal.inspectors.kafka.listing import GroupFailure
 from rebal.planner.plan import Finding, Severity
 
 Make = Callable[..., GroupSnapshot]
@@ -28,42 +27,26 @@ def saved(tmp_path: Path, group: Make) -> str:
     return str(files.save_snapshot(group(), tmp_path))
 
 
-class Failure(Record, frozen=True):
-    """Stands for inspectors.live.GroupFailure."""
-
-    group_id: str | None
-    message: str
-    kind: str
-    broker_id: int | None = None
-
-    @property
-    def name(self) -> str:
-        return self.group_id or f"broker {self.broker_id}"
-
-
-class Selected(Record, frozen=True):
-    """Stands for inspectors.live.Selection."""
-
-    group_ids: tuple[str, ...]
-    unlisted: tuple[Failure, ...] = ()
-    coordinators: Mapping[str, int] = {}
+BILLING = GroupFailure(
+    group_id="billing", message="billing: no DESCRIBE right", kind="authorization"
+)
 
 
 class Cluster:
     """Stands for the live readers: answers with `groups`, and keeps what it was asked."""
 
-    def __init__(self, answers: Sequence[GroupSnapshot | Failure]) -> None:
-        self.answers = {self._id(answer): answer for answer in answers}
-        self.unlisted: tuple[Failure, ...] = ()
+    def __init__(self, answers: Sequence[GroupSnapshot | GroupFailure]) -> None:
+        self.answers = {
+            one.group_id if isinstance(one, GroupFailure) else one.group.group_id: one
+            for one in answers
+        }
+        self.unlisted: tuple[GroupFailure, ...] = ()
         self.asked: list[dict[str, Any]] = []
 
-    @staticmethod
-    def _id(answer: GroupSnapshot | Failure) -> str | None:
-        return answer.group_id if isinstance(answer, Failure) else answer.group.group_id
-
-    def select_groups(self, config: object, names: Sequence[str], **more: Any) -> Selected:
+    def select_groups(self, config: object, names: Sequence[str], **more: Any) -> live.Selection:
         self.asked.append({"select": list(names), **more})
-        return Selected(tuple(names) or tuple(map(str, self.answers)), self.unlisted)
+        found = tuple(names) or tuple(map(str, self.answers))
+        return live.Selection(group_ids=found, unlisted=self.unlisted)
 
     def read_groups(
         self, config: object, names: Sequence[str], *, coordinators: object, **more: Any
@@ -74,26 +57,17 @@ class Cluster:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cluster]:
-    def start(*answers: GroupSnapshot | Failure) -> Cluster:
+    def start(*answers: GroupSnapshot | GroupFailure) -> Cluster:
         made = Cluster(answers)
-        module = types.ModuleType("rebal.inspectors.kafka.read")
-        vars(module).update(
-            select_groups=made.select_groups, read_groups=made.read_groups, GroupFailure=Failure
-        )
-        monkeypatch.setitem(sys.modules, "rebal.inspectors.kafka.read", module)
+        monkeypatch.setattr(live, "select_groups", made.select_groups)
+        monkeypatch.setattr(live, "read_groups", made.read_groups)
         return made
 
     return start
 
 
-MEMBER_KEYS = {
-    "member_id", "instance_id", "client_id", "host", "software", "assignors", "subscription",
-    "assignment",
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_the_document_has_every_promised_key(saved: str, form: str, capsys: Said) -> None:
+def test_the_document_holds_what_is_known_of_members(saved: str, form: str, capsys: Said) -> None:
     assert app.run(["inspect", "--snapshot", saved, "-o", form]) == 0
     out, err = capsys.readouterr()
     assert err == ""
@@ -105,47 +79,18 @@ def test_the_document_has_every_promised_key(saved: str, form: str, capsys: Said
     assert (found["group_id"], found["state"], found["type"]) == ("checkout", "Stable", "classic")
     assert (found["protocol_type"], found["assignor"]) == ("consumer", "range")
     assert found["rebalance_protocol"]["value"] == "EAGER"
-    assert found["rebalance_protocol"]["evidence"][0].keys() == {"source", "at", "detail"}
-    assert {"supported", "unsupported", "source"} <= found["common_assignors"].keys()
     assert found["common_assignors"]["supported"] == ["range"]
     assert [m["assignors"]["knowledge"] for m in found["members"]] == ["exact", "exact", "bounded"]
-    for member in found["members"]:
-        assert member.keys() >= MEMBER_KEYS
-        assert member["software"].keys() >= {"name", "version"}
-        assert member["assignors"].keys() >= {"knowledge", "list", "evidence"}
-        assert member["subscription"].keys() == {
-            "version", "topics", "owned_partitions", "generation_id", "rack_id",
-        }  # fmt: skip
     first = found["members"][0]
     assert first["assignors"]["list"] == ["cooperative-sticky", "range"]
     assert first["assignment"] == [{"topic": "orders", "partitions": [0, 1, 2, 3]}]
     assert first["instance_id"] is None
-    for finding in found["findings"]:
-        assert finding.keys() >= {"rule", "severity", "members", "message"}
-
-
-def test_a_member_of_which_little_is_known_has_the_same_keys(
-    tmp_path: Path, group: Make, capsys: Said
-) -> None:
-    first = group().members[0]
-    bare = msgspec.structs.replace(first, subscription=None, software=None)
-    path = files.save_snapshot(group(members=(first, bare)), tmp_path)
-    app.run(["inspect", "--snapshot", str(path), "-o", "json"])
-    a, b = json.loads(capsys.readouterr().out)["groups"][0]["members"]
-
-    def shape(value: Any) -> Any:
-        return {k: shape(v) for k, v in value.items()} if isinstance(value, dict) else None
-
-    assert shape(a) == shape(b)
 
 
 def test_groups_are_shown_when_another_could_not_be_read(
     cluster: Callable[..., Cluster], group: Make, capsys: Said
 ) -> None:
-    made = cluster(
-        group(), Failure("billing", "billing: no DESCRIBE right", "authorization"),
-        group(group_id="ship ping"),
-    )  # fmt: skip
+    made = cluster(group(), BILLING, group(group_id="ship ping"))
     words = ["inspect", "checkout", "billing", "ship ping", "-b", "127.0.0.1:1"]
     assert app.run(words) == 1
     out, err = capsys.readouterr()
@@ -160,7 +105,7 @@ def test_groups_are_shown_when_another_could_not_be_read(
     assert body["exit_code"] == 1
     failure = body["failures"][0]
     assert (failure["group_id"], failure["broker_id"]) == ("billing", None)
-    assert (failure["kind"], failure["message"]) == ("authorization", "billing: no DESCRIBE right")
+    assert (failure["kind"], failure["message"]) == (BILLING.kind, BILLING.message)
     assert len(body["failures"]) == 1
     assert [found["group_id"] for found in body["groups"]] == ["checkout", "ship ping"]
 
@@ -169,7 +114,8 @@ def test_a_broker_that_did_not_list_its_groups_is_a_failure_beside_the_groups_of
     cluster: Callable[..., Cluster], group: Make, capsys: Said
 ) -> None:
     why = "broker 2 at b2:9092 cannot be reached (no answer): the groups that it coordinates …"
-    cluster(group()).unlisted = (Failure(None, why, "network", 2),)
+    silent = GroupFailure(group_id=None, message=why, kind="network", broker_id=2)
+    cluster(group()).unlisted = (silent,)
     words = ["inspect", "--all", "-b", "127.0.0.1:1"]
     assert app.run(words) == 1
     out, err = capsys.readouterr()
@@ -187,10 +133,7 @@ def test_findings_of_several_groups_are_exported_together(
 ) -> None:
     warning = Finding(rule="RB109", severity=Severity.WARN, message="static.")
     monkeypatch.setattr("rebal.cli.report.evaluate", lambda _: (warning,))
-    cluster(
-        group(), group(group_id="shipping"),
-        Failure("billing", "billing: no DESCRIBE right", "authorization"),
-    )  # fmt: skip
+    cluster(group(), group(group_id="shipping"), BILLING)
     words = ["inspect", "checkout", "shipping", "-b", "127.0.0.1:1"]
     assert app.run([*words, "-o", "sarif", "--fail-on", "warning"]) == 3
     (run,) = json.loads(capsys.readouterr().out)["runs"]
@@ -219,9 +162,8 @@ def test_screens_of_many_groups_are_those_of_each(
     cluster: Callable[..., Cluster], group: Make, capsys: Said
 ) -> None:
     """More than one processor makes them."""
-    one = group()
     names = [f"g-{number:03}" for number in range(inspect_cmd._MANY + 7)]
-    cluster(*(replace(one, group=replace(one.group, group_id=name)) for name in names))
+    cluster(*(group(group_id=name) for name in names))
     assert app.run(["inspect", "--all", "-b", "h:1"]) == 0
     together = capsys.readouterr().out
     alone = []
@@ -241,9 +183,9 @@ def test_a_blocking_finding_exits_3_and_the_options_can_say_otherwise(
     find(block)
     assert app.run(["inspect", "--snapshot", saved]) == 3
     assert app.run(["inspect", "--snapshot", saved, "--exit-zero"]) == 0
-    find(msgspec.structs.replace(block, before_step=2))
+    find(replace(block, before_step=2))
     assert app.run(["inspect", "--snapshot", saved]) == 0
-    find(msgspec.structs.replace(block, severity=Severity.WARN))
+    find(replace(block, severity=Severity.WARN))
     assert app.run(["inspect", "--snapshot", saved]) == 0
     assert app.run(["inspect", "--snapshot", saved, "--fail-on", "warning", "-o", "json"]) == 3
     assert '"exit_code": 3' in capsys.readouterr().out

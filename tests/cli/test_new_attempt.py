@@ -180,8 +180,3 @@ def test_a_linked_plan_has_its_journal_beside_the_file(out: Path, capsys: Said) 
         "checkout.plan.1.yaml",
         "checkout.plan.yaml",
     ]
-
-
-def test_new_attempt_needs_a_file(capsys: Said) -> None:
-    assert app.run(["plan-upgrade", "g", "--new-attempt"]) == 2
-    assert "add --out FILE" in capsys.readouterr().err

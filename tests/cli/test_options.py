@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import sys
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,9 +69,7 @@ def test_a_live_group_is_read_and_its_failure_is_the_error(
         asked.append((config.timeout_ms, names, more))
         return answers
 
-    module = types.ModuleType("rebal.inspectors.kafka.read")
-    vars(module).update(read_groups=read_groups)
-    monkeypatch.setitem(sys.modules, "rebal.inspectors.kafka.read", module)
+    monkeypatch.setattr("rebal.inspectors.kafka.read.read_groups", read_groups)
     monkeypatch.setenv("REBAL_SNAPSHOT", "not-read.yaml")
     somewhere = Connection(bootstrap="127.0.0.1:1", timeout=2.5)
     found = snapshot_for("checkout", None, somewhere, probe=True, assignors=["x"])

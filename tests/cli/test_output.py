@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.cli import output
-from rebal.groups.model import GroupSnapshot
+from rebal.groups.model import GroupSnapshot, Member
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -68,8 +68,6 @@ def test_markup_emoji_codes_and_escapes_show_as_text(hostile: str) -> None:
 
 
 def test_shown_keeps_ids_consistent(group: Callable[..., GroupSnapshot], hostile: str) -> None:
-    from rebal.groups.model import Member
-
     bad = group(members=(Member(member_id=hostile, client_id=hostile),))
     made = output.shown(bad)
     assert made.members[0].member_id == output.escape(hostile)
@@ -77,14 +75,6 @@ def test_shown_keeps_ids_consistent(group: Callable[..., GroupSnapshot], hostile
     assert made.captured_at is bad.captured_at
     assert made.group.state is bad.group.state
     assert output.shown(group()) == group()
-
-
-def test_colour_is_for_terminals_only() -> None:
-    from rich.text import Text
-
-    view = [Text("hot", style="red")]
-    assert output.render(view, width=10) == "hot\n"
-    assert output.render(view, width=10, colour=True) == "\x1b[31mhot\x1b[0m\n"
 
 
 SHOW = (

@@ -75,6 +75,11 @@ def rehearse(
     return run_on
 
 
+def static(names: list[str]) -> list[dict[str, Any]]:
+    """Three static members with this list."""
+    return [java(f"shipping-{n}", names, instance=f"shipping-{n}") for n in range(3)]
+
+
 def example(name: str) -> str:
     """The events of an example script, as a user would copy them."""
     return (EXAMPLES / f"{name}.yaml").read_text().partition("events:\n")[2]
@@ -123,6 +128,18 @@ def test_members_whose_listener_throws_are_a_danger_and_stay_down(rehearse: Rehe
             "not started shipping-0 and shipping-1 do not start at 0:30: librdkafka and its "
             "bindings: eager and cooperative assignors exclude each other",
         ),
+        (
+            "surge-after-reload",
+            pods(3, OLD_DEFAULT),
+            "range",
+            r"surge is rejected \(INCONSISTENT_GROUP_PROTOCOL\) at \S+ and stops",
+        ),
+        (
+            "reload-between-bounces",
+            static(OLD_DEFAULT),
+            "range",
+            r"rejected shipping-0 is rejected \(INCONSISTENT_GROUP_PROTOCOL\) at \S+ and stops",
+        ),
     ],
 )
 def test_what_goes_wrong_in_an_example_is_named(
@@ -133,25 +150,15 @@ def test_what_goes_wrong_in_an_example_is_named(
     assert re.search(said, flat(text))
 
 
-def test_a_surge_during_bounce_2_after_a_reload_is_rejected(rehearse: Rehearse) -> None:
-    code, text = rehearse(pods(3, OLD_DEFAULT), script=example("surge-after-reload"))
-    assert code == 3
-    assert re.search(
-        r"surge is rejected \(INCONSISTENT_GROUP_PROTOCOL\) at \S+ and stops", flat(text)
-    )
-    code, text = rehearse(pods(3, MIXED), script=example("surge-after-reload"), elected=DONE[0])
+@pytest.mark.parametrize(
+    ("name", "members"),
+    [("surge-after-reload", pods(3, MIXED)), ("reload-between-bounces", static(MIXED))],
+)
+def test_a_reload_is_safe_with_the_target_first(
+    rehearse: Rehearse, name: str, members: list[dict[str, Any]]
+) -> None:
+    code, text = rehearse(members, script=example(name), elected=DONE[0])
     assert (code, "rejected (" in text) == (0, False)
-
-
-def test_a_reload_between_the_bounces_is_safe_with_the_target_first(rehearse: Rehearse) -> None:
-    members = [java(f"shipping-{n}", OLD_DEFAULT, instance=f"shipping-{n}") for n in range(3)]
-    code, text = rehearse(members, script=example("reload-between-bounces"))
-    assert code == 3
-    said = r"rejected shipping-0 is rejected \(INCONSISTENT_GROUP_PROTOCOL\) at \S+ and stops"
-    assert re.search(said, flat(text))
-    right = [member | {"list": MIXED} for member in members]
-    code, text = rehearse(right, script=example("reload-between-bounces"), elected=DONE[0])
-    assert (code, "No member is rejected" in text) == (0, True)
 
 
 def test_a_group_that_does_not_come_to_rest_exits_with_4(rehearse: Rehearse) -> None:

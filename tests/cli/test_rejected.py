@@ -11,7 +11,6 @@ import pytest
 from rebal.cli import app
 from rebal.groups.snapshot.documents import dump_snapshot
 from tests.planner.builder import group_of
-from tests.planner.looks import look, pods
 
 RANGE = {"members": [{"id": "a", "list": ["range"]}, {"id": "b", "list": ["range"]}]}
 REJECTED = {"client": "c", "list": ["cooperative-sticky"]}
@@ -53,19 +52,3 @@ def test_a_rejected_client_leads_the_screen(
         body = json.loads(capsys.readouterr().out)
         urgent = [one["rule"] for one in body["groups"][0]["findings"] if one["urgent"]]
         assert (body["exit_code"], urgent) == (code, ["RB904"] * times)
-
-
-def test_verify_names_the_rejected_client_first_and_exits_3(
-    tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("before.yaml").write_text(dump_snapshot(look(0, pods(1, 1, 1))))
-    app.run(["plan-upgrade", "--snapshot", "before.yaml", "--out", "a.plan.yaml"])
-    after = look(5, pods(1, 1), refusals=[{"client": "app-2", "list": ["sticky"], "at": 4}])
-    Path("after.yaml").write_text(dump_snapshot(after))
-    capsys.readouterr()
-    assert app.run(["verify", "a.plan.yaml", "--snapshot", "after.yaml"]) == 3
-    text = capsys.readouterr().out
-    assert text.startswith("REJECTED    app-2 [sticky]: rejected")
-    assert "\nDANGER" in text
-    assert text.count(": rejected (") == 1

@@ -15,7 +15,7 @@ import pytest
 from rebal.cli import custom
 from rebal.cli.app import run
 from rebal.groups.assignors import Spec, SpecMember, assign
-from rebal.groups.custom import Guarded, Rule, violations
+from rebal.groups.custom import Rule, violations
 from rebal.groups.errors import CustomAssignorError
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol
 from rebal.groups.snapshot.documents import dump_snapshot
@@ -155,6 +155,10 @@ class Broken(Greedy):
         raise KeyError("no such\nthing")
 
 
+class Lazy(Greedy):
+    supported_protocols = ("LAZY",)
+
+
 class Odd(Greedy):
     def assign(self, spec: Spec) -> dict:
         return {"a": [1, 2]}
@@ -166,6 +170,7 @@ class Odd(Greedy):
         ([Point("mine", ImportError("gone"))], "cannot be loaded (ImportError: gone)."),
         ([Point("mine", object())], "cannot be loaded (TypeError: 'object' object is not callable"),
         ([Point("mine", int)], "an assignor needs name; see rebal.groups.assignors.spec."),
+        ([Point("mine", Lazy)], "supported_protocols: 'LAZY' is not a valid"),
         ([Point("mine", Broken)], "assign failed with KeyError: 'no such\\nthing'."),
         ([Point("mine", Odd())], "assign must return (topic, partition) lists, not list."),
         (
@@ -203,11 +208,3 @@ def test_a_custom_assignor_cannot_take_the_name_of_one_of_kafkas(
     assert run(["simulate", "--assignor", "range", "--snapshot", saved]) == 0
     with pytest.raises(CustomAssignorError, match="range is Kafka's own name"):
         custom.custom_assignors(["range"])
-
-
-def test_a_custom_assignor_with_an_unknown_protocol_is_rejected() -> None:
-    class Wrong(Greedy):
-        supported_protocols = ("LAZY",)
-
-    with pytest.raises(CustomAssignorError, match="supported_protocols: 'LAZY' is not a valid"):
-        Guarded(Wrong(), "assignor x")

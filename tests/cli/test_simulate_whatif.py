@@ -115,14 +115,6 @@ def test_a_kip848_group_is_simulated_with_the_brokers_assignors_only(saved, caps
     assert "uniform of the broker (KIP-848); checkout-1 leaves" in out
     assert "KIP-848      4 partitions stop; each member moves by itself" in out
     assert "next:        rebal simulate --assignor range --snapshot" in out
-    assert run([*words, "sticky"]) == 1
-    assert "by uniform or range, and asks no client-side assignor" in capsys.readouterr().err
-
-
-def test_contradictory_owners_are_one_sentence(saved, capsys) -> None:
-    path = saved(members=members(["0-5", "5-11"]))
-    assert run(["simulate", "--snapshot", path, "--assignor", "range"]) == 1
-    assert "partition 5 of orders has two owners, pod-0-id and pod-1-id" in capsys.readouterr().err
 
 
 def test_a_leader_near_its_timeout_is_predicted(group: Make) -> None:

@@ -49,6 +49,7 @@ USAGE = {
         ("explain 102", "Did you mean RB102"),
         ("explain nothing", "there is no rule nothing; rebal explain lists them all."),
         ("completion bsh", "there is bash, zsh, fish. Did you mean bash?"),
+        ("schema plam", "there is no document plam; there are check, diff, doctor, "),
         ("schema plam", "Did you mean plan?"),
     ],
     "inspect": [
