@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from rebal.cli import output
+from rebal.cli.files import save_snapshot
 from rebal.groups.compact import Lag, Partitions
 from rebal.groups.model import (
     AssignorList,
@@ -82,6 +84,19 @@ def group() -> Callable[..., GroupSnapshot]:
         return stable_group(**{**fields, **more})
 
     return make
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def saved(tmp_path: Path, group: Callable[..., GroupSnapshot]) -> str:
+    """The file of the usual group."""
+    return str(save_snapshot(group(), tmp_path))
 
 
 @pytest.fixture

@@ -37,13 +37,12 @@ LOOKS = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path) -> Path:
     """A plan of two bounces, and the group at five moments of its roll-out."""
-    monkeypatch.chdir(tmp_path)
     Path("a.plan.yaml").write_text(dump_plan(make_plan(BEFORE)))
     for name, seen in LOOKS.items():
         Path(f"{name}.yaml").write_text(dump_snapshot(seen))
-    return tmp_path
+    return here
 
 
 def back(capsys: Said, name: str, *more: str) -> tuple[int, Plan]:

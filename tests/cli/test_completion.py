@@ -90,14 +90,11 @@ def test_every_rule_id_is_offered(line: str) -> None:
     assert words(line) == sorted(rules())
 
 
-def test_files_are_offered_by_what_is_in_them(
-    tmp_path: Path, group: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "deep").mkdir()
-    files.save_snapshot(group(), tmp_path / "seen.json")
-    (tmp_path / "kept.yaml").write_text(dump_plan(make_plan(group())))
-    (tmp_path / "other.yaml").write_text("a: 1\n")
+def test_files_are_offered_by_what_is_in_them(here: Path, group: Make) -> None:
+    (here / "deep").mkdir()
+    files.save_snapshot(group(), here / "seen.json")
+    (here / "kept.yaml").write_text(dump_plan(make_plan(group())))
+    (here / "other.yaml").write_text("a: 1\n")
     assert words("rebal verify ") == ["deep/", "kept.yaml"]
     assert words("rebal show k") == ["kept.yaml"]
     assert words("rebal simulate --snapshot ") == ["deep/", "seen.json"]

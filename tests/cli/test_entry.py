@@ -7,13 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from rebal.cli.files import save_snapshot
-from rebal.groups.model import GroupSnapshot
 
 ENTRY = "import sys; from rebal.cli.entry import main; main(sys.argv[1:])"
 STOPPED = "rebal: stopped.\n"
@@ -31,11 +27,6 @@ def hook(event, _):
 sys.addaudithook(hook)
 entry.main(sys.argv[2:])
 """
-
-
-@pytest.fixture
-def saved(tmp_path: Path, group: Callable[..., GroupSnapshot]) -> str:
-    return str(save_snapshot(group(), tmp_path))
 
 
 def rebal(*args: str, code: str = ENTRY, **more: object) -> subprocess.CompletedProcess[str]:

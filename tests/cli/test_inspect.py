@@ -22,11 +22,6 @@ Make = Callable[..., GroupSnapshot]
 Said = pytest.CaptureFixture[str]
 
 
-@pytest.fixture
-def saved(tmp_path: Path, group: Make) -> str:
-    return str(files.save_snapshot(group(), tmp_path))
-
-
 BILLING = GroupFailure(
     group_id="billing", message="billing: no DESCRIBE right", kind="authorization"
 )
@@ -192,39 +187,36 @@ def test_a_blocking_finding_exits_3_and_the_options_can_say_otherwise(
 
 
 def test_save_writes_one_snapshot_for_each_group(
-    cluster: Callable[..., Cluster], group: Make, tmp_path: Path, capsys: Said,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
+    cluster: Callable[..., Cluster], group: Make, here: Path, capsys: Said
+) -> None:
     cluster(group(), group(group_id="../up"))
     assert app.run(["inspect", "checkout", "../up", "-b", "h:1", "--save"]) == 0
-    assert sorted(p.name for p in tmp_path.iterdir()) == [
+    assert sorted(p.name for p in here.iterdir()) == [
         "%2E.%2Fup.rebal.yaml", "checkout.rebal.yaml",
     ]  # fmt: skip
-    assert f"rebal: saved {tmp_path}/checkout.rebal.yaml\n" in capsys.readouterr().err
-    read = files.read_snapshot(tmp_path / "checkout.rebal.yaml")
+    assert f"rebal: saved {here}/checkout.rebal.yaml\n" in capsys.readouterr().err
+    read = files.read_snapshot(here / "checkout.rebal.yaml")
     assert read.members[0].client_id == "checkout-1"
 
     assert app.run(["inspect", "checkout", "-b", "h:1", "--save-to", "one.json", "--redact"]) == 0
-    text = (tmp_path / "one.json").read_text()
+    text = (here / "one.json").read_text()
     assert "checkout-1" not in text
     assert "10.0.0" not in text
-    assert files.read_snapshot(tmp_path / "one.json").redacted
+    assert files.read_snapshot(here / "one.json").redacted
     assert app.run(["inspect", "checkout", "../up", "-b", "h:1", "--save-to", "two.yaml"]) == 2
     assert "several groups need a folder" in capsys.readouterr().err
 
 
 def test_a_shell_pattern_of_logs_is_files_not_groups(
-    cluster: Callable[..., Cluster], group: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Callable[..., Cluster], group: Make, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[list[str]] = []
     monkeypatch.setattr(
         "rebal.cli.sources.EvidenceFiles.observations",
         lambda files: given.append([str(path) for path in files.client_log]) or (),
     )
-    monkeypatch.chdir(tmp_path)
     for name in ("a.log", "b.log", "checkout"):
-        (tmp_path / name).write_text("")
+        (here / name).write_text("")
     made = cluster(group())
     assert app.run(["inspect", "checkout", "-b", "h:1", "--client-log", "a.log", "b.log"]) == 0
     assert given == [["a.log", "b.log"]]

@@ -49,8 +49,7 @@ sys.exit(app.run(words))
 
 
 @pytest.fixture
-def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
-    monkeypatch.chdir(tmp_path)
+def plan(here: Path) -> Plan:
     Path("group.yaml").write_text(dump_snapshot(BEFORE))
     app.run(["plan-upgrade", "--snapshot", "group.yaml", "--out", str(PLAN)])
     return read_plan(PLAN)

@@ -35,10 +35,9 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def cluster(here: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
     monkeypatch.setattr("rebal.inspectors.kafka.read.read_groups", made.read_groups)
-    monkeypatch.chdir(tmp_path)
     Path("logs").mkdir()
     Path("logs/a.log").write_bytes(LOG.read_bytes())
     return made

@@ -19,8 +19,7 @@ Said = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def out(here: Path) -> Path:
     Path("group.yaml").write_text(dump_snapshot(BEFORE))
     return Path("checkout.plan.yaml")
 

@@ -30,10 +30,9 @@ Said = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("REBAL_SNAPSHOT", raising=False)
-    return tmp_path
+    return here
 
 
 def test_the_only_snapshot_of_the_folder_is_taken_and_named(

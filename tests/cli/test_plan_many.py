@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rebal.cli import app, files, planning
+from rebal.cli import app, planning
 from rebal.groups.model import GroupSnapshot, GroupState, Member
 from rebal.inspectors.kafka import read as live
 from rebal.planner.paths import make_plan
@@ -90,9 +89,8 @@ def test_match_plans_only_for_the_groups_that_match(cluster: Any, capsys: Said) 
     assert cluster == [((), {"match": "a-.*", "all_groups": False})]
 
 
-def test_paces_stand_side_by_side(group: Make, tmp_path: Path, capsys: Said) -> None:
-    path = str(files.save_snapshot(group(), tmp_path))
-    words = ["plan-upgrade", "--snapshot", path, "--restart-seconds", "60", "--batch", "2"]
+def test_paces_stand_side_by_side(saved: str, capsys: Said) -> None:
+    words = ["plan-upgrade", "--snapshot", saved, "--restart-seconds", "60", "--batch", "2"]
     assert app.run([*words, "--details"]) == 0
     second = capsys.readouterr().out.partition("\n2  ")[2]
     paces = re.findall(r"^ +(one by one|\d at a time|all at once)  ", second, re.MULTILINE)
@@ -101,9 +99,8 @@ def test_paces_stand_side_by_side(group: Make, tmp_path: Path, capsys: Said) -> 
     assert "  - all at once: " in capsys.readouterr().out
 
 
-def test_an_assumed_list_is_recorded(group: Make, tmp_path: Path, capsys: Said) -> None:
-    path = str(files.save_snapshot(group(), tmp_path))
-    words = ["plan-upgrade", "--snapshot", path, "-o", "json"]
+def test_an_assumed_list_is_recorded(saved: str, capsys: Said) -> None:
+    words = ["plan-upgrade", "--snapshot", saved, "-o", "json"]
     app.run(words)
     before = json.loads(capsys.readouterr().out)
     assert len(before["steps"][0]["unknown"]) == 1
@@ -124,10 +121,9 @@ def test_an_assumed_list_is_recorded(group: Make, tmp_path: Path, capsys: Said) 
     ],
 )
 def test_max_downtime_blocks_a_plan_that_stops_a_partition_for_longer(
-    words: list[str], code: int, says: str, *, group: Make, tmp_path: Path, capsys: Said
+    words: list[str], code: int, says: str, *, saved: str, capsys: Said
 ) -> None:
-    path = str(files.save_snapshot(group(), tmp_path))
-    assert app.run(["plan-upgrade", "--snapshot", path, *words, "-o", "json"]) == code
+    assert app.run(["plan-upgrade", "--snapshot", saved, *words, "-o", "json"]) == code
     told = capsys.readouterr()
     assert says in told.err
     assert json.loads(told.out)["exit_code"] == code

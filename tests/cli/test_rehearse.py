@@ -44,11 +44,8 @@ Said = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def rehearse(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
-) -> Callable[..., tuple[int, str]]:
+def rehearse(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> Rehearse:
     """Rehearse on a group of these members; return the exit code and the screen at 80 columns."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
 
     def run_on(
@@ -355,10 +352,7 @@ def test_a_plan_is_rehearsed_on_another_group_by_the_names_of_its_members(
     assert "shipping-3" not in text
 
 
-def test_scripts_parameters_and_variants_are_completed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_scripts_parameters_and_variants_are_completed(here: Path) -> None:
     Path("mine.yaml").write_text("schema: rebal.script/1\nevents: []\n")
     Path("other.yaml").write_text("schema: rebal.plan/1\n")
 

@@ -24,9 +24,8 @@ Said = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def rehearse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> Rehearse:
+def rehearse(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> Rehearse:
     """Rehearse a plan of 30 members as if that took long; return the code and what is printed."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(large, "_TOO_LONG", 0.0)
     members = [{"id": f"m{n:02d}", "list": ["range"], "version": "4.1.1"} for n in range(30)]

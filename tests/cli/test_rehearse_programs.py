@@ -18,22 +18,20 @@ Said = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def connect(here: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "connect.yaml"
+    path = here / "connect.yaml"
     path.write_text(dump_snapshot(workers("default"), "yaml"))
     return path.name
 
 
 @pytest.fixture
-def streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def streams(here: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.chdir(tmp_path)
     members = [
         {"id": name, "list": ["stream"], "family": "streams", "version": "2.3.1"} for name in "abc"
     ]
-    path = tmp_path / "streams.yaml"
+    path = here / "streams.yaml"
     group = group_of({"elected": "stream", "members": members})
     path.write_text(dump_snapshot(merge(group, ()), "yaml"))
     return path.name

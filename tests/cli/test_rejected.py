@@ -9,22 +9,12 @@ from typing import Any
 import pytest
 
 from rebal.cli import app
-from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.cli.files import save_snapshot
 from tests.planner.builder import group_of
 
 RANGE = {"members": [{"id": "a", "list": ["range"]}, {"id": "b", "list": ["range"]}]}
 REJECTED = {"client": "c", "list": ["cooperative-sticky"]}
 Said = pytest.CaptureFixture[str]
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> Any:
-    def save(spec: dict[str, Any]) -> str:
-        file = tmp_path / "group.yaml"
-        file.write_text(dump_snapshot(group_of(spec)))
-        return str(file)
-
-    return save
 
 
 @pytest.mark.parametrize(
@@ -39,10 +29,10 @@ def saved(tmp_path: Path) -> Any:
     ],
 )
 def test_a_rejected_client_leads_the_screen(
-    command: list[str], refusals: list[Any], code: int, times: int, *, saved: Any, capsys: Said
+    command: list[str], refusals: list[Any], code: int, times: int, *, tmp_path: Path, capsys: Said
 ) -> None:
     """A rejection that is not proven to repeat exits with 4."""
-    file = saved({**RANGE, "refusals": refusals})
+    file = str(save_snapshot(group_of({**RANGE, "refusals": refusals}), tmp_path))
     assert app.run([*command, "--snapshot", file]) == code
     text = capsys.readouterr().out
     assert text.startswith("REJECTED    RB904 c was rejected once") is bool(times)

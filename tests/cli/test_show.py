@@ -31,9 +31,8 @@ Said = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> Keep:
+def keep(here: Path, capsys: Said) -> Keep:
     """Return a function that plans for a group and returns the kept plan's file."""
-    monkeypatch.chdir(tmp_path)
 
     def keep(group: GroupSnapshot, *more: str) -> Path:
         Path("group.yaml").write_text(dump_snapshot(group))

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,7 @@ from rebal.cli.app import run
 from rebal.groups.assignors import Spec, SpecMember, assign
 from rebal.groups.custom import Rule, violations
 from rebal.groups.errors import CustomAssignorError
-from rebal.groups.model import GroupSnapshot, RebalanceProtocol
-from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.groups.model import RebalanceProtocol
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "rendezvous-assignor"
 
@@ -37,13 +35,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert done.returncode == 0, done.stderr
     return target
-
-
-@pytest.fixture
-def saved(tmp_path: Path, group: Callable[..., GroupSnapshot]) -> str:
-    path = tmp_path / "checkout.rebal.yaml"
-    path.write_text(dump_snapshot(group()), encoding="utf-8")
-    return str(path)
 
 
 def rebal(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -36,12 +36,11 @@ READY = look(2, pods(2, 2, list=MIXED), elected="cooperative-sticky")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "plan.yaml").write_text(dump_plan(make_plan(BEFORE, expect_members=2)))
+def folder(here: Path, plan: Plan) -> Path:
+    (here / "plan.yaml").write_text(dump_plan(plan))
     for name, snapshot in (("before", BEFORE), ("half", HALF), ("ready", READY)):
-        (tmp_path / f"{name}.yaml").write_text(dump_snapshot(snapshot))
-    return tmp_path
+        (here / f"{name}.yaml").write_text(dump_snapshot(snapshot))
+    return here
 
 
 @pytest.fixture

@@ -26,12 +26,11 @@ Said = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def folder(here: Path) -> Path:
     write("plan.yaml", look(0, pods(1, 1)))
     save("half.yaml", look(1, [pods(2, 1, list=MIXED)[0], pods(2, 1)[1]]))
     save("unknown.yaml", look(1, pods(2, 2)))
-    return tmp_path
+    return here
 
 
 def write(name: str, snapshot: GroupSnapshot, goal: str = "cooperative") -> Plan:

@@ -21,11 +21,8 @@ Said = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: Callable[..., GroupSnapshot]
-) -> Path:
+def folder(here: Path, group: Callable[..., GroupSnapshot]) -> Path:
     """A group, its plan, a script, and files that do not go with them."""
-    monkeypatch.chdir(tmp_path)
     snapshots = {
         "g": group(), "other": group(group_id="billing"), "redacted": redact(group()),
         "w": workers("sessioned"),
@@ -36,7 +33,7 @@ def folder(
     Path("s.yaml").write_text("schema: rebal.script/1\nevents:\n  - kill: checkout-1\n")
     entry = {"schema": "rebal.journal/2", "at": "2026-11-20T09:00:00Z", "group_id": "checkout"}
     Path("old.jsonl").write_text(json.dumps(entry | {"plan": "of yesterday"}) + "\n")
-    return tmp_path
+    return here
 
 
 USAGE = {
