@@ -75,6 +75,7 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
             type=GroupType(spec.get("type", "classic")),
             protocol_type=spec.get("protocol_type", "consumer"),
             assignor=spec.get("elected", "range"),
+            generation=spec.get("generation"),
             coordinator=Coordinator(
                 broker_id=2,
                 kind=CoordinatorKind.JAVA,

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import json
 from msgspec.structs import replace
 
+from rebal.cli.planning import Wishes, way_back
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dec_hook, enc_hook
 from rebal.planner.plan import Plan
@@ -59,3 +60,9 @@ class Story:
 def done(standing: Standing) -> dict[str, str]:
     """Member's name → whether it has made the step."""
     return {member.name: str(member.done) for member in standing.members}
+
+
+def back_from(made: Plan, seen: GroupSnapshot, **wished: Any) -> Plan:
+    """Return the way back from there, as --abort plans it."""
+    usual: dict[str, Any] = {"expect_members": None, "families": {}, "ignore": {}}
+    return way_back(made, [], seen, Wishes(**{**usual, **wished}))

@@ -6,12 +6,15 @@ from typing import Any
 
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
+from rebal.planner.verification.verify import Standing
 from tests.planner.builder import group_of
 
 RANGE = ["range"]
 BOTH = ["cooperative-sticky", "range"]
 DONE = ["cooperative-sticky"]
 DEFAULT = ["range", "cooperative-sticky"]
+COOP = {"elected": "cooperative-sticky"}
+NO_LIMIT = {"settings": {"group.max.size": "2147483647"}}
 
 
 def plan(members: list[dict[str, Any]], target: str = "cooperative", **more: Any) -> Plan:
@@ -29,5 +32,5 @@ def m(name: str, names: list[str] | None = None, **more: Any) -> dict[str, Any]:
     return {"id": name, **({"list": names} if names else {"at_least": ["range"]}), **more}
 
 
-def rules(made: Plan) -> set[str]:
+def rules(made: Plan | Standing) -> set[str]:
     return {finding.rule for finding in made.findings}
