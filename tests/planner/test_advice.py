@@ -5,34 +5,22 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.model import (
-    Coordinator,
-    CoordinatorKind,
-    Evidence,
-    GroupSnapshot,
-    Refusal,
-    Source,
-    Tri,
-    Unmatched,
-)
+from rebal.groups.model import Evidence, GroupSnapshot, Source, Tri, Unmatched
 from rebal.planner.advice.actions import as_it_runs, restart_of
 from rebal.planner.advice.steps import restart_fix, step_action
 from rebal.planner.context import Context
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Accepted, Advice, Plan, ValidWhile
+from rebal.planner.plan import Accepted, Advice, Plan
 from rebal.planner.rules import evaluate
 from rebal.planner.verification.verify import Standing, verify
-from tests.planner.builder import AT, context_of, group_of, seen
+from tests.planner.builder import context_of, group_of
 from tests.planner.looks import look
+from tests.planner.plans import NO_LIMIT
+from tests.planner.plans import m as java
 
 BOTH, COOP, RANGE = ["range", "cooperative-sticky"], ["cooperative-sticky"], ["range"]
-NO_LIMIT = {"settings": {"group.max.size": "2147483647"}}
+MIXED = ["cooperative-sticky", "range"]
 NO = {"cooperative-sticky": False, "range": True}
-YES = {"cooperative-sticky": True, "range": True}
-
-
-def java(name: str, names: list[str], **more: Any) -> dict[str, Any]:
-    return {"id": name, "list": names, **more}
 
 
 def static(name: str, names: list[str], **more: Any) -> dict[str, Any]:
@@ -179,80 +167,39 @@ def test_a_plan_whose_lists_do_not_hold_the_elected_assignor_is_not_carried_on()
     ) in standing.next
 
 
-def refused(client: str, host: str, names: list[str], minutes: float, **more: Any) -> Refusal:
-    from datetime import timedelta
-
-    return Refusal(
-        at=AT + timedelta(minutes=minutes),
-        client_id=client,
-        host=host,
-        list=tuple(names),
-        evidence=seen(Source.REQUEST_LOG),
-        **more,
-    )
-
-
-def test_a_client_that_was_rejected_minutes_ago_comes_before_any_restart() -> None:
-    """It sits in its back-off: no member is restarted beside it with the list that it died of."""
-    begun = plan([java(n, ["cooperative-sticky", "range"]) for n in "abc"], reloaded=False)
-    left = [java("a", ["cooperative-sticky", "range"]), java("b", RANGE)]
-    here = look(9, left, cluster=NO_LIMIT)
-    out = refused("c", "/10.0.0.3", COOP, 4)
-    standing = verify(begun, [], replace(here, refusals=(out,)))
-    assert standing.exit_code == 3
-    (danger,) = standing.dangers
-    assert (danger.kind, danger.message.partition(". ")[0]) == (
-        "rejected",
-        "c (10.0.0.3) [cooperative-sticky]: rejected (INCONSISTENT_GROUP_PROTOCOL) "
-        "for sharing no assignor with b, and not known to be back",
-    )
-    assert (standing.advice.action, standing.advice.names) == ("start", ("c",))
-    assert (standing.advice.verdict, "range" in standing.advice.assignors) == (Tri.YES, True)
-
-
 def test_five_rejected_clients_with_one_client_id_are_five_and_one_is_still_out() -> None:
-    hosts = [f"/10.0.0.{n}" for n in range(5)]
-    out = [refused("app", host, COOP, 1) for host in hosts]
-    back = [replace(one, rejoined_as=f"id-{n}") for n, one in enumerate(out[:4])]
-    context = context_of({"members": [java("a", RANGE)], "cluster": NO_LIMIT})
-    context.snapshot = replace(context.snapshot, refusals=(*back, out[4]))
+    out = [{"client": "app", "host": f"/10.0.0.{n}", "list": COOP, "at": 1} for n in range(5)]
+    spec = {"members": [java("a", RANGE)], "cluster": NO_LIMIT, "refusals": out}
+    assert len([f for f in evaluate(context_of(spec)) if f.rule == "RB904"]) == 5
+    context = context_of(spec)
+    *others, last = context.snapshot.refusals
+    back = [replace(one, rejoined_as=f"id-{n}") for n, one in enumerate(others)]
+    context.snapshot = replace(context.snapshot, refusals=(*back, last))
     (finding,) = [f for f in evaluate(context) if f.rule == "RB904"]
     assert "10.0.0.4" in finding.message
-    context = context_of({"members": [java("a", RANGE)], "cluster": NO_LIMIT})
-    context.snapshot = replace(context.snapshot, refusals=tuple(out))
-    assert len([f for f in evaluate(context) if f.rule == "RB904"]) == 5
 
 
 def test_a_rejected_client_that_is_down_is_one_of_the_expected_members() -> None:
-    seen_now = group([java("a", ["cooperative-sticky", "range"]), java("b", RANGE)])
-    made = make_plan(replace(seen_now, refusals=(refused("c", "/10.0.0.3", COOP, -5),)))
+    out = {"client": "c", "host": "/10.0.0.3", "list": COOP, "at": -5}
+    made = plan([java("a", MIXED), java("b", RANGE)], refusals=[out])
     assert made.expected_members == 3
     assert {"RB606", "RB904"} <= {finding.rule for finding in made.findings}
     assert "--expect-members 3" in made.steps[0].gate.command
 
 
-@pytest.mark.parametrize(
-    ("spec", "kind"),
-    [
-        ({"protocol_type": "connect", "elected": "sessioned"}, "Connect workers"),
-        ({"elected": "stream"}, "Kafka Streams group"),
-    ],
-)
-def test_a_consumer_that_another_kind_of_group_rejects_is_reported(
-    spec: dict[str, Any], kind: str
-) -> None:
-    worker = {"id": "w", "list": [spec["elected"]], "family": "connect"}
-    snapshot = group([worker], reloaded=False, **spec)
-    made = make_plan(replace(snapshot, refusals=(refused("app", "/10.0.0.9", RANGE, -1),)))
+def test_a_consumer_that_a_kafka_streams_group_rejects_is_reported() -> None:
+    instance = java("s", ["stream"], family="streams")
+    out = {"client": "app", "host": "/10.0.0.9", "list": RANGE, "at": -1}
+    made = plan([instance], reloaded=False, elected="stream", refusals=[out])
     (finding,) = [finding for finding in made.findings if finding.rule == "RB904"]
-    assert kind in finding.message
+    assert "Kafka Streams group" in finding.message
     assert made.verdict != "done"
 
 
 def test_what_is_rejected_for_certain_is_withheld_and_never_accepted_by_name() -> None:
-    members = [java("a", ["cooperative-sticky", "range"]), java("b", RANGE)]
-    snapshot = group(members, reloaded=False)
-    made = make_plan(snapshot, ignore={"RB102": "yes", "RB901": "yes", "RB113": "yes"})
+    members = [java("a", MIXED), java("b", RANGE)]
+    words = dict.fromkeys(("RB102", "RB901", "RB113"), "yes")
+    made = make_plan(group(members, reloaded=False), ignore=words)
     standing = told(made, members, reloaded=False)
     for advice in (made.advice, standing.advice, *made.withheld, *standing.withheld):
         joins = advice.recommended and advice.assignors == ("cooperative-sticky",)
@@ -266,23 +213,6 @@ def test_a_restart_that_changes_nothing_joins_with_the_list_of_a_classic_file(
     changed = java("a", RANGE, declared=COOP, group_protocol=protocol)
     context = context_of({"members": [changed, java("b", RANGE)], "reloaded": False})
     assert restart_of(context, context.members[0]).verdict is verdict
-
-
-def test_an_advice_names_its_race_and_what_must_still_hold() -> None:
-    snapshot = group([java("a", BOTH), java("b", BOTH)], reloaded=False, probe=YES)
-    led = Coordinator(
-        broker_id=2,
-        kind=CoordinatorKind.JAVA,
-        rebalanced_since_load=Tri.YES,
-        leader_epoch=7,
-    )
-    snapshot = replace(snapshot, group=replace(snapshot.group, generation=3, coordinator=led))
-    advice = make_plan(snapshot, "cooperative").advice
-    assert (advice.action, advice.assignors) == ("restart", ("cooperative-sticky",))
-    assert any("coordinator reload" in risk for risk in advice.risks)
-    assert advice.valid_while == ValidWhile(generation=3, assignor="range", leader_epoch=7)
-    safe: Advice = plan([java("a", RANGE), java("b", RANGE)], reloaded=False).advice
-    assert safe.risks == ()
 
 
 def test_a_restart_keeps_a_session_timeout_that_brokers_may_accept_no_longer() -> None:
@@ -310,3 +240,86 @@ def test_a_stop_of_members_that_are_gone_asks_for_a_new_plan() -> None:
     gone, withheld = step_action(made, made.steps[1], context_of({}), (), ignore={})
     assert (gone.action, gone.step, withheld) == ("replan", 2, ())
     assert gone.reason == "no member is left to stop"
+
+
+def test_a_stop_of_some_clients_waits_for_the_cure_of_a_forgetful_coordinator() -> None:
+    """Every list of those that stay holds the target, and the coordinator remembers range alone."""
+    members = [java("a", MIXED), java("b", RANGE, family="librdkafka"), static("c", MIXED)]
+    made = plan(members, reloaded=True, probe=NO)
+    assert (made.path, made.next_step) == ("mixed_families", 2)
+    assert (made.advice.action, made.advice.names) == ("restart", ("a",))
+    assert (made.advice.assignors, made.advice.verdict) == ((), Tri.YES)
+    assert [one.action for one in made.withheld] == ["cut-over"]
+    assert (made.exit_code, made.steps[1].exit_code) == (4, 4), "the stop is not admitted yet"
+    standing = told(made, members, reloaded=True, probe=NO)
+    assert (standing.advice.names, standing.exit_code) == (("a",), 4)
+
+
+def test_a_cure_names_the_list_where_the_file_differs_from_it() -> None:
+    changed = java("b", BOTH, declared=["cooperative-sticky", "sticky"])
+    advice = plan([static("a", MIXED), changed], reloaded=True, probe=NO).advice
+    assert (advice.action, advice.names) == ("restart", ("b",))
+    assert (advice.assignors, advice.verdict) == (tuple(BOTH), Tri.YES)
+
+
+def test_a_member_of_an_unknown_client_is_not_given_a_mixed_list() -> None:
+    first = java("a", MIXED)
+    unknown = [{"id": name, "family": None} for name in "bc"]
+    made = plan([first, *unknown], reloaded=False, probe=dict.fromkeys(MIXED, True))
+
+    def advice(family: str | None) -> Advice:
+        lost = [java(f"{n}.2", RANGE, client=n, family=family, joined=1) for n in "bc"]
+        return told(made, [first, *lost]).advice
+
+    open_ = advice(None)
+    assert (open_.action, open_.verdict) == ("evidence", Tri.CANNOT_TELL), open_.text
+    assert "the client of b, c is not known" in open_.text
+    assert (advice("java").names, advice("java").assignors) == (("b",), tuple(MIXED))
+    assert advice("librdkafka").action in ("replan", "stop"), advice("librdkafka").text
+
+
+@pytest.mark.parametrize("rejected", [False, True])
+def test_a_client_that_refuses_mixed_lists_is_started_with_what_is_elected(rejected: bool) -> None:
+    left = [java("a", RANGE)]
+    out = {"refusals": [{"client": "b", "list": ["sticky"], "at": 1}]} if rejected else {}
+    for family, names in (("librdkafka", RANGE), ("java", MIXED)):
+        made = plan([*left, java("b", RANGE, family=family)], reloaded=False)
+        advice = told(made, left, **out).advice
+        assert (advice.action, advice.assignors) == ("start", tuple(names))
+
+
+def test_a_cut_over_is_not_outdated_by_another_elected_assignor() -> None:
+    """The group is Empty when its members start: any list is admitted."""
+    one = java("a", ["sticky", "range"], family="librdkafka")
+    made = make_plan(group([one], elected="sticky"), ignore={"RB104": "agreed"})
+    assert made.path == "cut_over"
+    advice = told(made, [{**one, "id": "a.2", "client": "a", "list": RANGE}]).advice
+    assert (advice.action, advice.assignors) == ("cut-over", tuple(COOP))
+
+
+def test_an_unseen_list_is_asked_for_instead_of_a_wait() -> None:
+    unseen = {"id": "a", "at_least": COOP, "instance": "a"}
+    made = plan([unseen], elected="cooperative-sticky", reloaded=True)
+    assert (made.verdict, made.advice.action) == ("unproven", "evidence"), made.advice.text
+    assert "client log" in made.advice.evidence_needed
+
+
+def test_a_file_without_the_target_is_to_be_changed_before_the_restart() -> None:
+    member = java("a", ["roundrobin", "range"], declared=RANGE)
+    made = plan([member, java("b", RANGE)], reloaded=False)
+    (finding,) = [each for each in made.findings if each.rule == "RB903"]
+    assert finding.fix.startswith("Set the file to the list of the plan's step"), finding.fix
+
+
+def test_a_cure_that_no_evidence_could_show_is_not_asked_for() -> None:
+    """Found by the search: the members were restarted for ever.
+
+    While the kafka-python member is there, a probe answers no, whatever the coordinator remembers;
+    and the records that would show its last load may not be read.
+    """
+    members = [*(static(n, MIXED) for n in "ab"), java("c", RANGE, family="kafka-python")]
+    made = plan(members, reloaded=None, probe=NO)
+    standing = told(made, members, reloaded=None, probe=NO)
+    assert (made.path, standing.advice.action) == ("mixed_families", "evidence")
+    assert standing.advice.evidence_needed == ("offsets topic", "log timezone")
+    assert "READ __consumer_offsets" in standing.next

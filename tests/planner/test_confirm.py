@@ -115,20 +115,16 @@ def test_the_word_is_void_when_the_member_restarts_again(second: Story) -> None:
 
 def test_the_word_is_void_when_the_member_gives_up_its_partitions(second: Story) -> None:
     """It rejoins under the same id with nothing owned, as no COOPERATIVE member does."""
-
-    def at(minutes: float, generation: int, *changed: dict[str, Any]) -> GroupSnapshot:
-        seen = restarted(minutes, *changed)
-        return replace(seen, group=replace(seen.group, generation=generation))
-
-    word(second, at(3, 7), "app-0", "app-1", "app-2")
-    assert second(at(4, 7)).finished
+    word(second, restarted(3, generation=7), "app-0", "app-1", "app-2")
+    assert second(restarted(4, generation=7)).finished
     kept = [member(n, 3, owned=True) for n in (0, 2)]
-    after = second(at(5, 8, *kept))
+    after = second(restarted(5, *kept, generation=8))
     assert (after.finished, after.exit_code) == (False, 4)
     (void,) = [one for one in after.members if one.contradicted]
     assert void.name == "app-1"
     assert "it runs EAGER: it gave up all its partitions when it rejoined" in void.why
-    assert not second(at(6, 9, *(member(n, 3, owned=True) for n in range(3)))).finished
+    every = [member(n, 3, owned=True) for n in range(3)]
+    assert not second(restarted(6, *every, generation=9)).finished
 
 
 def test_evidence_replaces_the_word(second: Story) -> None:
@@ -282,26 +278,6 @@ def test_partitions_that_were_kept_before_the_word_disprove_it_too(back: Story) 
     restarted_ = down(6, member(1, 6, ["range"]))
     word(back, restarted_, "app-1", names=["range"])
     assert back(restarted_).finished
-
-
-def test_one_bounce_ends_by_word() -> None:
-    """KIP-726: every member already holds both, so only the second bounce is left."""
-    both = {"probe": {TARGET: True, "range": True}}
-    plan = make_plan(look(0, pods(1, declared=BACK), **both), expect_members=3)
-    assert plan.path == "one_bounce"
-    tell = Story(plan)
-    word(tell, restarted(2), "app-0", "app-1", "app-2", step=len(plan.steps))
-    assert tell(restarted(3)).finished
-
-
-def test_no_restart_of_the_next_step_while_the_evidence_is_at_odds(plan: Plan) -> None:
-    """The gate does not hold, and the plan asks for other evidence first (RB902)."""
-    wide = pods(2, declared=None, list=MIXED)
-    seen = look(1, wide, elected=TARGET, contradictions=[{"what": "two logs differ"}], **YES)
-    standing = verify(plan, [], seen)
-    assert (standing.step, standing.gate) == (1, Tri.CANNOT_TELL)
-    assert not standing.advice.recommended
-    assert "contradicts itself" in standing.next
 
 
 def test_a_declared_list_is_never_told_as_the_list_that_runs(second: Story) -> None:

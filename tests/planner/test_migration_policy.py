@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.model import Cluster, Evidence, GroupType, Refusal, Source, Tri
+from rebal.groups.model import Cluster, Evidence, GroupSnapshot, GroupType, Refusal, Source, Tri
 from rebal.planner.admission.check import Join, Leave, Needs, admitted, restart
 from rebal.planner.admission.memory import (
     CoordinatorMemory,
@@ -20,13 +20,11 @@ from rebal.planner.admission.memory import (
 from rebal.planner.admission.rejected import rejected_again
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
-from rebal.planner.verification.verify import Standing
 from tests.planner.builder import context_of
 from tests.planner.looks import Story, look
+from tests.planner.plans import COOP, DONE, RANGE
 
 POLICY = "group.consumer.migration.policy"
-RANGE, FINAL = ["range"], ["cooperative-sticky"]
-COOP = {"elected": "cooperative-sticky"}
 
 
 @pytest.mark.parametrize(
@@ -159,13 +157,13 @@ def test_a_classic_group_rejects_a_static_restart_when_full_on_4_4_too() -> None
 # --- a roll-out that is half-way ----------------------------------------------------------------
 
 
-def brokers(policy: str, version: str | None = "4.4", **more: str) -> dict[str, Any]:
-    settings = {POLICY: policy, "group.consumer.max.size": "100", **more}
+def brokers(policy: str, version: str | None = "4.4") -> dict[str, Any]:
+    settings = {POLICY: policy, "group.consumer.max.size": "100"}
     return {"version": version, "features": {"group.version": 1}, "settings": settings}
 
 
 def old(number: int) -> dict[str, Any]:
-    return {"id": f"m-{number}.1", "client": f"m-{number}", "list": FINAL, "version": "4.1.1"}
+    return {"id": f"m-{number}.1", "client": f"m-{number}", "list": DONE, "version": "4.1.1"}
 
 
 def new(number: int) -> dict[str, Any]:
@@ -176,58 +174,53 @@ def classic(number: int) -> dict[str, Any]:
     return old(number) | {"protocol_type": "classic"}
 
 
-def up(policy: str = "bidirectional", version: str | None = "4.4", **more: Any) -> Plan:
-    group = look(0, [old(n) for n in range(3)], cluster=brokers(policy, version), **COOP)
+def up(policy: str = "bidirectional", **more: Any) -> Plan:
+    group = look(0, [old(n) for n in range(3)], cluster=brokers(policy), **COOP)
     return make_plan(group, "consumer", expect_members=3, **more)
 
 
-def half(
-    tell: Story, minutes: int, members: list[dict[str, Any]], policy: str, version: str | None
-) -> Standing:
+def online(
+    minutes: int, members: list[dict[str, Any]], policy: str, version: str | None = "4.4"
+) -> GroupSnapshot:
     cluster = brokers(policy, version)
-    return tell(look(minutes, members, type="consumer", elected="uniform", cluster=cluster))
+    return look(minutes, members, type="consumer", elected="uniform", cluster=cluster)
 
 
 @pytest.mark.parametrize("version", ["4.4", "4.4.0", "4.3", "4.2.2", None])
 def test_nothing_is_restarted_while_the_policy_is_disabled(version: str | None) -> None:
     tell = Story(up())
     members = [new(0), classic(1), classic(2)]
-    assert half(tell, 1, members, "bidirectional", version).advice.names == ("m-1",)
-    shut = half(tell, 2, members, "disabled", version)
+    before = tell(online(1, members, "bidirectional", version))
+    assert before.advice.names == ("m-1",)
+    shut = tell(online(2, members, "disabled", version))
     assert (shut.exit_code, shut.advice.action, shut.withheld) == (3, "stop", ())
-    again = make_plan(
-        look(2, members, type="consumer", elected="uniform", cluster=brokers("disabled", version)),
-        "consumer",
-    )
+    again = make_plan(online(2, members, "disabled", version), "consumer")
     assert (again.path, again.exit_code, again.advice.action) == ("kip848_online", 3, "stop")
-    (finding,) = [each for each in shut.findings if each.rule == "RB401"]
-    assert f"{POLICY} is disabled" in finding.message
-    assert f"{POLICY}=bidirectional" in finding.fix
-    back = half(tell, 3, members, "bidirectional", version)
+    back = tell(online(3, members, "bidirectional", version))
     assert (back.exit_code, back.advice.action, back.advice.names) == (4, "restart", ("m-1",))
 
 
 def test_a_release_that_admits_them_goes_on_under_a_disabled_policy() -> None:
     members = [new(0), classic(1), classic(2)]
-    free = half(Story(up()), 1, members, "disabled", "4.3.0")
+    free = Story(up())(online(1, members, "disabled", "4.3.0"))
     assert (free.exit_code, free.advice.names) == (4, ("m-1",))
 
 
 def test_the_last_classic_member_is_moved_under_a_disabled_policy() -> None:
     tell = Story(up())
-    last = half(tell, 1, [new(0), new(1), classic(2)], "disabled", "4.4")
+    last = tell(online(1, [new(0), new(1), classic(2)], "disabled"))
     assert (last.exit_code, last.advice.names) == (4, ("m-2",))
-    assert half(tell, 2, [new(0), new(1), new(2)], "disabled", "4.4").finished
+    assert tell(online(2, [new(0), new(1), new(2)], "disabled")).finished
 
 
 def test_a_member_that_was_ended_starts_with_the_new_protocol() -> None:
     tell = Story(up())
-    half(tell, 1, [new(0), classic(1), classic(2)], "bidirectional", "4.4")
-    gone = half(tell, 2, [new(0)], "disabled", "4.4")
+    tell(online(1, [new(0), classic(1), classic(2)], "bidirectional"))
+    gone = tell(online(2, [new(0)], "disabled"))
     assert gone.advice.action == "start"
     assert gone.advice.change.startswith("group.protocol=consumer and without ")
     assert gone.advice.recommended
-    stays = half(tell, 3, [new(0), classic(1)], "disabled", "4.4")
+    stays = tell(online(3, [new(0), classic(1)], "disabled"))
     assert (stays.advice.recommended, stays.exit_code) == (False, 3)
     assert "makes m-1 join again" in stays.next
 
@@ -235,68 +228,47 @@ def test_a_member_that_was_ended_starts_with_the_new_protocol() -> None:
 # --- the path over a stop -----------------------------------------------------------------------
 
 
-def test_a_stop_of_all_is_agreed_in_the_plan_and_in_verify() -> None:
+def test_a_stop_that_is_agreed_goes_on_whatever_the_policy_becomes() -> None:
     shut = brokers("disabled")
     members = [old(n) for n in range(3)]
-    unasked = up("disabled")
-    assert (unasked.path, unasked.exit_code, unasked.advice.action) == ("kip848_offline", 3, "stop")
-    asked = Story(unasked)(look(1, members, cluster=shut, **COOP))
-    assert (asked.exit_code, asked.advice.action, asked.advice.text) == (
-        3, "stop", unasked.advice.text,
-    )  # fmt: skip
-    for line in (unasked.advice.command, asked.advice.command):
-        assert "--ignore RB413 --reason 'the interruption is agreed'" in line
-    plan = up("disabled", ignore={"RB413": "agreed"})
-    assert (plan.exit_code, plan.advice.action) == (0, "cut-over")
-    tell = Story(plan)
+    tell = Story(up("disabled", ignore={"RB413": "agreed"}))
     before = tell(look(1, members, cluster=shut, **COOP))
     assert (before.exit_code, before.advice.action, before.findings) == (4, "cut-over", ())
-    # The policy opens the online path: the plan's own stop is still the agreed one.
-    assert Story(unasked)(look(1, members, cluster=brokers("upgrade"), **COOP)).exit_code == 3
+    # The policy opens the online path: a stop that nobody agreed to stays so.
+    opened = look(1, members, cluster=brokers("upgrade"), **COOP)
+    assert Story(up("disabled"))(opened).exit_code == 3
     empty = tell(look(2, [], state="Empty", elected=None, cluster=shut))
     assert (empty.advice.action, empty.advice.recommended) == ("start", True)
-    first = half(tell, 3, [new(0)], "disabled", "4.3.0")
+    first = tell(online(3, [new(0)], "disabled", "4.3.0"))
     assert first.advice.action == "start"
     assert first.advice.change.startswith("group.protocol=consumer and without ")
-    assert half(tell, 4, [new(0), new(1), new(2)], "disabled", "4.4").finished
+    assert tell(online(4, [new(0), new(1), new(2)], "disabled")).finished
 
 
 @pytest.mark.parametrize("version", ["4.1.1", "4.4"])
 def test_the_way_back_over_a_stop_is_agreed_too(version: str) -> None:
-    def kip848(minutes: int, members: list[dict[str, Any]]) -> Any:
-        cluster = brokers("disabled", version)
-        return look(minutes, members, type="consumer", elected="uniform", cluster=cluster)
-
-    members = [new(0), new(1)]
-    unasked = make_plan(kip848(0, members), "cooperative-sticky", expect_members=2)
-    assert (unasked.path, unasked.exit_code) == ("kip848_back_offline", 3)
-    assert "--ignore RB413" in unasked.advice.command
-    assert Story(unasked)(kip848(1, members)).exit_code == 3
-    plan = make_plan(
-        kip848(0, members), "cooperative-sticky", expect_members=2, ignore={"RB413": "agreed"}
-    )
+    members, agreed = [new(0), new(1)], {"RB413": "agreed"}
+    start = online(0, members, "disabled", version)
+    plan = make_plan(start, "cooperative-sticky", expect_members=2, ignore=agreed)
     assert (plan.exit_code, plan.advice.action) == (0, "cut-over")
     tell = Story(plan)
     # Classic members that joined one by one are stopped with the others: the group stays KIP-848's.
     both = [classic(n) | {"id": f"m-{n}.3"} for n in range(2)]
     for minutes, there in enumerate((members, [members[0], both[1]], both), 1):
-        told = tell(kip848(minutes, there))
+        told = tell(online(minutes, there, "disabled", version))
         said = (told.exit_code, told.advice.action, told.advice.verdict, len(told.advice.names))
         assert said == (4, "cut-over", Tri.YES, 2), told.next
         assert "check that the group is Empty" in told.next
 
 
 def test_the_way_back_online_waits_until_the_policy_is_back() -> None:
-    def kip848(minutes: int, members: list[dict[str, Any]], policy: str) -> Any:
-        return look(minutes, members, type="consumer", elected="uniform", cluster=brokers(policy))
-
     members = [new(n) for n in range(3)]
-    plan = make_plan(kip848(0, members, "bidirectional"), "cooperative-sticky", expect_members=3)
+    plan = make_plan(online(0, members, "bidirectional"), "cooperative-sticky", expect_members=3)
     assert (plan.path, plan.exit_code) == ("kip848_back", 0)
     tell = Story(plan)
     half_back = [classic(0) | {"id": "m-0.3"}, new(1), new(2)]
-    shut = tell(kip848(1, half_back, "disabled"))
+    shut = tell(online(1, half_back, "disabled"))
     assert (shut.exit_code, shut.advice.action) == (3, "stop")
     assert any(f"{POLICY} is disabled" in each.message for each in shut.findings)
-    back = tell(kip848(2, half_back, "bidirectional"))
+    back = tell(online(2, half_back, "bidirectional"))
     assert (back.exit_code, back.advice.action, back.advice.names) == (4, "restart", ("m-1",))
