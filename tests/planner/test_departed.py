@@ -15,9 +15,8 @@ from rebal.planner.plan import Accepted, Plan
 from rebal.planner.verification.verify import Standing
 from tests.planner.builder import AT, group_of
 from tests.planner.looks import Story, app, id_of, look, pods
-from tests.planner.plans import BOTH, DONE, RANGE
+from tests.planner.plans import BOTH, DONE, RANGE, rules
 
-MIXED = [*DONE, *RANGE]
 KEPT = Given(plan="plan.yaml")
 
 
@@ -36,17 +35,13 @@ def planned(*gone: Any, **more: Any) -> Plan:
 
 def widened(minutes: int, *gone: Any, **more: Any) -> GroupSnapshot:
     """The two members after the first bounce."""
-    members = pods(2, 2, list=MIXED)
+    members = pods(2, 2, list=BOTH)
     return look(minutes, members, departed=list(gone), elected="cooperative-sticky", **more)
-
-
-def rules_of(found: Plan | Standing) -> set[str]:
-    return {one.rule for one in found.findings}
 
 
 def asks(standing: Standing) -> bool:
     """It asks about the departed member and opens no step."""
-    asked = "RB121" in rules_of(standing)
+    asked = "RB121" in rules(standing)
     if asked:
         assert standing.exit_code == 4
         assert standing.advice.action == "evidence"
@@ -89,14 +84,14 @@ def test_the_answer_is_kept_and_opens_the_step() -> None:
     told = there(widened(6))
     assert (told.exit_code, told.counted, told.expected) == (4, True, 3)
     assert not asks(told)
-    back = look(7, [*pods(2, 2, list=MIXED), {"id": "a2", "list": MIXED}], elected=DONE[0])
+    back = look(7, [*pods(2, 2, list=BOTH), {"id": "a2", "list": BOTH}], elected=DONE[0])
     assert there(back).exit_code == 0
 
 
 def test_a_member_that_returns_while_it_is_asked_about_has_begun_no_step() -> None:
     story = Story(planned(left()))
     assert asks(story(widened(5)))
-    members = [*pods(2, 2, list=MIXED), {"id": "a2", "list": RANGE}]
+    members = [*pods(2, 2, list=BOTH), {"id": "a2", "list": RANGE}]
     told = story(look(6, members), expect_members=3)
     assert (told.step, told.exit_code, told.dangers) == (1, 4, ())
     assert told.next.startswith("restart a2 with [cooperative-sticky, range]")
@@ -105,7 +100,7 @@ def test_a_member_that_returns_while_it_is_asked_about_has_begun_no_step() -> No
 def test_the_answer_may_come_with_the_plan() -> None:
     for more in ({"departed": ["a2"]}, {"expect_members": 2}):
         plan = planned(left(), **more)
-        assert "RB121" not in rules_of(plan)
+        assert "RB121" not in rules(plan)
         told = Story(plan)(widened(5, left()))
         assert (told.exit_code, told.advice.step) == (0, 2)
     assert planned(left(), departed=["a2"]).accepted.departed == ("a2",)
@@ -114,7 +109,7 @@ def test_the_answer_may_come_with_the_plan() -> None:
 
 
 def test_a_member_that_is_back_is_not_asked_about() -> None:
-    members = [*pods(2, 2, list=MIXED), {"id": "a2", "list": MIXED}]
+    members = [*pods(2, 2, list=BOTH), {"id": "a2", "list": BOTH}]
     told = Story(planned(left()))(look(5, members, elected="cooperative-sticky"))
     assert not asks(told)
 
@@ -122,7 +117,7 @@ def test_a_member_that_is_back_is_not_asked_about() -> None:
 def test_a_member_of_a_shared_client_id_is_back_when_there_are_more_of_them() -> None:
     plan = planned(left(client="app-0"))
     assert asks(Story(plan)(widened(5)))
-    members = [*pods(2, 2, list=MIXED), {"id": "x", "client": "app-0", "list": MIXED}]
+    members = [*pods(2, 2, list=BOTH), {"id": "x", "client": "app-0", "list": BOTH}]
     assert not asks(Story(plan)(look(5, members, elected="cooperative-sticky")))
 
 
@@ -136,12 +131,12 @@ def test_members_that_the_plan_or_a_look_counted_are_not_asked_about() -> None:
     """A roll-out with a new client id for each pod leaves all old ones behind."""
     plan = planned()
     old = [{"id": id_of(n).removesuffix("-0f0f"), "list": RANGE, "at": 2} for n in (0, 1)]
-    members = [{"id": "new-1", "list": MIXED}, {"id": "new-2", "list": MIXED}]
+    members = [{"id": "new-1", "list": BOTH}, {"id": "new-2", "list": BOTH}]
     story = Story(plan)
     told = story(look(5, members, departed=old, elected="cooperative-sticky"))
     assert (told.exit_code, told.advice.step) == (0, 2)
-    again = [{"id": "new-3", "list": MIXED}, {"id": "new-4", "list": MIXED}]
-    gone = [*old, *({"id": f"new-{n}", "list": MIXED, "at": 6} for n in (1, 2))]
+    again = [{"id": "new-3", "list": BOTH}, {"id": "new-4", "list": BOTH}]
+    gone = [*old, *({"id": f"new-{n}", "list": BOTH, "at": 6} for n in (1, 2))]
     assert not asks(story(look(9, again, departed=gone, elected="cooperative-sticky")))
 
 
@@ -150,9 +145,9 @@ def test_a_stranger_that_came_and_went_since_the_plan_is_asked_about() -> None:
 
 
 def test_a_list_that_every_step_admits_endangers_nothing() -> None:
-    plan = planned(left(names=MIXED))
-    assert "RB120" in rules_of(plan)
-    told = Story(plan)(widened(5, left(names=MIXED)))
+    plan = planned(left(names=BOTH))
+    assert "RB120" in rules(plan)
+    told = Story(plan)(widened(5, left(names=BOTH)))
     assert (told.exit_code, told.advice.step) == (0, 2)
 
 
@@ -174,7 +169,7 @@ def test_a_redacted_plan_asks_by_the_pseudonym() -> None:
 
 
 def test_a_rejected_instance_id_that_was_renamed_is_a_ghost_until_it_is_named() -> None:
-    statics = [{**app(n), "instance": f"i-{n}", "list": MIXED} for n in (0, 1, 9)]
+    statics = [{**app(n), "instance": f"i-{n}", "list": BOTH} for n in (0, 1, 9)]
     refused = {"client": "app-2", "instance": "i-2", "list": ["sticky"], "at": -3}
     snapshot = group_of({"members": statics, "refusals": [refused], "elected": DONE[0]})
     plan = make_plan(snapshot, given=KEPT)
@@ -190,12 +185,12 @@ def test_a_rejected_instance_id_that_was_renamed_is_a_ghost_until_it_is_named() 
         told = story(seen, **more)
         assert (told.expected, told.dangers, told.outsiders) == (3, (), ())
     renewed = make_plan(snapshot, given=KEPT, departed=["i-2"])
-    assert "RB904" not in rules_of(renewed)
+    assert "RB904" not in rules(renewed)
     assert renewed.expected_members is None
 
 
 def test_a_rejection_after_the_word_is_reported() -> None:
-    statics = [{**app(n), "instance": f"i-{n}", "list": MIXED} for n in (0, 1)]
+    statics = [{**app(n), "instance": f"i-{n}", "list": BOTH} for n in (0, 1)]
     refused = {"client": "app-2", "instance": "i-2", "list": RANGE, "at": 6}
     plan = make_plan(group_of({"members": statics, "elected": DONE[0]}), departed=["i-2"])
     told = Story(plan)(look(6, statics, refusals=[refused], elected=DONE[0]))
@@ -204,7 +199,7 @@ def test_a_rejection_after_the_word_is_reported() -> None:
 
 def test_a_client_that_is_back_against_the_word_is_named() -> None:
     plan = planned(left(), departed=["a2"])
-    members = [*pods(2, 2, list=MIXED), {"id": "a2", "list": MIXED}]
+    members = [*pods(2, 2, list=BOTH), {"id": "a2", "list": BOTH}]
     told = Story(plan)(look(5, members, elected="cooperative-sticky"))
     assert "a2 was said to have left for good (--departed) and is in the group" in told.notes
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rebal.cli.output import render
 from rebal.cli.render.plans.screen import plan_view
-from rebal.groups.model import Cluster, GroupSnapshot, Source, Tri
+from rebal.groups.model import GroupSnapshot, Source, Tri
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Plan, StepKind
+from rebal.planner.plan import Plan
 from rebal.planner.verification.verify import verify
 from tests.planner.builder import group_of, seen
 
+ONLINE = {"type": "consumer", "elected": "uniform"}
 READY = {
     "group.consumer.migration.policy": "bidirectional",
     "group.coordinator.rebalance.protocols": "classic,consumer",
@@ -24,22 +25,17 @@ READY = {
 
 def shown(members: list[dict[str, Any]], settings: dict[str, str] | None = None, *,
           version: int | None = 1, **more: Any) -> GroupSnapshot:  # fmt: skip
-    snapshot = group_of({"members": members, "reloaded": False, **more})
-    cluster = Cluster(
-        version="4.1.1",
-        features={} if version is None else {"group.version": version},
-        settings={**READY, **(settings or {})},
-    )
-    return msgspec.structs.replace(snapshot, cluster=cluster, evidence=(seen(Source.DESCRIBE),))
+    cluster = {
+        "version": "4.1.1",
+        "features": {} if version is None else {"group.version": version},
+        "settings": {**READY, **(settings or {})},
+    }
+    made = group_of({"members": members, "reloaded": False, "cluster": cluster, **more})
+    return replace(made, evidence=(seen(Source.DESCRIBE),))
 
 
-def plan(
-    members: list[dict[str, Any]],
-    settings: dict[str, str] | None = None,
-    *,
-    to: str = "consumer",
-    **more: Any,
-) -> Plan:
+def plan(members: list[dict[str, Any]], settings: dict[str, str] | None = None, *,
+         to: str = "consumer", **more: Any) -> Plan:  # fmt: skip
     return make_plan(shown(members, settings, **more), to)
 
 
@@ -49,25 +45,6 @@ def java(name: str, version: str = "4.1.1", **more: Any) -> dict[str, Any]:
 
 def own(made: Plan) -> tuple[str, int | None, Tri]:
     return made.path, made.next_step, made.steps[0].precondition_holds
-
-
-def test_online_where_everything_allows_it() -> None:
-    made = plan([java("a"), java("b")])
-    assert (made.path, made.to, made.target, made.exit_code) == (
-        "kip848_online", "KIP-848", "consumer", 0,
-    )  # fmt: skip
-    (step,) = made.steps
-    text = {setting.format: setting.text for setting in step.config}["Java properties"]
-    assert "\ngroup.protocol=consumer\ngroup.remote.assignor=range" in text
-    for setting in ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"):
-        assert f"\n{setting}" not in text
-        assert setting in text.splitlines()[0]
-    assert "--to consumer" in step.gate.command
-    assert "--probe" not in step.gate.command
-    cost = step.cost
-    assert cost is not None
-    assert (cost.rebalances, cost.partitions_moved) == (4, 24)
-    assert [pace.name for pace in cost.paces] == ["one by one", "all at once"]
 
 
 def test_an_old_client_is_upgraded_first() -> None:
@@ -84,26 +61,14 @@ def test_without_the_policy_only_a_stop_is_left(policy: str) -> None:
     made = plan([java("a"), java("b")], {"group.consumer.migration.policy": policy})
     assert own(made) == ("kip848_offline", 1, Tri.NO)
     assert made.exit_code == 3
-    assert made.steps[0].kind is StepKind.CUT_OVER
-    assert made.steps[0].cost is not None
-    # The restart; then up to 5 s until what moves is asked for, and a poll on both sides.
-    assert made.steps[0].cost.longest_seconds == pytest.approx(30, abs=0.6)
-    assert 30 < made.steps[0].cost.seconds < 30 + 5 + 2 * 0.6
     assert any(policy in line for line in made.steps[0].why)
 
 
 def test_user_data_in_an_assignment_shuts_the_online_way() -> None:
-    snapshot = shown([java("a"), java("b")])
-    members = (
-        msgspec.structs.replace(snapshot.members[0], assignment_user_data=b"\x01"),
-        snapshot.members[1],
-    )
-    made = make_plan(msgspec.structs.replace(snapshot, members=members), "consumer")
+    made = plan([java("a", assigned_data="x"), java("b")])
     assert own(made) == ("kip848_offline", 1, Tri.NO)
     assert any("user data" in line for line in made.steps[0].why)
-    empty = (msgspec.structs.replace(snapshot.members[0], assignment_user_data=b""),)
-    fine = make_plan(msgspec.structs.replace(snapshot, members=empty), "consumer")
-    assert fine.path == "kip848_online"
+    assert plan([java("a", assigned_data=""), java("b")]).path == "kip848_online"
 
 
 def test_a_full_group_goes_online_only_where_each_leaves_first() -> None:
@@ -131,8 +96,8 @@ def test_more_members_than_the_limit_are_refused_on_either_way() -> None:
 
 def test_unread_settings_are_no_limits_of_their_own() -> None:
     snapshot = shown([java("a")])
-    bare = msgspec.structs.replace(snapshot.cluster, settings={})
-    made = make_plan(msgspec.structs.replace(snapshot, cluster=bare), "consumer")
+    unread = replace(snapshot, cluster=replace(snapshot.cluster, settings={}))
+    made = make_plan(unread, "consumer")
     assert (
         "group.consumer.max.size, which limits the members after the change, was not read"
         in made.steps[0].precondition
@@ -142,12 +107,8 @@ def test_unread_settings_are_no_limits_of_their_own() -> None:
 
 
 def test_the_offline_way_is_not_blocked_by_what_concerns_the_online_one() -> None:
-    snapshot = shown([java("a"), java("b")], {"group.consumer.migration.policy": "disabled"})
-    members = (
-        msgspec.structs.replace(snapshot.members[0], assignment_user_data=b"\x01"),
-        snapshot.members[1],
-    )
-    made = make_plan(msgspec.structs.replace(snapshot, members=members), "consumer")
+    disabled = {"group.consumer.migration.policy": "disabled"}
+    made = plan([java("a", assigned_data="x"), java("b")], disabled)
     assert made.path == "kip848_offline"
     assert not {"RB401", "RB402", "RB403"} & {finding.rule for finding in made.findings}
     assert "blocked: RB413" in made.summary
@@ -172,31 +133,14 @@ def test_an_empty_group_may_start_with_either() -> None:
     assert (there.path, there.verdict.value) == ("kip848_offline", "ready")
 
 
-@pytest.mark.parametrize(
-    ("settings", "version", "code"),
-    [
-        ({}, 0, 3),
-        ({}, None, 4),
-        ({"group.coordinator.rebalance.protocols": "classic"}, 1, 3),
-    ],
-)
-def test_the_brokers_must_speak_it(settings: dict[str, str], version: int | None,
-                                   code: int) -> None:  # fmt: skip
-    made = plan([java("a")], settings, version=version)
+@pytest.mark.parametrize(("version", "code"), [(0, 3), (None, 4)])
+def test_the_brokers_must_speak_it(version: int | None, code: int) -> None:
+    made = plan([java("a")], version=version)
     assert (made.path, made.exit_code) == ("kip848_online", code)
     holds = Tri.NO if code == 3 else Tri.CANNOT_TELL
     assert (made.steps[0].precondition_holds, made.advice.verdict) == (holds, holds)
-    assert (made.advice.action == "restart", "coordinator" in made.advice.text) == (
-        code == 4,
-        False,
-    )
-
-
-@pytest.mark.parametrize("family", ["kafkajs", "kafka-python"])
-def test_a_client_that_cannot(family: str) -> None:
-    made = plan([java("a"), java("b", family=family)])
-    assert made.exit_code == 3
-    assert made.path == "kip848_online"
+    assert (made.advice.action == "restart") is (code == 4)
+    assert "coordinator" not in made.advice.text
 
 
 def test_a_static_member_takes_its_own_place() -> None:
@@ -210,49 +154,19 @@ def test_a_static_member_takes_its_own_place() -> None:
         assert "rebalances only" not in said
 
 
-def test_half_way_and_done() -> None:
-    half = plan(
-        [java("a", protocol_type="consumer"), java("b", protocol_type="classic")],
-        type="consumer",
-        elected="uniform",
-    )
-    assert (half.path, half.exit_code) == ("kip848_online", 0)
-    assert (half.steps[0].done, half.steps[0].to_do) == (("a-0f0f",), ("b-0f0f",))
-    assert "1 of 2 done" in half.summary
-    done = plan([java("a", protocol_type="consumer")], type="consumer", elected="uniform")
-    assert (done.path, done.verdict.value, done.exit_code) == ("finished", "done", 0)
-
-
 def test_back_to_classic() -> None:
     members = [java("a", protocol_type="consumer"), java("b", protocol_type="consumer")]
-    more: dict[str, Any] = {"type": "consumer", "elected": "uniform"}
-    made = plan(members, to="cooperative-sticky", **more)
+    made = plan(members, to="cooperative-sticky", **ONLINE)
     assert (made.path, made.exit_code) == ("kip848_back", 0)
     text = made.steps[0].config[0].text
     assert "\ngroup.protocol=classic\npartition.assignment.strategy=org.apache" in text
-    shut = plan(members, {"group.consumer.migration.policy": "upgrade"}, to="range", **more)
-    assert (shut.path, shut.exit_code) == ("kip848_back_offline", 3)
-    assert "set the policy to downgrade or bidirectional" in shut.steps[0].why[0]
-    assert "the group stays a KIP-848 group" in shut.steps[0].why[0]
-    brokers = {"group.consumer.session.timeout.ms": "30000"}
-    said = (
-        plan(members, {**brokers, "group.consumer.migration.policy": "upgrade"}, to="range", **more)
-        .steps[0]
-        .cost
-    )
-    assert said is not None
-    assert "session timeout 30 s (describe), rebalance timeout up to 300 s (by def" in said.text
-    crowded = plan(members, {"group.max.size": "1"}, to="range", **more)
+    crowded = plan(members, {"group.max.size": "1"}, to="range", **ONLINE)
     assert (crowded.path, crowded.exit_code) == ("kip848_back", 3)
     assert "2 members, and the brokers' group.max.size is 1" in crowded.summary
-    assert "--to range" in shut.steps[0].gate.command
-    assert "--to cooperative-sticky" in made.steps[0].gate.command
-    stay = plan(members, to="cooperative", **more)
-    assert (stay.path, stay.exit_code) == ("already_incremental", 0)
 
 
 def test_back_to_classic_asks_the_lists_of_those_that_are_back() -> None:
-    more: dict[str, Any] = {"type": "consumer", "elected": "uniform", "to": "cooperative-sticky"}
+    more: dict[str, Any] = {"to": "cooperative-sticky", **ONLINE}
     moving = java("a", protocol_type="consumer")
     back = {"id": "b", "protocol_type": "classic", "version": "4.1.1"}
     right = plan([moving, {**back, "list": ["cooperative-sticky"]}], **more)
@@ -267,27 +181,22 @@ def test_back_to_classic_asks_the_lists_of_those_that_are_back() -> None:
 
 def test_a_member_that_speaks_it_needs_no_known_client() -> None:
     there = {"id": "a", "protocol_type": "consumer", "family": None}
-    more: dict[str, Any] = {"type": "consumer", "elected": "uniform"}
-    assert plan([there, java("b", protocol_type="classic")], **more).exit_code == 0
+    assert plan([there, java("b", protocol_type="classic")], **ONLINE).exit_code == 0
     asked = plan([java("a"), {"id": "b", "list": ["range"], "family": None}]).advice
     assert (asked.action, asked.evidence_needed) == ("evidence", ("client log", "request log"))
-    back = plan([there], to="cooperative-sticky", **more)
+    back = plan([there], to="cooperative-sticky", **ONLINE)
     assert back.exit_code == 0
     able = {"java", "librdkafka", "franz-go"}
     assert {setting.family for setting in back.steps[0].config} == able
     # librdkafka has no sticky.
-    assert plan([there], to="sticky", **more).exit_code == 4
+    assert plan([there], to="sticky", **ONLINE).exit_code == 4
 
 
 def test_classic_members_of_a_group_that_was_not_converted_are_not_back() -> None:
-    more: dict[str, Any] = {"type": "consumer", "elected": "uniform"}
     members = [java("a", protocol_type="consumer"), java("b", protocol_type="consumer")]
-    made = plan(members, to="range", **more)
-    there = [
-        {"id": f"{name}2", "protocol_type": "classic", "version": "4.1.1", "list": ["range"]}
-        for name in "ab"
-    ]
-    stuck = verify(made, (), shown(there, **more))
+    made = plan(members, to="range", **ONLINE)
+    there = [java(f"{name}2", protocol_type="classic") for name in "ab"]
+    stuck = verify(made, (), shown(there, **ONLINE))
     assert stuck.gate is Tri.NO
     assert any("still a KIP-848 group" in line for line in stuck.why)
     assert verify(made, (), shown(there)).gate is Tri.YES

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol
 from rebal.groups.protocol import group_protocol
 from rebal.planner.goals import NotPlannedError
-from rebal.planner.paths import make_plan
-from rebal.planner.plan import Plan
+from rebal.planner.paths import make_plan as plan
 from tests.planner.builder import group_of
 
 EAGER = {"RB112": "its supportedProtocols() is EAGER alone"}
@@ -27,10 +26,6 @@ def group(*lists: list[str], elected: str = "zone", **more: Any) -> GroupSnapsho
     return group_of({"members": members, "elected": elected})
 
 
-def plan(snapshot: GroupSnapshot, target: str = "cooperative", **more: Any) -> Plan:
-    return make_plan(snapshot, target, **more)
-
-
 def with_classes(snapshot: GroupSnapshot, *classes: str) -> GroupSnapshot:
     """The first member's own log shows the classes of its list."""
     first, *rest = snapshot.members
@@ -39,11 +34,16 @@ def with_classes(snapshot: GroupSnapshot, *classes: str) -> GroupSnapshot:
 
 
 def test_its_class_stands_in_the_text_where_a_members_log_shows_it() -> None:
-    made = plan(with_classes(group(OWN, OWN), "com.acme.ZoneAssignor"))
-    (said,) = (s.text for s in made.steps[0].config if s.format == "Java properties")
-    assert said.endswith(".CooperativeStickyAssignor,com.acme.ZoneAssignor")
-    assert "THE-CLASS-OF" not in said
-    assert "put the class" not in said
+    def said(snapshot: GroupSnapshot) -> str:
+        (text,) = (s.text for s in plan(snapshot).steps[0].config if s.format == "Java properties")
+        return text
+
+    unseen = said(group(OWN, OWN))
+    assert unseen.endswith(".CooperativeStickyAssignor,THE-CLASS-OF-zone")
+    assert "put the class you use today for zone" in unseen
+    shown = said(with_classes(group(OWN, OWN), "com.acme.ZoneAssignor"))
+    assert shown.endswith(".CooperativeStickyAssignor,com.acme.ZoneAssignor")
+    assert "put the class" not in shown
 
 
 def test_the_second_bounce_names_who_still_holds_it_and_the_way_back() -> None:
@@ -113,12 +113,6 @@ def test_the_way_to_an_own_assignor_begins_with_one_member_that_runs_it() -> Non
     assert (plan(both, "zone").next_step, plan(both, "zone").exit_code) == (2, 0)
     half = group(["zone"], ["zone", "range"])
     assert plan(half, "zone").steps[1].to_do == ("b-0f0f",)
-    # That its code is COOPERATIVE, only a rebalance shows.
-    assert plan(group(OWN, OWN, elected="zone"), "cooperative").path == "two_bounces"
-    shows, silent = group(OWN, owned=True).members, group(OWN, OWN).members[1:]
-    there = replace(group(OWN), members=(*shows, *silent))
-    assert plan(there, "zone").exit_code == 4
-    assert plan(group(OWN, OWN, owned=True), "zone").verdict == "done"
 
 
 def test_a_name_that_no_list_holds_is_no_target() -> None:

@@ -43,8 +43,7 @@ def test_java_before_2_4_must_be_upgraded_in_bounce_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "known"),
-    [("java >= 3.4 or franz-go", True), ("java < 2.4 or franz-go", False)],
+    ("left", "known"), [("java >= 3.4 or franz-go", True), ("java < 2.4 or franz-go", False)]
 )
 def test_a_range_of_versions_is_enough(left: str, known: bool) -> None:
     made = plan([m("a", family=None, left=left)])
@@ -60,9 +59,8 @@ def test_each_family_gets_its_own_text() -> None:
     assert made.exit_code == 0
     texts = {setting.family: setting.text for setting in made.steps[0].config}
     assert set(texts) == {"java", "franz-go"}
-    assert (
-        "kgo.Balancers(kgo.CooperativeStickyBalancer(), kgo.RangeBalancer())" in (texts["franz-go"])
-    )
+    said = "kgo.Balancers(kgo.CooperativeStickyBalancer(), kgo.RangeBalancer())"
+    assert said in texts["franz-go"]
     assert ": b\n" in texts["franz-go"]
 
 

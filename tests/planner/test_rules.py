@@ -100,11 +100,12 @@ def test_every_trait_is_declared_by_a_rule(trait: Trait) -> None:
     assert any(trait in known.traits for known in rules().values())
 
 
-def test_a_taken_id_is_rejected() -> None:
-    def condition(context: object) -> tuple[Finding, ...]:
-        """Documented."""
-        return ()
+def condition(context: object) -> tuple[Finding, ...]:
+    """Documented."""
+    return ()
 
+
+def test_a_taken_id_is_rejected() -> None:
     rules()
     with pytest.raises(DuplicateRuleError, match="RB102"):
         rule("RB102", Severity.WARN, "Another", reference="none")(condition)
@@ -112,10 +113,6 @@ def test_a_taken_id_is_rejected() -> None:
 
 @pytest.mark.parametrize("id_", ["RB1", "XX101", "RB1011"])
 def test_a_rule_needs_a_proper_id(id_: str) -> None:
-    def condition(context: object) -> tuple[Finding, ...]:
-        """Documented."""
-        return ()
-
     with pytest.raises(ValueError, match="needs an id"):
         rule(id_, Severity.WARN, "Another", reference="none")(condition)
 

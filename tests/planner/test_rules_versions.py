@@ -15,13 +15,7 @@ from tests.planner.builder import context_of
 
 
 def fault(fixed: Any, since: str = "2.4.0") -> Fault:
-    return Fault(
-        issue="none",
-        since=since,
-        fixed=fixed,
-        effect="it breaks",
-        source="none",
-    )
+    return Fault(issue="none", since=since, fixed=fixed, effect="it breaks", source="none")
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from rebal.cli.planning import Wishes, way_back
 from rebal.groups.model import GroupSnapshot, GroupState, Tri
 from rebal.planner.plan import Plan
 from rebal.planner.verification.verify import verify
 from tests.planner.builder import AT
 from tests.planner.every_path import PLANS
-from tests.planner.looks import Story, look, pods
+from tests.planner.looks import Story, back_from, look, pods
 from tests.planner.plans import plan
 
 RDKAFKA = {"family": "librdkafka", "version": "2.6.0"}
@@ -30,17 +28,11 @@ def empty(made: Plan) -> GroupSnapshot:
     )
 
 
-def back_from(made: Plan, seen: GroupSnapshot, **more: Any) -> Plan:
-    wishes = Wishes(expect_members=None, families={}, ignore={}, **more)
-    return way_back(made, [], seen, wishes)
-
-
 @pytest.mark.parametrize("name", PLANS)
 def test_every_group_without_members_can_start_with_what_it_ran(name: str) -> None:
     made = PLANS[name]()
     back = back_from(made, empty(made))
     step = back.step(back.next_step)
-    assert step is not None
     assert (back.exit_code, back.verdict) == (0, "ready")
     assert (back.advice.action, back.advice.verdict) == ("start", Tri.YES)
     assert "CURRENT list" not in back.advice.text
@@ -93,13 +85,10 @@ def test_the_gate_is_that_of_the_program(name: str, aim: str) -> None:
 
 
 def test_streams_starts_with_the_step_or_with_the_old_version() -> None:
-    instances = [
-        {"id": f"s-{n}", "list": ["stream"], "family": "streams", "version": "2.3.1"}
-        for n in range(2)
-    ]
+    instances = pods(1, 1, list=["stream"], family="streams", version="2.3.1")
     made = plan(instances, elected="stream", expect_members=2)
     forward = verify(made, [], empty(made))
-    said = "start s-0, s-1 with the version and configuration of step 1, if they are down"
+    said = "start app-0, app-1 with the version and configuration of step 1, if they are down"
     assert forward.next == said
     back = back_from(made, empty(made))
     assert (back.path, back.target, back.steps[0].aim) == ("streams_start", "stream", "streams-old")
