@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,8 @@ class Story:
             }
 
 
-def stories(log: bool = True, folder: Path = BUNDLED) -> dict[str, Story]:
+@cache
+def stories(log: bool, folder: Path = BUNDLED) -> dict[str, Story]:
     """All captured classic consumer groups by name; without `log` there is no request log."""
     seen: tuple[Observation, ...] = ()
     if log:

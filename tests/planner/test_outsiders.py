@@ -9,22 +9,22 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import Tri
+from rebal.planner.admission.rejected import member_of, still_out
 from rebal.planner.kinds import Action
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
-from rebal.planner.verification.next_action import CANDIDATES, end
 from rebal.planner.verification.outsiders import Doubt, OutsiderKind
 from rebal.planner.verification.verify import Standing, verify
 from tests.planner.builder import group_of
 from tests.planner.looks import Story, app, bare, look
+from tests.planner.plans import BOTH, DONE, NO_LIMIT, RANGE
 
-BOTH, FINAL = ["cooperative-sticky", "range"], ["cooperative-sticky"]
-NO_LIMIT = {"settings": {"group.max.size": "2147483647"}}
 START_IT = (
     "start app-9 with [cooperative-sticky], if it is down; if the service has no more members: "
     "--expect-members 2"
 )
 OUT = {"client": "app-9", "list": ["roundrobin"]}
+AUTOMATIC = "consumer-checkout-1"
 
 
 def two(start: int, names: list[str], **more: Any) -> list[dict[str, Any]]:
@@ -33,7 +33,7 @@ def two(start: int, names: list[str], **more: Any) -> list[dict[str, Any]]:
 
 def done(minutes: float, **more: Any) -> Any:
     """A look at which both members have completed the plan."""
-    return look(minutes, two(2, FINAL), elected="cooperative-sticky", **more)
+    return look(minutes, two(2, DONE), elected="cooperative-sticky", **more)
 
 
 @pytest.fixture
@@ -104,8 +104,7 @@ def test_missing_member_that_nothing_names_is_the_newest_rejected_client(begun: 
 
 
 @pytest.mark.parametrize(
-    ("ahead", "codes"),
-    [(-60, [3, 3, 0]), (60, [3, 3, 0]), (1441.9, [3, 3, 0]), (1500, [0, 0, 0])],
+    ("ahead", "codes"), [(-60, [3, 3, 0]), (60, [3, 3, 0]), (1441.9, [3, 3, 0]), (1500, [0, 0, 0])]
 )
 @pytest.mark.parametrize("planned", [False, True])
 def test_time_of_a_log_orders_little_beside_a_clock_that_was_not_compared(
@@ -134,10 +133,7 @@ def test_rejected_static_member_is_back_with_another_id_than_the_look_showed(beg
     tell, out = Story(begun), {"client": "s", "instance": "s", "list": ["roundrobin"]}
 
     def with_static(start: int) -> list[dict[str, Any]]:
-        return [
-            *two(2, FINAL),
-            app(5, start, list=FINAL, instance="s", timeouts=[600_000, 300_000]),
-        ]
+        return [*two(2, DONE), app(5, start, list=DONE, instance="s", timeouts=[600_000, 300_000])]
 
     kept = look(2, with_static(1), elected="cooperative-sticky", refusals=[{**out, "at": 1.9}])
     assert [one.name for one in tell(kept).outsiders] == ["s"]
@@ -145,7 +141,7 @@ def test_rejected_static_member_is_back_with_another_id_than_the_look_showed(beg
     assert tell(same).outsiders, "the entry may be that of the process that was rejected"
     new = look(4, with_static(2), elected="cooperative-sticky")
     assert tell(new).outsiders == ()
-    gone = look(5, two(2, FINAL), elected="cooperative-sticky")
+    gone = look(5, two(2, DONE), elected="cooperative-sticky")
     assert all(one.kind is OutsiderKind.MISSING for one in tell(gone).outsiders), "it was back"
 
 
@@ -156,15 +152,10 @@ def test_member_of_a_surge_that_is_over_is_not_missing(begun: Plan) -> None:
     assert [one.name for one in tell(look(3, new[:1])).outsiders] == ["app-3"]
 
 
-def test_all_but_the_last_candidate_may_have_no_answer() -> None:
-    assert CANDIDATES[-1] is end
-    assert len({each.__name__ for each in CANDIDATES}) == len(CANDIDATES)
-
-
 def test_one_rejected_client_starts_where_the_brokers_leave_no_room_for_all() -> None:
     full = {"settings": {"group.max.size": "3"}}
     made = make_plan(look(0, two(1, BOTH), cluster=full), expect_members=4)
-    out = [{"client": f"app-{n}", "list": FINAL, "at": 1} for n in (8, 9)]
+    out = [{"client": f"app-{n}", "list": DONE, "at": 1} for n in (8, 9)]
     after = verify(made, [], look(2, two(1, BOTH), cluster=full, refusals=out))
     assert (after.advice.action, after.advice.names) == (Action.START, ("app-8",))
     assert "app-9 not yet, look again first: the group has 3 members" in after.next
@@ -189,8 +180,8 @@ def test_remedy_that_changed_nothing_gives_way_to_the_wait_for_a_session() -> No
     tell = Story(make_plan(look(0, members, cluster=NO_LIMIT)))
 
     def at(minutes: float, generation: int) -> Standing:
-        seen = look(minutes, members, cluster=NO_LIMIT, reloaded=True)
-        return tell(replace(seen, group=replace(seen.group, generation=generation)))
+        more = {"cluster": NO_LIMIT, "reloaded": True, "generation": generation}
+        return tell(look(minutes, members, **more))
 
     assert at(1, 5).advice.action is Action.TEMPORARY
     assert at(2, 5).advice.action is Action.TEMPORARY, "it was not carried out yet"
@@ -213,9 +204,7 @@ def test_rejection_of_the_plan_counts_until_its_client_joins(
     here: tuple[dict[str, Any], ...], logged: tuple[dict[str, Any], ...], out: list[str]
 ) -> None:
     members = two(1, BOTH)
-    then = look(0, members, refusals=[{**OUT, "at": -1}])
-    (one,) = then.refusals
-    made = make_plan(replace(then, refusals=(replace(one, host="/10.0.0.1"),)))
+    made = make_plan(look(0, members, refusals=[{**OUT, "at": -1, "host": "/10.0.0.1"}]))
     seen = look(6, [*members, *here], refusals=logged)
     standing = verify(made, [], seen)
     assert [one.label for one in standing.outsiders] == out
@@ -263,14 +252,6 @@ def test_of_missing_members_of_one_name_the_one_at_its_address_was_rejected() ->
     ]
 
 
-@pytest.mark.parametrize("of", ["app-9", "*"])
-def test_rejected_client_has_the_family_that_the_user_stated(begun: Plan, of: str) -> None:
-    stated = replace(begun, accepted=replace(begun.accepted, families={of: "librdkafka"}))
-    standing = verify(stated, [], done(2, refusals=[{**OUT, "at": 0}]))
-    (one,) = standing.outsiders
-    assert (one.family, one.takes_mixed) == ("librdkafka", Tri.NO)
-
-
 @pytest.mark.parametrize(
     ("family", "names"),
     [("java", tuple(BOTH)), ("librdkafka", ("range",)), ("kafkajs", ("range",))],
@@ -284,3 +265,41 @@ def test_rejected_client_is_started_with_a_list_that_its_library_takes(
     after = verify(made, [], look(2, members, refusals=[{**OUT, "at": 1.9}]))
     assert (after.advice.action, after.advice.assignors) == (Action.START, names)
     assert after.outsiders[0].takes_mixed is (Tri.YES if family == "java" else Tri.NO)
+
+
+@pytest.mark.parametrize(
+    ("client", "other", "known"),
+    [(AUTOMATIC, "audit", False), ("orders", "audit", True), ("orders", "orders", False)],
+)
+def test_a_client_id_that_others_have_names_no_member(
+    client: str, other: str, *, known: bool
+) -> None:
+    out = [{"client": client}, {"client": other, "host": "/10.0.0.2"}]
+    out = [{**one, "list": ["range"]} for one in out]
+    seen = look(1, [{**app(1, joined=1), "client": client}], refusals=out)
+    assert (member_of(seen, seen.refusals[0]) is not None) is known
+    assert (seen.refusals[0] in still_out(seen)) is not known, "it is back"
+
+
+@pytest.mark.parametrize(
+    ("out", "host", "here", "name"),
+    [
+        ({"client": AUTOMATIC}, "/10.0.0.9", (), f"{AUTOMATIC} (10.0.0.9)"),
+        ({"client": AUTOMATIC}, "", (), AUTOMATIC),
+        ({"client": AUTOMATIC, "instance": "pod-3"}, "/10.0.0.9", ("/10.0.0.1",), "pod-3"),
+        ({"client": "orders"}, "/10.0.0.9", ("/10.0.0.1",), "orders (10.0.0.9)"),
+        ({"client": "orders"}, "/10.0.0.9", (), "orders"),
+        ({"client": ""}, "/10.0.0.9", (), "a client (10.0.0.9)"),
+    ],
+)
+def test_rejected_client_has_its_address_where_its_name_is_shared(
+    plan: Plan, out: dict[str, str], host: str, here: tuple[str, ...], name: str
+) -> None:
+    """`here` are the addresses of the members with its client id."""
+    members = [app(1, 2, list=BOTH), app(2, list=RANGE)]
+    for one, place in zip(members, here, strict=False):
+        one.update(client=out["client"], host=place)
+    refusal = {"list": DONE, "at": 9, "host": host, **out}
+    made = verify(plan, [], look(9.1, members, refusals=[refusal]))
+    assert (made.advice.action, made.advice.names) == (Action.START, (name,))
+    assert made.next.startswith(f"start {name} with")

@@ -127,7 +127,6 @@ def looks(made: Plan) -> Iterator[tuple[str, GroupSnapshot]]:
 
     def look(minute: float, members: Sequence[Member], **more: Any) -> GroupSnapshot:
         at, epoch = AT + timedelta(minutes=minute), 6 if minute < 45 else 7
-        assert then.group.coordinator is not None
         led = replace(then.group.coordinator, leader_epoch=epoch if minute > 21 else None)
         group = replace(
             then.group,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -13,17 +12,12 @@ from rebal.inspectors.logs.requests.reader import read_request_log
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
 from rebal.planner.verification.dangers import decides
-from rebal.planner.verification.journal import JournalEntry
-from rebal.planner.verification.verify import Standing, entry_of, verify
+from rebal.planner.verification.verify import Standing
 from tests.planner.captured import BUNDLED, FOLDER, Story, stories
+from tests.planner.looks import Story as Looks
 
 TARGET = "cooperative-sticky"
 JAVA = ("billing", "checkout", "inventory", "shipping", "static-orders")
-
-
-@cache
-def all_stories(log: bool, folder: Path = BUNDLED) -> dict[str, Story]:
-    return stories(log, folder)
 
 
 @cache
@@ -35,15 +29,9 @@ def truth() -> dict[str, tuple[str, ...]]:
 
 def told(story: Story, plan: Plan) -> list[Standing]:
     """Each look after the plan's own, with the journal of those before it."""
-    entries: list[JournalEntry] = []
-    standings = []
-    for snapshot in story.snapshots:
-        if snapshot.captured_at <= plan.baseline.captured_at:
-            continue
-        standing = verify(plan, entries, snapshot)
-        entries.append(entry_of(plan, standing, snapshot))
-        standings.append(standing)
-    return standings
+    tell = Looks(plan)
+    later = (each for each in story.snapshots if each.captured_at > plan.baseline.captured_at)
+    return [tell(snapshot) for snapshot in later]
 
 
 def full(story: Story) -> int:
@@ -55,7 +43,7 @@ def full(story: Story) -> int:
 @pytest.mark.parametrize("log", [True, False], ids=["with the log", "without"])
 @pytest.mark.parametrize("name", JAVA)
 def test_no_look_says_more_than_was_true(name: str, log: bool) -> None:
-    story = all_stories(log)[name]
+    story = stories(log)[name]
     base = story.snapshots[full(story)]
     plan = make_plan(base, expect_members=len(base.members))
     looks = told(story, plan)
@@ -77,7 +65,7 @@ def test_no_look_says_more_than_was_true(name: str, log: bool) -> None:
 
 
 def test_the_forgotten_member_is_named_before_anybody_is_refused() -> None:
-    story = all_stories(True)["checkout"]
+    story = stories(True)["checkout"]
     base = story.snapshots[full(story)]
     plan = make_plan(base, expect_members=len(base.members))
     looks = told(story, plan)
@@ -111,7 +99,7 @@ def test_of_all_groups_only_those_stop_that_had_to_and_none_that_may_go_on_is_re
 ) -> None:
     stopped: dict[str, set[str]] = {}
     held = followed = 0
-    for name, story in all_stories(log, FOLDER).items():
+    for name, story in stories(log, FOLDER).items():
         base = story.snapshots[full(story)]
         # What a plan needs somebody to agree to is agreed.
         agreed = {"RB104": "agreed"} if make_plan(base).path == "cut_over" else {}
@@ -132,7 +120,6 @@ def test_of_all_groups_only_those_stop_that_had_to_and_none_that_may_go_on_is_re
                     assert not coming["refused"], (name, standing.at)
                     followed += 1
                 held += 1
-    print(f"{held} looks found that the next step may start; {followed} starts followed the plan")
     if FOLDER == BUNDLED:
         assert held > followed > 0
         assert stopped == STOPPED[log]

@@ -12,13 +12,12 @@ from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.verification.verify import Standing, verify
 from tests.planner.builder import group_of
 from tests.planner.looks import app, look, pods
+from tests.planner.plans import BOTH, DONE
 from tests.planner.rule_cases import RULES, cases_of
 
 pytestmark = pytest.mark.usefixtures("no_costs")
 
 GOALS = ("cooperative", "eager", "consumer", "range")
-MIXED = ["cooperative-sticky", "range"]
-TARGET = ["cooperative-sticky"]
 
 
 def check(standing: Standing) -> bool:
@@ -59,7 +58,7 @@ def rejected(names: list[str], *, lists: list[str], **more: Any) -> GroupSnapsho
 
 
 @pytest.mark.parametrize("goal", ["cooperative", "consumer"])
-@pytest.mark.parametrize("names", [TARGET, ["sticky"]])
+@pytest.mark.parametrize("names", [DONE, ["sticky"]])
 def test_a_rejected_client_is_not_given_the_list_that_was_rejected(
     goal: str, names: list[str]
 ) -> None:
@@ -76,6 +75,6 @@ def test_the_configuration_is_the_steps_own() -> None:
     first = verify(plan, (), look(1, pods(1, 1, list=["range"])))
     assert check(first)
     assert first.config == plan.steps[0].config
-    second = verify(plan, (), look(2, pods(2, 2, list=MIXED), elected="cooperative-sticky"))
+    second = verify(plan, (), look(2, pods(2, 2, list=BOTH), elected="cooperative-sticky"))
     assert check(second)
     assert second.config == plan.steps[1].config

@@ -2,59 +2,42 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rebal.groups.compact import Partitions
-from rebal.groups.model import Evidence, GroupSnapshot, Refusal, Source
+from rebal.groups.model import GroupSnapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Plan
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.verify import Standing, entry_of, verify
 from tests.planner.builder import group_of
 from tests.planner.looks import Story, app, bare, id_of, look
+from tests.planner.plans import BOTH, NO_LIMIT
 
-MIXED = ["cooperative-sticky", "range"]
 FINAL = "cooperative-sticky"
-NO_LIMIT = {"settings": {"group.max.size": "2147483647"}}
 
 
-def test_a_member_that_came_back_without_the_target_stops_the_roll_out(plan: Plan) -> None:
-    tell = Story(plan)
-    tell(look(1, [app(n, 2, list=MIXED) for n in range(3)], elected="cooperative-sticky"))
-    tell(look(2, [app(0, 3, list=MIXED), bare(1, 2), bare(2, 2)], elected="cooperative-sticky"))
-    gone = app(0, 4, list=["range"])
-    standing = tell(look(3, [gone, bare(1, 2), bare(2, 2)]))
-    assert standing.exit_code == 3
-    assert [one.members for one in standing.findings if one.rule == "RB102"] == [(id_of(0, 4),)]
-
-
-def with_refusal(snapshot: GroupSnapshot, seconds_ago: float) -> GroupSnapshot:
-    refusal = Refusal(
-        at=snapshot.captured_at - timedelta(seconds=seconds_ago),
-        client_id="app-0",
-        list=("cooperative-sticky",),
-        evidence=Evidence(source=Source.REQUEST_LOG),
-    )
-    return msgspec.structs.replace(snapshot, refusals=(refusal,))
+def rejected(minutes: float) -> list[dict[str, Any]]:
+    """Return app-0's rejection at this minute."""
+    return [{"client": "app-0", "list": [FINAL], "at": minutes}]
 
 
 def test_a_refusal_is_a_danger_until_everybody_is_back(plan: Plan) -> None:
-    short = [app(1, 2, list=MIXED), app(2, list=["range"])]
-    standing = verify(plan, [], with_refusal(look(9, short), 300))
+    short = [app(1, 2, list=BOTH), app(2, list=["range"])]
+    standing = verify(plan, [], look(9, short, refusals=rejected(4)))
     assert standing.exit_code == 3
     (danger,) = standing.dangers
     assert "app-0 [cooperative-sticky]" in danger.message
     assert danger.members == (id_of(2),)
-    full = [app(0, 3, list=MIXED), app(1, 2, list=MIXED), app(2, 2, list=MIXED)]
-    fresh = with_refusal(look(9, full, elected="cooperative-sticky"), 30)
+    full = [app(0, 3, list=BOTH), app(1, 2, list=BOTH), app(2, 2, list=BOTH)]
+    fresh = look(9, full, elected=FINAL, refusals=rejected(8.5))
     assert verify(plan, [], fresh).exit_code == 3
-    past = with_refusal(look(9, full, elected="cooperative-sticky"), 300)
+    past = look(9, full, elected=FINAL, refusals=rejected(4))
     assert verify(plan, [], past).exit_code == 0
-    old = with_refusal(look(9, short), 3600)
+    old = look(9, short, refusals=rejected(-51))
     assert verify(plan, [], old).dangers == ()
 
 
@@ -63,9 +46,9 @@ def owning(snapshot: GroupSnapshot, counts: list[int]) -> GroupSnapshot:
     for member, count in zip(snapshot.members, counts, strict=True):
         numbers = Partitions(range(at, at + count))
         owned = {"orders": numbers} if count else {}
-        members.append(msgspec.structs.replace(member, assignment=owned))
+        members.append(replace(member, assignment=owned))
         at += count
-    return msgspec.structs.replace(snapshot, members=tuple(members))
+    return replace(snapshot, members=tuple(members))
 
 
 def test_first_seconds_with_nothing_are_no_danger_and_half_a_minute_is(plan: Plan) -> None:
@@ -93,25 +76,20 @@ def test_more_members_than_partitions_leave_somebody_idle_without_danger(plan: P
         assert not tell(owning(look(minute, members), [0, 1, 1])).dangers
 
 
-def generation(snapshot: GroupSnapshot, number: int) -> GroupSnapshot:
-    group = msgspec.structs.replace(snapshot.group, generation=number)
-    return msgspec.structs.replace(snapshot, group=group)
-
-
 def test_a_storm_is_more_than_the_restarts_account_for(plan: Plan) -> None:
     tell = Story(plan)
     members = [bare(n) for n in range(3)]
-    tell(generation(look(1, members), 5))
-    standing = tell(generation(look(2, members), 12))
+    tell(look(1, members, generation=5))
+    standing = tell(look(2, members, generation=12))
     assert [danger.kind for danger in standing.dangers] == ["storm"]
     # A whole cooperative bounce costs about as many, and is none.
     tell = Story(plan)
     for number in range(3):
         now = [bare(n, 2 if n < number else 1) for n in range(3)]
-        tell(generation(look(1 + 2 * number, now), 5 + 3 * number))
+        tell(look(1 + 2 * number, now, generation=5 + 3 * number))
         gone = [one for n, one in enumerate(now) if n != number]
-        tell(generation(look(2 + 2 * number, gone), 6 + 3 * number))
-    standing = tell(generation(look(7, [bare(n, 2) for n in range(3)]), 15))
+        tell(look(2 + 2 * number, gone, generation=6 + 3 * number))
+    standing = tell(look(7, [bare(n, 2) for n in range(3)], generation=15))
     assert not standing.dangers
 
 
@@ -119,22 +97,22 @@ def test_a_member_that_comes_back_again_and_again_is_a_storm(plan: Plan) -> None
     tell = Story(plan)
     for start in range(1, 6):
         members = [bare(0, start), bare(1), bare(2)]
-        assert not tell(generation(look(start, members), 5 + 2 * start)).dangers
-    standing = tell(generation(look(6, [bare(0, 6), bare(1), bare(2)]), 17))
+        assert not tell(look(start, members, generation=5 + 2 * start)).dangers
+    standing = tell(look(6, [bare(0, 6), bare(1), bare(2)], generation=17))
     assert [danger.kind for danger in standing.dangers] == ["storm"]
     assert "app-0 5 times" in standing.dangers[0].message
     # Pods that share one client id say nothing of one process.
     tell = Story(plan)
     for start in range(1, 7):
         same = [{"id": f"pod-{n}.{start}", "client": "pod", "family": None} for n in range(2)]
-        assert not tell(generation(look(start, same), 5 + 2 * start)).dangers
+        assert not tell(look(start, same, generation=5 + 2 * start)).dangers
 
 
 def crash_loop(tell: Story, *starts: float) -> Standing:
     """app-0 is seen with a new member id at each of these minutes."""
     for number, minute in enumerate(starts, 1):
         members = [bare(0, number), bare(1), bare(2)]
-        standing = tell(generation(look(minute, members), 5 + 2 * number))
+        standing = tell(look(minute, members, generation=5 + 2 * number))
     return standing
 
 
@@ -145,13 +123,13 @@ def test_a_crash_loop_names_its_end_and_ends_when_the_member_outlives_its_earlie
     began = crash_loop(tell, 1, 2, 3, 4, 5.5, 6)
     until = "This danger ends at 09:07:30Z at the latest, if no member rejoins until then."
     assert until in began.dangers[0].message
-    cured = [generation(look(m, [bare(0, 6), bare(1), bare(2)]), 17) for m in (7, 7.4, 7.6, 9)]
+    cured = [look(m, [bare(0, 6), bare(1), bare(2)], generation=17) for m in (7, 7.4, 7.6, 9)]
     assert [tell(each).exit_code for each in cured] == [3, 3, 4, 4]
     # Until then it may still end as its earlier processes did.
     tell = Story(plan)
     crash_loop(tell, 1, 2, 3, 4, 5.5, 6)
-    tell(generation(look(7, [bare(1), bare(2)]), 18))
-    again = tell(generation(look(7.6, [bare(0, 7), bare(1), bare(2)]), 19))
+    tell(look(7, [bare(1), bare(2)], generation=18))
+    again = tell(look(7.6, [bare(0, 7), bare(1), bare(2)], generation=19))
     assert "app-0 6 times" in again.dangers[0].message
     assert "ends at 09:09:12Z" in again.dangers[0].message
 
@@ -160,11 +138,11 @@ def test_a_storm_that_is_over_ends_after_a_quiet_time(plan: Plan) -> None:
     tell = Story(plan)
     members = [bare(n) for n in range(3)]
     for minute, number in ((1, 5), (2, 12), (2.5, 19)):
-        standing = tell(generation(look(minute, members), number))
+        standing = tell(look(minute, members, generation=number))
     assert "ends at 09:03:30Z" in standing.dangers[0].message
-    assert tell(generation(look(3.4, members), 19)).dangers
-    assert not tell(generation(look(3.6, members), 19)).dangers
-    assert tell(generation(look(3.7, members), 26)).dangers
+    assert tell(look(3.4, members, generation=19)).dangers
+    assert not tell(look(3.6, members, generation=19)).dangers
+    assert tell(look(3.7, members, generation=26)).dangers
 
 
 def test_a_rebalance_that_does_not_end_is_a_danger(plan: Plan) -> None:
@@ -231,7 +209,7 @@ def test_a_stopped_static_member_may_fill_the_place_of_a_rejected_dynamic_one(at
     kept = {"id": "s", "client": "s", "instance": "s", "list": ["cooperative-sticky"],
             "timeouts": [300_000, 60_000], "joined": -20}  # fmt: skip
     out = {"client": "d", "list": ["range"], "at": at}
-    made = make_plan(group_of({"members": [kept, app(1, list=MIXED)], "reloaded": False}))
+    made = make_plan(group_of({"members": [kept, app(1, list=BOTH)], "reloaded": False}))
 
     def held(minutes: float, static: dict[str, object], *seen: JournalEntry,
              **more: float) -> Standing:  # fmt: skip
@@ -258,7 +236,7 @@ def test_a_rejection_before_the_plan_counts_once_a_static_member_is_gone() -> No
     final = ["cooperative-sticky"]
     kept = [{"id": n, "client": n, "instance": n, "list": final} for n in "st"]
     out = {"client": "d", "list": ["range"], "at": -0.5}
-    made = make_plan(group_of({"members": [*kept, app(1, list=MIXED)], "reloaded": False}))
+    made = make_plan(group_of({"members": [*kept, app(1, list=BOTH)], "reloaded": False}))
 
     def dangers(*members: dict[str, object]) -> list[str]:
         now = look(2, [*members], elected=FINAL, refusals=[out])

@@ -14,11 +14,9 @@ from rebal.planner.plan import Plan
 from rebal.planner.verification.timeline import timeline_of
 from rebal.planner.verification.verify import Standing
 from tests.planner.looks import Story, app, id_of, look
+from tests.planner.plans import BOTH, COOP, DONE
 
-MIXED = ["cooperative-sticky", "range"]
-FINAL = ["cooperative-sticky"]
-ELECTED = {"elected": "cooperative-sticky"}
-DONE = [app(n, 3, list=FINAL, static=f"app-{n}") for n in range(3)]
+ENDED = [app(n, 3, list=DONE) for n in range(3)]
 Offsets = Mapping[int, tuple[int | None, int | None]]
 
 
@@ -26,7 +24,7 @@ def reading(
     minutes: float, offsets: Offsets, members: list[dict[str, Any]] | None = None
 ) -> GroupSnapshot:
     """The group when all steps are done: app-0 owns orders-0 and -1, app-1 -2 and -3, and so on."""
-    made = look(minutes, DONE if members is None else members, **ELECTED)
+    made = look(minutes, ENDED if members is None else members, **COOP)
     owners = tuple(
         replace(member, assignment={"orders": Partitions((2 * n, 2 * n + 1))})
         for n, member in enumerate(made.members)
@@ -48,7 +46,7 @@ def moving(minutes: float, *, dead: Mapping[int, int] | None = None, rate: int =
 @pytest.fixture
 def tell(plan: Plan) -> Story:
     story = Story(plan)
-    story(look(1, [app(n, 2, list=MIXED, static=f"app-{n}") for n in range(3)], **ELECTED))
+    story(look(1, [app(n, 2, list=BOTH) for n in range(3)], **COOP))
     return story
 
 
@@ -168,7 +166,7 @@ def test_a_restart_begins_the_wait_again(tell: Story) -> None:
     for minutes in (10, 10.5):
         standing = tell(reading(minutes, moving(minutes)))
     assert standing.finished
-    again = [*DONE[:2], app(2, 4, list=FINAL, static="app-2")]
+    again = [*ENDED[:2], app(2, 4, list=DONE)]
     for minutes in (11, 11.5):
         standing = tell(reading(minutes, moving(minutes, dead={4: 10.5, 5: 10.5}), again))
     assert waits(standing)
@@ -189,19 +187,14 @@ def test_long_poll_intervals_are_given_twice_their_time(tell: Story) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offsets", "said"),
-    [
-        ({}, "lag is not judged of 6 partitions"),
-        (dict.fromkeys(range(6), (None, 50)), "lag is not judged of 6 partitions"),
-        (dict.fromkeys(range(6), (40, None)), "lag is not judged of 6 partitions"),
-    ],
+    "offsets",
+    [{}, dict.fromkeys(range(6), (None, 50)), dict.fromkeys(range(6), (40, None))],
     ids=["no right", "nothing committed", "no end offsets"],
 )
-def test_without_offsets_lag_is_not_judged_and_the_plan_ends(
-    tell: Story, offsets: Offsets, said: str
-) -> None:
+def test_without_offsets_lag_is_not_judged_and_the_plan_ends(tell: Story, offsets: Offsets) -> None:
     standing = tell(reading(10, offsets))
     assert standing.finished
+    said = "lag is not judged of 6 partitions"
     assert any(note.startswith(said) for note in standing.notes), standing.notes
 
 
@@ -226,7 +219,6 @@ def test_a_large_group_keeps_one_line_of_offsets_a_topic(tell: Story) -> None:
     assert waits(standing)
     assert len(standing.next) < 400
     kept = tell.entries[-1].behind
-    assert kept is not None
     assert len(str(kept.dump())) < 60_000
     for minutes, stands in ((10.1, False), (10.4, False), (10.6, True)):
         tell(large(minutes))

@@ -15,19 +15,13 @@ from rebal.planner.verification.outsiders import OutsiderKind
 from rebal.planner.verification.verify import verify
 from tests.planner.builder import AT
 from tests.planner.looks import Story, app, look
+from tests.planner.plans import BOTH, DONE, NO_LIMIT
 
-BOTH, FINAL = ["cooperative-sticky", "range"], ["cooperative-sticky"]
-NO_LIMIT = {"settings": {"group.max.size": "2147483647"}}
 SESSION = {"timeouts": [600_000, 60_000]}
 
 
-def at(minutes: float, members: list[dict[str, Any]], generation: int, **more: Any) -> Any:
-    seen = look(minutes, members, cluster=NO_LIMIT, **more)
-    return replace(seen, group=replace(seen.group, generation=generation))
-
-
 def final(*numbers: int) -> list[dict[str, Any]]:
-    return [app(n, 2, list=FINAL) for n in numbers]
+    return [app(n, 2, list=DONE) for n in numbers]
 
 
 def rejected(client: str, minutes: float | None) -> list[dict[str, Any]]:
@@ -41,10 +35,12 @@ def coop(minutes: float, members: list[dict[str, Any]], **more: Any) -> GroupSna
 def test_second_reload_is_cured_like_the_first() -> None:
     members = [app(n, list=BOTH) for n in range(3)]
     tell = Story(make_plan(look(0, members, cluster=NO_LIMIT)))
-    assert tell(at(1, members, 5, reloaded=True)).advice.action is Action.RESTART
+    first = tell(look(1, members, generation=5, cluster=NO_LIMIT, reloaded=True))
+    assert first.advice.action is Action.RESTART
     members = [app(0, 2, list=BOTH), *members[1:]]
-    assert tell(at(2, members, 7)).advice.assignors == ("cooperative-sticky",), "it was cured"
-    second = tell(at(3, members, 7, reloaded=True))
+    cured = tell(look(2, members, generation=7, cluster=NO_LIMIT))
+    assert cured.advice.assignors == ("cooperative-sticky",)
+    second = tell(look(3, members, generation=7, cluster=NO_LIMIT, reloaded=True))
     assert second.advice.action is Action.RESTART
     assert "changed nothing" not in second.next
 
@@ -54,8 +50,8 @@ def test_second_growth_of_a_topic_gets_an_owner_like_the_first() -> None:
     tell = Story(make_plan(look(0, begun, cluster=NO_LIMIT), expect_members=3))
 
     def grown(minutes: float, start: int, generation: int, partitions: int) -> Any:
-        members, topics = [app(0, start, list=FINAL), *final(1, 2)], {"orders": partitions}
-        seen = at(minutes, members, generation, elected="cooperative-sticky", topics=topics)
+        members, topics = [app(0, start, list=DONE), *final(1, 2)], {"orders": partitions}
+        seen = coop(minutes, members, generation=generation, topics=topics)
         asked = (replace(one, subscribed_topics=("orders",)) for one in seen.members)
         return replace(seen, members=tuple(asked))
 
@@ -110,9 +106,9 @@ def test_only_static_members_that_may_have_stopped_are_named() -> None:
     begun += [app(n, list=BOTH, instance=f"s-{n}", **SESSION) for n in (1, 2)]
     given = Given(connection=("-b", "h:9092"), brokers="h:9092", plan="p.yaml")
     tell = Story(make_plan(look(0, begun, cluster=NO_LIMIT), expect_members=3, given=given))
-    two = app(2, 2, list=FINAL, instance="s-2", joined=1, **SESSION)
+    two = app(2, 2, list=DONE, instance="s-2", joined=1, **SESSION)
     tell(coop(1.5, [*final(0), begun[1], two]))
-    one = app(1, 2, list=FINAL, instance="s-1", joined=5, **SESSION)
+    one = app(1, 2, list=DONE, instance="s-1", joined=5, **SESSION)
     seen = coop(6, [*final(0), one, two], refusals=rejected("app-9", 2))
     now = tell(seen, expect_members=3)
     assert "s-2 may have stopped" in now.next

@@ -17,13 +17,9 @@ from rebal.planner.verification.verify import (
     entry_of,
     verify,
 )
-from tests.planner.looks import Story, done, look
+from tests.planner.looks import Story, done, look, pods
+from tests.planner.plans import BOTH, COOP, DONE, RANGE
 
-RANGE = ["range"]
-BOTH = ["cooperative-sticky", "range"]
-DOWN = ["range", "cooperative-sticky"]
-FINAL = ["cooperative-sticky"]
-COOP = {"elected": "cooperative-sticky"}
 KIP848 = {
     "type": "consumer",
     "elected": "uniform",
@@ -76,13 +72,13 @@ def test_the_members_that_stop_begin_their_step_when_they_stop(mixed: Plan) -> N
     away = tell(look(2, javas))
     assert (away.step, away.exit_code) == (2, 4)
     assert [one.name for one in away.outsiders] == ["rd-0"]
-    back = tell(look(3, [*javas, rd(2, FINAL)], **COOP))
+    back = tell(look(3, [*javas, rd(2, DONE)], **COOP))
     assert (back.step, back.exit_code) == (2, 0)
     assert back.next.startswith("begin step 3")
-    last = tell(look(4, [java(0, 3, FINAL), java(1, 2, BOTH), rd(2, FINAL)], **COOP))
+    last = tell(look(4, [java(0, 3, DONE), java(1, 2, BOTH), rd(2, DONE)], **COOP))
     assert (last.step, last.exit_code) == (3, 4)
     assert done(last) == {"j-0": "yes", "j-1": "no", "rd-0": "yes"}
-    assert tell(look(5, [java(0, 3, FINAL), java(1, 3, FINAL), rd(2, None)], **COOP)).finished
+    assert tell(look(5, [java(0, 3, DONE), java(1, 3, DONE), rd(2, None)], **COOP)).finished
     # It starts with the last list, so its old id says nothing of the last step.
     unseen = [*javas, rd(2, None)]
     tell.entries = tell.entries[:2]
@@ -116,7 +112,7 @@ def test_kip848_back_is_told_by_the_protocol_and_then_by_the_list() -> None:
         return {"id": f"a-{number}.{start}", "client": f"a-{number}", "protocol_type": "consumer"}
 
     def down(number: int) -> dict[str, Any]:
-        return up(number, 2) | {"protocol_type": "classic", "list": FINAL}
+        return up(number, 2) | {"protocol_type": "classic", "list": DONE}
 
     plan = make_plan(look(0, [up(0), up(1)], **KIP848), "cooperative-sticky", expect_members=2)
     assert plan.path == "kip848_back"
@@ -128,28 +124,10 @@ def test_kip848_back_is_told_by_the_protocol_and_then_by_the_list() -> None:
     assert tell(look(2, [down(0), down(1)], **COOP)).finished
 
 
-def test_a_cut_over_to_kip848_is_no_danger_because_the_online_way_is_shut() -> None:
-    shut = {
-        "cluster": {
-            "features": {"group.version": 1},
-            "settings": {"group.consumer.migration.policy": "disabled"},
-        }
-    }
-    members = [java(n, 1, RANGE, version="4.1.1") for n in range(2)]
-    agreed = {"RB413": "agreed"}
-    plan = make_plan(look(0, members, **shut), "consumer", expect_members=2, ignore=agreed)
-    assert plan.path == "kip848_offline"
-    tell = Story(plan)
-    assert tell(look(1, members, **shut)).exit_code == 4
-    new = [{"id": f"j-{n}.2", "client": f"j-{n}", "protocol_type": "consumer"} for n in range(2)]
-    back = tell(look(2, new, **(shut | {"type": "consumer", "elected": "uniform"})))
-    assert back.finished
-
-
 @pytest.mark.parametrize(
     ("members", "goal", "group"),
     [
-        ([java(n, 1, FINAL) for n in range(2)], "cooperative", COOP),
+        ([java(n, 1, DONE) for n in range(2)], "cooperative", COOP),
         ([java(n, 1, RANGE) for n in range(2)], "range", {}),
         ([{"id": f"k-{n}", "protocol_type": "consumer"} for n in range(2)], "consumer", KIP848),
     ],
@@ -188,10 +166,7 @@ def hand() -> Plan:
 
 
 def bare(*starts: int) -> list[dict[str, Any]]:
-    return [
-        {"id": f"j-{n}.{start}", "client": f"j-{n}", "family": None}
-        for n, start in enumerate(starts)
-    ]
+    return pods(*starts, family=None)
 
 
 def confirmed(plan: Plan, tell: Story, snapshot: GroupSnapshot, step: int) -> None:
@@ -203,11 +178,11 @@ def confirmed(plan: Plan, tell: Story, snapshot: GroupSnapshot, step: int) -> No
 
 def test_a_word_holds_for_the_ids_that_were_looked_at(hand: Plan) -> None:
     tell = Story(hand)
-    with pytest.raises(AnsweredError, match="j-1: not restarted"):
+    with pytest.raises(AnsweredError, match="app-1: not restarted"):
         confirmed(hand, tell, look(1, bare(2, 1), elected="stream"), 1)
     open_ = tell(look(2, bare(2, 2), elected="stream"))
     assert open_.exit_code == 4
-    assert open_.why == ("no evidence shows it for j-0, j-1: its log names upgrade.from=2.3",)
+    assert open_.why == ("no evidence shows it for app-0, app-1: its log names upgrade.from=2.3",)
     with pytest.raises(NothingToConfirmError, match="is in step 1"):
         confirmed(hand, tell, look(2.5, bare(2, 2), elected="stream"), 2)
     confirmed(hand, tell, look(3, bare(2, 2), elected="stream"), 1)
@@ -222,13 +197,13 @@ def test_a_word_holds_for_the_ids_that_were_looked_at(hand: Plan) -> None:
     later = tell(look(5, bare(2, 3), elected="stream"))
     assert (later.step, later.exit_code) == (2, 4)
     assert verify(hand, tell.entries, look(6, bare(2, 3), elected="stream"), step=1).why == (
-        "no evidence shows it for j-1: its log names upgrade.from=2.3",
+        "no evidence shows it for app-1: its log names upgrade.from=2.3",
     )
 
 
 def test_what_evidence_can_show_is_not_confirmed() -> None:
     plan = make_plan(look(0, bare(1, 1)), expect_members=2)
-    with pytest.raises(AnsweredError, match="j-0: no evidence shows its list"):
+    with pytest.raises(AnsweredError, match="app-0: no evidence shows its list"):
         confirmed(plan, Story(plan), look(1, bare(2, 2)), 1)
 
 

@@ -15,12 +15,8 @@ from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Plan
 from rebal.planner.verification.verify import Standing, entry_of, verify
 from tests.planner.looks import bare, look, pods
+from tests.planner.plans import BOTH, COOP, DEFAULT, DONE, RANGE
 
-RANGE = ["range"]
-MIXED = ["cooperative-sticky", "range"]
-DEFAULT = ["range", "cooperative-sticky"]
-FINAL = ["cooperative-sticky"]
-COOP = {"elected": "cooperative-sticky"}
 WHY = "tried on staging"
 
 
@@ -46,14 +42,14 @@ def plan() -> Plan:
 NEW = {
     "librdkafka joined": ({"family": "librdkafka", "version": "2.6.0"}, "RB104", "replan"),
     "librdkafka joined, and its file has the step's list": (
-        {"family": "librdkafka", "version": "2.6.0", "declared": MIXED}, "RB104", "stop"
+        {"family": "librdkafka", "version": "2.6.0", "declared": BOTH}, "RB104", "stop"
     ),
     "kafkajs joined": ({"family": "kafkajs", "list": ["RoundRobinAssigner", "range"]}, "RB105",
                        "stop"),
-    "the next start drops range": ({"declared": FINAL, "version": "2.8.2"}, "RB103", "stop"),
+    "the next start drops range": ({"declared": DONE, "version": "2.8.2"}, "RB103", "stop"),
     "the next start has nothing common": ({"declared": ["sticky"]}, "RB101", "stop"),
     "a static member's deployment surges": (
-        {"instance": "i-2", "declared": MIXED, "surge": "25%"}, "RB604", "stop"
+        {"instance": "i-2", "declared": BOTH, "surge": "25%"}, "RB604", "stop"
     ),
     "a custom client nobody knows": (
         {"family": None, "left": "java >= 2.4, kafka-python"}, "RB906", "evidence"
@@ -65,7 +61,7 @@ NEW = {
 def test_what_came_after_the_plan_is_found_and_decides(plan: Plan, name: str) -> None:
     changes, rule, action = NEW[name]
     result = Tri.CANNOT_TELL if action == "evidence" else Tri.YES
-    members = [app(0, 2, MIXED), app(1, 1, RANGE), app(2, 2, RANGE) | changes]
+    members = [app(0, 2, BOTH), app(1, 1, RANGE), app(2, 2, RANGE) | changes]
     standing = verify(plan, [], look(1, members))
     finding, *_ = (f for f in standing.findings if f.rule == rule)
     assert (finding.severity, finding.result) == ("block", result)
@@ -81,16 +77,16 @@ def test_what_came_after_the_plan_is_found_and_decides(plan: Plan, name: str) ->
 
 
 def test_missing_is_not_yet_and_too_many_is_a_warning(plan: Plan) -> None:
-    missing = verify(plan, [], look(1, apps(2, MIXED)[:2], **COOP))
+    missing = verify(plan, [], look(1, apps(2, BOTH)[:2], **COOP))
     assert (missing.exit_code, rules_of(missing)) == (4, [])
     assert missing.why[0].startswith("1 of 3 expected members is not in the group")
-    fourth = app(3, 1, MIXED)
-    more = verify(plan, [], look(1, [*apps(2, MIXED), fourth], **COOP))
+    fourth = app(3, 1, BOTH)
+    more = verify(plan, [], look(1, [*apps(2, BOTH), fourth], **COOP))
     assert (more.exit_code, rules_of(more)) == (0, ["RB607"])
     # A word does not open the gate below the expected count: it takes another count.
     ignored = Accepted(ignore={"RB606": "gone for good"})
-    assert verify(plan, [], look(1, apps(2, MIXED)[:2], **COOP), accepted=ignored).exit_code == 4
-    assert verify(plan, [], look(1, apps(2, MIXED)[:2], **COOP), expect_members=2).exit_code == 0
+    assert verify(plan, [], look(1, apps(2, BOTH)[:2], **COOP), accepted=ignored).exit_code == 4
+    assert verify(plan, [], look(1, apps(2, BOTH)[:2], **COOP), expect_members=2).exit_code == 0
 
 
 def test_a_coordinator_that_forgets_in_the_middle_is_a_danger() -> None:
@@ -108,9 +104,9 @@ def test_a_coordinator_that_forgets_in_the_middle_is_a_danger() -> None:
 
 
 def test_a_way_back_that_is_declared_counts_even_when_all_is_done(plan: Plan) -> None:
-    snapshot = look(1, apps(2, FINAL), **COOP)
+    snapshot = look(1, apps(2, DONE), **COOP)
     assert verify(plan, [], snapshot, step=2).finished
-    back = look(1, [*apps(2, FINAL)[:2], app(2, 2, FINAL, declared=RANGE)], **COOP)
+    back = look(1, [*apps(2, DONE)[:2], app(2, 2, DONE, declared=RANGE)], **COOP)
     standing = verify(plan, [], back, step=2)
     assert (standing.exit_code, rules_of(standing)) == (3, ["RB108", "RB903"])
     assert not standing.finished
@@ -160,7 +156,7 @@ def test_a_family_that_was_assumed_is_kept_in_the_plan() -> None:
 
 
 def test_what_was_proven_of_an_id_comes_back_with_it(plan: Plan) -> None:
-    first = look(1, apps(2, MIXED), **COOP)
+    first = look(1, apps(2, BOTH), **COOP)
     entry = entry_of(plan, verify(plan, [], first), first)
     # Nothing but the journal knows the lists now: the forgotten one is named all the same.
     back = look(3, [app(0, 2), app(1, 2), app(2, 3, RANGE)], elected="range")
@@ -170,16 +166,16 @@ def test_what_was_proven_of_an_id_comes_back_with_it(plan: Plan) -> None:
 
 
 def test_an_old_plan_and_a_look_before_it_are_said(plan: Plan) -> None:
-    week = verify(plan, [], look(7 * 24 * 60, apps(2, MIXED), **COOP))
+    week = verify(plan, [], look(7 * 24 * 60, apps(2, BOTH), **COOP))
     assert week.exit_code == 0
     assert any("7 days old" in note for note in week.notes)
-    before = verify(plan, [], look(-5, apps(2, MIXED), **COOP))
+    before = verify(plan, [], look(-5, apps(2, BOTH), **COOP))
     assert (before.gate, before.exit_code) == (Tri.CANNOT_TELL, 4)
     assert "older than the plan" in before.why[0]
 
 
 def test_looks_of_a_later_time_are_left_out_and_said(plan: Plan) -> None:
-    later = look(9, apps(2, MIXED), **COOP)
+    later = look(9, apps(2, BOTH), **COOP)
     entry = entry_of(plan, verify(plan, [], later), later)
     standing = verify(plan, [entry], look(5, apps(2)))
     assert standing.exit_code == 4
@@ -243,6 +239,5 @@ def test_a_plan_without_steps_says_what_decides_instead_of_the_same_plan_again(
     known = make_plan(look(0, pods(1, 1, list=["range"])), given=Given(plan="p.yaml"))
     settled = replace(plan, baseline=known.baseline)
     told = verify(settled, [], look(5, pods(1, 1, list=["range"])))
-    assert (told.advice.action, told.next) == (
-        "replan", "make a new plan: this one has no step left",
-    )  # fmt: skip
+    assert told.advice.action == "replan"
+    assert told.next == "make a new plan: this one has no step left"
