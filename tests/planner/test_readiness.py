@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.compact import Partitions
-from rebal.groups.model import GroupSnapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Verdict
 from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse
@@ -17,26 +16,21 @@ from rebal.planner.rehearsal.costs.cost import Pricing
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.script import Scene
 from tests.planner.builder import group_of
+from tests.planner.plans import BOTH, m, plan
 
-BOTH = ["cooperative-sticky", "range"]
 EVERY_MINUTE = Pauses(per_hour=60, seconds=2.0, stopped=12, moved=2)
 
 
 def ready_of(
     name: str, lists: list[list[str] | None], pauses: Pauses = EVERY_MINUTE, **more: Any
 ) -> Readiness:
-    members = [
-        {"id": f"{name}-{n}", **({"list": names} if names else {}), "family": "java"}
-        for n, names in enumerate(lists)
-    ]
-    spec = {"group_id": name, "members": members, "reloaded": False, **more}
-    return readiness(make_plan(group_of(spec)), pauses)
+    members = [m(f"{name}-{n}", names) for n, names in enumerate(lists)]
+    return readiness(plan(members, group_id=name, reloaded=False, **more), pauses)
 
 
 def test_what_is_left_is_priced_and_what_it_saves_pays_it_back() -> None:
     found = ready_of("fresh", [["range"]] * 3)
     assert found.plan.verdict is Verdict.READY
-    assert found.outlay is not None
     assert found.outlay.steps == 2
     costs = [step.cost for step in found.plan.steps if step.cost]
     assert found.outlay.rebalances == sum(cost.rebalances for cost in costs)
@@ -46,7 +40,6 @@ def test_what_is_left_is_priced_and_what_it_saves_pays_it_back() -> None:
     assert not found.assumed
     later = ready_of("later", [BOTH] * 3, elected="cooperative-sticky")
     assert later.plan.next_step == 2
-    assert later.outlay is not None
     assert later.outlay.steps == 1
     assert later.outlay.partition_seconds < found.outlay.partition_seconds
 
@@ -80,25 +73,21 @@ def test_blockers_of_now_and_of_later_and_what_is_missing_are_told_apart() -> No
 
 
 def test_a_rough_pricing_rehearses_one_restart_and_says_what_all_of_them_are_worth() -> None:
-    def group(name: str, size: int, names: list[str]) -> GroupSnapshot:
-        members = [{"id": f"{name}-{n}", "list": names, "family": "java"} for n in range(size)]
-        return group_of({"group_id": name, "members": members, "elected": names[0]})
+    def ready(name: str, size: int, names: list[str], **more: Any) -> Readiness:
+        members = [m(f"{name}-{n}", names) for n in range(size)]
+        return readiness(plan(members, group_id=name, elected=names[0], **more), EVERY_MINUTE)
 
-    def estimated(*shape: Any) -> Readiness:
-        return readiness(make_plan(group(*shape), pricing=Pricing(rough=True)), EVERY_MINUTE)
-
-    fresh, twice = estimated("fresh", 3, ["range"]), estimated("twice", 6, ["range"])
+    rough: dict[str, Any] = {"pricing": Pricing(rough=True)}
+    fresh, twice = ready("fresh", 3, ["range"], **rough), ready("twice", 6, ["range"], **rough)
     assert fresh.work > 0
     assert twice.work > 2 * fresh.work
-    assert fresh.outlay is not None
     assert fresh.outlay.estimated
-    plain = readiness(make_plan(group("fresh", 3, ["range"])), EVERY_MINUTE)
-    assert plain.outlay is not None
+    plain = ready("fresh", 3, ["range"])
     assert (plain.outlay.estimated, plain.work) == (False, 0)
     assert fresh.outlay.rebalances == pytest.approx(plain.outlay.rebalances, rel=0.1)
     near = pytest.approx(plain.outlay.partition_seconds, rel=0.5)
     assert fresh.outlay.partition_seconds == near
-    done = estimated("done", 2, ["cooperative-sticky"])
+    done = ready("done", 2, ["cooperative-sticky"], **rough)
     assert (done.work, done.outlay) == (0, None)
     ordered = in_order([twice, fresh, done])
     assert to_rehearse(ordered, twice.work + fresh.work) == ("fresh", "twice")
@@ -126,8 +115,8 @@ def test_groups_of_one_shape_are_estimated_once(monkeypatch: pytest.MonkeyPatch)
             replace(member, assignment={name: Partitions(range(per * n, per * n + per))})
             for n, member in enumerate(made.members)
         ]
-        plan = make_plan(replace(made, members=tuple(owners)), pricing=shared)
-        return readiness(plan, EVERY_MINUTE)
+        owned = replace(made, members=tuple(owners))
+        return readiness(make_plan(owned, pricing=shared), EVERY_MINUTE)
 
     first = estimated("first", 3)
     assert len(runs) == 2, "one for each bounce"
@@ -137,8 +126,6 @@ def test_groups_of_one_shape_are_estimated_once(monkeypatch: pytest.MonkeyPatch)
     assert second.work == first.work
     apart = estimated("third", 9, Pricing(rough=True))
     assert len(runs) == 4
-    assert third.outlay is not None
-    assert apart.outlay is not None
     assert third.outlay.partition_seconds == pytest.approx(apart.outlay.partition_seconds, rel=0.15)
     assert third.outlay.partitions_stopped == pytest.approx(
         apart.outlay.partitions_stopped, rel=0.15
@@ -151,19 +138,8 @@ def test_groups_of_one_shape_are_estimated_once(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_order() -> None:
     done = ready_of("a-done", [["cooperative-sticky"]] * 2, elected="cooperative-sticky")
-    blocked = readiness(
-        make_plan(
-            group_of(
-                {
-                    "group_id": "b-blocked",
-                    "members": [
-                        {"id": "m", "list": ["range"], "family": "librdkafka", "version": "2.6.0"}
-                    ],
-                }
-            ),
-        ),
-        EVERY_MINUTE,
-    )
+    native = {"id": "m", "list": ["range"], "family": "librdkafka", "version": "2.6.0"}
+    blocked = readiness(plan([native], group_id="b-blocked"), EVERY_MINUTE)
     slow = ready_of("c-slow", [["range"]] * 3, Pauses(per_hour=1, seconds=2, stopped=12))
     unseen = ready_of("d-unseen", [["range"]] * 3, Pauses())
     soon = ready_of("e-soon", [["range"]] * 3)
@@ -186,14 +162,7 @@ def test_the_order() -> None:
 
 
 def test_the_cost_of_connect_workers_counts_tasks() -> None:
-    workers = group_of(
-        {
-            "group_id": "connect-cluster",
-            "protocol_type": "connect",
-            "elected": "default",
-            "members": [{"id": f"w-{n}", "list": ["default"]} for n in range(2)],
-        }
-    )
-    found = readiness(make_plan(workers), EVERY_MINUTE)
-    assert found.outlay is not None
+    workers = [{"id": f"w-{n}", "list": ["default"]} for n in range(2)]
+    made = plan(workers, protocol_type="connect", elected="default")
+    found = readiness(made, EVERY_MINUTE)
     assert found.outlay.unit == "task"

@@ -23,7 +23,7 @@ from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
 from rebal.planner.rehearsal.whatif.leader import leader_time
 from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
 from tests.examples import examples
-from tests.planner.owners import group, member
+from tests.planner.owners import group, member, snapshots
 
 CLIENT_SIDE = ["range", "roundrobin", "sticky", "cooperative-sticky"]
 ALL = [*CLIENT_SIDE, "uniform", "consumer:range"]
@@ -67,11 +67,7 @@ def test_a_member_that_leaves_stops_what_it_had_and_no_more() -> None:
 
 def test_a_restart_is_a_leave_and_a_join() -> None:
     made = simulate(EVEN, "cooperative-sticky", Changes(restart_members=("a-id",)))
-    assert rounds(made) == [
-        ("a stops", 4, 0, 4, 4),
-        ("a is back", 0, 4, 0, 4),
-        ("", 0, 0, 4, 4),
-    ]
+    assert rounds(made) == [("a stops", 4, 0, 4, 4), ("a is back", 0, 4, 0, 4), ("", 0, 0, 4, 4)]
     assert (made.cooperative_stops, made.eager_stops, made.eager_rebalances) == (8, 16, 2)
     assert sizes(made) == {"a": 4, "b": 4}
     assert len(made.members) == 2
@@ -216,26 +212,8 @@ def test_the_leaders_time_is_said_for_large_mixed_groups_only() -> None:
 
 @st.composite
 def what_ifs(draw: st.DrawFn) -> tuple[GroupSnapshot, Changes]:
-    topics = {"orders": draw(st.integers(1, 12)), "payments": draw(st.integers(1, 6))}
-    names = draw(st.lists(st.sampled_from("abcdefgh"), unique=True, min_size=1))
-    owned: dict[str, dict[str, list[int]]] = {name: {} for name in names}
-    wanted = {n: draw(st.sampled_from(["orders", "payments", "orders payments"])) for n in names}
-    for topic, partitions in topics.items():
-        for p in range(partitions):
-            takers = [name for name in names if topic in wanted[name]]
-            owner = draw(st.none() | st.sampled_from(takers)) if takers else None
-            if owner is not None:
-                owned[owner].setdefault(topic, []).append(p)
-    snapshot = group(
-        *(
-            replace(
-                member(name, wanted[name]),
-                assignment={t: Partitions(p) for t, p in owned[name].items()},
-            )
-            for name in names
-        ),
-        topics=tuple(Topic(name=t, partitions=n) for t, n in topics.items()),
-    )
+    snapshot = draw(snapshots(abandoned=False))
+    names = [one.client_id for one in snapshot.members]
     gone = draw(st.lists(st.sampled_from(names), unique=True, max_size=2))
     stay = [name for name in names if name not in gone]
     changes = Changes(

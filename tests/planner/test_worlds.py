@@ -137,7 +137,6 @@ class World:
     def _sent(self, member: Member) -> Member:
         """The member with the bytes of its real client."""
         sent = member.subscription
-        assert sent is not None
         family = self.members[member.client_id][0]
         data = b"" if family in EMPTY_DATA else None
         if family in EAGER_ONLY:
