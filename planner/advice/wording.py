@@ -90,11 +90,10 @@ def _clause(advice: Advice) -> str:
     how = ", or ".join(_HOW.get(kind, kind) for kind in advice.evidence_needed)
     barred = advice.action in _VERBS or (advice.action is Action.WAIT and bool(advice.names))
     if barred and advice.verdict is not Tri.YES:
-        brings = brings.partition(WITHOUT)[0]
+        start = " ".join(filter(None, (verb, who, brings.partition(WITHOUT)[0])))
         open_ = "rejected" if advice.verdict is Tri.NO else "not proven to be admitted"
-        whom = f"{who} " if who else ""
         add = f"; add {how}" if how and advice.action is Action.WAIT else ""
-        return f"do not {verb} {whom}{brings}: {open_}, {advice.reason}{add}"
+        return f"do not {start}: {open_}, {advice.reason}{add}"
     logs = f"give {how}; else " if how else ""
     one = len(advice.names) == 1 and not who.endswith("members")
     texts = {
