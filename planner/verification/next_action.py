@@ -14,7 +14,8 @@ The order protects the members:
    left.
 
 Each join is checked against the coordinator's memory (planner/advice/actions.py) before it is
-recommended. A remedy that was carried out and changed nothing is not advised again.
+recommended. A start that is rejected for another member's list waits for that member's restart,
+where it is admitted. A remedy that was carried out and changed nothing is not advised again.
 """
 
 from __future__ import annotations
@@ -149,12 +150,25 @@ def next_action(look: Look) -> Actions:
     answers = (candidate(look) for candidate in CANDIDATES)
     found = next(each for each in answers if each is not None)
     made, withheld = found if isinstance(found, tuple) else (found, ())
+    made, withheld = _other_first(look, made) or (made, withheld)
     made = _instead(look, made) if _changed_nothing(look, made) else made
     made = replace(made, step=made.step or look.step.id or None)
     given = look.context.given
     if made.action is Action.NONE or made.command or given.plan is None:
         return made, withheld
     return replace(made, command=given.verify()), withheld
+
+
+def _other_first(look: Look, made: Advice) -> Actions | None:
+    """Return the restart of a member whose list this start is rejected for, and that may take
+    another one now; None where the start may happen, or nobody may restart.
+    """
+    rejected = made.names and made.verdict is Tri.NO
+    if not (rejected and made.action in (Action.START, Action.WAIT) and look.context.stable):
+        return None
+    before = (heed_danger, heed_finding, plan_again, settle_question)
+    found = None if any(each(look) for each in before) else restart_next(look)
+    return found if found is not None and found[0].recommended else None
 
 
 def _changed_nothing(look: Look, made: Advice) -> bool:
