@@ -163,7 +163,7 @@ def _other_first(look: Look, made: Advice) -> Actions | None:
     """Return the restart of a member whose list this start is rejected for, and that may take
     another one now; None where the start may happen, or nobody may restart.
     """
-    rejected = made.names and made.verdict is Tri.NO
+    rejected = made.assignors and made.verdict is Tri.NO
     if not (rejected and made.action in (Action.START, Action.WAIT) and look.context.stable):
         return None
     before = (heed_danger, heed_finding, plan_again, settle_question)
