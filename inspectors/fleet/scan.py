@@ -118,10 +118,10 @@ def scan(
         more = f" and {len(source.names) - 3:,} more" if len(source.names) > 3 else ""
         say(f"reading {', '.join(source.names[:3])}{more}")
         totals = read_records(spark, run, source)
-    if not is_local(spark):
-        # The zone of request logs is found by tasks that read these files.
-        check_seen(run.place, totals)
     if request_logs:
+        if not is_local(spark):
+            # Their zone is found by tasks that read the files of records.
+            check_seen(run.place, totals)
         say("reading the request logs")
         logs = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
     if not is_local(spark):

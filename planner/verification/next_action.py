@@ -163,12 +163,14 @@ def _other_first(look: Look, made: Advice) -> Actions | None:
     """Return the restart of a member whose list this start is rejected for, and that may take
     another one now; None where the start may happen, or nobody may restart.
     """
-    rejected = made.assignors and made.verdict is Tri.NO
-    if not (rejected and made.action in (Action.START, Action.WAIT) and look.context.stable):
-        return None
+    barred = made.action in (Action.START, Action.WAIT) and made.verdict is Tri.NO
     before = (heed_danger, heed_finding, plan_again, settle_question)
-    found = None if any(each(look) for each in before) else restart_next(look)
-    return found if found is not None and found[0].recommended else None
+    if not (barred and made.assignors and look.context.stable) or any(ask(look) for ask in before):
+        return None
+    first, withheld = restart_next(look) or (made, ())
+    then = (f"{listed(made.names)} not yet: {made.reason}", *made.also)
+    first = advised.worded(replace(first, also=(*first.also, *then)))
+    return (first, withheld) if first.recommended else None
 
 
 def _changed_nothing(look: Look, made: Advice) -> bool:
