@@ -27,8 +27,7 @@ from rebal.cli.render.doctor import DoctorDocument
 from rebal.cli.render.fleet.compaction import CompactDocument
 from rebal.cli.render.fleet.document import FleetDocument, SummaryDocument
 from rebal.cli.render.inspection.document import InspectDocument
-from rebal.cli.render.simulation.document import SimulationsDocument
-from rebal.cli.render.simulation.rehearsal_document import RehearsalDocument
+from rebal.cli.render.simulation.documents import RehearsalDocument, SimulationsDocument
 from rebal.cli.render.verification import Watched
 from rebal.groups.compact import FOLDED, ByTopic, Lags, Partitions, Replicas
 from rebal.groups.model import GroupSnapshot
@@ -37,7 +36,6 @@ from rebal.inspectors.fleet.manifest import SCHEMA as SCAN
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.planner.plan import SCHEMA as PLAN
 from rebal.planner.plan import KeptPlan
-from rebal.planner.rehearsal.holdings import Share
 from rebal.planner.rehearsal.script_file import SCHEMA as SCRIPT
 from rebal.planner.rehearsal.script_file import ScriptFile
 from rebal.planner.rehearsal.whatif.simulation import Simulation
@@ -211,7 +209,6 @@ _BY_TOPIC: Final = {
 }
 _CUSTOM: Final[Mapping[type, Schema]] = {
     ByTopic: _BY_TOPIC,
-    Share: _BY_TOPIC,
     Partitions: _NUMBERS,
     Replicas: {"type": "string", "description": 'Broker ids by partition, such as "1,2 2,3".'},
     Lags: {

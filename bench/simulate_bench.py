@@ -1,4 +1,4 @@
-"""A captured group of a million partitions and 2,000 members: load it, and simulate it to the end.
+"""A captured group of 100 k partitions and 500 members: load it, and simulate it to the end.
 
 The snapshot has everything that `rebal inspect --save` writes: subscriptions, what each member owns
 (dealt like roundrobin, so that no run of partitions shortens it), replicas, and both offsets of
@@ -30,8 +30,8 @@ from rebal.groups.model import (
 )
 from rebal.groups.snapshot.documents import Format, dump_snapshot
 
-MEMBERS = 2000
-PARTITIONS = 1_000_000
+MEMBERS = 500
+PARTITIONS = 100_000
 RUNS = 5
 FORMS: tuple[Format, ...] = ("yaml", "json")
 _LOAD = """
@@ -125,7 +125,7 @@ def rows() -> Iterator[Row]:
                 path = Path(folder) / f"big-{topics}.rebal.{form}"
                 runs = [loaded(path) for _ in range(RUNS)]
                 yield Row(
-                    f"load 1 M partitions, 2,000 members, {topics:,} topics, {form}, "
+                    f"load 100 k partitions, 500 members, {topics:,} topics, {form}, "
                     f"{path.stat().st_size / 1e6:.0f} MB",
                     tuple(seconds for seconds, _ in runs),
                     tuple(megabytes for _, megabytes in runs),

@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from errno import EBADF
 from functools import lru_cache
 from io import StringIO
@@ -145,19 +145,17 @@ def envelope(
     body: Mapping[str, Any] | Struct,
     code: int,
     form: str,
-    hook: Callable[[object], object] | None = None,
 ) -> str:
     """Return `rebal.<kind>/1` as JSON or YAML: the schema first, `exit_code` last.
 
-    `body` may be a record and hold records; keys keep their order, and each None is written. `hook`
-    converts types that are not plain data; without it the model's own hook does.
+    `body` may be a record and hold records; keys keep their order, and each None is written.
     """
     import msgspec
 
     from rebal.groups.snapshot.documents import enc_hook, text_of
 
     fields = dict(body) if isinstance(body, Mapping) else msgspec.structs.asdict(body)
-    plain = msgspec.to_builtins(fields, enc_hook=hook or enc_hook)
+    plain = msgspec.to_builtins(fields, enc_hook=enc_hook)
     made = {"schema": f"rebal.{kind}/1", **plain, "exit_code": code}
     return text_of(made, "yaml" if form == "yaml" else "json")
 

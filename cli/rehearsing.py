@@ -18,9 +18,9 @@ from rebal.cli.errors import FileError, UsageError, did_you_mean
 from rebal.cli.files import read_text, write_text
 from rebal.cli.output import RehearseFormat
 from rebal.cli.params import ENDINGS
+from rebal.cli.render.simulation.documents import RehearsalDocument, RunDocument, code_of
 from rebal.cli.render.simulation.page import rehearsal_html
 from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
-from rebal.cli.render.simulation.rehearsal_document import RehearsalDocument, RunDocument, code_of
 from rebal.cli.render.text import when
 from rebal.cli.sources import Source
 from rebal.cli.verifying import check_same, read_plan

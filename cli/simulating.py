@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from msgspec.structs import replace
-
 from rebal.cli import output
 from rebal.cli.errors import DONE, UsageError
 from rebal.cli.output import Format
-from rebal.cli.render.simulation.document import simulate_text
+from rebal.cli.render.simulation.documents import simulate_document
 from rebal.cli.render.simulation.screen import compare_view, simulate_view
 from rebal.cli.render.simulation.workers import workers_view
 from rebal.cli.render.text import when
@@ -91,7 +89,8 @@ def simulate_assignors(
     if show.form == "text":
         _print(found, simulations, show)
     else:
-        output.stream(simulate_text(found, simulations, changes, code, show.form))
+        body = simulate_document(found, simulations, changes)
+        output.write(output.envelope("simulate", body, code, show.form))
     return code
 
 
@@ -107,32 +106,11 @@ def _print(found: GroupSnapshot, made: Sequence[Simulation], show: Show) -> None
     if show.where != "live":
         source += f", captured {when(found.captured_at, datetime.now(UTC))}"
     following = _next(found, made, show.given)
-    shown = [output.shown(_in_short(one)) for one in made]
+    shown = output.shown(list(made))
     if len(shown) == 1:
-        one = _with_lists(shown[0], made[0]) if show.wide else shown[0]
-        output.page(simulate_view(one, source, following, wide=show.wide), wide=show.wide)
+        output.page(simulate_view(shown[0], source, following, wide=show.wide), wide=show.wide)
     else:
         output.page(compare_view(shown, source, following), wide=show.wide)
-
-
-def _in_short(simulation: Simulation) -> Simulation:
-    """Return the simulation without its partition lists, which may hold a million entries."""
-    return replace(
-        simulation,
-        members=tuple(replace(shift, now={}, then={}) for shift in simulation.members),
-        rounds=tuple(replace(made, members=()) for made in simulation.rounds),
-    )
-
-
-def _with_lists(short: Simulation, whole: Simulation) -> Simulation:
-    """Return `short` with the lists of `whole`; each line is escaped when it is printed."""
-    members = zip(short.members, whole.members, strict=True)
-    rounds = zip(short.rounds, whole.rounds, strict=True)
-    return replace(
-        short,
-        members=tuple(replace(to, now=of.now, then=of.then) for to, of in members),
-        rounds=tuple(replace(to, members=of.members) for to, of in rounds),
-    )
 
 
 def _next(found: GroupSnapshot, made: Sequence[Simulation], given: Given) -> Command:

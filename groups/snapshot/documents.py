@@ -24,8 +24,9 @@ from rebal.groups.compact import (
     Lags,
     Partitions,
     Replicas,
-    TopicReader,
     fold,
+    read_by_topic,
+    read_partitions,
     unfold,
 )
 from rebal.groups.errors import DocumentError
@@ -91,25 +92,9 @@ def enc_hook(value: object) -> object:
     raise NotImplementedError(f"no document form for {type(value).__name__}")
 
 
-def _decoder() -> Callable[[type, object], object]:
-    """Return the hook with which msgspec decodes the model's own types in one document."""
-    topics = TopicReader()
-    readers: Mapping[type, Callable[[object], object]] = {
-        ByTopic: topics.by_topic,
-        Partitions: topics.partitions,
-        Replicas: _replicas,
-        Lags: Lags.read,
-    }
-
-    def decode(kind: type, value: object) -> object:
-        return readers[kind](value)
-
-    return decode
-
-
 def dec_hook(kind: type, value: object) -> object:
-    """Decode the model's own types for msgspec, outside of a document."""
-    return _decoder()(kind, value)
+    """Decode the model's own types for msgspec."""
+    return _READERS[kind](value)
 
 
 def _replicas(value: object) -> Replicas:
@@ -121,6 +106,14 @@ def _replicas(value: object) -> Replicas:
     ):
         return Replicas(value)
     raise ValueError('expected brokers by partition such as "1,2 2,3"')
+
+
+_READERS: Final[Mapping[type, Callable[[object], object]]] = {
+    ByTopic: read_by_topic,
+    Partitions: read_partitions,
+    Replicas: _replicas,
+    Lags: Lags.read,
+}
 
 
 def format_of(name: str) -> Format:
@@ -197,7 +190,7 @@ def loads(
     if sealed:
         check_seal(body, name)
     try:
-        return msgspec.convert(body, kind, dec_hook=_decoder())
+        return msgspec.convert(body, kind, dec_hook=dec_hook)
     except msgspec.ValidationError as error:
         match = _WHERE.match(str(error))
         assert match is not None

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from msgspec.structs import replace
-
 from rebal.groups.assignors import Spec, SpecMember
 from rebal.groups.assignors.connect import Work, held_of
 from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupSnapshot, GroupType, Member
-from rebal.planner.rehearsal.owners import Owners
-
-TopicPartition = tuple[str, int]
+from rebal.planner.rehearsal.owners import Owners, TopicPartition
 
 
 class CannotSimulateError(RebalError):
@@ -113,11 +109,6 @@ def start_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> tuple[Spe
     return spec, _owners(snapshot, spec)
 
 
-def subscribed(spec: Spec) -> Spec:
-    """`spec` without what its members own, which may be a million pairs."""
-    return replace(spec, members=tuple(replace(member, owned=()) for member in spec.members))
-
-
 def left_out(snapshot: GroupSnapshot) -> tuple[str, ...]:
     """Topics that members subscribe to and the snapshot does not describe, sorted."""
     known = {topic.name for topic in snapshot.topics}
@@ -202,7 +193,7 @@ def _check_topics(snapshot: GroupSnapshot, spec: Spec) -> None:
 
 
 def _owners(snapshot: GroupSnapshot, spec: Spec) -> Owners:
-    owners = Owners(spec.partitions, enumerate(member.owned for member in spec.members))
+    owners = Owners(enumerate(member.owned for member in spec.members))
     if owners.total != sum(len(member.owned) for member in spec.members):
         first: dict[TopicPartition, str] = {}
         for member in spec.members:

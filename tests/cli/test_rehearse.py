@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from rebal.cli import output
 from rebal.cli.app import run
 from rebal.cli.completion import candidates
+from rebal.cli.render.simulation.documents import RehearsalDocument, RunDocument, code_of
 from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
-from rebal.cli.render.simulation.rehearsal_document import RehearsalDocument, RunDocument, code_of
 from rebal.groups.commands import Command
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths import make_plan

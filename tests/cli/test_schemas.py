@@ -15,7 +15,7 @@ from bench.schemas import EXIT_CODES, incompatible, kinds, main, schema_of, text
 from rebal.cli import app, output
 from rebal.cli.journal import Journal
 from rebal.cli.render.inspection.document import InspectDocument, inspected_group
-from rebal.cli.render.simulation.document import simulate_text
+from rebal.cli.render.simulation.documents import simulate_document
 from rebal.cli.render.verification import verify_line
 from rebal.cli.report import make_report
 from rebal.groups.model import GroupSnapshot
@@ -111,7 +111,8 @@ def test_simulations_of_one_and_of_several_assignors_fit(group: Make) -> None:
     changes = Changes(add_members=1, add_partitions={"orders": 3})
     made = [simulate(group(), name, changes) for name in ("range", "cooperative-sticky")]
     for some in (made[:1], made):
-        checked("".join(simulate_text(group(), some, changes, 0, "json")))
+        body = simulate_document(group(), some, changes)
+        checked(output.envelope("simulate", body, 0, "json"))
 
 
 def test_a_document_that_lacks_a_key_or_has_another_type_does_not_fit(capsys: Said) -> None:

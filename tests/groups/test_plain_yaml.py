@@ -1,4 +1,4 @@
-"""What read_yaml makes of a text is what the YAML library itself makes of it, and much sooner."""
+"""What read_yaml makes of a text is what the YAML library itself makes of it, or an error."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rebal.groups.compact import Partitions
-from rebal.groups.snapshot import plain_yaml
-from rebal.groups.snapshot.plain_yaml import PlainLoader, read_yaml
-from tests.examples import examples
+from rebal.groups.snapshot.plain_yaml import read_yaml
 
 MERGE = "tag:yaml.org,2002:merge"
 WORDS = st.sampled_from(
@@ -37,7 +35,7 @@ def outcome(read: Any, text: str) -> tuple[str, object]:
         return "refused", str(getattr(error, "problem", None) or error)
 
 
-class Library(PlainLoader):
+class Library(yaml.SafeLoader):
     """The library's own way, for what is not rejected."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -48,13 +46,15 @@ class Library(PlainLoader):
         return made
 
 
+Library.add_constructor("tag:yaml.org,2002:timestamp", Library.construct_yaml_str)
+
+
 def by_the_library(text: str) -> object:
     for event in yaml.parse(text, Loader=Library):
         collection = isinstance(event, yaml.CollectionStartEvent)
         if isinstance(event, yaml.AliasEvent) or (collection and event.tag is not None):
             raise yaml.MarkedYAMLError(problem="not read")
-    # An anchor without an alias means nothing.
-    return yaml.load(text.replace("&a ", ""), Loader=Library)
+    return yaml.load(text, Loader=Library)
 
 
 @given(LINES)
@@ -73,85 +73,20 @@ def test_it_reads_what_the_library_reads(text: str) -> None:
     expected, made = outcome(by_the_library, text), outcome(read_yaml, text)
     assert made[0] == expected[0]
     if made[0] == "value":
-        # Within a plain scalar `&a ` is text.
-        assert made[1].replace("&a ", "") == expected[1]
-
-
-WORDS_OF_A_LINE = ("orders 0-3; " * 20 + "x", "1,2," * 60 + "3", "- 7 " * 60 + "1")
-LONG = st.sampled_from(
-    [
-        *WORDS_OF_A_LINE,
-        *(f"'{words}'" for words in WORDS_OF_A_LINE),
-        *("7" * 240, "a" * 240, f"'{'7' * 240}'", f"{WORDS_OF_A_LINE[0]} #", "-a, " * 60 + "b"),
-        *(f"{WORDS_OF_A_LINE[0]}: b", "'it''s' " * 40, f"'{WORDS_OF_A_LINE[0]}", "\ue000" * 240),
-    ]
-)
-BEGINNINGS = st.sampled_from(
-    ["a: ", "b: ", "- ", "  c: ", "  - d: ", "    ", "e: {\n", "  t-1.x: ", "- a: ", "1: "]
-)
-SHORT = st.sampled_from([*"|>'\"{}[]1", "b,", "a: 1", "", "\ue0000"])
-LONG_LINES = st.lists(st.tuples(BEGINNINGS, LONG | SHORT), max_size=7).map(
-    lambda lines: "\n".join(map("".join, lines))
-)
-
-
-@examples(150, full=400)
-@given(LONG_LINES)
-@example(f"a: {WORDS_OF_A_LINE[0]}\nb: {WORDS_OF_A_LINE[0]}\n")
-@example(f"a: {WORDS_OF_A_LINE[0]}\n  and more\n")
-@example(f"a: |\n  b: {WORDS_OF_A_LINE[0]}\n  c: {WORDS_OF_A_LINE[0]}\n")
-@example(f"a: {{\n b: {WORDS_OF_A_LINE[1]}\n}}\n")
-@example(f"a: {{}}\nb: {WORDS_OF_A_LINE[1]}\n")
-@example(f"a: 5\na: {WORDS_OF_A_LINE[1]}\n")
-def test_long_lines_are_what_the_library_reads(text: str) -> None:
-    expected, made = outcome(by_the_library, text), outcome(read_yaml, text)
-    assert made[0] == expected[0]
-    if made[0] == "value":
         assert made == expected
 
 
-def test_the_parser_does_not_see_long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
-
-    class Loader(PlainLoader):
-        def __init__(self, text: str) -> None:
-            seen.append(len(text))
-            super().__init__(text)
-
-    monkeypatch.setattr(plain_yaml, "PlainLoader", Loader)
-    long, quoted, numbers = WORDS_OF_A_LINE
-    text = f"a: {long}\nb:\n- c: '{quoted}'\n  d: '{numbers}'\ne: {long}\n"
-    made: Any = read_yaml(text)
-    assert made == {"a": long, "b": [{"c": quoted, "d": numbers}], "e": long}
-    assert made["a"] is made["e"]
-    assert seen == [len("a: X0\nb:\n- c: 'X1'\n  d: 'X2'\ne: X3\n")]
-
-
-def test_an_error_among_long_lines_has_its_true_place() -> None:
-    with pytest.raises(yaml.MarkedYAMLError, match="stands here twice") as caught:
-        read_yaml(f"a: {WORDS_OF_A_LINE[0]}\nb: 1\nb: {WORDS_OF_A_LINE[0]}\n")
-    assert (caught.value.problem_mark.line, caught.value.problem_mark.column) == (2, 0)
+def test_a_text_that_is_nested_too_deep_is_an_error() -> None:
+    """The library's own parser in C ends the process with a hundred thousand of them."""
+    with pytest.raises(yaml.YAMLError, match="nested too deep"):
+        read_yaml("[" * 100_000)
+    assert read_yaml("[" * 64 + "]" * 64)
 
 
 def test_a_key_is_looked_up_wherever_it_stands() -> None:
     with pytest.raises(yaml.YAMLError, match="`b` stands here twice") as caught:
         read_yaml("a:\n- {b: 1, c: 2}\n- {b: 1,\n   b: 2}\n")
     assert caught.value.problem_mark.line == 3
-
-
-@pytest.mark.slow
-def test_many_small_facts_are_read_in_bounded_memory() -> None:
-    """Nodes of 15,000 lines take 13 MB; the data itself a few."""
-    import tracemalloc
-
-    text = "".join(f"topic-{n}: {n}-{n + 3}\n" for n in range(15_000))
-    tracemalloc.start()
-    made = read_yaml(text)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert isinstance(made, dict)
-    assert len(made) == 15_000
-    assert peak < 7_500_000
 
 
 NUMBERS = st.lists(st.integers(0, 40) | st.just(2**31 - 1), max_size=12)
@@ -185,5 +120,5 @@ def test_a_number_that_is_no_partition_is_refused(numbers: Any) -> None:
 
 @pytest.mark.parametrize("text", ["2147483648", "1,99999999999", "1,-2", "1,,2", "1_0", "+1", "³"])
 def test_a_text_that_is_no_list_of_partitions_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"expected partitions|does not go upwards"):
+    with pytest.raises(ValueError, match=r"expected partitions|a partition is"):
         Partitions.parse(text)

@@ -20,8 +20,8 @@ from rebal.cli.render.simulation.dangers import (
     sums,
     time_text,
 )
+from rebal.cli.render.simulation.documents import RehearsalDocument, RunDocument
 from rebal.cli.render.simulation.lanes import LanesView
-from rebal.cli.render.simulation.rehearsal_document import RehearsalDocument, RunDocument
 from rebal.cli.render.text import Column, FittingTable, Rows, count, facts, moment, spread
 from rebal.groups.commands import Command
 from rebal.planner.rehearsal.outcome import (

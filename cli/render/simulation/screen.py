@@ -25,7 +25,6 @@ from rebal.cli.render.text import (
 )
 from rebal.groups.commands import Command
 from rebal.planner.facts import natural
-from rebal.planner.rehearsal.holdings import Writer
 from rebal.planner.rehearsal.whatif.simulation import Failure, MemberShift, Simulation
 
 _BAR: Final = 24
@@ -391,44 +390,32 @@ _WHEN: Final = 7
 def round_lines(simulation: Simulation) -> Iterator[str]:
     """Yield each member's revoked and assigned partitions, round by round."""
     named = {shift.member_id: shift.name for shift in simulation.members}
-    write = _writer()
     for made in simulation.rounds:
         for number, member in enumerate(made.members):
             label = "" if number else f"round {made.number}"
             parts = [named.get(member.member_id, member.member_id)]
             for word, some in (("gives", member.revoked), ("gets", member.assigned)):
-                if words := write(some):
-                    parts.append(f"{word} {_joined(words)}")
+                if some:
+                    parts.append(f"{word} {partitions_text(some)}")
             yield f"{label:{LABEL + GAP}}{' · '.join(parts)}"
 
 
 def owned_lines(simulation: Simulation) -> Iterator[str]:
     """Yield each member's partitions now and afterwards; the lines may be very long."""
-    write = _writer()
     shifts = by_name(simulation)
     width = max(map(cell_len, (_MEMBER, *(shift.name for shift in shifts)))) + GAP
     yield f"{_MEMBER:{width}}OWNS"
     for shift in shifts:
-        now, then = write(shift.now), write(shift.then)
-        told = [("now", now), ("then", then)]
+        told = [("now", shift.now), ("then", shift.then)]
         if simulation.failure is not None or shift.change == "leaves":
             told = told[:1]
         elif shift.change == "joins":
             told = told[1:]
-        elif now == then:
-            told = [("still", now)]
-        for when, words in told:
+        elif shift.now == shift.then:
+            told = [("still", shift.now)]
+        for when, owned in told:
             name = shift.name + " " * (width - cell_len(shift.name))
-            yield f"{name}{when:{_WHEN}}{_joined(words) if words else 'none'}"
-
-
-def _writer() -> Writer:
-    return Writer(lambda topic: f" · {topic} ", lambda partitions: partitions)
-
-
-def _joined(words: Sequence[str]) -> str:
-    """Return `orders 0-3,7 · payments 1`."""
-    return "".join(words)[3:]
+            yield f"{name}{when:{_WHEN}}{partitions_text(owned) or 'none'}"
 
 
 def by_name(simulation: Simulation) -> list[MemberShift]:

@@ -16,9 +16,7 @@ from rebal.groups.assignors.server import Undecided
 from rebal.groups.custom import Violation, violations
 from rebal.groups.model import Record, TopicPartitions
 from rebal.planner.rehearsal.engine.rounds import Rounds, rejoins
-from rebal.planner.rehearsal.holdings import Share
-from rebal.planner.rehearsal.owners import Owners, moves
-from rebal.planner.rehearsal.spec import subscribed
+from rebal.planner.rehearsal.owners import Owners
 from rebal.planner.rehearsal.whatif.assignors import Choice
 from rebal.planner.rehearsal.whatif.changes import Step
 
@@ -75,7 +73,7 @@ class Run(NamedTuple):
 
 
 class Walk:
-    """The group on its way through the steps; nobody else should hold what it started with.
+    """The group on its way through the steps.
 
     `numbers` has every member that takes part; `first` are the owners at the start. It stops after
     `most_rounds`, over all steps.
@@ -131,7 +129,7 @@ class Walk:
         """Return what came of it."""
         again = self._again()
         return Run(
-            spec=subscribed(self._group.spec),
+            spec=self._group.spec,
             before=self.first,
             after=self._owners,
             rounds=tuple(self._rounds),
@@ -165,8 +163,7 @@ class Walk:
         if not asked or len({member.topics for member in spec.members}) < 2:
             return 0
         _, result = self._group.next()
-        moved = moves(self._owners, self._state(self._group.spec, result))
-        return moved.gives.counts.total()
+        return self._owners.without(self._state(self._group.spec, result)).total
 
     def _round(self, why: str, gone: int, after: Owners) -> Round:
         before, number = self._owners, len(self._rounds) + 1
@@ -179,28 +176,26 @@ class Walk:
                 assigned=after.total,
                 still_owned=0,
             )
-        gives, gets = moves(before, after)
-        revoked = gives.counts.total()
+        gives, gets = before.without(after), after.without(before)
         names = {n: name for name, n in self._numbers.items()}
         by_now = {self._numbers[m.member_id]: m.member_id for m in self._group.spec.members}
         return Round(
             number=number,
             why=why,
             gone=gone,
-            revoked=revoked,
-            assigned=gets.counts.total(),
-            still_owned=before.total - revoked,
+            revoked=gives.total,
+            assigned=gets.total,
+            still_owned=before.total - gives.total,
             members=tuple(
                 RoundMember(
                     member_id=by_now.get(n, names[n]),
-                    revoked=Share(gives, n),
-                    assigned=Share(gets, n),
+                    revoked=gives.shares.get(n, {}),
+                    assigned=gets.shares.get(n, {}),
                 )
-                for n in sorted(gives.counts.keys() | gets.counts.keys())
+                for n in sorted(gives.shares.keys() | gets.shares.keys())
             ),
         )
 
     def _state(self, spec: Spec, owned: Mapping[str, Sequence[tuple[str, int]]]) -> Owners:
         ids = (member.member_id for member in spec.members)
-        pairs = ((self._numbers[id_], owned.get(id_, ())) for id_ in ids)
-        return Owners(spec.partitions, pairs)
+        return Owners((self._numbers[id_], owned.get(id_, ())) for id_ in ids)

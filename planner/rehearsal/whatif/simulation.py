@@ -6,19 +6,18 @@ Then the what-if's changes happen (`changes`), and the group rebalances until it
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from rebal.groups.assignors import LeaderWouldFail, Spec, SpecMember
 from rebal.groups.assignors.server import Undecided
-from rebal.groups.compact import Partitions
 from rebal.groups.custom import Violation
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record, TopicPartitions
 from rebal.groups.snapshot.documents import no_collection
 from rebal.planner.context import names
-from rebal.planner.rehearsal.holdings import Share
 from rebal.planner.rehearsal.owners import Owners, compare
-from rebal.planner.rehearsal.spec import start_of, subscribed
+from rebal.planner.rehearsal.spec import start_of
 from rebal.planner.rehearsal.whatif.assignors import Choice, CustomAssignors, chosen
 from rebal.planner.rehearsal.whatif.changes import Changes, Course, course
 from rebal.planner.rehearsal.whatif.leader import DEFAULT_TIMEOUT, LeaderTime, leader_time
@@ -141,8 +140,6 @@ def simulate(
     choice = chosen(assignor, snapshot, custom or {})
     plan, numbers, walk = _begun(snapshot, changes or Changes(), choice, most_rounds)
     made, failure = _walked(plan, walk)
-    # What the members own is a million pairs, and all that is wanted of it is in `made`.
-    del walk
     before, after = made.before, made.after
     kept = compare(before, after)
     stays = kept.by_member.total()
@@ -199,10 +196,7 @@ def _named(made: Run, labels: Mapping[str, str], numbers: Mapping[str, int]) -> 
 def _begun(
     snapshot: GroupSnapshot, changes: Changes, choice: Choice, most_rounds: int
 ) -> tuple[Course, Mapping[str, int], Walk]:
-    """Return the steps to take, the members' numbers, and the walk at its start.
-
-    The walk alone holds what members own at the start, and lets go of it on the way.
-    """
+    """Return the steps to take, the members' numbers, and the walk at its start."""
     spec, first = start_of(snapshot, server_side=choice.server_side)
     plan = course(snapshot, spec, changes)
     everyone = [*(member.member_id for member in spec.members), *plan.added]
@@ -210,7 +204,7 @@ def _begun(
     for step in plan.steps:
         numbers |= {new: numbers[old] for new, old in step.renamed.items()}
     walk = Walk(plan.start, first, numbers, choice, most_rounds=most_rounds)
-    return plan._replace(start=subscribed(plan.start)), numbers, walk
+    return plan, numbers, walk
 
 
 def _walked(plan: Course, walk: Walk) -> tuple[Run, Failure | None]:
@@ -249,8 +243,8 @@ def _shifts(
             MemberShift(
                 member_id=member_id,
                 name=label,
-                now=Share(before, n),
-                then=Share(after, n),
+                now=before.shares.get(n, {}),
+                then=after.shares.get(n, {}),
                 keeps=kept[n],
                 gives=had[n] - kept[n],
                 gets=has[n] - kept[n],
@@ -263,16 +257,13 @@ def _shifts(
 
 def _not_subscribed(
     present: Mapping[int, SpecMember], after: Owners
-) -> dict[int, dict[str, Partitions]]:
+) -> Mapping[int, TopicPartitions]:
     """Return each member's partitions of topics that it does not subscribe to."""
-    takers = _takers(present.items())
-    made: dict[int, dict[str, Partitions]] = {}
-    for topic in sorted(after.rows.keys() | after.strange.keys()):
-        subscribers = takers.get(topic, frozenset())
-        if len(subscribers) == len(present):
-            continue  # There is nobody else.
-        for n in after.counts_in(topic).keys() - subscribers:
-            made.setdefault(n, {})[topic] = after.shares[n][topic]
+    made = {}
+    for n, owned in after.shares.items():
+        strange = owned.keys() - {*present[n].topics}
+        if strange:
+            made[n] = {topic: owned[topic] for topic in owned if topic in strange}
     return made
 
 
@@ -283,32 +274,27 @@ def _spread(now: Iterable[int], then: Iterable[int]) -> Spread:
 
 def _topic_spreads(start: Spec, made: Run, numbers: Mapping[str, int]) -> tuple[TopicSpread, ...]:
     """Over a topic's subscribers, and whoever owns some of it all the same."""
-    now, then = (
-        _takers((numbers[member.member_id], member) for member in spec.members)
-        for spec in (start, made.spec)
-    )
     counts = made.spec.partitions
+    states = [
+        (owners.by_topic, _takers((numbers[member.member_id], member) for member in spec.members))
+        for spec, owners in ((start, made.before), (made.spec, made.after))
+    ]
     spreads = []
     for topic in sorted(counts):
         sizes = []
-        for takers, owners in ((now, made.before), (then, made.after)):
-            owned = owners.counts_in(topic)
-            some = owned.keys() >= takers.get(topic, frozenset())
-            sizes.append([*owned.values()] if some else [0, *owned.values()])
+        for by_topic, takers in states:
+            owned = by_topic.get(topic, Counter[int]())
+            sizes.append([owned[n] for n in owned.keys() | takers.get(topic, set())])
         if any(sizes):
             spread = TopicSpread(topic=topic, partitions=counts[topic], balance=_spread(*sizes))
             spreads.append(spread)
     return tuple(spreads)
 
 
-def _takers(members: Iterable[tuple[int, SpecMember]]) -> dict[str, frozenset[int]]:
-    """Topic → its subscribers; members that subscribe alike are looked at together."""
-    alike: dict[tuple[str, ...], list[int]] = {}
+def _takers(members: Iterable[tuple[int, SpecMember]]) -> dict[str, set[int]]:
+    """Return the subscribers of each topic."""
+    takers: dict[str, set[int]] = {}
     for n, member in members:
-        alike.setdefault(member.topics, []).append(n)
-    takers: dict[str, frozenset[int]] = {}
-    for topics, some in alike.items():
-        together = frozenset(some)
-        for topic in dict.fromkeys(topics):
-            takers[topic] = takers[topic] | together if topic in takers else together
+        for topic in member.topics:
+            takers.setdefault(topic, set()).add(n)
     return takers

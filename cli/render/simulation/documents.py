@@ -1,13 +1,17 @@
-"""`rebal.rehearsal/1`: a rehearsal, or several side by side, with what they started from."""
+"""Documents of simulations and rehearsals, one or several side by side: `rebal.simulate/1` and
+`rebal.rehearsal/1`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
 
-from rebal.groups.model import Record
+from rebal.groups.model import GroupSnapshot, Record
 from rebal.planner.rehearsal.outcome import Distribution, Rehearsal, endangered
 from rebal.planner.rehearsal.parameters import Used
+from rebal.planner.rehearsal.whatif.changes import Changes
+from rebal.planner.rehearsal.whatif.simulation import Simulation
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN, worst_code
 
 
@@ -61,3 +65,28 @@ def _code(one: RunDocument) -> int:
     if not one.rehearsal.at_rest or (spread is not None and spread.restless):
         return UNPROVEN
     return SAFE
+
+
+class SimulationsDocument(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The body of `rebal.simulate/1` where several assignors were simulated."""
+
+    group_id: str
+    captured_at: datetime
+    assignor_now: str | None
+    changes: Changes
+    simulations: list[Simulation]
+
+
+def simulate_document(
+    found: GroupSnapshot, made: Sequence[Simulation], changes: Changes
+) -> Simulation | SimulationsDocument:
+    """Return the document of the simulations of one group."""
+    if len(made) == 1:
+        return made[0]
+    return SimulationsDocument(
+        group_id=found.group.group_id,
+        captured_at=found.captured_at,
+        assignor_now=found.group.assignor,
+        changes=changes,
+        simulations=list(made),
+    )
