@@ -7,7 +7,8 @@ the last call, and reads the tables of a cluster only where there is one.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 
+_LOOPBACK: Final = "127.0.0.1"
+
+
 class LakeMetrics:
     """The metrics of a lake, or of one cluster of it (LAKE#CLUSTER).
 
@@ -40,6 +44,7 @@ class LakeMetrics:
         self._to = to
         self._known: dict[str, ClusterMetrics] = {}
         self._trouble = ""
+        self._reading = Lock()
 
     def collect(self) -> Iterable[Metric]:
         """Return the metrics of the last finished scans.
@@ -47,14 +52,43 @@ class LakeMetrics:
         While the lake cannot be read, they are those of the last scans that could be, and
         `rebal_lake_readable` is 0.
         """
+        # A server answers each request in a thread of its own.
+        with self._reading:
+            try:
+                self.read()
+                self._trouble = ""
+            except RebalError as error:
+                if str(error) != self._trouble:
+                    say(str(error))
+                self._trouble = str(error)
+            return families(self._known.values(), readable=not self._trouble).values()
+
+    def serve(self, listen: str) -> None:
+        """Answer requests at `listen` (`address_of`) until Ctrl-C, and say the URL on stderr.
+
+        Any path gives the metrics: OpenMetrics, or Prometheus's text format to those who do not ask
+        for it.
+
+        Raises:
+            UsageError: `listen` is no address, or as `require_groups`.
+            RebalError: the port is in use or not allowed, or the host is not one of this machine.
+        """
+        from prometheus_client import CollectorRegistry, start_http_server
+
+        host, port = address_of(listen)
+        self.require_groups()
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        named = f"[{host}]" if ":" in host else host
         try:
-            self.read()
-            self._trouble = ""
-        except RebalError as error:
-            if str(error) != self._trouble:
-                say(str(error))
-            self._trouble = str(error)
-        return families(self._known.values(), readable=not self._trouble).values()
+            server, thread = start_http_server(port, host, registry)
+        except UnicodeError:
+            raise RebalError(f"--listen {listen}: cannot listen there: no host name.") from None
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise RebalError(f"--listen {listen}: cannot listen there: {why}.") from None
+        say(f"metrics of {self._lake} on http://{named}:{server.server_port}/metrics until Ctrl-C")
+        thread.join()
 
     def text(self, form: Literal["openmetrics", "prometheus"]) -> str:
         """Return the metrics as text in one of Prometheus's two formats."""
@@ -107,3 +141,21 @@ class LakeMetrics:
             members={name: members_by_protocol(scanned.snapshot(name)) for name in alive},
             lag=read_lag(tables),
         )
+
+
+def address_of(listen: str) -> tuple[str, int]:
+    """Return the host and port of `HOST:PORT`, `[HOST]:PORT`, `:PORT` or `PORT`.
+
+    Without a host it is loopback.
+
+    Raises:
+        UsageError: it is none of them.
+    """
+    host, _, port = listen.rpartition(":")
+    plain = host.removeprefix("[").removesuffix("]")
+    valid = plain == host if ":" not in host else f"[{plain}]" == host
+    if not (valid and port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise UsageError(
+            f"--listen {listen}: expected HOST:PORT or PORT, such as {_LOOPBACK}:9464."
+        )
+    return plain or _LOOPBACK, int(port)

@@ -60,11 +60,7 @@ def command(
 
     metrics = LakeMetrics(params.Lake(lake, params.lake_options(lake_option)), match=match, to=to)
     if listen is not None:
-        from rebal.cli.metrics_server import address_of, serve
-
-        address = address_of(listen)
-        metrics.require_groups()
-        serve(address, metrics, lambda url: output.say(f"metrics of {lake} on {url} until Ctrl-C"))
+        metrics.serve(listen)
     metrics.require_groups()
     if out is None:
         output.write(metrics.text("openmetrics"))

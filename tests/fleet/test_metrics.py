@@ -246,7 +246,7 @@ def test_a_file_stays_where_the_lake_cannot_be_read(tmp_path: Path, capsys: Said
         (["{lake}", "--listen", "::1:80"], 2, "expected HOST:PORT or PORT"),
         (["{lake}", "--listen", "127.0.0.1:{used}"], 1, "cannot listen there: address already"),
         (["{lake}", "--listen", "192.0.2.1:0"], 1, "cannot listen there: cannot assign"),
-        (["{lake}", "--listen", "é..:0"], 1, "cannot listen there: it is no host name"),
+        (["{lake}", "--listen", "é..:0"], 1, "cannot listen there: no host name"),
         (["{lake}", "--match", "nobody"], 2, "no group of the last scan matches nobody"),
         (["{lake}", "--to", "moon"], 2, "--to moon: expected"),
         (["{lake}#north"], 1, "no finished scan of the cluster north is there"),
@@ -327,7 +327,7 @@ def test_a_server_shows_a_new_scan_and_survives_a_broken_lake(tmp_path: Path) ->
 
 
 def test_only_loopback_is_listened_on_unless_a_host_is_named() -> None:
-    from rebal.cli.metrics_server import address_of
+    from rebal.cli.metrics import address_of
 
     assert address_of("9464") == address_of(":9464") == ("127.0.0.1", 9464)
     assert address_of("0.0.0.0:9464") == ("0.0.0.0", 9464)
