@@ -152,6 +152,9 @@ class Environment:
 ENDINGS: Final = ("properties", "yaml", "yml", "json", "conf", "cfg", "env")
 _PROFILE_KEYS: Final = ("spring.config.activate.on-profile", "spring.profiles")
 _PROFILE_NAME: Final = re.compile(r"(?:application|bootstrap)-([\w-]+)\.(?:ya?ml|properties)\Z")
+# A setting of a Quarkus profile; a program runs with `prod` unless it is told otherwise.
+_OF_QUARKUS: Final = re.compile(r'"?%([\w,-]+)"?\.(.+)')
+_RUNS: Final = "prod"
 _QUOTED: Final = re.compile(r"\A(['\"])(.*)\1\Z", re.DOTALL)
 _SEPARATOR: Final = re.compile(r"[#!]---\s*\Z")
 
@@ -217,7 +220,7 @@ def _trees(trees: list[Tree], name: str, profile: str | None) -> list[Document]:
                 flat = flatten(part)
             except ValueError as error:
                 raise UnreadableDocument(name, str(error)) from None
-            made.append(Document(settings=flat, profile=_profile(flat) or profile))
+            made += _by_profile(flat, profile)
     return made
 
 
@@ -231,8 +234,18 @@ def _items(tree: Tree, depth: int) -> Iterator[Tree]:
         yield tree
 
 
-def _profile(flat: Flat) -> str | None:
-    return next((flat[key] for key in _PROFILE_KEYS if key in flat), None)
+def _by_profile(flat: Flat, named: str | None) -> list[Document]:
+    """Return the settings as those of every profile, and those of each one of Quarkus."""
+    spring = next((flat[key] for key in _PROFILE_KEYS if key in flat), named)
+    own: dict[str | None, Flat] = {spring: {}}
+    for key, value in flat.items():
+        quarkus = _OF_QUARKUS.fullmatch(key)
+        if quarkus is None:
+            own[spring].setdefault(key, value)
+            continue
+        for profile in quarkus[1].split(","):
+            own.setdefault(spring if profile == _RUNS else profile, {})[quarkus[2]] = value
+    return [Document(settings=one, profile=profile) for profile, one in own.items()]
 
 
 def _check_size(text: str, name: str) -> None:
@@ -330,4 +343,4 @@ def _properties(text: str, profile: str | None) -> list[Document]:
         value = _QUOTED.sub(r"\2", value.removeprefix("=>").removeprefix(">").strip())
         if key and value and not key.startswith("["):
             parts[-1][key] = value
-    return [Document(settings=flat, profile=_profile(flat) or profile) for flat in parts]
+    return [document for flat in parts for document in _by_profile(flat, profile)]

@@ -42,6 +42,18 @@ def test_librdkafkas_short_names_in_json_and_yaml():
     assert declared.list == ("range", "roundrobin")
 
 
+def test_a_quarkus_program_runs_with_its_prod_settings(tmp_path):
+    text = (
+        "%prod.kafka.group.id=orders\nkafka.bootstrap.servers=b:9092\nkafka.group.id=local\n"
+        "%dev,test.kafka.partition.assignment.strategy=org.apache.kafka.clients.consumer."
+        "StickyAssignor\n"
+    )
+    (tmp_path / "application.properties").write_text(text)
+    found = {one.where.rpartition(" ")[2]: one for one in read_inventory(tmp_path).declared}
+    assert {one.group_id for one in found.values()} == {"orders"}
+    assert [one.list for one in found.values()] == [(), ("sticky",), ("sticky",)]
+
+
 def test_a_spring_folder_with_profiles():
     reading = read_inventory(FILES / "spring")
     by_profile = {
