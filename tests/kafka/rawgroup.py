@@ -6,17 +6,26 @@ rebalance: it is sent by `knock` and answered in `settle`. `RawGroup.held` is wh
 should remember, written down from what was sent: it reads nothing that the coordinator holds.
 """
 
-import struct
 import time
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest
-from kafka.protocol.consumer.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
-from rebal.inspectors.kafka.probe import join_request
+from kafka.protocol.consumer.group import HeartbeatRequest
+from rebal.groups.model import Subscription
+from rebal.inspectors.kafka import probe
+from tests.encoders import encode_subscription
 from tests.kafka.broker import Broker
-from tests.kafka.rawwire import PATIENCE, Wire, consumer_heartbeat, leave_request, ready
+from tests.kafka.rawwire import (
+    PATIENCE,
+    Wire,
+    consumer_heartbeat,
+    join_request,
+    leave_request,
+    ready,
+    sync_request,
+)
 
 NONE, UNKNOWN_MEMBER, INCONSISTENT, SESSION, REBALANCING = 0, 25, 23, 26, 27
 ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, FULL, FENCED = 22, 79, 81, 82
@@ -53,8 +62,9 @@ class RawMember:
         return self.error is None
 
     def subscription(self) -> bytes:
-        """ConsumerProtocolSubscription v0; its user data differ from join to join."""
-        return struct.pack(">hih3sii", 0, 1, 3, b"raw", 4, self.joins)
+        """Its user data differ from join to join."""
+        data = self.joins.to_bytes(4)
+        return encode_subscription(Subscription(version=0, topics=("raw",), user_data=data))
 
 
 class RawGroup:
@@ -148,19 +158,15 @@ class RawGroup:
     def _send_join(self, member: RawMember) -> None:
         member.joins += 1
         member.error = None
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol
         member.wire.send(
-            JoinGroupRequest(
-                version=7,
-                group_id=self.id,
-                session_timeout_ms=member.session_ms,
-                rebalance_timeout_ms=self.rebalance_ms,
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
+            join_request(
+                self.id,
+                member.member_id,
+                dict.fromkeys(member.assignors, member.subscription()),
+                session_ms=member.session_ms,
+                rebalance_ms=self.rebalance_ms,
+                instance_id=member.instance_id,
                 protocol_type=member.protocol_type,
-                protocols=[
-                    protocol(name=name, metadata=member.subscription()) for name in member.assignors
-                ],
             )
         )
 
@@ -229,19 +235,10 @@ class RawGroup:
         self.synced = max([self.synced, *(-m.generation for m in due if m.counted)])
         if any(m.waiting for m in self._live()):
             due = [m for m in due if -m.generation <= self.synced]
-        assignment = SyncGroupRequest.SyncGroupRequestAssignment
         for member in due:
-            plan = [assignment(member_id=each, assignment=b"") for each in member.counted]
-            member.wire.send(
-                SyncGroupRequest(
-                    version=3,
-                    group_id=self.id,
-                    generation_id=-member.generation,
-                    member_id=member.member_id,
-                    group_instance_id=member.instance_id,
-                    assignments=plan,
-                )
-            )
+            given = dict.fromkeys(member.counted, b"")
+            who = (self.id, member.member_id, -member.generation)
+            member.wire.send(sync_request(*who, given, member.instance_id))
         for member in due:
             answer = member.wire.receive(PATIENCE)
             assert answer is not None, f"{self.id}: a sync was not answered"
@@ -331,7 +328,7 @@ class RawGroup:
     def holds(self, assignor: str) -> int:
         """The read-only probe's error code: 25 where every remembered list holds `assignor`."""
         fresh = uuid.uuid4().hex
-        request = join_request(
+        request = probe.join_request(
             self.id,
             assignor,
             member_id=f"probe-{fresh}",

@@ -7,8 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka.protocol.consumer.group import LeaveGroupRequest
+from kafka.protocol.consumer.group import JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from kafka.protocol.parser import KafkaProtocol
+from rebal.inspectors.kafka.wire import message
 from tests.kafka.broker import Broker
 
 PATIENCE = 20.0
@@ -68,11 +69,44 @@ def ready(wires: Sequence[Wire], timeout: float) -> list[Wire]:
         return [key.data for key, _ in selector.select(timeout)]
 
 
+def join_request(
+    group: str,
+    member_id: str,
+    sent: Mapping[str, bytes],
+    *,
+    session_ms: int,
+    rebalance_ms: int = 60_000,
+    instance_id: str | None = None,
+    protocol_type: str = "consumer",
+) -> Any:
+    """JoinGroup v7 of one member: assignor → its subscription."""
+    return message(
+        JoinGroupRequest, 7, group_id=group, session_timeout_ms=session_ms,
+        rebalance_timeout_ms=rebalance_ms, member_id=member_id, group_instance_id=instance_id,
+        protocol_type=protocol_type,
+        protocols=[{"name": name, "metadata": data} for name, data in sent.items()],
+    )  # fmt: skip
+
+
+def sync_request(
+    group: str,
+    member_id: str,
+    generation: int,
+    given: Mapping[str, bytes],
+    instance_id: str | None = None,
+) -> Any:
+    """SyncGroup v3; a leader's `given` are member id → assignment."""
+    return message(
+        SyncGroupRequest, 3, group_id=group, generation_id=generation, member_id=member_id,
+        group_instance_id=instance_id,
+        assignments=[{"member_id": each, "assignment": data} for each, data in given.items()],
+    )  # fmt: skip
+
+
 def leave_request(group: str, found: Mapping[str, str | None]) -> Any:
     """LeaveGroup of members: member id → instance id."""
-    identity = LeaveGroupRequest.MemberIdentity
-    wanted = [identity(member_id=each, group_instance_id=i) for each, i in found.items()]
-    return LeaveGroupRequest(version=3, group_id=group, members=wanted)
+    wanted = [{"member_id": each, "group_instance_id": i} for each, i in found.items()]
+    return message(LeaveGroupRequest, 3, group_id=group, members=wanted)
 
 
 def consumer_heartbeat(broker: Broker, group: str, member_id: str = "") -> str:
