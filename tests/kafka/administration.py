@@ -1,6 +1,9 @@
 """`Administration`: what the tests do by admin calls on a broker, or on a cluster of them."""
 
-from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, Producer
+from collections.abc import Callable
+from typing import Self
+
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -17,7 +20,7 @@ from confluent_kafka.admin import (
 
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError as AnswerError
-from tests.kafka.processes import ChildProcess, wait_for
+from tests.kafka.processes import ChildProcess, HarnessTimeoutError, wait_for
 
 
 class Administration:
@@ -29,6 +32,25 @@ class Administration:
     replicas = 1
     _admin: AdminClient | None = None
     _describer: KafkaAdminClient | None = None
+
+    def start(self) -> None:
+        """Start, and wait until all brokers serve."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End all brokers without ceremony and remove their files."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def bootstrap(self) -> str:
@@ -58,7 +80,7 @@ class Administration:
             leaders = [part.leader for part in topic.partitions.values()]
             return len(leaders) == partitions and min(leaders) >= 0
 
-        wait_for(f"topic {name}", known, timeout=20, involved=lambda: self.processes)
+        self._wait(f"topic {name}", known)
         return name
 
     def produce(self, topic: str, counts: dict[int, int]) -> None:
@@ -91,22 +113,18 @@ class Administration:
         ]
         for future in self.admin().create_acls(bindings).values():
             future.result(20)
-        wait_for(
+        self._wait(
             f"the rights of {user}",
             lambda: set(bindings) <= set(self.admin().describe_acls(_acls_of(user)).result(20)),
-            timeout=20,
-            involved=lambda: self.processes,
         )
 
     def forbid(self, user: str) -> None:
         """Take back every right that `allow` gave `User:<user>`."""
         for future in self.admin().delete_acls([_acls_of(user)]).values():
             future.result(20)
-        wait_for(
+        self._wait(
             f"no right of {user}",
             lambda: not self.admin().describe_acls(_acls_of(user)).result(20),
-            timeout=20,
-            involved=lambda: self.processes,
         )
 
     def set_scram_user(self, user: str, password: str) -> None:
@@ -152,42 +170,32 @@ class Administration:
         """The address of who can answer now."""
         return self.bootstrap
 
+    def standing(self, group: str) -> tuple[str, int]:
+        """A group's state and its number of members; "" where nobody can answer now."""
+        described = self.admin().describe_consumer_groups([group], request_timeout=10)
+        try:
+            answer = described[group].result(15)
+        except KafkaException as error:
+            return "DEAD" if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND else "", 0
+        return answer.state.name, len(answer.members)
+
     def wait_coordinator(self, group: str, timeout: float = 30) -> None:
         """Wait until the coordinator answers: on a new broker its topic is not there yet."""
-
-        def answers() -> bool:
-            described = self.admin().describe_consumer_groups([group], request_timeout=10)
-            try:
-                described[group].result(15)
-            except KafkaException as error:
-                return error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
-            return True
-
-        wait_for("a coordinator", answers, timeout=timeout, involved=lambda: self.processes)
+        self._wait(f"a coordinator of {group}", lambda: self.standing(group)[0], timeout=timeout)
 
     def wait_stable(self, group: str, members: int, timeout: float = 30) -> None:
-        """Wait until the broker itself says: `group` is Stable and has so many members."""
-        seen = "nothing yet"
-
-        def stable() -> bool:
-            nonlocal seen
-            try:
-                described = self.admin().describe_consumer_groups([group], request_timeout=10)
-                answer = described[group].result(15)
-            except KafkaException as error:
-                seen = str(error)
-                # A loading coordinator and a group that does not exist yet are normal here.
-                if error.args[0].code() in _SOON:
-                    return False
-                raise
-            seen = f"{answer.state}, {len(answer.members)} members"
-            return answer.state == ConsumerGroupState.STABLE and len(answer.members) == members
-
+        """Wait until the coordinator itself says: Stable, with so many members."""
+        wanted = ("STABLE", members)
+        what = f"{group} to be {wanted}"
         try:
-            wait_for(f"{group} to be Stable with {members}", stable, timeout=timeout, every=0.1)
-        except AssertionError as late:
-            tails = "\n".join(process.tail() for process in self.processes)
-            raise type(late)(f"{late}\nlast answer: {seen}\n{tails}") from late
+            self._wait(what, lambda: self.standing(group) == wanted, timeout=timeout, every=0.1)
+        except HarnessTimeoutError as late:
+            raise HarnessTimeoutError(f"{late}\nit is {self.standing(group)}") from late
+
+    def _wait(
+        self, what: str, ready: Callable[[], object], *, timeout: float = 20, every: float = 0.05
+    ) -> None:
+        wait_for(what, ready, timeout=timeout, every=every, involved=lambda: self.processes)
 
 
 def _acls_of(user: str) -> AclBindingFilter:
@@ -201,13 +209,3 @@ def _acls_of(user: str) -> AclBindingFilter:
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
-
-
-_SOON = {
-    KafkaError.GROUP_ID_NOT_FOUND,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.NOT_COORDINATOR,
-    KafkaError._TIMED_OUT,
-    KafkaError._TRANSPORT,
-}

@@ -9,15 +9,11 @@ import shutil
 import socket
 import tempfile
 from pathlib import Path
-from typing import Self
 
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
 from tests.kafka import brokerconf, jars, security
 from tests.kafka.administration import Administration
-from tests.kafka.processes import ChildProcess, wait_for
-
-REQUEST_LOGGER = "kafka.request.logger"
-_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
+from tests.kafka.processes import ChildProcess
 
 
 class Broker(Administration):
@@ -66,17 +62,6 @@ class Broker(Administration):
         self._starts = 0
         self._seen = 0
 
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.ports['PLAINTEXT']}"
@@ -119,21 +104,11 @@ class Broker(Administration):
         if self._starts == 0:
             self._write_configuration(properties)
             arguments = brokerconf.format_arguments(self.secure)
-        java = jars.tool("java")
-        if java is None:
-            raise jars.ToolError("java was not found: install a JDK 17 or set JAVA_HOME to one.")
-        logging = "log4j2.configurationFile" if self.version >= "4" else "log4j.configuration"
+        logging = brokerconf.logging_option(self.version, self.folder / "log.properties")
         command = [
-            java,
-            f"-Xmx{self._heap_mb}m",
-            *_JVM,
-            f"-D{logging}=file:{self.folder / 'log.properties'}",
-            "-cp",
-            classpath,
-            "Launch",
-            str(properties),
+            *jars.jvm(self._heap_mb), logging, "-cp", classpath, "Launch", str(properties),
             *arguments,
-        ]
+        ]  # fmt: skip
         self._seen = self._times_started()
         # A client of before a restart may wait long before it tries to connect again.
         self._admin = None
@@ -145,11 +120,10 @@ class Broker(Administration):
     def wait_started(self, timeout: float = 60) -> None:
         """Wait until the broker that was launched serves."""
         child = self.process
-        wait_for(
+        self._wait(
             f"{child.name} to start",
             lambda: self._times_started() > self._seen or not child.alive,
             timeout=timeout,
-            involved=lambda: [child],
         )
         if not child.alive:
             raise jars.ToolError(f"the broker did not start\n{child.tail()}")
@@ -200,7 +174,7 @@ class Broker(Administration):
 
     def log_requests(self, on: bool) -> None:
         """Switch the request log on or off in the running broker (KIP-412), until a restart."""
-        level = {REQUEST_LOGGER: "DEBUG" if on else "INFO"}
+        level = {"kafka.request.logger": "DEBUG" if on else "INFO"}
         self._alter(ConfigResourceType.BROKER_LOGGER, str(self.node_id), level)
 
     def set_group(self, group_id: str, settings: dict[str, str]) -> None:
@@ -247,10 +221,7 @@ class Broker(Administration):
         (self.folder / "log.properties").write_text(logging)
 
     def _times_started(self) -> int:
-        log = self.folder / "broker.log"
-        return (
-            log.read_text(errors="replace").count("] Kafka Server started") if log.exists() else 0
-        )
+        return sum(child.log().count("] Kafka Server started") for child in self.processes)
 
 
 def free_ports(count: int) -> list[int]:

@@ -96,6 +96,12 @@ def server_settings(
     return settings
 
 
+def logging_option(version: str, file: Path) -> str:
+    """The JVM's option that names the logging configuration."""
+    key = "log4j.configuration" if is_scala_coordinator(version) else "log4j2.configurationFile"
+    return f"-D{key}=file:{file}"
+
+
 def logging_text(version: str, requests: Path, coordinator: Path, request_level: str) -> str:
     """The logging configuration: Log4j 2 properties for Kafka 4, Log4j 1 ones before."""
     template = _RELOAD4J if is_scala_coordinator(version) else _LOG4J2

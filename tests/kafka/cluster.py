@@ -6,7 +6,6 @@ and has a successor, a rolling restart, and request logs of which one is missing
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
 
 from confluent_kafka.admin import PartitionMetadata
 
@@ -15,7 +14,7 @@ from kafka.admin import KafkaAdminClient
 from tests.kafka import brokerconf
 from tests.kafka.administration import Administration
 from tests.kafka.broker import Broker, free_ports
-from tests.kafka.processes import ChildProcess, wait_for
+from tests.kafka.processes import ChildProcess
 
 NODES = (1, 2, 3)
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -58,17 +57,6 @@ class Cluster(Administration):
             )
             for node in NODES
         }  # fmt: skip
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def bootstrap(self) -> str:
@@ -139,29 +127,10 @@ class Cluster(Administration):
 
     # --- groups ---------------------------------------------------------------------------------
 
-    def wait_coordinator(self, group: str, timeout: float = 30) -> None:
-        """Wait until the coordinator answers."""
-        wait_for(
-            f"a coordinator of {group}",
-            lambda: self.described(group)[0],
-            timeout=timeout,
-            involved=lambda: self.processes,
-        )
-
-    def wait_stable(self, group: str, members: int, timeout: float = 30) -> None:
-        """Wait until the coordinator says: a classic group is Stable with so many members."""
-
-        def stable() -> bool:
-            state, names = self.described(group)
-            return state == "Stable" and len(names) == members
-
-        wait_for(
-            f"{group} to be Stable with {members}",
-            stable,
-            timeout=timeout,
-            involved=lambda: self.processes,
-            every=0.1,
-        )
+    def standing(self, group: str) -> tuple[str, int]:
+        """A classic group's state and its number of members, by `described`."""
+        state, names = self.described(group)
+        return state.upper(), len(names)
 
     # --- the coordinator ------------------------------------------------------------------------
 
@@ -186,21 +155,14 @@ class Cluster(Administration):
         try:
             answer = admin.alter_partition_reassignments({place: replicas})
             assert answer[place] is None, answer
-            wait_for(
+            self._wait(
                 f"replicas {replicas} of {place}",
                 lambda: not admin.list_partition_reassignments([place]),
-                timeout=20,
-                involved=lambda: self.processes,
             )
             admin.elect_leaders(_PREFERRED, {OFFSETS_TOPIC: [number]})
         finally:
             admin.close()
-        wait_for(
-            f"node {to} to lead {place}",
-            lambda: self.coordinator_of(group) == to,
-            timeout=20,
-            involved=lambda: self.processes,
-        )
+        self._wait(f"node {to} to lead {place}", lambda: self.coordinator_of(group) == to)
         self._forget()
         self.wait_coordinator(group)
         return to
@@ -215,24 +177,17 @@ class Cluster(Administration):
                 each.leader in wanted and wanted <= set(each.isrs) for each in partitions.values()
             )
 
-        wait_for(
-            "the offsets partitions to be in sync",
-            in_sync,
-            timeout=timeout,
-            involved=lambda: self.processes,
-            every=0.2,
-        )
+        self._wait("the offsets partitions to be in sync", in_sync, timeout=timeout, every=0.2)
 
     def _alive_bootstrap(self) -> str:
         return ",".join(self.brokers[node].bootstrap for node in self.alive)
 
     def _without(self, node: int) -> None:
         self._forget()
-        wait_for(
+        self._wait(
             f"other leaders than node {node}",
             lambda: node not in {each.leader for each in self._partitions().values()},
             timeout=30,
-            involved=lambda: self.processes,
             every=0.2,
         )
 

@@ -1,6 +1,6 @@
 """Kafka Connect workers (distributed mode) as members: `ConnectHost(version)` is a JVM with them.
 
-A worker's events are those of hosts.py: `started` has its REST address, `joined` its member id
+A worker's events are those of members.py: `started` has its REST address, `joined` its member id
 and the version of the protocol it follows (`PROTOCOLS`), both as the worker itself holds them.
 """
 
@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from kafka.admin import KafkaAdminClient
-from tests.kafka import jars
+from tests.kafka import brokerconf, jars
 from tests.kafka.administration import Administration
 from tests.kafka.members import JavaHost, Member
-from tests.kafka.processes import wait_for
 
 PROTOCOLS = ("eager", "compatible", "sessioned")
 _LOG4J2 = """\
@@ -77,11 +76,9 @@ class ConnectHost(JavaHost):
 
     def __init__(self, version: str, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        log4j2 = version >= "4"
         logging = folder / f"connect-{version}-log.properties"
-        logging.write_text(_LOG4J2 if log4j2 else _RELOAD4J)
-        key = "log4j2.configurationFile" if log4j2 else "log4j.configuration"
-        super().__init__(version, folder, (f"-D{key}=file:{logging}",))
+        logging.write_text(_RELOAD4J if brokerconf.is_scala_coordinator(version) else _LOG4J2)
+        super().__init__(version, folder, (brokerconf.logging_option(version, logging),))
 
     def launch(
         self,
@@ -125,32 +122,19 @@ def wait_workers(broker: Administration, workers: Sequence[Worker], timeout: flo
         state = {one["group_id"]: one["group_state"] for one in admin.list_groups()}.get(group)
         return state == "Stable" and len({worker.generation for worker in workers} - {None}) == 1
 
+    names = [worker.id for worker in workers]
     try:
-        wait_for(
-            f"{group} to be Stable with {[worker.id for worker in workers]}",
-            stable,
-            timeout=timeout,
-            every=0.1,
-            involved=lambda: [workers[0].host.process],
-        )
+        workers[0].host.wait(f"{group} to be Stable with {names}", stable, timeout, every=0.1)
     finally:
         admin.close()
 
 
 def wait_running(worker: Worker, connector: str, tasks: int, timeout: float = 40) -> None:
     """Wait until the connector and its tasks are RUNNING, by any worker's account."""
-    seen: Any = None
 
     def running() -> bool:
-        nonlocal seen
         seen = worker.ask("GET", f"/connectors/{connector}/status")
         states = [] if seen is None else [seen["connector"], *seen["tasks"]]
         return len(states) == tasks + 1 and all(one["state"] == "RUNNING" for one in states)
 
-    wait_for(
-        f"{connector} to run {tasks} tasks (last: {seen})",
-        running,
-        timeout=timeout,
-        every=0.2,
-        involved=lambda: [worker.host.process],
-    )
+    worker.host.wait(f"{connector} to run {tasks} tasks", running, timeout, every=0.2)

@@ -12,15 +12,14 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
 # The wrapper of Maven, and what it pins.
 MAVEN = Path(__file__).resolve().parent
-SOURCES = Path(__file__).resolve().parent / "java"
+ROOT = MAVEN.parents[1]
+SOURCES = MAVEN / "java"
 COPY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
 # The one table of Kafka's releases, which tests ask for by name: the last one with the Scala
@@ -46,6 +45,7 @@ _LOG4J2 = (
     "org.apache.logging.log4j:log4j-core:2.25.1",
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.1",
 )
+_SIMPLE = "org.slf4j:slf4j-simple:1.7.36"
 _RELOAD4J = ("ch.qos.reload4j:reload4j:1.2.25", "org.slf4j:slf4j-reload4j:1.7.36")
 
 
@@ -59,18 +59,12 @@ ARTIFACTS: dict[str, tuple[str, ...]] = {
         for version in (*BROKER_VERSIONS, *RARE_BROKER_VERSIONS)
     },
     **{
-        f"clients-{version}": (
-            f"org.apache.kafka:kafka-clients:{version}",
-            "org.slf4j:slf4j-simple:1.7.36",
+        f"{library}-{version}": (f"org.apache.kafka:kafka-{library}:{version}", _SIMPLE)
+        for library, versions in (
+            ("clients", (*CLIENT_VERSIONS, *NAMELESS_CLIENT_VERSIONS)),
+            ("streams", STREAMS_VERSIONS),
         )
-        for version in (*CLIENT_VERSIONS, *NAMELESS_CLIENT_VERSIONS)
-    },
-    **{
-        f"streams-{version}": (
-            f"org.apache.kafka:kafka-streams:{version}",
-            "org.slf4j:slf4j-simple:1.7.36",
-        )
-        for version in STREAMS_VERSIONS
+        for version in versions
     },
     **{
         f"connect-{version}": (
@@ -140,6 +134,15 @@ def tool(name: str) -> str | None:
     return shutil.which(name)
 
 
+def jvm(heap_mb: int) -> list[str]:
+    """The beginning of a Java command, for a small JVM that starts quickly."""
+    java = tool("java")
+    if java is None:
+        raise ToolError("java was not found: install a JDK 17 or set JAVA_HOME to one.")
+    small = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
+    return [java, f"-Xmx{heap_mb}m", *small]
+
+
 @cache
 def classpath(name: str) -> str:
     """The class path (`folder/*`) of one artifact set, a key of `ARTIFACTS`."""
@@ -149,21 +152,11 @@ def classpath(name: str) -> str:
         pom = folder / "pom.xml"
         dependencies = "\n".join(_DEPENDENCY.format(*a.split(":")) for a in artifacts)
         pom.write_text(_POM.format(name=name, dependencies=dependencies))
-        maven_home = cache_dir() / "maven"
-        run(
-            [
-                str(MAVEN / "mvnw"),
-                "--batch-mode",
-                "--quiet",
-                f"-Dmaven.repo.local={maven_home / 'repository'}",
-                "-DincludeScope=runtime",
-                f"-DoutputDirectory={folder}",
-                "--file",
-                str(pom),
-                COPY_PLUGIN,
-            ],
-            {**os.environ, "MAVEN_USER_HOME": str(maven_home)},
-        )
+        home = cache_dir() / "maven"
+        settings = (f"-Dmaven.repo.local={home / 'repository'}", "-DincludeScope=runtime")
+        words = ["--batch-mode", "--quiet", *settings, f"-DoutputDirectory={folder}"]
+        command = [str(MAVEN / "mvnw"), *words, "--file", str(pom), COPY_PLUGIN]
+        run(command, {**os.environ, "MAVEN_USER_HOME": str(home)})
 
     return f"{made_once(_folder_of(name), fetch)}/*"
 
@@ -203,9 +196,11 @@ def made_once(target: Path, make: Callable[[Path], None]) -> Path:
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     while not target.is_dir():
-        # Asked again and again: who holds the lock makes one folder after the other.
-        with _locked(cache_dir() / "lock") as mine:
-            if not mine:
+        with (cache_dir() / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                # Asked again and again: who holds the lock makes one folder after the other.
                 time.sleep(0.1)
                 continue
             if target.is_dir():
@@ -219,28 +214,11 @@ def made_once(target: Path, make: Callable[[Path], None]) -> Path:
     return target
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[bool]:
-    """Hold the lock if nobody else does; say so."""
-    with path.open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-
-
 def run(command: list[str], environment: dict[str, str] | None = None) -> None:
     done = subprocess.run(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
+        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        check=False, timeout=900,
+    )  # fmt: skip
     if done.returncode:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
         raise ToolError(f"{Path(command[0]).name} ended with {done.returncode}:\n{tail}")

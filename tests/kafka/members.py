@@ -1,23 +1,25 @@
 """Real consumers as processes under the test's control.
 
-`JavaHost(version)` is a JVM that hosts any number of consumers of one client version; `ClientHost`
-is one process with one consumer of any other client (clients.py). Both give `Member` handles whose
-events are what the client itself printed. `Members` is what the `members` fixture hands out: it
-starts members by software name and ends them with the test.
+`Host` is one process with one consumer of a client (clients.py), `JavaHost(version)` a JVM with any
+number of consumers of one Java client's version. Both give `Member` handles whose events are what
+the client itself printed. `Members` is what the `members` fixture hands out: it starts members by
+software name and ends them with the test.
 """
 
+import json
+import os
 import shutil
 import tempfile
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.kafka import clients, jars
 from tests.kafka.administration import Administration
-from tests.kafka.hosts import Event, Host
-from tests.kafka.processes import HarnessTimeoutError, wait_for
+from tests.kafka.processes import ChildProcess, HarnessTimeoutError, wait_for
 
 JAVA_ASSIGNORS = {
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
@@ -32,7 +34,6 @@ JAVA_ASSIGNORS = {
     "eager-cooperative-sticky": "com.example.ShelfAssignor$Eager",
     "cooperative-range": "com.example.ShelfAssignor$Range",
 }
-_JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
 # Java's usual console layout, so that the file is what a container's log gives.
 _JAVA_LOG = {
     "showDateTime": "true",
@@ -44,11 +45,27 @@ _JAVA_LOG = {
 }
 
 
+@dataclass(frozen=True)
+class Event:
+    """One thing that a client said: `kind` is started, joined, assigned, revoked, lost, error or
+    closed; `data` holds its fields (partitions, member_id, generation, message, records)."""
+
+    t_ms: int
+    member: str
+    kind: str
+    data: Mapping[str, Any]
+
+    @property
+    def partitions(self) -> set[tuple[str, int]]:
+        by_topic = self.data.get("partitions", {})
+        return {(topic, number) for topic, numbers in by_topic.items() for number in numbers}
+
+
 @dataclass
 class Member:
     """One consumer object. A restart is a new `Member`, also when the client id is the same."""
 
-    host: Host
+    host: "Host"
     id: str
     client_id: str
     group: str
@@ -95,11 +112,8 @@ class Member:
     def wait_for(self, kind: str, *, timeout: float = 30, count: int = 1) -> Event:
         """Wait for the `count`-th event of a kind and give it back."""
         what = f"{self.id} to say {kind!r} ({count} times)"
-        wait_for(
-            what,
-            lambda: len(self.said(kind)) >= count or not self.host.process.alive,
-            timeout=timeout,
-            involved=lambda: [self.host.process],
+        self.host.wait(
+            what, lambda: len(self.said(kind)) >= count or not self.host.process.alive, timeout
         )
         if not self.host.process.alive:
             self.host.read_to_end()
@@ -110,14 +124,9 @@ class Member:
 
     def stop(self, timeout: float = 20) -> None:
         """A clean close; returns when the client has left and closed."""
-        if not self.closed and self.host.process.alive and not self.ended:
+        if not self.closed and not self.ended:
             self.host.process.say(f"stop\t{self.id}")
-            wait_for(
-                f"{self.id} to close",
-                lambda: self.ended or not self.host.process.alive,
-                timeout=timeout,
-                involved=lambda: [self.host.process],
-            )
+            self.host.wait(f"{self.id} to close", lambda: self.ended, timeout)
         self.closed = True
 
     def rebalance(self) -> None:
@@ -134,14 +143,9 @@ class Member:
 
     def crash(self) -> None:
         """End this one member without a LeaveGroup; other clients than Java by a SIGKILL."""
-        if isinstance(self.host, JavaHost):
+        if self.host.java:
             self.host.process.say(f"crash\t{self.id}")
-            wait_for(
-                f"{self.id} to end",
-                lambda: self.ended,
-                timeout=20,
-                involved=lambda: [self.host.process],
-            )
+            self.host.wait(f"{self.id} to end", lambda: self.ended, 20)
         else:
             self.kill()
         self.closed = True
@@ -149,8 +153,75 @@ class Member:
     @property
     def ended(self) -> bool:
         """Whether the consumer has closed or failed, or its process has gone."""
-        fatal = isinstance(self.host, JavaHost) and bool(self.said("error"))
+        fatal = self.host.java and bool(self.said("error"))
         return bool(self.said("closed")) or fatal or not self.host.process.alive
+
+
+class Host:
+    """A process that prints members' events; `events` grows as they come."""
+
+    java: ClassVar[bool] = False
+
+    def __init__(self, name: str, command: list[str], folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.log_path = folder / f"{name}-{time.monotonic_ns()}.log"
+        self.process = ChildProcess(
+            name, command, self.log_path, events=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+        )
+        self.events: list[Event] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.popen.stdout is not None
+        for line in self.process.popen.stdout:
+            record = json.loads(line)
+            t_ms, member, kind = (record.pop(key) for key in ("t_ms", "id", "event"))
+            self.events.append(Event(t_ms, member, kind, record))
+
+    def read_to_end(self) -> None:
+        """After the process has ended: wait until its last events are in `events`."""
+        self._reader.join(5)
+
+    def start(self, broker: Administration, client_id: str, group: str, **options: Any) -> Member:
+        """Start a consumer; `options` are those of `consumer_settings`. Returns at once."""
+        member = self.fresh(client_id)
+        made = consumer_settings(broker, client_id, group, java=self.java, **options)
+        self.begin(member, made)
+        assignors = options.get("assignors")
+        names = None if assignors is None else tuple(assignors)
+        return Member(self, member, client_id, group, made, names)
+
+    def fresh(self, name: str) -> str:
+        """An id for the next client."""
+        return name
+
+    def begin(self, member: str, settings: Mapping[str, str]) -> None:
+        """Tell the process to start a client."""
+        for text in (member, *settings.values()):
+            assert not {"\t", "\n"} & set(text), f"tab or newline in {text!r}"
+        self.process.say("\t".join(["start", member, *(f"{k}={v}" for k, v in settings.items())]))
+
+    def wait(
+        self, what: str, ready: Callable[[], object], timeout: float, every: float = 0.05
+    ) -> None:
+        """`wait_for`, with the process's log in the error."""
+        wait_for(what, ready, timeout=timeout, every=every, involved=lambda: [self.process])
+
+    def log(self) -> str:
+        """The client's own log, what `kubectl logs` would give of this process."""
+        return self.process.log()
+
+    def kill(self) -> None:
+        """SIGKILL: every member of this process is gone without a word."""
+        self.process.kill()
+
+    def close(self, timeout: float = 20) -> None:
+        """Close every member cleanly and end the process (SIGKILL when that takes too long)."""
+        if self.process.alive:
+            self.process.say("exit")
+            self.process.wait(timeout)
 
 
 class JavaHost(Host):
@@ -159,39 +230,22 @@ class JavaHost(Host):
     program: ClassVar[str] = "Member"
     library: ClassVar[str] = "clients"
     oldest: ClassVar[str] = jars.CLIENT_VERSIONS[0]
+    java = True
 
     def __init__(self, version: str, folder: Path, options: Sequence[str] = ()) -> None:
-        java = jars.tool("java")
-        if java is None:
-            raise jars.ToolError("java was not found: install a JDK 17 or set JAVA_HOME to one.")
         classes = jars.compiled(self.program, f"{self.library}-{self.oldest}")
         logging = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in _JAVA_LOG.items()]
         own = jars.compiled("ShelfAssignor", "clients-2.8.2")
         classpath = f"{classes}:{own}:{jars.classpath(f'{self.library}-{version}')}"
         self.version = version
-        command = [java, *_JVM, *logging, *options, "-cp", classpath, self.program]
+        command = [*jars.jvm(192), *logging, *options, "-cp", classpath, self.program]
         super().__init__(f"{self.library}-{version}", command, folder)
         self._started = 0
-
-    def start(self, broker: Administration, client_id: str, group: str, **options: Any) -> Member:
-        """Start a consumer; `options` are those of `consumer_settings`. Returns at once."""
-        return _start(self, self.fresh(client_id), broker, client_id, group, **options)
 
     def fresh(self, name: str) -> str:
         """An id for the next client: one with the same name may have been here before."""
         self._started += 1
         return f"{name}#{self._started}"
-
-
-class ClientHost(Host):
-    """A process with one consumer of a client that is not Java."""
-
-    def __init__(self, software: str, folder: Path) -> None:
-        super().__init__(software, clients.command(software), folder)
-
-    def start(self, broker: Administration, client_id: str, group: str, **options: Any) -> Member:
-        """Start the one consumer; `options` are those of `consumer_settings`. Returns at once."""
-        return _start(self, client_id, broker, client_id, group, **options)
 
 
 def consumer_settings(
@@ -235,16 +289,6 @@ def consumer_settings(
     return made | dict(settings or {})
 
 
-def _start(
-    host: Host, member: str, broker: Administration, client_id: str, group: str, **options: Any
-) -> Member:
-    made = consumer_settings(broker, client_id, group, java=isinstance(host, JavaHost), **options)
-    host.begin(member, made)
-    assignors = options.get("assignors")
-    names = None if assignors is None else tuple(assignors)
-    return Member(host, member, client_id, group, made, names)
-
-
 class Members:
     """Starts members by software name and ends all of them at the end of the test.
 
@@ -254,7 +298,6 @@ class Members:
     """
 
     _shared: ClassVar[dict[str, JavaHost]] = {}
-    _shared_folder: ClassVar[Path | None] = None
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="rebal-members-"))
@@ -273,10 +316,9 @@ class Members:
     ) -> Member:
         """One member; `options` are those of `consumer_settings`. Returns before it has joined."""
         if software.startswith("java-"):
-            version = software.removeprefix("java-")
-            host: JavaHost | ClientHost = self.java(version, own=own)
+            host: Host = self.java(software.removeprefix("java-"), own=own)
         else:
-            host = ClientHost(software, self._folder)
+            host = Host(software, clients.command(software), self._folder)
             self._own.append(host)
         member = host.start(broker, client_id, group, **options)
         self._started.append(member)
@@ -290,9 +332,10 @@ class Members:
             return host
         host = self._shared.get(version)
         if host is None or not host.process.alive:
-            if Members._shared_folder is None:
-                Members._shared_folder = Path(tempfile.mkdtemp(prefix="rebal-members-"))
-            host = self._shared[version] = JavaHost(version, Members._shared_folder)
+            folder = (
+                host.log_path.parent if host else Path(tempfile.mkdtemp(prefix="rebal-members-"))
+            )
+            host = self._shared[version] = JavaHost(version, folder)
         return host
 
     def end(self) -> None:
@@ -313,10 +356,8 @@ class Members:
         for host in cls._shared.values():
             if host.process.alive:
                 host.kill()
+            shutil.rmtree(host.log_path.parent, ignore_errors=True)
         cls._shared.clear()
-        if cls._shared_folder is not None:
-            shutil.rmtree(cls._shared_folder, ignore_errors=True)
-            cls._shared_folder = None
 
 
 def wait_assigned(

@@ -1,4 +1,4 @@
-"""One consumer of confluent-kafka, kafka-python or aiokafka as a process, for `members.ClientHost`.
+"""One consumer of confluent-kafka, kafka-python or aiokafka as a process, for `members.Host`.
 
 The same interface as java/Member.java: standard input takes `start`, `stop`, `hold` and `exit`
 lines with words separated by tabs, standard output gives one JSON event a line, standard error is

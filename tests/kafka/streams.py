@@ -1,7 +1,7 @@
 """Kafka Streams programs as members: `StreamsHost(version)` is a JVM with any number of them.
 
 Each is a program of its own (application id, process id, state folder) with one stream thread, so
-one member. Their events are those of hosts.py; `joined` comes from clients of 2.5 and later.
+one member. Their events are those of members.py; `joined` comes from clients of 2.5 and later.
 """
 
 from collections.abc import Mapping, Sequence
