@@ -1,7 +1,5 @@
 """Shared fixtures (brokers, members, fresh names), markers and Hypothesis profiles.
 
-`--shuffle SEED` runs the test files in another order: no file may depend on an earlier one.
-
 Of its Hypothesis examples a test runs half, and all of them with REBAL_FULL=1.
 `HYPOTHESIS_PROFILE` chooses `quick` (a fifth), `mutants` (three fifths, the same ones each time) or
 `ci`, which CI=true chooses too; a test asks for its number of examples with
@@ -14,7 +12,6 @@ processes, so the pure tests do not load them.
 """
 
 import os
-import random
 import re
 import signal
 import sys
@@ -36,16 +33,6 @@ _REBALS_OWN = {
     f"REBAL_{name}"
     for name in ("BOOTSTRAP", "COMMAND_CONFIG", "PROFILE", "CONFIG", "SNAPSHOT", "DEBUG")
 }
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--shuffle",
-        type=int,
-        metavar="SEED",
-        help="run the files of tests in a random order, the same for the same SEED; the tests of a "
-        "file keep theirs",
-    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -93,11 +80,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     spark = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
     # First, so that of two workers one runs them all, and the other takes other tests over.
     items.sort(key=lambda item: item.path not in spark)
-    seed = config.getoption("shuffle")
-    if seed is not None:
-        places = list(dict.fromkeys(item.path for item in items))
-        random.Random(seed).shuffle(places)
-        items.sort(key=lambda item: places.index(item.path))
     reason = why_not_live()
     if reason:
         for item in items:
@@ -171,34 +153,30 @@ def no_costs() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
-def kafka41() -> Iterator["Broker"]:
-    """The one Kafka 4.1.1 broker that all tests share (Java group coordinator)."""
+def _broker(release: str) -> Iterator["Broker"]:
     from tests.kafka import jars
     from tests.kafka.broker import Broker
 
-    with Broker(jars.EARLY) as broker:
+    with Broker(getattr(jars, release)) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def kafka41() -> Iterator["Broker"]:
+    """The one Kafka 4.1.1 broker that all tests share (Java group coordinator)."""
+    yield from _broker("EARLY")
 
 
 @pytest.fixture(scope="session")
 def kafka39() -> Iterator["Broker"]:
     """The shared Kafka 3.9.1 broker (Scala group coordinator), started when first asked for."""
-    from tests.kafka import jars
-    from tests.kafka.broker import Broker
-
-    with Broker(jars.SCALA) as broker:
-        yield broker
+    yield from _broker("SCALA")
 
 
 @pytest.fixture(scope="session")
 def newest() -> Iterator["Broker"]:
     """The shared broker of Kafka's newest release, started when first asked for."""
-    from tests.kafka import jars
-    from tests.kafka.broker import Broker
-
-    with Broker(jars.NEWEST) as broker:
-        yield broker
+    yield from _broker("NEWEST")
 
 
 @pytest.fixture

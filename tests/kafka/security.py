@@ -105,27 +105,16 @@ def librdkafka_properties(
 
     An OAUTHBEARER user needs no password: the token is not signed.
     """
-    common = {"bootstrap.servers": bootstrap, "ssl.ca.location": str(certificates.ca)}
+    made = {"bootstrap.servers": bootstrap, "ssl.ca.location": str(certificates.ca)}
     if mechanism == "SSL":
         identity = str(certificates.identity(user))
-        return common | {
-            "security.protocol": "SSL",
-            "ssl.key.location": identity,
-            "ssl.certificate.location": identity,
-        }
+        files = {"ssl.key.location": identity, "ssl.certificate.location": identity}
+        return made | files | {"security.protocol": "SSL"}
+    made |= {"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism}
     if mechanism == "OAUTHBEARER":
-        return common | {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": mechanism,
-            "enable.sasl.oauthbearer.unsecure.jwt": "true",
-            "sasl.oauthbearer.config": f"principal={user}",
-        }
-    return common | {
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": mechanism,
-        "sasl.username": user,
-        "sasl.password": USERS[user],
-    }
+        unsigned = {"enable.sasl.oauthbearer.unsecure.jwt": "true"}
+        return made | unsigned | {"sasl.oauthbearer.config": f"principal={user}"}
+    return made | {"sasl.username": user, "sasl.password": USERS[user]}
 
 
 def listener_settings(certificates: Certificates) -> dict[str, str]:
