@@ -14,16 +14,16 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from rebal.groups import VERSION
-from tests.house.modules import ROOMS, ROOT
+from tests.house.modules import ROOMS, ROOT, files
 
-DATA_ENDINGS = {".yaml", ".json", ".typed", ".html", ".css", ".js", ".bash", ".zsh", ".fish"}
+ENDINGS = {".py", ".yaml", ".json", ".html", ".css", ".js", ".bash", ".zsh", ".fish"}
 
 
 def packages_in_folders() -> set[str]:
     return {
         "rebal." + ".".join(path.parent.relative_to(ROOT).parts)
         for room in ROOMS
-        for path in (ROOT / room).rglob("__init__.py")
+        for path in files(room)
     }
 
 
@@ -33,9 +33,7 @@ def files_in_folders() -> set[str]:
         "rebal/" + path.relative_to(ROOT).as_posix()
         for room in ROOMS
         for path in (ROOT / room).rglob("*")
-        if path.is_file()
-        and "__pycache__" not in path.parts
-        and (path.suffix == ".py" or path.suffix in DATA_ENDINGS or path.name == "py.typed")
+        if path.name == "py.typed" or path.suffix in ENDINGS
     }
 
 
@@ -46,16 +44,6 @@ def test_the_package_list_names_every_folder() -> None:
 
 def test_the_version_is_the_one_in_pyproject() -> None:
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION
-
-
-def test_every_folder_with_modules_is_a_package() -> None:
-    bare = {
-        path.parent.relative_to(ROOT).as_posix()
-        for room in ROOMS
-        for path in (ROOT / room).rglob("*.py")
-        if not (path.parent / "__init__.py").exists()
-    }
-    assert bare == set()
 
 
 def test_the_lock_pins_every_dependency_with_hashes() -> None:

@@ -1,8 +1,9 @@
-"""Statements of each package: none has more than tests/house/budget.yaml allows."""
+"""Sizes: statements of each package (tests/house/budget.yaml), lines of each module."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from tests.house.modules import ROOMS, ROOT, files, tree
 BUDGET: dict[str, int] = yaml.safe_load(Path(__file__).with_name("budget.yaml").read_text())
 # How far below its budget a package may fall before the budget is lowered.
 SLACK = 20
+RULE = re.compile(r"rb\d+\.py")
+# A limit of elapsed time: `bench` measures, the tests count calls.
+TIMED = re.compile(r"assert time\.\w+\(\) - \w+ <")
 
 
 def statements() -> Counter[str]:
@@ -38,3 +42,17 @@ def test_a_package_keeps_its_budget(package: str) -> None:
     count, most = FOUND[package], BUDGET[package]
     assert count <= most, "say less, or raise the budget and write the reason beside it"
     assert count >= most - SLACK, f"lower the budget to {count}"
+
+
+@pytest.mark.parametrize("folder", [*ROOMS, "tests", "bench", "examples"])
+def test_a_module_has_40_to_600_lines(folder: str) -> None:
+    lines = {path: len(path.read_text().splitlines()) for path in files(folder)}
+    assert lines, f"{folder}/ has no modules"
+    assert [path for path, count in lines.items() if count > 600] == []
+    short = [path for path, count in lines.items() if count < 40 and folder in ROOMS]
+    whole = [one for one in short if one.name != "__init__.py" and not RULE.fullmatch(one.name)]
+    assert whole == [], "merge it with the module that has the same idea"
+
+
+def test_no_test_asserts_an_upper_limit_of_elapsed_time() -> None:
+    assert [path for path in files("tests") if TIMED.search(path.read_text())] == []
