@@ -57,18 +57,12 @@ def test_no_name_means_two_products() -> None:
          ("franz-go", None, ("cooperative-sticky",), COOPERATIVE)),
         (("docker", "otel/opentelemetry-collector-contrib", "99.0.0"),
          (None, None, None, None)),
-        (("docker", "logstash/logstash", "8.14.0"),
-         ("java", "3.4.1", ("range", "cooperative-sticky"), EAGER)),
         (("docker", "fluent/fluent-bit", "1.9-debug"),
          ("librdkafka", None, ("range", "roundrobin"), EAGER)),
         (("docker", "debezium/connect", "2.1"),
          ("java", "3.3.1", ("range", "cooperative-sticky"), EAGER)),
-        (("docker", "logstash/logstash", "7.10.0"),
-         ("java", "2.4.1", ("range",), EAGER)),
         (("maven", "org.springframework.kafka:spring-kafka", "2.7.14"),
          ("java", "2.7.2", ("range",), EAGER)),
-        (("maven", "org.springframework.kafka:spring-kafka", "2.8.0"),
-         ("java", "3.0.0", ("range", "cooperative-sticky"), EAGER)),
         (("maven", "org.springframework.kafka:spring-kafka", None),
          ("java", None, None, None)),
         (("maven", "com.github.fd4s:fs2-kafka_2.13", "3.5.1"),
@@ -79,8 +73,6 @@ def test_no_name_means_two_products() -> None:
          ("librdkafka", "2.3.0", ("range", "roundrobin"), EAGER)),
         (("gem", "ruby-kafka", "0.7.10"),
          (None, None, ("standard",), None)),
-        (("gem", "ruby-kafka", "1.0.0"),
-         (None, None, ("roundrobin",), EAGER)),
         (("npm", "kafkajs", "2.2.4"),
          ("kafkajs", "2.2.4", ("RoundRobinAssigner",), EAGER)),
         (("golang", "github.com/twmb/franz-go", "v1.18.0"),
@@ -105,13 +97,6 @@ def test_the_collectors_key_takes_a_list_since_it_was_added() -> None:
     assert "0.154.0" in old.refuses
     assert new.refuses is None
     assert "takes one name" in facts("docker", "logstash", "8.14.0").refuses
-
-
-def test_flink_and_spark_use_no_group_protocol() -> None:
-    for name in ("flink:flink-connector-kafka", "spark:spark-sql-kafka-0-10_2.12"):
-        found = facts("maven", f"org.apache.{name}", "3.4.0")
-        assert not found.group_protocol
-        assert found.default_list is None
 
 
 def test_a_package_that_is_no_client_has_no_facts() -> None:
