@@ -91,56 +91,50 @@ def _body(key: int, version: int, topic: str, port: int) -> bytes | None:
 
 
 def _fields(topic: str, port: int) -> dict[int, tuple[Any, dict[str, Any]]]:
-    """Return the honest answer to each kind of request: one broker, topic, group and member."""
+    """Return the honest answer to each kind of request: one broker, topic, group and member.
+
+    What is not named is 0, empty or null.
+    """
     here: dict[str, Any] = {"node_id": 1, "host": "127.0.0.1", "port": port}
-    well = {"error_code": 0, "error_message": ""}
     rights = {"authorized_operations": {3, 8, 11}}
-    part = {"error_code": 0, "partition_index": 0}
-    replicas = {"replica_nodes": [1], "isr_nodes": [1], "offline_replicas": []}
 
-    def of_topic(**more: Any) -> dict[str, Any]:
-        return {"name": topic, "partitions": [part | more]}
+    def of_topic(key: str = "name", **part: Any) -> dict[str, Any]:
+        return {key: topic, "partitions": [part]}
 
-    apis = [{"api_key": k, "min_version": 0, "max_version": v} for k, v in _OFFERED.items()]
+    records = of_topic(
+        "topic", high_watermark=1, last_stable_offset=1, log_start_offset=0, records=_records()
+    )
+    leader = of_topic(leader_id=1, leader_epoch=3, replica_nodes=[1], isr_nodes=[1]) | rights
+    committed = of_topic(committed_offset=1, committed_leader_epoch=0)
     member = {
         "member_id": "m-1", "client_id": "m", "client_host": "/127.0.0.1",
         "member_metadata": b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\0",
         "member_assignment": b"\0\1\0\0\0\1\0\1t\0\0\0\1\0\0\0\0\0\0\0\0",
     }  # fmt: skip
     group = {
-        "error_code": 0, "group_id": "g", "group_state": "Stable", "protocol_type": "consumer",
+        "group_id": "g", "group_state": "Stable", "protocol_type": "consumer",
         "protocol_data": "range", "members": [member], **rights,
     }  # fmt: skip
-    config = {
-        "name": "group.max.size", "value": "9", "read_only": False, "config_source": 5,
-        "is_sensitive": False, "synonyms": [],
-    }  # fmt: skip
-    epoch = {"error_code": 0, "partition": 0, "leader_epoch": 3, "end_offset": 0}
+    listed = {"group_id": "g", "protocol_type": "consumer"}
+    apis = [{"api_key": key, "max_version": highest} for key, highest in _OFFERED.items()]
+    refused = 35 if topic == "UNSUPPORTED_VERSION" else 0
+    config = {"name": "group.max.size", "value": "9", "config_source": 5}
     return {
-        1: (FetchResponse, {
-            "error_code": 0, "responses": [{"topic": topic, "partitions": [
-                part | {"high_watermark": 1, "last_stable_offset": 1, "log_start_offset": 0,
-                        "aborted_transactions": [], "records": _records()}]}]}),
-        2: (ListOffsetsResponse, {"topics": [of_topic(timestamp=-1, offset=1)]}),
+        1: (FetchResponse, {"responses": [records]}),
+        2: (ListOffsetsResponse, {"topics": [of_topic(offset=1)]}),
         3: (MetadataResponse, {
-            "brokers": [here | {"rack": None}], "cluster_id": "c", "controller_id": 1,
-            **rights, "topics": [
-                of_topic(leader_id=1, leader_epoch=3, **replicas) | {"error_code": 0} | rights]}),
-        9: (OffsetFetchResponse, {
-            "error_code": 0, "topics": [
-                of_topic(committed_offset=1, metadata="", committed_leader_epoch=0)]}),
-        10: (FindCoordinatorResponse, well | here),
-        11: (JoinGroupResponse, {
-            "error_code": 25, "generation_id": -1, "protocol_name": "", "leader": "",
-            "member_id": "", "members": []}),
+            "brokers": [here], "cluster_id": "c", "controller_id": 1, **rights,
+            "topics": [leader]}),
+        9: (OffsetFetchResponse, {"topics": [committed]}),
+        10: (FindCoordinatorResponse, here),
+        11: (JoinGroupResponse, {"error_code": 25}),
         15: (DescribeGroupsResponse, {"groups": [group]}),
-        16: (ListGroupsResponse, {
-            "error_code": 0, "groups": [{"group_id": "g", "protocol_type": "consumer"}]}),
-        18: (ApiVersionsResponse, {
-            "error_code": 35 if topic == "UNSUPPORTED_VERSION" else 0, "api_keys": apis}),
-        23: (OffsetForLeaderEpochResponse, {"topics": [{"topic": topic, "partitions": [epoch]}]}),
-        32: (DescribeConfigsResponse, {"results": [
-            well | {"resource_type": 4, "resource_name": "1", "configs": [config]}]}),
+        16: (ListGroupsResponse, {"groups": [listed]}),
+        18: (ApiVersionsResponse, {"error_code": refused, "api_keys": apis}),
+        23: (OffsetForLeaderEpochResponse, {
+            "topics": [of_topic("topic", leader_epoch=3, end_offset=0)]}),
+        32: (DescribeConfigsResponse, {
+            "results": [{"resource_type": 4, "resource_name": "1", "configs": [config]}]}),
     }  # fmt: skip
 
 
