@@ -13,7 +13,6 @@ import os
 import random
 import shutil
 import signal
-import time
 import traceback
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
@@ -151,7 +150,6 @@ class End:
 
     code: int | None
     fault: str
-    seconds: float
     kilobytes: int
     said: str = ""
 
@@ -344,7 +342,6 @@ class Range:
         _reset_peak()
         # A worker of a test suite, or a process of many runs, holds more than rebal alone does.
         held = max(0, _status("VmRSS:") - ALONE_KILOBYTES)
-        begin = time.monotonic()
         signal.signal(signal.SIGALRM, _late)
         signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
         try:
@@ -356,9 +353,8 @@ class Range:
             signal.setitimer(signal.ITIMER_REAL, 0)
             os.environ.clear()
             os.environ.update(before)
-        taken = time.monotonic() - begin
         said = out.buffer.getvalue() + err.buffer.getvalue()  # type: ignore[attr-defined]
-        end = End(code, fault, taken, _status("VmHWM:") - held, said.decode("utf-8", "replace"))
+        end = End(code, fault, _status("VmHWM:") - held, said.decode("utf-8", "replace"))
         return self._judged(end, self._written() - files_before)
 
     def _written(self) -> Set[tuple[Path, int]]:

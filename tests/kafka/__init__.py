@@ -8,8 +8,8 @@ What to reach for:
   request log that is switched on and off, and a log of what the group coordinator alone said;
 * `cluster.Cluster`: three of them, whose coordinators are moved, killed and restarted (fixtures
   `cluster41`, `cluster39`);
-* `members.JavaHost`, `members.ClientHost`: consumers under the test's control, each a `Member`
-  whose events (assigned, revoked, lost, joined, error, closed) are what the client itself printed;
+* `members.Host`, `members.JavaHost`: consumers under the test's control, each a `Member` whose
+  events (assigned, revoked, lost, joined, error, closed) are what the client itself printed;
 * `rolling.Rolling`: a group of such members that are restarted one after the other, each in its
   place; `service.Service` is one that `rebal` is asked about;
 * `jars`: the pinned jars, fetched once by mvnw into `.cache/` (or `REBAL_CACHE`);
